@@ -1,0 +1,35 @@
+"""Autotuned kernels of SG-MCMC on the assortative mixed-membership stochastic blockmodel (a-MMSB).
+
+The public names are imported when first used, so that importing the package loads no GPU library and takes no
+time: :func:`detect` finds communities, :func:`tune` finds configurations, :func:`open_store` opens the tuning
+database, :func:`render` prints a kernel's source.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mmsbgen._version import __version__
+
+if TYPE_CHECKING:
+    from mmsbgen.api import Detection, detect
+    from mmsbgen.db.store import open_store
+    from mmsbgen.render import render
+    from mmsbgen.tuner.tune import tune
+
+__all__ = ["Detection", "__version__", "detect", "open_store", "render", "tune"]
+
+_PUBLIC = {
+    "Detection": "mmsbgen.api",
+    "detect": "mmsbgen.api",
+    "open_store": "mmsbgen.db.store",
+    "render": "mmsbgen.render",
+    "tune": "mmsbgen.tuner.tune",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)

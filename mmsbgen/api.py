@@ -1,0 +1,293 @@
+"""Detection from Python: the same path as ``mmsbgen detect``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mmsbgen.backends import Device, open_device
+from mmsbgen.db.selection import Index
+from mmsbgen.db.store import open_store
+from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.graph import Split, as_graph, split
+from mmsbgen.runtime import Runtime, by_tier
+from mmsbgen.sampler import checkpoint as checkpoints
+from mmsbgen.sampler import minibatch, results
+from mmsbgen.sampler.archive import writable_folder
+from mmsbgen.sampler.communities import Cover, Memberships, checked_threshold, cover, entries_needed
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.run import Trace, graceful, run
+from mmsbgen.sampler.sampler import Sampler
+
+__all__ = ["TOP", "Detection", "Request", "detect", "perform"]
+
+#: Entries of a row of pi that are kept by default.
+TOP = 16
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What a run found.
+
+    ``memberships`` holds the largest entries of every row of pi; ``communities`` the members' ids, largest
+    community first; ``trace`` one mapping an evaluation; ``record`` everything that tells how the result came
+    about (graph, problem, seed, configurations and their tiers, timings, device, versions).  ``checkpoint`` is
+    where an interrupted run can go on from.
+    """
+
+    memberships: Memberships
+    cover: Cover
+    trace: Trace
+    record: dict[str, Any]
+    interrupted: bool = False
+    checkpoint: Path | None = None
+
+    @property
+    def communities(self) -> list[list[Any]]:
+        """Members' ids of every community, largest first."""
+        ids = self.memberships.ids
+        return [ids[members].tolist() for members in self.cover.members]
+
+
+@dataclass
+class Request:
+    """One detection: where it runs, how it reports, what it writes.
+
+    ``options`` are the fields of :class:`mmsbgen.sampler.options.Options` that were given.  ``out`` is the folder
+    that receives the results, and a checkpoint every ``checkpoint_seconds`` and on interruption (with
+    ``keep_checkpoint`` also at the end); ``whole`` writes all of pi rather than the ``top`` largest entries of each
+    row.  A run that finishes without ``keep_checkpoint`` leaves no checkpoint in ``out``; one that another run left
+    there is refused unless it is the one to resume, or ``overwrite`` is set.  ``resume`` is a checkpoint to go on
+    from; options given beside it must be those of its run, only ``iterations`` may be more.  ``on_progress`` is
+    called after every launch, ``on_message`` with plain-words lines.  ``fused`` is whether many iterations of stars are
+    made in one launch; None where that is faster (a resumed run goes on as it was).
+    """
+
+    options: Mapping[str, Any]
+    device: str | None = None
+    database: str | Path | None = None
+    rule: str = "threshold"
+    threshold: float | None = None
+    top: int = TOP
+    whole: bool = False
+    out: Path | None = None
+    resume: Path | None = None
+    checkpoint_seconds: float = 300.0
+    keep_checkpoint: bool = False
+    overwrite: bool = False
+    configs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    fused: bool | None = None
+    on_progress: Callable[[Sampler, Trace], None] | None = None
+    on_message: Callable[[str], None] = lambda text: None
+
+    @property
+    def saved(self) -> Path | None:
+        """The checkpoint's place."""
+        return None if self.out is None else self.out / "checkpoint.npz"
+
+
+def detect(
+    graph: Any,
+    n_communities: int | None = None,
+    *,
+    random_state: int | None = None,
+    device: str | None = None,
+    database: str | Path | None = None,
+    rule: str = "threshold",
+    threshold: float | None = None,
+    top: int = TOP,
+    whole: bool = False,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> Detection:
+    """Detect overlapping communities.
+
+    Args:
+        graph: a path to an edge list, an ``(E, 2)`` array of ids, a scipy.sparse matrix, a networkx graph, or a
+            :class:`mmsbgen.graph.Graph`.
+        n_communities: K, the number of communities of the model; needed unless a run is resumed.
+        random_state: seed, 0 by default; the same seed on the same device with the same configurations gives the
+            same bits.
+        device: what :func:`mmsbgen.backends.open_device` takes, such as ``"opencl:0"``; the best one by default.
+        database: path or URL of the tuning database; the user's own by default.
+        rule: how memberships become communities: ``threshold``, ``link`` or ``top``.
+        threshold: of the rule; each has its default.
+        top: largest entries of each row of pi that ``Detection.memberships`` keeps.
+        whole: whether ``memberships.npz`` holds all of pi.
+        out: a folder to write memberships, communities and run record into.
+        resume: a checkpoint of an earlier run on the same graph.
+        overwrite: whether a checkpoint that another run left in ``out`` may be lost.
+        **options: further fields of :class:`mmsbgen.sampler.options.Options`.
+
+    Raises:
+        InputError: for values that cannot be used.
+        DeviceMemoryError: when the state does not fit, before anything is allocated.
+    """
+    given = dict(options)
+    for name, value in (("n_communities", n_communities), ("seed", random_state)):
+        if name in options:
+            raise InputError(f"{name} is given by the argument {'random_state' if name == 'seed' else name}")
+        if value is not None:
+            given[name] = value
+    request = Request(
+        given,
+        device,
+        database,
+        rule,
+        threshold,
+        top,
+        whole,
+        out=None if out is None else Path(out),
+        resume=None if resume is None else Path(resume),
+        overwrite=overwrite,
+    )
+    return perform(graph, request)
+
+
+def perform(source: Any, request: Request) -> Detection:
+    """Run a :class:`Request`: load, split, sample, and write what was asked for.
+
+    Everything that can be refused is refused before sampling begins, and before a file is written.
+    """
+    if request.top < 1:
+        raise InputError(f"top={request.top}: at least one entry of each row is kept")
+    checked_threshold(request.rule, request.threshold)
+    checkpoint = checkpoints.load(request.resume) if request.resume else None
+    _keeps_others(request)
+    options = _resumed(checkpoint, request) if checkpoint else _options(request.options)
+    minibatch.strategy(options.mini_batch)
+    graph = as_graph(source)
+    if checkpoint is not None:
+        checkpoints.belongs(checkpoint, graph)
+    parts = split(graph, validation=options.validation, test=options.test, seed=options.seed)
+    for text in parts.warnings:
+        request.on_message(f"{text}.")
+    with open_device(request.device) as device, _runtime(device, request, checkpoint) as runtime:
+        fused = request.fused
+        if checkpoint is not None and fused is None:
+            fused = checkpoint.fused and device.info.backend == "cuda"
+        sampler = Sampler(parts, options, runtime, fused)
+        try:
+            if request.out is not None:
+                writable_folder(request.out)
+            name = device.info.name
+            request.on_message(f"{graph.name or 'graph'} on {name} ({device.info.platform}): {sampler.needs_text}.")
+            return _sample(sampler, parts, request, checkpoint)
+        finally:
+            sampler.close()
+
+
+def _keeps_others(request: Request) -> None:
+    """Raise :class:`InputError` when the run would replace a checkpoint that it does not resume."""
+    saved, resume = request.saved, request.resume
+    if request.overwrite or saved is None or not saved.exists() or (resume is not None and saved.samefile(resume)):
+        return
+    raise InputError(
+        f"{saved} is the checkpoint of another run, which would be lost: go on with that run by --resume {saved}, "
+        "give it up by --overwrite, or name another folder"
+    )
+
+
+def _options(given: Mapping[str, Any]) -> Options:
+    unknown = sorted(set(given) - set(Options.__dataclass_fields__))
+    if unknown:
+        raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(Options.__dataclass_fields__)}")
+    if "n_communities" not in given:
+        raise InputError("the number of communities is missing: give n_communities (-k), for example 50")
+    return Options(**given)
+
+
+def _resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
+    """The checkpoint's options; what was given must agree with them, only iterations may be more."""
+    before = checkpoint.options
+    given = _options({"n_communities": before.n_communities} | dict(request.options))
+    for name in request.options:
+        if name != "iterations" and getattr(given, name) != getattr(before, name):
+            raise InputError(
+                f"{name}={getattr(given, name)} is not that of the run in {checkpoint.path}, which has "
+                f"{getattr(before, name)}; leave it out, or start a run of its own"
+            )
+    if "iterations" not in request.options or given.iterations == before.iterations:
+        return before
+    done = checkpoint.meta["iteration"]
+    if given.iterations < done:
+        raise InputError(f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}")
+    request.on_message(
+        f"The run goes to iteration {given.iterations} instead of {before.iterations}; it is still evaluated every "
+        f"{before.interval} iterations, and means still begin at iteration {before.burn_in_end}."
+    )
+    return replace(before, iterations=given.iterations)
+
+
+@contextmanager
+def _runtime(device: Device, request: Request, checkpoint: checkpoints.Checkpoint | None) -> Iterator[Runtime]:
+    with open_store(request.database, read_only=True) as store:
+        # The same configurations give the same bits; those of another device are of no use here.
+        here = checkpoints.device_name(device.info)
+        same = checkpoint is not None and checkpoint.meta["fingerprint"].get("device") == here
+        kept = checkpoint.configs if checkpoint is not None and same else {}
+        yield Runtime(device, MMSB, Index(store), dict(request.configs), dict(kept))
+
+
+def _sample(sampler: Sampler, parts: Split, request: Request, checkpoint: checkpoints.Checkpoint | None) -> Detection:
+    choices = sampler.runtime.choices
+    for line in by_tier(choices):
+        request.on_message(f"Configurations, {line}.")
+    if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
+        request.on_message("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
+    trace, before = _begin(sampler, request, checkpoint)
+    saved = request.saved
+
+    def keep(running: Sampler, so_far: Trace, seconds: float) -> None:
+        if saved is not None:
+            checkpoints.save(saved, running, so_far, seconds)
+
+    with graceful() as stop:
+        seconds = run(
+            sampler,
+            trace,
+            on_progress=request.on_progress,
+            on_checkpoint=None if saved is None else keep,
+            checkpoint_seconds=request.checkpoint_seconds,
+            checkpoint_at_end=request.keep_checkpoint,
+            stop=stop,
+            seconds_before=before,
+        )
+    return _result(sampler, parts, request, trace, seconds)
+
+
+def _begin(sampler: Sampler, request: Request, checkpoint: checkpoints.Checkpoint | None) -> tuple[Trace, float]:
+    """Start or restore the chain; returns the trace and the seconds so far."""
+    if checkpoint is None:
+        sampler.initialise()
+        return [], 0.0
+    changed = checkpoints.differences(checkpoint, sampler)
+    checkpoints.restore(checkpoint, sampler)
+    request.on_message(
+        f"Resumed after iteration {sampler.iteration}, bit for bit."
+        if not changed
+        else f"Resumed after iteration {sampler.iteration}; not bitwise, since these differ: {', '.join(changed)}."
+    )
+    return checkpoint.trace, float(checkpoint.meta["seconds"])
+
+
+def _result(sampler: Sampler, parts: Split, request: Request, trace: Trace, seconds: float) -> Detection:
+    threshold = checked_threshold(request.rule, request.threshold)
+    needed = entries_needed(request.rule, threshold, sampler.shape.k)
+    wide = results.memberships(sampler, min(max(needed, request.top), sampler.shape.k))
+    found = cover(wide, parts.graph.links, request.rule, threshold, rows=results.row_source(sampler))
+    memberships = wide.first(request.top)
+    interrupted = sampler.iteration < sampler.options.iterations
+    rule = {"name": request.rule, "threshold": threshold}
+    record = results.record(sampler, found, rule, trace, seconds)
+    if request.out is not None:
+        results.write(request.out, memberships, found, record, sampler if request.whole else None)
+    if request.saved is not None and not interrupted and not request.keep_checkpoint:
+        request.saved.unlink(missing_ok=True)
+    return Detection(memberships, found, trace, record, interrupted, request.saved if interrupted else None)

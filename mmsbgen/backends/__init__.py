@@ -1,0 +1,18 @@
+"""Backends: one protocol, one module for each way to reach a device.  Importing this loads no GPU library."""
+
+from __future__ import annotations
+
+from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, Program
+from mmsbgen.backends.discovery import discover, open_device
+
+__all__ = [
+    "Argument",
+    "Buffer",
+    "Device",
+    "DeviceInfo",
+    "Event",
+    "Kernel",
+    "Program",
+    "discover",
+    "open_device",
+]

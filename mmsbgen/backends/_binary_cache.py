@@ -1,0 +1,88 @@
+"""Compiled kernels on disk, found by a digest of everything that went into them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["BinaryCache"]
+
+LIMIT_BYTES = 2 * 2**30
+
+
+class BinaryCache:
+    """A folder of compiled kernels with their logs, shared by processes: files are published by a rename.
+
+    A folder that cannot be written or a file that cannot be read is a miss and never an error.
+    """
+
+    def __init__(self, folder: Path | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
+        if folder is None:
+            import platformdirs
+
+            folder = platformdirs.user_cache_path("mmsbgen") / "kernels"
+        self.folder = folder
+        self.limit_bytes = limit_bytes
+        self._pruned = False
+
+    @staticmethod
+    def key(parts: Iterable[str]) -> str:
+        """Return the digest of texts; their order and their borders count."""
+        digest = hashlib.sha256()
+        for part in parts:
+            data = part.encode()
+            digest.update(f"{len(data)}:".encode())
+            digest.update(data)
+        return digest.hexdigest()
+
+    def load(self, key: str) -> tuple[bytes, str] | None:
+        """Return a binary and its log, or None."""
+        try:
+            data = (self.folder / f"{key}.bin").read_bytes()
+            log = (self.folder / f"{key}.log").read_text()
+        except (OSError, UnicodeDecodeError):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(self.folder / f"{key}.bin")
+        return data, log
+
+    def store(self, key: str, data: bytes, log: str) -> None:
+        """Publish a binary and its log."""
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._publish(f"{key}.log", log.encode())
+            self._publish(f"{key}.bin", data)
+            if not self._pruned:
+                self._pruned = True
+                self._prune()
+
+    def discard(self, key: str) -> None:
+        """Forget a binary that turned out to be unusable."""
+        with contextlib.suppress(OSError):
+            (self.folder / f"{key}.bin").unlink(missing_ok=True)
+
+    def _publish(self, name: str, data: bytes) -> None:
+        handle, draft = tempfile.mkstemp(prefix=".draft-", dir=self.folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(draft).replace(self.folder / name)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+
+    def _prune(self) -> None:
+        entries = sorted(((path.stat(), path) for path in self.folder.glob("*.bin")), key=lambda e: -e[0].st_mtime)
+        total = 0
+        for status, path in entries:
+            total += status.st_size
+            if total > self.limit_bytes:
+                path.unlink(missing_ok=True)
+                path.with_suffix(".log").unlink(missing_ok=True)

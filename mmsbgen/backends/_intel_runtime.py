@@ -1,0 +1,121 @@
+"""Make the package index's Intel CPU runtime for OpenCL visible beside the system's platforms.
+
+The wheel ``intel-opencl-rt`` registers itself with a path that does not exist, and leaves out libraries that live
+in ``intel-cmplr-lib-rt``.  So its library is found here, its companions are loaded first, and the OpenCL loader
+is pointed to a vendor folder of our own that lists it together with what the system has installed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+__all__ = ["prepare"]
+
+SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
+LIBRARY = "libintelocl.so"
+COMPANIONS = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so")
+ADVICE = "pip install intel-opencl-rt intel-cmplr-lib-rt"
+
+
+def prepare() -> list[str]:
+    """Register the Intel CPU runtime with the OpenCL loader; call it before PyOpenCL is imported.
+
+    Variables that the user has set (``OCL_ICD_VENDORS``, ``OCL_ICD_FILENAMES``) are left as they are, and so is a
+    system that already lists this runtime.
+
+    Returns:
+        Hints in plain words when the runtime is there but cannot be used; it never raises.
+    """
+    library = find_library()
+    if library is None or not sys.platform.startswith("linux"):
+        return []
+    missing = [name for name in COMPANIONS if not _load_globally(library.parent / name)]
+    if missing:
+        return [f"Intel's CPU runtime for OpenCL lacks {', '.join(missing)}: {ADVICE}"]
+    if "OCL_ICD_VENDORS" in os.environ or "OCL_ICD_FILENAMES" in os.environ:
+        return []
+    system = read_vendors(SYSTEM_VENDORS)
+    if any(LIBRARY in text for text in system.values()):
+        return []
+    try:
+        folder = write_vendors({**system, "mmsbgen-intel-cpu.icd": f"{library}\n"})
+    except OSError as error:
+        return [f"Intel's CPU runtime for OpenCL could not be registered: {error}"]
+    os.environ["OCL_ICD_VENDORS"] = f"{folder}{os.sep}"
+    return []
+
+
+def find_library() -> Path | None:
+    """Return the runtime's library in this environment, or None."""
+    candidates = [Path(sys.prefix, "lib", LIBRARY)]
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        files = importlib.metadata.files("intel-opencl-rt") or []
+        candidates += [Path(str(file.locate())) for file in files if file.name == LIBRARY]
+    return next((path.resolve().parent / LIBRARY for path in candidates if path.exists()), None)
+
+
+def read_vendors(folder: Path) -> dict[str, str]:
+    """Return file name and text of every registered platform whose library can be there."""
+    entries = {}
+    for path in sorted(folder.glob("*.icd")) if folder.is_dir() else []:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = path.read_text()
+            library = text.strip()
+            if library and (not library.startswith("/") or Path(library).exists()):
+                entries[path.name] = text
+    return entries
+
+
+def write_vendors(entries: dict[str, str]) -> Path:
+    """Return a folder that holds exactly these files: in the user's cache, else one that ends with the process.
+
+    The folder's name is a digest of its content, so that it never changes once it is there: another process may
+    be reading it.
+    """
+    import platformdirs
+
+    digest = hashlib.sha256(repr(sorted(entries.items())).encode()).hexdigest()[:16]
+    target = platformdirs.user_cache_path("mmsbgen") / f"opencl-vendors-{digest}"
+    if _holds(target, entries):
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix="opencl-vendors-", dir=target.parent))
+    except OSError:
+        draft = target = Path(tempfile.mkdtemp(prefix="mmsbgen-opencl-vendors-"))
+        atexit.register(shutil.rmtree, target, ignore_errors=True)
+    for name, text in entries.items():
+        (draft / name).write_text(text)
+    if draft != target:
+        try:
+            draft.rename(target)
+        except OSError:
+            if not _holds(target, entries):
+                atexit.register(shutil.rmtree, draft, ignore_errors=True)
+                return draft
+            shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+def _holds(folder: Path, entries: dict[str, str]) -> bool:
+    try:
+        return all((folder / name).read_text() == text for name, text in entries.items())
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _load_globally(path: Path) -> bool:
+    try:
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True

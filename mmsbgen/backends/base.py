@@ -1,0 +1,355 @@
+"""The protocol that every backend speaks: devices, buffers, programs, kernels, events.
+
+A backend knows nothing of any family of kernels: it moves arrays, compiles source text and launches kernels
+by name.  Work is queued in order on one queue (stream) a device; nothing waits unless it says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import weakref
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from mmsbgen.errors import InputError, LaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Argument", "Buffer", "Device", "DeviceInfo", "Event", "Kernel", "Program"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What is known of a device without running anything on it.  Sizes are in bytes; 0 or "" means unknown.
+
+    ``index`` counts the devices of one backend over all platforms; ``spec`` ("opencl:0") opens the device.
+    ``architecture`` is the name under which results are shared between like devices: "sm_90" for CUDA, a stable
+    text such as the processor's model for OpenCL.  ``compiler`` is name and version of what turns source into
+    kernels.  ``sub_group_sizes`` has the preferred size first; it is empty where a device has no sub-groups.
+    """
+
+    backend: Literal["opencl", "cuda", "fake"]
+    index: int
+    name: str
+    vendor: str
+    platform: str
+    architecture: str
+    driver: str
+    kind: Literal["cpu", "gpu"]
+    compiler: str
+    compute_units: int
+    global_memory: int
+    max_allocation: int
+    local_memory: int
+    max_block_size: int
+    sub_group_sizes: tuple[int, ...] = ()
+    has_fp64: bool = True
+    vector_width_float: int = 1
+    vector_width_double: int = 1
+    extensions: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> str:
+        """The text that ``open_device`` takes for exactly this device, for example "opencl:0"."""
+        return f"{self.backend}:{self.index}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields and ``spec`` as values that JSON can hold."""
+        fields = dataclasses.asdict(self)
+        fields["sub_group_sizes"] = list(self.sub_group_sizes)
+        fields["extensions"] = list(self.extensions)
+        return {"spec": self.spec, **fields}
+
+
+class Buffer(ABC):
+    """An array in device memory: C order, any size that the device can allocate, indexed with 64 bits."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    @abstractmethod
+    def released(self) -> bool:
+        """Whether the device memory has been given back."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give the device memory back now.  Releasing twice does nothing; using the buffer later is an error."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        state = ", released" if self.released else ""
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype}{state})"
+
+
+Argument = Buffer | np.generic
+"""What a kernel takes: a buffer, or a NumPy scalar of exactly the declared type (never a plain Python number)."""
+
+
+class Event(ABC):
+    """A point in the device's queue: the end of a launch, with the times at which it began and ended."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Block until the device has passed this point; raise LaunchError when the work before it failed."""
+
+    @abstractmethod
+    def seconds_since(self, first: Event) -> float:
+        """Seconds on the device's clock from the begin of ``first`` to the end of this event.  Waits for both."""
+
+    def seconds(self) -> float:
+        """Seconds that this launch took on the device's clock.  Waits for it."""
+        return self.seconds_since(self)
+
+
+class LaunchName(NamedTuple):
+    """How messages name a launch; the text is made only when there is a message."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"kernel {self.kernel!r}, grid {self.grid}, block {self.block}"
+
+
+class Kernel(ABC):
+    """One compiled kernel."""
+
+    def __init__(self, device: Device, name: str) -> None:
+        self.device = device
+        self.name = name
+        self._limits: tuple[int, int, int] | None = None
+
+    @abstractmethod
+    def launch(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
+    ) -> Event:
+        """Queue the kernel and return at once.
+
+        Args:
+            grid: number of blocks (work-groups) in one to three dimensions, as in CUDA.
+            block: threads (work-items) of a block, as many dimensions as ``grid``.
+            args: buffers and NumPy scalars in the order of the kernel's parameters.
+            shared: bytes of dynamic shared memory.  In CUDA C the kernel reaches them as ``extern __shared__``;
+                in OpenCL C they are one more parameter, a ``__local`` pointer behind those of ``args``.
+
+        Raises:
+            LaunchError: the launch was refused; the message names kernel, grid and block.
+        """
+
+    @abstractmethod
+    def resources(self) -> dict[str, int]:
+        """Return what the compiler used, where known.
+
+        Keys: ``registers`` (32-bit, a thread), ``spill_bytes`` (a thread), ``private_bytes`` (thread-local memory,
+        spills included), ``shared_bytes`` (static, a block), ``max_block_size``.  A value that the backend cannot
+        tell is left out.
+        """
+
+    def resident_blocks(self, block: int) -> int:
+        """Blocks of ``block`` threads that the whole device holds at once, so that they may wait for each other.
+
+        0 where that is not known; then they must not.
+        """
+        return 0
+
+    def _check(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument], shared: int) -> LaunchName:
+        """Return the launch's name; raise LaunchError when its shape or an argument's type cannot be right."""
+        name = LaunchName(self.name, tuple(map(int, grid)), tuple(map(int, block)))
+        if not 1 <= len(name.grid) == len(name.block) <= 3:
+            raise LaunchError(f"{name}: grid and block need one to three dimensions each, and equally many")
+        if min(*name.grid, *name.block) < 1:
+            raise LaunchError(f"{name}: every dimension must be at least 1")
+        if self._limits is None:
+            used, info = self.resources(), self.device.info
+            self._limits = (
+                used.get("max_block_size", info.max_block_size),
+                used.get("shared_bytes", 0),
+                info.local_memory,
+            )
+        largest, static_shared, local_memory = self._limits
+        if math.prod(name.block) > largest:
+            size = math.prod(name.block)
+            raise LaunchError(f"{name}: a block of {size} is above the {largest} that this kernel can have")
+        if static_shared + shared > local_memory > 0:
+            needed = static_shared + shared
+            raise LaunchError(
+                f"{name}: needs {needed} bytes of shared memory a block, {self.device.info.name} has {local_memory}"
+            )
+        given: Sequence[object] = args
+        for position, arg in enumerate(given):
+            if isinstance(arg, Buffer):
+                if arg.released:
+                    raise LaunchError(f"{name}: argument {position} is a buffer that was already released")
+            elif not isinstance(arg, np.generic):
+                kind = type(arg).__name__
+                raise LaunchError(f"{name}: argument {position} is a {kind}; pass a Buffer or a NumPy scalar")
+        return name
+
+
+class Program(ABC):
+    """A compiled source text."""
+
+    @property
+    @abstractmethod
+    def log(self) -> str:
+        """What the compiler said, warnings included; "" when it said nothing."""
+
+    @abstractmethod
+    def kernel(self, name: str) -> Kernel:
+        """Return a kernel by name; raise InputError when the program was not compiled with it."""
+
+
+class Device(ABC):
+    """An open device with one in-order queue.  Closing it releases all its buffers; it is a context manager."""
+
+    profiling: bool = True
+    """Whether launches record times.  Switching it off saves a few microseconds a launch on some backends."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.info = info
+        self._buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of device memory held by buffers that were not released."""
+        return sum(buffer.nbytes for buffer in self._buffers if not buffer.released)
+
+    @abstractmethod
+    def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> Buffer:
+        """Allocate an array with undefined content; raise DeviceMemoryError with the numbers if it does not fit."""
+
+    @abstractmethod
+    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> Buffer:
+        """Allocate an array of zeros, filled on the device."""
+
+    def upload(self, array: NDArray[Any]) -> Buffer:
+        """Copy a host array into a new buffer of the same shape and type."""
+        array = np.asarray(array)
+        buffer = self.alloc(array.shape, array.dtype)
+        try:
+            self.write(buffer, array)
+        except BaseException:
+            buffer.release()
+            raise
+        return buffer
+
+    @abstractmethod
+    def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
+        """Copy a host array over the rows ``[offset, offset + len(array))`` of a buffer of the same type.
+
+        ``offset`` counts entries of the first axis.  The array may be changed as soon as this returns.
+        """
+
+    def download(self, buffer: Buffer) -> NDArray[Any]:
+        """Copy a whole buffer to the host.  Waits for everything queued before."""
+        if not buffer.shape:
+            array: NDArray[Any] = np.empty((), buffer.dtype)
+            self._read(buffer, array, 0)
+            return array
+        return self.download_range(buffer, 0, buffer.shape[0])
+
+    def download_range(self, buffer: Buffer, start_row: int, stop_row: int) -> NDArray[Any]:
+        """Copy the rows ``[start_row, stop_row)`` of a buffer to the host.  Waits for everything queued before."""
+        if not buffer.shape or not 0 <= start_row <= stop_row <= buffer.shape[0]:
+            raise InputError(f"rows {start_row}..{stop_row} are not within {buffer!r}")
+        array: NDArray[Any] = np.empty((stop_row - start_row, *buffer.shape[1:]), buffer.dtype)
+        self._read(buffer, array, start_row * math.prod(buffer.shape[1:]) * buffer.dtype.itemsize)
+        return array
+
+    @abstractmethod
+    def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
+        """Fill a contiguous host array from the buffer's bytes at ``offset_bytes`` on."""
+
+    @abstractmethod
+    def copy(self, dst: Buffer, src: Buffer) -> None:
+        """Queue a copy between two buffers of equal size in bytes on this device."""
+
+    @abstractmethod
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
+        """Compile source text of the backend's dialect.
+
+        Args:
+            source: OpenCL C or CUDA C; kernels have C linkage (``extern "C"``).
+            kernel_names: the kernels wanted from it.
+            options: options of the backend's compiler.
+
+        Raises:
+            CompileError: the compiler refused; the message holds its log.
+        """
+
+    @abstractmethod
+    def mark(self) -> Event:
+        """Queue a marker and return its event; ``b.seconds_since(a)`` is the time between two markers."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the queue is empty; raise LaunchError when queued work failed."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Release what the backend holds beside buffers."""
+
+    def close(self) -> None:
+        """Release all buffers and the queue.  Closing twice does nothing."""
+        for buffer in list(self._buffers):
+            buffer.release()
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.info.spec}: {self.info.name}, {self.info.platform})"
+
+
+def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Return a shape as a tuple of non-negative Python integers; raise InputError otherwise."""
+    dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    result = tuple(int(dim) for dim in dims)
+    if any(dim < 0 for dim in result):
+        raise InputError(f"shape {result} has a negative dimension")
+    return result
+
+
+def checked_offset(buffer: Buffer, array: NDArray[Any], offset: int) -> int:
+    """Return the byte at which ``write`` starts; raise InputError when type, row shape or range do not match."""
+    if array.dtype != buffer.dtype:
+        raise InputError(f"cannot write {array.dtype} into {buffer!r}: convert the array to {buffer.dtype} first")
+    if not buffer.shape:
+        if array.shape or offset:
+            raise InputError(f"cannot write shape {array.shape} at {offset} into {buffer!r}")
+        return 0
+    if array.shape[1:] != buffer.shape[1:] or not array.shape:
+        raise InputError(f"cannot write rows of shape {array.shape[1:]} into {buffer!r}")
+    if not 0 <= offset <= buffer.shape[0] - array.shape[0]:
+        raise InputError(f"rows {offset}..{offset + array.shape[0]} are not within {buffer!r}")
+    return offset * math.prod(buffer.shape[1:]) * buffer.dtype.itemsize

@@ -1,0 +1,384 @@
+"""The CUDA backend, by PyCUDA.  PyCUDA is imported when a device is looked for, not before."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmsbgen.backends._binary_cache import BinaryCache
+from mmsbgen.backends.base import (
+    Argument,
+    Buffer,
+    Device,
+    DeviceInfo,
+    Event,
+    Kernel,
+    LaunchName,
+    Program,
+    as_shape,
+    checked_offset,
+)
+from mmsbgen.backends.cuda_compile import KernelResources, compile_cuda, find_compiler
+from mmsbgen.errors import (
+    CompileError,
+    DeviceMemoryError,
+    InputError,
+    LaunchError,
+    MissingDependencyError,
+    MmsbgenError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["CudaDevice", "discover"]
+
+_NO_PYCUDA = "CUDA: PyCUDA is not installed; for NVIDIA GPUs get it with: pip install 'mmsbgen[cuda]'"
+_NO_GPU = "CUDA: no NVIDIA GPU or driver was found"
+# Above this, dynamic shared memory has to be asked for.
+_DEFAULT_SHARED = 48 * 1024
+
+
+def discover() -> tuple[list[DeviceInfo], list[str]]:
+    """List the CUDA devices, and hints on what is missing.  Never raises."""
+    try:
+        driver = _driver()
+    except MissingDependencyError as error:
+        return [], [str(error)]
+    try:
+        compiler, hints = find_compiler().version, []
+    except MissingDependencyError as error:
+        compiler, hints = "", [str(error)]
+    with contextlib.suppress(driver.Error):
+        return [_describe(driver, index, compiler) for index in range(driver.Device.count())], hints
+    return [], [_NO_GPU]
+
+
+#: Blocks that one multiprocessor holds at most; architectures since 2014 hold 16 or more.
+_MAX_BLOCKS_PER_MULTIPROCESSOR = 16
+
+
+class CudaBuffer(Buffer):
+    """A plain allocation of device memory."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], handle: Any) -> None:
+        super().__init__(shape, dtype)
+        self.handle = handle
+        self.address = 0 if handle is None else int(handle)
+
+    @property
+    def released(self) -> bool:
+        return self.handle is None
+
+    def release(self) -> None:
+        handle, self.handle, self.address = self.handle, None, 0
+        if handle is not None:
+            handle.free()
+
+
+class CudaEvent(Event):
+    """The end of a launch; its begin too when the device is profiling."""
+
+    def __init__(self, device: CudaDevice, begin: Any, end: Any, name: LaunchName | str) -> None:
+        self._device = device
+        self._begin = begin
+        self._end = end
+        self._name = name
+
+    def wait(self) -> None:
+        with self._device.active(LaunchError, f"{self._name} failed while running"):
+            self._end.synchronize()
+
+    def seconds_since(self, first: Event) -> float:
+        if not isinstance(first, CudaEvent):
+            raise InputError(f"cannot compare the times of a CUDA event and of {first!r}")
+        if first._begin is None:
+            raise InputError(f"{first._name} was launched while profiling was off, so its time is not known")
+        self.wait()
+        with self._device.active(LaunchError, f"{self._name} failed while running"):
+            return float(self._end.time_since(first._begin)) * 1e-3
+
+
+class CudaKernel(Kernel):
+    """A ``CUfunction``."""
+
+    device: CudaDevice
+
+    def __init__(self, device: CudaDevice, name: str, function: Any, compiled: KernelResources | None) -> None:
+        super().__init__(device, name)
+        self._function = function
+        self._dynamic_shared = 0
+        self._resources = {
+            "registers": int(function.num_regs),
+            "shared_bytes": int(function.shared_size_bytes),
+            "private_bytes": int(function.local_size_bytes),
+            "max_block_size": int(function.max_threads_per_block),
+        }
+        if compiled is not None:
+            self._resources["spill_bytes"] = compiled.spill_stores
+
+    def launch(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
+    ) -> CudaEvent:
+        name = self._check(grid, block, args, shared)
+        device = self.device
+        packed = _pack(args, name)
+        with device.active(LaunchError, name):
+            if shared > self._dynamic_shared and shared + self._resources["shared_bytes"] > _DEFAULT_SHARED:
+                attribute = device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self._function.set_attribute(attribute, shared)
+                self._dynamic_shared = shared
+            begin = device.record() if device.profiling else None
+            # The public calls of PyCUDA set a deprecated block shape first and pack again.
+            self._function._launch_kernel(name.grid, name.block, packed, int(shared), device.stream)
+            return CudaEvent(device, begin, device.record(), name)
+
+    def resources(self) -> dict[str, int]:
+        return dict(self._resources)
+
+    def resident_blocks(self, block: int) -> int:
+        driver = self.device.driver
+        device, attribute = driver.Device(self.device.info.index), driver.device_attribute
+
+        def limit(name: str) -> int:
+            return int(device.get_attribute(getattr(attribute, name)))
+
+        warps = -(-block // 32)
+        # Registers are given to warps 256 at a time, shared memory 1 KiB a block beyond its own.
+        registers = warps * -(-self._resources["registers"] * 32 // 256) * 256
+        shared = self._resources["shared_bytes"] + 1024
+        on_each = min(
+            limit("MAX_THREADS_PER_MULTIPROCESSOR") // (32 * warps),
+            limit("MAX_REGISTERS_PER_MULTIPROCESSOR") // max(1, registers),
+            limit("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR") // shared,
+            _MAX_BLOCKS_PER_MULTIPROCESSOR,
+        )
+        return on_each * self.device.info.compute_units
+
+
+class CudaProgram(Program):
+    """A loaded module."""
+
+    def __init__(
+        self, device: CudaDevice, module: Any, names: Sequence[str], log: str, resources: dict[str, KernelResources]
+    ) -> None:
+        self._module = module
+        self._log = log
+        with device.active(CompileError, f"kernels {', '.join(names)} on {device.info.name}"):
+            self._kernels = {
+                name: CudaKernel(device, name, module.get_function(name), resources.get(name)) for name in names
+            }
+
+    @property
+    def log(self) -> str:
+        return self._log
+
+    def kernel(self, name: str) -> CudaKernel:
+        if name not in self._kernels:
+            raise InputError(f"no kernel {name!r} in this program; it was compiled with {', '.join(self._kernels)}")
+        return self._kernels[name]
+
+
+class _Active:
+    """Makes a context current within a block; a class, as a generator costs more than the launch's own check."""
+
+    __slots__ = ("_context", "_error", "_kind", "_what")
+
+    def __init__(self, context: Any, error: type[Exception], kind: type[MmsbgenError], what: object) -> None:
+        self._context = context
+        self._error = error
+        self._kind = kind
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._context.push()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._context.pop()
+        if isinstance(error, self._error):
+            raise self._kind(f"{self._what}: {error}") from error
+
+
+class CudaDevice(Device):
+    """A GPU by its primary context, with one stream.  One thread at a time may use it.
+
+    The context is current only within a call, so that several devices and other CUDA libraries can be used side
+    by side.
+    """
+
+    def __init__(self, info: DeviceInfo) -> None:
+        super().__init__(info)
+        self.driver = _driver()
+        self._compiler = find_compiler()
+        self._cache = BinaryCache()
+        try:
+            self._context = self.driver.Device(info.index).retain_primary_context()
+        except self.driver.Error as error:
+            raise LaunchError(f"cannot open {info.spec}: {error}") from error
+        with self.active(LaunchError, f"cannot open {info.spec}"):
+            self.stream = self.driver.Stream()
+
+    def active(self, kind: type[MmsbgenError], what: object) -> _Active:
+        """Make the context current within a block and turn CUDA's errors there into ``kind``."""
+        return _Active(self._context, self.driver.Error, kind, what)
+
+    def record(self) -> Any:
+        """Queue and return a CUDA event; the context must be current."""
+        event = self.driver.Event()
+        event.record(self.stream)
+        return event
+
+    def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> CudaBuffer:
+        shape, dtype = as_shape(shape), np.dtype(dtype)
+        size = CudaBuffer(shape, dtype, None).nbytes
+        what = f"cannot allocate {size:,} bytes for {shape} {dtype} on {self.info.name}"
+        with self.active(DeviceMemoryError, what):
+            free, total = self.driver.mem_get_info()
+            if size > free:
+                raise DeviceMemoryError(
+                    f"{what}: {free:,} of its {total:,} bytes are free, {self.allocated:,} are in use here"
+                )
+            buffer = CudaBuffer(shape, dtype, self.driver.mem_alloc(max(size, 1)))
+        self._buffers.add(buffer)
+        return buffer
+
+    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> CudaBuffer:
+        buffer = self.alloc(shape, dtype)
+        if buffer.nbytes:
+            try:
+                with self.active(LaunchError, f"cannot fill {buffer!r} with zeros"):
+                    self.driver.memset_d8_async(buffer.address, 0, buffer.nbytes, self.stream)
+            except BaseException:
+                buffer.release()
+                raise
+        return buffer
+
+    def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
+        start = checked_offset(buffer, array, offset)
+        if array.size:
+            # A copy without a stream waits for this device's stream, which is a blocking one.
+            with self.active(LaunchError, f"cannot write to {buffer!r}"):
+                self.driver.memcpy_htod(_address(buffer) + start, np.ascontiguousarray(array))
+
+    def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
+        if array.size:
+            with self.active(LaunchError, f"cannot read from {buffer!r}"):
+                self.driver.memcpy_dtoh(array, _address(buffer) + offset_bytes)
+
+    def copy(self, dst: Buffer, src: Buffer) -> None:
+        if dst.nbytes != src.nbytes:
+            raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
+        if src.nbytes:
+            with self.active(LaunchError, f"cannot copy {src!r} to {dst!r}"):
+                self.driver.memcpy_dtod_async(_address(dst), _address(src), src.nbytes, self.stream)
+
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> CudaProgram:
+        what = f"kernels {', '.join(kernel_names)} on {self.info.name}"
+        arch = self.info.architecture
+        try:
+            compiled = compile_cuda(source, arch, options, compiler=self._compiler, cache=self._cache)
+        except CompileError as error:
+            raise CompileError(f"{what} did not compile: {error}") from None
+        with self.active(CompileError, f"{what}: the compiled code does not load"):
+            module = self.driver.module_from_buffer(compiled.cubin)
+        return CudaProgram(self, module, kernel_names, compiled.log, compiled.resources)
+
+    def mark(self) -> CudaEvent:
+        with self.active(LaunchError, "cannot queue a marker"):
+            event = self.record()
+        return CudaEvent(self, event, event, "marker")
+
+    def synchronize(self) -> None:
+        with self.active(LaunchError, f"queued work on {self.info.name} failed"):
+            self.stream.synchronize()
+
+    def _close(self) -> None:
+        # PyCUDA gives the primary context back once nothing refers to it.
+        with contextlib.suppress(LaunchError):
+            self.synchronize()
+
+
+def _driver() -> Any:
+    """Return ``pycuda.driver``, initialised; raise MissingDependencyError without PyCUDA, driver or GPU."""
+    try:
+        import pycuda.driver as driver
+    except ImportError as error:
+        absent = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("pycuda")
+        message = _NO_PYCUDA if absent else f"CUDA: PyCUDA does not load, is the NVIDIA driver installed? ({error})"
+        raise MissingDependencyError(message) from None
+    try:
+        driver.init()
+    except driver.Error as error:
+        raise MissingDependencyError(f"{_NO_GPU} ({error})") from None
+    return driver
+
+
+def _address(buffer: Buffer) -> int:
+    if not isinstance(buffer, CudaBuffer) or buffer.released:
+        raise InputError(f"{buffer!r} is no buffer that this device can use")
+    return buffer.address
+
+
+def _pack(args: Sequence[Argument], name: object) -> bytes:
+    """Lay the arguments out as a C struct of the kernel's parameters."""
+    codes, values = "", []
+    for position, arg in enumerate(args):
+        if isinstance(arg, Buffer):
+            codes += "P"
+            values.append(_address(arg))
+        elif arg.dtype.char in "?bBhHiIlLqQefd":
+            codes += arg.dtype.char
+            values.append(arg.item())
+        else:
+            raise LaunchError(f"{name}: argument {position} is a NumPy {arg.dtype}, which no kernel takes")
+    return struct.pack(codes, *values)
+
+
+def _describe(driver: Any, index: int, compiler: str) -> DeviceInfo:
+    device = driver.Device(index)
+    attribute = driver.device_attribute
+    major, minor = device.compute_capability()
+    total = int(device.total_memory())
+    return DeviceInfo(
+        backend="cuda",
+        index=index,
+        name=device.name(),
+        vendor="NVIDIA",
+        platform="CUDA",
+        architecture=f"sm_{major}{minor}",
+        driver=_driver_version(driver.get_driver_version()),
+        kind="gpu",
+        compiler=compiler,
+        compute_units=int(device.get_attribute(attribute.MULTIPROCESSOR_COUNT)),
+        global_memory=total,
+        max_allocation=total,
+        local_memory=int(device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)),
+        max_block_size=int(device.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
+        sub_group_sizes=(int(device.get_attribute(attribute.WARP_SIZE)),),
+        vector_width_float=4,
+        vector_width_double=2,
+    )
+
+
+@functools.cache
+def _driver_version(api: int) -> str:
+    """Return the version of driver and CUDA, for example "580.159.03 (CUDA 13.0)"."""
+    cuda = f"CUDA {api // 1000}.{api % 1000 // 10}"
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+        text = ctypes.create_string_buffer(96)
+        if library.nvmlInit_v2() == 0:
+            try:
+                if library.nvmlSystemGetDriverVersion(text, len(text)) == 0:
+                    return f"{text.value.decode()} ({cuda})"
+            finally:
+                library.nvmlShutdown()
+    return cuda

@@ -1,0 +1,101 @@
+"""Find devices over all backends and open one by a short text."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mmsbgen.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mmsbgen.backends.base import Device, DeviceInfo
+
+__all__ = ["discover", "open_device", "select_device"]
+
+_ALIASES: dict[str, Callable[[DeviceInfo], bool]] = {
+    "pocl": lambda info: "portable computing language" in info.platform.lower(),
+    "intel": lambda info: info.backend == "opencl" and "intel" in info.platform.lower(),
+}
+
+
+def discover() -> tuple[list[DeviceInfo], list[str]]:
+    """List the devices of all backends, the best first.
+
+    Returns:
+        The devices, and hints in plain words: what is missing and how to get it.  A missing library, driver or
+        device is never an error here.
+    """
+    from mmsbgen.backends import cuda, opencl
+
+    devices: list[DeviceInfo] = []
+    hints: list[str] = []
+    for module in (cuda, opencl):
+        found, missing = module.discover()
+        devices += found
+        hints += missing
+    devices.sort(key=_preference)
+    return devices, hints
+
+
+def select_device(spec: str | None, devices: list[DeviceInfo], hints: list[str]) -> DeviceInfo:
+    """Return the device that ``spec`` means among ``devices``, which have the best first.
+
+    ``spec`` is "backend:index", "pocl", "intel", a part of a platform's or device's name in any case, or None for
+    the best device.
+
+    Raises:
+        InputError: nothing matches; the message lists what exists, or how to get a device when there is none.
+    """
+    if not devices:
+        raise InputError("\n".join(["no device to compute on was found", *hints]))
+    if spec is None:
+        return devices[0]
+    wanted = spec.strip().lower()
+    if re.fullmatch(r"[a-z]+:\d+", wanted):
+        matches = [info for info in devices if info.spec == wanted]
+    elif wanted in _ALIASES:
+        matches = [info for info in devices if _ALIASES[wanted](info)]
+    else:
+        matches = [info for info in devices if wanted and wanted in _text(info)]
+    if not matches:
+        known = "\n".join(f"  {info.spec}  {info.name} ({info.platform})" for info in devices)
+        related = [hint for hint in hints if wanted.split(":")[0] in hint.lower()]
+        raise InputError("\n".join([f"no device matches {spec!r}; there are:", known, *related]))
+    return matches[0]
+
+
+def open_device(spec: str | None = None) -> Device:
+    """Open the device that ``spec`` names, see :func:`select_device`; None opens the best one.
+
+    "fake" or "fake:0" opens a device that records launches and computes nothing.
+    """
+    if spec is not None and spec.strip().lower() in {"fake", "fake:0"}:
+        from mmsbgen.backends.fake import FakeDevice
+
+        return FakeDevice()
+    info = select_device(spec, *discover())
+    if info.backend == "cuda":
+        from mmsbgen.backends.cuda import CudaDevice
+
+        return CudaDevice(info)
+    from mmsbgen.backends.opencl import OpenCLDevice
+
+    return OpenCLDevice(info)
+
+
+def _preference(info: DeviceInfo) -> tuple[int, int]:
+    if info.backend == "cuda":
+        rank = 0
+    elif info.kind == "gpu":
+        rank = 1
+    elif _ALIASES["intel"](info):
+        rank = 2
+    else:
+        rank = 3
+    return rank, info.index
+
+
+def _text(info: DeviceInfo) -> str:
+    return f"{info.backend} {info.platform} {info.name}".lower()

@@ -1,0 +1,195 @@
+"""A device that keeps its buffers in NumPy arrays and records launches; it computes nothing.  For tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmsbgen.backends.base import (
+    Argument,
+    Buffer,
+    Device,
+    DeviceInfo,
+    Event,
+    Kernel,
+    Program,
+    as_shape,
+    checked_offset,
+)
+from mmsbgen.errors import CompileError, DeviceMemoryError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["FakeDevice", "Launch"]
+
+_INFO = DeviceInfo(
+    backend="fake",
+    index=0,
+    name="fake device",
+    vendor="mmsbgen",
+    platform="fake",
+    architecture="fake",
+    driver="1",
+    kind="cpu",
+    compiler="none",
+    compute_units=1,
+    global_memory=2**34,
+    max_allocation=2**34,
+    local_memory=48 * 1024,
+    max_block_size=1024,
+    sub_group_sizes=(32,),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """One recorded launch."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: tuple[Argument, ...]
+    shared: int
+
+
+class FakeBuffer(Buffer):
+    """An array on the host; ``array`` is None once released."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        super().__init__(array.shape, array.dtype)
+        self.array: NDArray[Any] | None = array
+
+    @property
+    def released(self) -> bool:
+        return self.array is None
+
+    def release(self) -> None:
+        self.array = None
+
+    def data(self) -> NDArray[Any]:
+        """Return the array; raise InputError when it was released."""
+        if self.array is None:
+            raise InputError(f"{self!r} can no longer be used")
+        return self.array
+
+
+class FakeEvent(Event):
+    """A moment on the host's clock."""
+
+    def __init__(self) -> None:
+        self.begin = time.perf_counter()
+        self.end = time.perf_counter()
+
+    def wait(self) -> None:
+        return None
+
+    def seconds_since(self, first: Event) -> float:
+        if not isinstance(first, FakeEvent):
+            raise InputError(f"cannot compare the times of a fake event and of {first!r}")
+        return self.end - first.begin
+
+
+class FakeKernel(Kernel):
+    """A name; launching it checks what can be checked and is recorded in ``FakeDevice.launches``."""
+
+    device: FakeDevice
+
+    def launch(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
+    ) -> FakeEvent:
+        name = self._check(grid, block, args, shared)
+        self.device.launches.append(Launch(*name, tuple(args), shared))
+        return FakeEvent()
+
+    def resources(self) -> dict[str, int]:
+        return {"max_block_size": self.device.info.max_block_size, "shared_bytes": 0}
+
+
+class FakeProgram(Program):
+    """Source text that was looked at, not compiled."""
+
+    def __init__(self, device: FakeDevice, names: Sequence[str]) -> None:
+        self._kernels = {name: FakeKernel(device, name) for name in names}
+
+    @property
+    def log(self) -> str:
+        return ""
+
+    def kernel(self, name: str) -> FakeKernel:
+        if name not in self._kernels:
+            raise InputError(f"no kernel {name!r} in this program; it was compiled with {', '.join(self._kernels)}")
+        return self._kernels[name]
+
+
+class FakeDevice(Device):
+    """A device of the full protocol.
+
+    Attributes:
+        launches: every launch in order.
+        sources: every source text given to ``compile`` in order.
+    """
+
+    def __init__(self, info: DeviceInfo = _INFO) -> None:
+        super().__init__(info)
+        self.launches: list[Launch] = []
+        self.sources: list[str] = []
+
+    def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> FakeBuffer:
+        shape, dtype = as_shape(shape), np.dtype(dtype)
+        needed = math.prod(shape) * dtype.itemsize
+        if needed + self.allocated > self.info.global_memory:
+            raise DeviceMemoryError(
+                f"cannot allocate {needed:,} bytes for {shape} {dtype} on {self.info.name}: it has "
+                f"{self.info.global_memory:,} bytes, of which {self.allocated:,} are in use here"
+            )
+        buffer = FakeBuffer(np.empty(shape, dtype))
+        self._buffers.add(buffer)
+        return buffer
+
+    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> FakeBuffer:
+        buffer = self.alloc(shape, dtype)
+        buffer.data()[...] = 0
+        return buffer
+
+    def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
+        checked_offset(buffer, array, offset)
+        rows = slice(offset, offset + len(array)) if array.shape else ...
+        _data(buffer)[rows] = array
+
+    def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
+        start = offset_bytes // buffer.dtype.itemsize
+        array[...] = _data(buffer).reshape(-1)[start : start + array.size].reshape(array.shape)
+
+    def copy(self, dst: Buffer, src: Buffer) -> None:
+        if dst.nbytes != src.nbytes:
+            raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
+        _data(dst).reshape(-1).view(np.uint8)[:] = _data(src).reshape(-1).view(np.uint8)
+
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> FakeProgram:
+        missing = [name for name in kernel_names if name not in source]
+        if missing:
+            raise CompileError(f"kernels {', '.join(missing)} on {self.info.name}: not in the source")
+        self.sources.append(source)
+        return FakeProgram(self, kernel_names)
+
+    def mark(self) -> FakeEvent:
+        return FakeEvent()
+
+    def synchronize(self) -> None:
+        return None
+
+    def _close(self) -> None:
+        return None
+
+
+def _data(buffer: Buffer) -> NDArray[Any]:
+    if not isinstance(buffer, FakeBuffer):
+        raise InputError(f"{buffer!r} is no buffer of a fake device")
+    return buffer.data()

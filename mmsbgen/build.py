@@ -1,0 +1,134 @@
+"""From a kernel's declaration, a problem and a configuration to a kernel that can be launched on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
+from mmsbgen.errors import CompileError, LaunchError
+from mmsbgen.family import Argument, KernelSpec, Workload
+from mmsbgen.problem import Problem
+from mmsbgen.render import Source, render
+from mmsbgen.space import Config, Traits, describe
+
+_SCALARS = {"u32": np.uint32, "u64": np.uint64, "double": np.float64}
+
+
+def traits_of(info: DeviceInfo) -> Traits:
+    """What constraints may know of a device."""
+    # CUDA declares at most 48 KiB of shared memory statically, whatever a block could have dynamically.
+    static = min(info.local_memory, 48 * 1024) if info.backend == "cuda" else info.local_memory
+    return Traits(
+        dialect="cuda" if info.backend == "cuda" else "opencl",
+        kind=info.kind,
+        max_block_size=info.max_block_size,
+        local_memory=static,
+        sub_group_size=info.sub_group_sizes[0] if info.sub_group_sizes else 0,
+        fp64=info.has_fp64,
+        native_vector_width=info.vector_width_float,
+        compute_units=info.compute_units,
+    )
+
+
+def compiler_options(traits: Traits) -> tuple[str, ...]:
+    """The options that every configuration is compiled with; they are a part of the database key.
+
+    No option relaxes the arithmetic: tolerances of the checks are derived for rounding, not for fast maths.
+    """
+    if traits.dialect == "cuda":
+        return ()
+    return ("-cl-std=CL3.0",) if traits.sub_group_size else ("-cl-std=CL1.2",)
+
+
+def argument_type(argument: Argument, real: type[Any]) -> type[Any]:
+    """The NumPy type of an argument's elements."""
+    found: type[Any] = real if argument.ctype == "real" else _SCALARS[argument.ctype]
+    return found
+
+
+@dataclass(eq=False)
+class BoundKernel:
+    """A compiled kernel with its declaration and configuration; arguments are given by name."""
+
+    spec: KernelSpec
+    problem: Problem
+    config: Config
+    traits: Traits
+    source: Source
+    kernel: Kernel
+
+    def launch(self, count: int, values: Mapping[str, Any]) -> Event:
+        """Queue the kernel for ``count`` work units.
+
+        ``values`` may hold more names than the kernel takes; scalars must be NumPy scalars of the declared type.
+        Raises :class:`LaunchError` naming kernel and configuration.
+        """
+        shape = self.spec.launch(self.problem, self.config, count, self.traits)
+        args = [values[argument.name] for argument in self.spec.arguments]
+        try:
+            return self.kernel.launch((shape.grid,), (shape.block,), args)
+        except LaunchError as error:
+            raise LaunchError(f"{self.spec.name} ({describe(self.config)}): {error}") from error
+
+
+def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> BoundKernel:
+    """Render and compile one configuration on a device.
+
+    Raises :class:`mmsbgen.errors.ConfigError` when it is refused and :class:`CompileError` with kernel,
+    configuration and the compiler's log when it does not compile.
+    """
+    traits = traits_of(device.info)
+    source = render(spec, problem, config, traits)
+    try:
+        program = device.compile(source.text, [source.entry], compiler_options(traits))
+        return BoundKernel(spec, problem, config, traits, source, program.kernel(source.entry))
+    except CompileError as error:
+        raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error
+
+
+def upload(device: Device, workload: Workload) -> dict[str, Any]:
+    """A workload's arguments on the device: buffers for arrays, scalars as they are."""
+    placed: dict[str, Any] = {}
+    try:
+        for name, value in workload.arguments.items():
+            placed[name] = device.upload(value) if isinstance(value, np.ndarray) else value
+    except BaseException:
+        release(placed)
+        raise
+    return placed
+
+
+def release(placed: Mapping[str, Any]) -> None:
+    """Give the buffers of :func:`upload` back."""
+    for value in placed.values():
+        if isinstance(value, Buffer):
+            value.release()
+
+
+def check(device: Device, spec: KernelSpec, problem: Problem, config: Config, seed: int = 0) -> str | None:
+    """Run a configuration on the small problem and hold it against the reference.
+
+    Returns None when every output agrees within the derived tolerance, else what is wrong.  Raises what
+    :func:`build` raises, and :class:`LaunchError`.
+    """
+    return check_built(device, build(device, spec, spec.check_problem(problem), config), seed)
+
+
+def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None:
+    """The check of an already built kernel, whose problem the reference must be able to answer."""
+    workload = bound.spec.workload(bound.problem, seed)
+    placed = upload(device, workload)
+    try:
+        bound.launch(workload.count, placed).wait()
+        outputs = {
+            argument.name: device.download(placed[argument.name])
+            for argument in bound.spec.arguments
+            if argument.role in ("out", "inout")
+        }
+    finally:
+        release(placed)
+    return workload.verify(outputs, bound.config)

@@ -1,0 +1,29 @@
+"""The command line: each command lives in a module of its own that is imported when the command runs."""
+
+from __future__ import annotations
+
+import click
+
+from mmsbgen import __version__
+from mmsbgen.cli._common import LazyCommand, MmsbgenGroup
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "db": LazyCommand("mmsbgen.cli.db:db", "Ask the tuning database, and move its records between machines."),
+    "detect": LazyCommand("mmsbgen.cli.detect:detect", "Find overlapping communities in a graph."),
+    "devices": LazyCommand("mmsbgen.cli.devices:devices", "List the devices that kernels can run on."),
+    "render": LazyCommand("mmsbgen.cli.render:render", "Print the source of a kernel."),
+    "tune": LazyCommand("mmsbgen.cli.tune:tune", "Find the fastest configuration of each kernel on a device."),
+}
+
+
+@click.group(
+    cls=MmsbgenGroup,
+    lazy=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Find overlapping communities in graphs with kernels that are generated and tuned for your device.",
+)
+@click.version_option(__version__, prog_name="mmsbgen")
+def main() -> None:
+    """Run the command line."""

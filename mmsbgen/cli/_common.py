@@ -1,0 +1,124 @@
+"""What all commands share: groups that load their commands late and print errors without a traceback."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from mmsbgen.errors import MmsbgenError
+
+
+@dataclass(frozen=True)
+class LazyCommand:
+    """A command that is imported when it runs: ``target`` is ``package.module:name``, ``help`` one line."""
+
+    target: str
+    help: str
+
+
+class Failure(click.ClickException):
+    """An expected error on its way out: click prints it as ``Error: ...`` on standard error."""
+
+    def __init__(self, error: MmsbgenError) -> None:
+        super().__init__(str(error))
+        self.exit_code: int = error.exit_code  # type: ignore[misc]
+
+
+class MmsbgenGroup(click.Group):
+    """A group whose ``lazy`` commands are imported on use, so that its own ``--help`` stays fast.
+
+    An :class:`MmsbgenError` from any command below it is printed as ``Error: ...`` on standard error and
+    ends the program with the error's ``exit_code``.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, sorted."""
+        return sorted({*super().list_commands(ctx), *self.lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now if it is a lazy one."""
+        if cmd_name not in self.lazy:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = self.lazy[cmd_name].target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from one-line helps that need no import."""
+        rows = []
+        for name in self.list_commands(ctx):
+            if name in self.lazy:
+                rows.append((name, self.lazy[name].help))
+            elif (command := super().get_command(ctx, name)) is not None and not command.hidden:
+                rows.append((name, command.get_short_help_str(limit=100)))
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn an expected error into a message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except MmsbgenError as error:
+            raise Failure(error) from error
+
+
+def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> None:
+    """Print rows as a table; ``columns`` maps each name to 'left' or 'right'."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=240)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, side in columns.items():
+        table.add_column(name, justify="right" if side == "right" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(row.get(name, "")) for name in columns))
+    console.print(table)
+
+
+def print_json(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a JSON list."""
+    click.echo(json.dumps(list(rows), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as CSV with a header; what is no number or text is written as JSON, None as nothing."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in names])
+    click.echo(out.getvalue(), nl=False)
+
+
+def seconds(value: float | None) -> str:
+    """A time for a reader: ``157.2 us``."""
+    if value is None:
+        return ""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.4g} {unit}"
+    return f"{value / 1e-9:.4g} ns"
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return value
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

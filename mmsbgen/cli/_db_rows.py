@@ -1,0 +1,221 @@
+"""Rows that ``mmsbgen db`` prints: full values by field for JSON and CSV, shorter text for tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mmsbgen.cli._common import seconds
+from mmsbgen.db.explain import nearest
+from mmsbgen.db.nearness import Difference, phrase
+from mmsbgen.db.ranking import candidate, ranked
+from mmsbgen.db.records import DeviceRecord, Key, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.selection import Group, shipped_groups, without
+from mmsbgen.db.store import Store, device_matches
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A field of a row; ``title`` heads it in tables, and is empty for a field that only JSON and CSV have."""
+
+    field: str
+    title: str = ""
+    text: Callable[[Any], str] = str
+    side: str = "left"
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def _optional(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= 80 else line[:77] + "..."
+
+
+def _moment(text: str | None) -> str:
+    return "" if text is None else text[:19].replace("T", " ")
+
+
+_KEY = [
+    Column("backend"),
+    Column("device", "device"),
+    Column("platform", "platform"),
+    Column("driver", "driver"),
+    Column("compiler"),
+    Column("compiler_version"),
+    Column("compiler_options"),
+    Column("family"),
+    Column("kernel", "kernel"),
+    Column("template_digest"),
+    Column("problem", "problem", _pairs),
+]
+_RESULT = [
+    Column("config", "configuration", _pairs),
+    Column("median_s", "time", seconds, "right"),
+    Column("spread_s", "spread", seconds, "right"),
+    Column("gbps", "GB/s", _number, "right"),
+    Column("roof_gbps"),
+    Column("roof_fraction", "of roof", _percent, "right"),
+]
+BEST = [*_KEY, *_RESULT, Column("trials", "trials", str, "right"), Column("trial")]
+TRIAL = [
+    Column("created_at", "when", _moment),
+    *_KEY,
+    Column("status", "status"),
+    *_RESULT,
+    Column("message", "message", _first_line),
+    Column("times"),
+    Column("bytes_moved"),
+    Column("registers"),
+    Column("spill_bytes"),
+    Column("shared_bytes"),
+    Column("compile_s"),
+    Column("energy_j"),
+    Column("round"),
+    Column("run"),
+    Column("trial"),
+]
+DEVICE = [
+    Column("backend", "backend"),
+    Column("device", "device"),
+    Column("platform", "platform"),
+    Column("vendor", "vendor"),
+    Column("architecture", "architecture"),
+    Column("driver", "driver"),
+    Column("kind", "kind"),
+    Column("compute_units", "units", str, "right"),
+    Column("memory_bytes", "memory", lambda size: f"{size / 2**30:.1f} GiB", "right"),
+    Column("copy_gbps", "copy GB/s", _number, "right"),
+    Column("gather_gbps", "gather GB/s by row bytes", lambda r: _pairs({k: f"{v:.1f}" for k, v in r.items()})),
+    Column("extra"),
+]
+RUN = [
+    Column("uuid", "run"),
+    Column("started", "started", _moment),
+    Column("finished", "finished", _moment),
+    Column("status", "status"),
+    Column("strategy", "strategy"),
+    Column("budget", "budget", _pairs),
+    Column("seed", "seed", str, "right"),
+    Column("host", "host"),
+    Column("versions"),
+    Column("extra"),
+]
+EXPLAIN = [
+    *_KEY,
+    Column("trials", "trials", str, "right"),
+    Column("best_s", "best", seconds, "right"),
+    Column("differences", "differs in", lambda found: _differences(found)),
+    Column("stale", "stale", lambda stale: "stale" if stale else ""),
+    Column("shipped", "shipped in"),
+    Column("trial"),
+]
+
+
+def key_row(key: Key) -> dict[str, Any]:
+    """The fields of a key."""
+    return {
+        "backend": key.device.backend,
+        "device": key.device.name,
+        "platform": key.device.platform,
+        "driver": key.device.driver,
+        "compiler": key.toolchain.compiler,
+        "compiler_version": key.toolchain.version,
+        "compiler_options": key.toolchain.options,
+        "family": key.kernel.family,
+        "kernel": key.kernel.name,
+        "template_digest": key.kernel.template_digest,
+        "problem": dict(key.problem.params),
+    }
+
+
+def trial_row(trial: TrialRecord) -> dict[str, Any]:
+    """Everything about a trial."""
+    names = [c.field for c in TRIAL if c not in _KEY and c.field not in ("trial", "config", "times")]
+    row: dict[str, Any] = {"trial": trial.uid, **key_row(trial.key), "config": dict(trial.config)}
+    return row | {name: getattr(trial, name) for name in names} | {"times": list(trial.times)}
+
+
+def best_rows(trials: Iterable[TrialRecord]) -> Rows:
+    """The best trial of each key, sorted by device, kernel and problem, with how many were tried."""
+    by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        by_key[trial.key].append(trial)
+    rows = []
+    for found in by_key.values():
+        order = ranked(candidate(trial) for trial in found if trial.status == "ok")
+        if order:
+            row = trial_row(next(trial for trial in found if trial.uid == order[0].uid))
+            rows.append({c.field: row.get(c.field) for c in BEST} | {"trials": len(found)})
+    return sorted(rows, key=lambda r: (r["backend"], r["device"], r["platform"], r["kernel"], str(r["problem"])))
+
+
+def device_rows(devices: Iterable[DeviceRecord], roofs: Iterable[RoofRecord]) -> Rows:
+    """Devices with their newest roofs; ``roofs`` are newest first."""
+    copy: dict[str, float] = {}
+    gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for roof in roofs:
+        if roof.kind == "copy":
+            copy.setdefault(roof.device.key, roof.gbps)
+        else:
+            gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
+    rows = []
+    for device in devices:
+        row = asdict(device)
+        row["device"] = row.pop("name")
+        rows.append(row | {"copy_gbps": copy.get(device.key), "gather_gbps": gather[device.key]})
+    return rows
+
+
+def run_row(run: RunRecord) -> dict[str, Any]:
+    """Everything about a run."""
+    return asdict(run)
+
+
+def explain_rows(store: Store, kernel: str, device: str | None, wanted: dict[str, Any], limit: int) -> Rows:
+    """The keys with 'ok' trials of a kernel, shipped ones too, that are nearest to the parts in ``wanted``."""
+    by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
+    for trial in store.trials(kernel=kernel, device=device, status="ok"):
+        by_key[trial.key].append(trial)
+    own = {trial.uid for found in by_key.values() for trial in found}
+    groups = [Group(key, "", ranked(map(candidate, found))) for key, found in by_key.items()]
+    for (family, name), shipped in shipped_groups().items():
+        if kernel in (name, f"{family}/{name}"):
+            theirs = [g for g in shipped if device is None or device_matches(g.key.device, device)]
+            groups += without(theirs, own)
+    return [
+        {
+            **key_row(near.key),
+            "trials": near.trials,
+            "best_s": near.best_s,
+            "differences": [asdict(d) for d in near.differences],
+            "stale": near.stale,
+            "shipped": near.source,
+            "trial": near.best_ref,
+        }
+        for near in nearest(wanted, groups, limit=limit)
+    ]
+
+
+def _differences(found: Iterable[Mapping[str, Any]]) -> str:
+    differing = [Difference(**d) for d in found]
+    if not differing:
+        return "nothing"
+    return ", ".join(f"{phrase(d.part, d.found)} (wanted {phrase(d.part, d.wanted)})" for d in differing)

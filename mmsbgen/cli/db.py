@@ -1,0 +1,230 @@
+"""``mmsbgen db``: ask the tuning database, and move its records between machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from mmsbgen.cli._common import MmsbgenGroup, print_csv, print_json, print_table
+from mmsbgen.errors import InputError
+
+if TYPE_CHECKING:
+    from mmsbgen.db.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
+
+
+class Output(NamedTuple):
+    """How rows are printed."""
+
+    as_json: bool
+    as_csv: bool
+
+
+def output_options(command: F) -> F:
+    """Add ``--json`` and ``--csv``."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    return click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")(command)
+
+
+def filter_options(command: F) -> F:
+    """Add the filters that pick trials."""
+    for option in (
+        click.option("--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter."),
+        click.option("--device", metavar="TEXT", help="A part of the device's backend, name, platform or vendor."),
+        click.option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=MmsbgenGroup, help="Ask the tuning database, and move its records between machines.")
+@click.option(
+    "--database",
+    metavar="URL",
+    help="A file or an SQLAlchemy URL, instead of MMSBGEN_DATABASE_URL or the user's data folder.",
+)
+@click.pass_context
+def db(ctx: click.Context, database: str | None) -> None:
+    """Keep the choice of database for the commands below."""
+    ctx.obj = database
+
+
+@db.command()
+@filter_options
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@output_options
+@click.pass_context
+def best(
+    ctx: click.Context,
+    kernel: str | None,
+    device: str | None,
+    problem: Sequence[str],
+    limit: int | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """The best configuration of each device, kernel and problem."""
+    from mmsbgen.cli import _db_rows as rows
+
+    with _reading(ctx) as store:
+        trials = store.trials(kernel=kernel, device=device, problem=parameters(problem))
+        found = rows.best_rows(trials)[:limit]
+    _show(Output(as_json, as_csv), rows.BEST, found)
+
+
+@db.command()
+@filter_options
+@click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so.")
+@click.option("--run", metavar="UUID", help="Only trials of this tuning run.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The newest so many.")
+@output_options
+@click.pass_context
+def trials(
+    ctx: click.Context,
+    kernel: str | None,
+    device: str | None,
+    problem: Sequence[str],
+    status: str | None,
+    run: str | None,
+    limit: int,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """What was tried, newest first, failures included."""
+    from mmsbgen.cli import _db_rows as rows
+
+    with _reading(ctx) as store:
+        found = store.trials(
+            kernel=kernel, device=device, problem=parameters(problem), status=status, run=run, limit=limit
+        )
+    _show(Output(as_json, as_csv), rows.TRIAL, [rows.trial_row(trial) for trial in found])
+
+
+@db.command()
+@output_options
+@click.pass_context
+def devices(ctx: click.Context, as_json: bool, as_csv: bool) -> None:
+    """Devices that have records, with their newest roofs."""
+    from mmsbgen.cli import _db_rows as rows
+
+    with _reading(ctx) as store:
+        found = rows.device_rows(store.devices(), store.roofs())
+    _show(Output(as_json, as_csv), rows.DEVICE, found)
+
+
+@db.command()
+@click.option("--limit", type=click.IntRange(min=1), help="The newest so many.")
+@output_options
+@click.pass_context
+def runs(ctx: click.Context, limit: int | None, as_json: bool, as_csv: bool) -> None:
+    """Tuning runs, newest first."""
+    from mmsbgen.cli import _db_rows as rows
+
+    with _reading(ctx) as store:
+        found = [rows.run_row(run) for run in store.runs()[:limit]]
+    _show(Output(as_json, as_csv), rows.RUN, found)
+
+
+@db.command("export")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_context
+def export_(ctx: click.Context, file: Path) -> None:
+    """Write all records to FILE as JSON lines, packed when it ends in .gz."""
+    with _reading(ctx) as store:
+        count = store.export_jsonl(file)
+    click.echo(f"{count} trials written to {file}", err=True)
+
+
+@db.command("import")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_context
+def import_(ctx: click.Context, file: Path) -> None:
+    """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none."""
+    from mmsbgen.db import exchange
+    from mmsbgen.db.store import open_store
+
+    bundle = exchange.read(file)
+    with open_store(ctx.obj) as store:
+        count = store.add_bundle(bundle)
+        click.echo(f"{count} of {len(bundle.trials)} trials added to {store.location}", err=True)
+
+
+@db.command()
+@filter_options
+@click.option("--driver", metavar="TEXT", help="The driver's version.")
+@click.option("--compiler", metavar="TEXT", help="The compiler's name.")
+@click.option("--compiler-version", metavar="TEXT", help="The compiler's version.")
+@click.option("--compiler-options", metavar="TEXT", help="The compiler's options.")
+@click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's template.")
+@click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
+@output_options
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    /,
+    kernel: str | None,
+    device: str | None,
+    problem: Sequence[str],
+    limit: int,
+    as_json: bool,
+    as_csv: bool,
+    **parts: str | None,
+) -> None:
+    """The records nearest to what is asked for, and the parts in which each differs."""
+    from mmsbgen.cli import _db_rows as rows
+
+    if kernel is None:
+        raise InputError("name the kernel to explain: --kernel NAME")
+    wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
+    wanted |= {f"problem.{name}": value for name, value in parameters(problem).items()}
+    with _reading(ctx) as store:
+        found = rows.explain_rows(store, kernel, device, wanted, limit)
+    _show(Output(as_json, as_csv), rows.EXPLAIN, found)
+
+
+def parameters(texts: Sequence[str]) -> dict[str, Any]:
+    """Problem parameters from ``NAME=VALUE``; a value is JSON, or else the text itself.
+
+    Raises ``InputError`` for what has no name or no ``=``.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise InputError(f"--problem {text!r}: write it as NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _reading(ctx: click.Context) -> Store:
+    """The database, read only; a word on standard error when there is none."""
+    from mmsbgen.db.store import open_store
+
+    store = open_store(ctx.obj, read_only=True)
+    if store.missing:
+        click.echo(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.", err=True)
+    return store
+
+
+def _show(output: Output, columns: Sequence[Any], rows: Sequence[dict[str, Any]]) -> None:
+    if output.as_json and output.as_csv:
+        raise InputError("--json and --csv exclude each other")
+    if output.as_json:
+        print_json(rows)
+    elif output.as_csv:
+        print_csv([column.field for column in columns], rows)
+    elif rows:
+        shown = [column for column in columns if column.title]
+        sides = {column.title: column.side for column in shown}
+        print_table(sides, [{c.title: c.text(row[c.field]) for c in shown} for row in rows])
+    else:
+        click.echo("no records", err=True)

@@ -1,0 +1,293 @@
+"""``mmsbgen detect``: communities of a graph, with everything that tells how they came about."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from mmsbgen.errors import InputError
+
+if TYPE_CHECKING:
+    from mmsbgen.api import Detection
+    from mmsbgen.sampler.run import Trace
+    from mmsbgen.sampler.sampler import Sampler
+
+
+#: Options of the command line that are named as the sampler's.
+_SAME = (
+    "iterations",
+    "mini_batch",
+    "mini_batch_size",
+    "n_partners",
+    "partners",
+    "step",
+    "noise",
+    "nonlink_weight",
+    "alpha",
+    "delta",
+    "evaluate_every",
+    "average",
+    "dtype",
+    "validation",
+    "seed",
+)
+#: Seconds to the first line of progress where there is no terminal, and between lines.
+_FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
+
+
+def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
+    return {"default": default, "show_default": default is not None, "help": name, **more}
+
+
+@click.command(help="Find overlapping communities in GRAPH, an edge list (plain or .gz, SNAP style).")
+@click.argument("graph", type=click.Path(path_type=Path))
+@click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Number of communities of the model.")
+@click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results.")
+@click.option("-n", "--iterations", **_shown("Iterations.", 1000, type=click.IntRange(min=0)))
+@click.option("--seed", **_shown("Seed of split and chain.", 0, type=int))
+@click.option("--device", **_shown("Device, as `mmsbgen devices` names it; the best one by default."))
+@click.option("--database", **_shown("Tuning database: a path or URL."))
+@click.option("--mini-batch", **_shown("How mini-batches are drawn.", "random-node"))
+@click.option("--mini-batch-size", "-m", **_shown("Non-links of a star, or vertices of a block.", type=int))
+@click.option("--partners", **_shown("uniform or stratified.", "stratified"))
+@click.option("--n-partners", **_shown("Sampled partners of a vertex.", type=int))
+@click.option("--step", **_shown("split, reflected or published.", "split"))
+@click.option("--noise/--no-noise", default=True, help="Whether steps draw; without, the chain optimises.")
+@click.option(
+    "--fused/--separate",
+    default=None,
+    help="Many iterations of stars in one launch, or a launch a stage; by default what the device can.",
+)
+@click.option("--nonlink-weight", **_shown("exact, or balanced as the published programs do.", "exact"))
+@click.option("--alpha", **_shown("Concentration of the memberships; 1/K by default.", type=float))
+@click.option("--delta", **_shown("Probability of a link across communities.", 1e-7, type=float))
+@click.option("--step-size", **_shown("a of eps = a (1 + t/b)^-c.", type=float))
+@click.option("--start-sum", **_shown("Row sums at the start; 0 for about K.", 1.0, type=float))
+@click.option("--validation", **_shown("Share of the links held out for validation.", 0.01, type=float))
+@click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
+@click.option("--average", is_flag=True, help="Average pi over the second half of the run (one more state).")
+@click.option("--dtype", **_shown("float32 or float64.", "float32"))
+@click.option("--rule", **_shown("threshold, link or top.", "threshold"))
+@click.option("--threshold", **_shown("Of the rule.", type=float))
+@click.option("--top", **_shown("Entries of each row of pi that are kept.", 16, type=click.IntRange(min=1)))
+@click.option("--whole", is_flag=True, help="Write all of pi.")
+@click.option(
+    "--resume", type=click.Path(path_type=Path), help="Checkpoint to go on from; without -o, results go to its folder."
+)
+@click.option("--checkpoint", "keep", is_flag=True, help="Leave a checkpoint at the end too, to add iterations later.")
+@click.option("--overwrite", is_flag=True, help="Give up the checkpoint that another run left in the folder of -o.")
+@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the run record instead of a summary.")
+@click.pass_context
+def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
+    """Run one detection and print its summary."""
+    from mmsbgen.api import Request, perform
+
+    report = _Report(given["quiet"] or given["as_json"])
+    out = given["resume"].parent if given["out"] is None and given["resume"] is not None else given["out"]
+    request = Request(
+        _given_options(context, given),
+        device=given["device"],
+        database=given["database"],
+        rule=given["rule"],
+        threshold=given["threshold"],
+        top=given["top"],
+        whole=given["whole"],
+        out=out,
+        resume=given["resume"],
+        fused=given["fused"],
+        keep_checkpoint=given["keep"],
+        overwrite=given["overwrite"],
+        on_progress=report.progress,
+        on_message=report.message,
+    )
+    if given["keep"] and out is None:
+        raise InputError("--checkpoint needs a folder: give -o too")
+    try:
+        with report:
+            found = perform(graph, request)
+    except KeyboardInterrupt:
+        click.echo("Interrupted; no results were written.", err=True)
+        sys.exit(130)
+    if given["as_json"]:
+        from mmsbgen.sampler.results import as_json
+
+        click.echo(as_json(found.record))
+    elif not given["quiet"]:
+        summary(found)
+    if found.interrupted:
+        _interrupted(found, graph)
+
+
+def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
+    """The sampler's options; of a resumed run only those that were typed, as the others are in its checkpoint."""
+    names = {
+        "n_communities": "k",
+        "initial_row_sum": "start_sum",
+        "schedule": "step_size",
+        **{name: name for name in _SAME},
+    }
+    values = given | {
+        "start_sum": given["start_sum"] or None,
+        "step_size": _schedule(given["step_size"], given["mini_batch"]),
+    }
+    typed = {
+        name
+        for name in given
+        if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    }
+    optional = given["resume"] is not None
+    wanted = {option: values[name] for option, name in names.items() if name in typed or not optional}
+    if wanted.get("n_communities", 0) is None:
+        raise InputError("the number of communities is missing: give it with -k, for example -k 50")
+    return wanted
+
+
+def _interrupted(found: Detection, graph: Path) -> None:
+    done = f"Interrupted after iteration {found.record['iterations']}."
+    where = found.checkpoint
+    click.echo(
+        f"{done} There is no checkpoint, as no folder was given with -o."
+        if where is None
+        else f"{done} Go on with: mmsbgen detect {graph} --resume {where} -o {where.parent}",
+        err=True,
+    )
+    sys.exit(130)
+
+
+def _schedule(a: float | None, mini_batch: str) -> Any:
+    from dataclasses import replace
+
+    from mmsbgen.sampler.options import BLOCK_SCHEDULE, STAR_SCHEDULE
+
+    if a is None:
+        return None
+    if not a > 0:
+        raise InputError(f"--step-size {a}: it must be positive, such as 0.03")
+    return replace(BLOCK_SCHEDULE if mini_batch == "block" else STAR_SCHEDULE, a=a)
+
+
+class _Report:
+    """Progress: a bar on a terminal, an occasional line elsewhere, nothing when quiet."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self._bar: Any = None
+        self._task: Any = None
+        self._begin: tuple[float, int] | None = None
+        self._next = 0.0
+
+    def __enter__(self) -> _Report:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def message(self, text: str) -> None:
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def progress(self, sampler: Sampler, trace: Trace) -> None:
+        if self.quiet:
+            return
+        now = time.monotonic()
+        if self._begin is None:
+            self._begin = (now, sampler.iteration)
+            self._next = now + (0.0 if sys.stderr.isatty() else _FIRST_LINE)
+        if now < self._next:
+            return
+        if sys.stderr.isatty():
+            self._next = now + 0.1
+            self._show(sampler, trace)
+        else:
+            self._next = now + _BETWEEN_LINES
+            begin, first = self._begin
+            left = (now - begin) / max(1, sampler.iteration - first) * (sampler.options.iterations - sampler.iteration)
+            where = f"iteration {sampler.iteration} of {sampler.options.iterations}"
+            click.echo(f"{where}, {_note(trace)}, about {left:.0f} s left", err=True)
+
+    def _show(self, sampler: Sampler, trace: Trace) -> None:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.completed:.0f}/{task.total:.0f} iterations"),
+                BarColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=Console(stderr=True),
+            )
+            self._task = self._bar.add_task("", total=sampler.options.iterations, note="")
+            self._bar.start()
+        self._bar.update(self._task, completed=sampler.iteration, note=_note(trace))
+
+
+def _note(trace: Trace) -> str:
+    last = trace[-1]
+    note = f"{last['updates_per_vertex']:.1f} updates a vertex"
+    if "auc" in last:
+        note += f", AUC {_auc(last, 3)}, perplexity {last['perplexity']:.2f}"
+    return note
+
+
+def _auc(evaluation: dict[str, Any], digits: int) -> str:
+    value = evaluation["auc"]
+    return "unknown (one class only)" if value != value else f"{value:.{digits}f}"
+
+
+def summary(found: Detection) -> None:
+    """Print communities with size and strength, overlap, coverage, metrics and time by stage."""
+    cover, record = found.cover, found.record
+    count, k = len(cover.members), found.memberships.k
+    rule = record["rule"]
+    click.echo(
+        f"{count} of {k} communities have members (rule {rule['name']} {rule['threshold']:g})" + (":" if count else ".")
+    )
+    if count:
+        _communities(found)
+        click.echo(
+            f"{cover.covered} of {cover.n_vertices} vertices are in a community ({cover.coverage:.1%}), each of them "
+            f"in {cover.overlap:.2f} on average."
+        )
+    else:
+        click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
+    last = found.trace[-1] if found.trace else {}
+    if "auc" in last:
+        samples = f"mean of {last['samples']} samples" if last["samples"] > 1 else "one sample"
+        click.echo(
+            f"Held-out pairs: AUC {_auc(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
+            f"{last['log_likelihood']:.4g} a pair ({samples}); published perplexity {last['published_perplexity']:.3f}."
+        )
+    stages = ", ".join(f"{name} {_seconds(value)}" for name, value in record["stage_seconds"].items())
+    click.echo(
+        f"{record['iterations']} iterations ({record['updates_per_vertex']:.1f} updates a vertex) in "
+        f"{record['seconds']:.1f} s: {stages or 'none'}."
+    )
+
+
+def _seconds(value: float) -> str:
+    from mmsbgen.cli._common import seconds
+
+    return seconds(float(f"{value:.2g}"))
+
+
+def _communities(found: Detection) -> None:
+    from mmsbgen.cli._common import print_table
+
+    cover, beta, ids = found.cover, found.memberships.beta, found.memberships.ids
+    rows = []
+    for label, members in list(zip(cover.labels, cover.members, strict=True))[:20]:
+        names = " ".join(str(i) for i in ids[members[:8]]) + (" ..." if len(members) > 8 else "")
+        rows.append(
+            {"community": str(label), "vertices": str(len(members)), "strength": f"{beta[label]:.3g}", "members": names}
+        )
+    print_table({"community": "right", "vertices": "right", "strength": "right", "members": "left"}, rows)
+    if len(cover.members) > 20:
+        click.echo(f"... and {len(cover.members) - 20} smaller ones")

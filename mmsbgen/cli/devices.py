@@ -1,0 +1,61 @@
+"""``mmsbgen devices``: what kernels can run on, and how to get what is missing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from mmsbgen.cli._common import print_table
+
+if TYPE_CHECKING:
+    from mmsbgen.backends import DeviceInfo
+
+
+@click.command(help="List the devices that kernels can run on, the best first, and say how to get what is missing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON with all that is known.")
+def devices(as_json: bool) -> None:
+    """Print a table or JSON; the first device is the one that is used when none is named."""
+    from mmsbgen.backends import discover
+
+    found, hints = discover()
+    if as_json:
+        click.echo(json.dumps({"devices": [info.as_dict() for info in found], "hints": hints}, indent=2))
+        return
+    if found:
+        sides = dict.fromkeys(("name", "device", "platform", "kind"), "left")
+        sides |= dict.fromkeys(("units", "memory", "local memory", "max block", "vector"), "right")
+        print_table({**sides, "fp64": "left", "driver": "left"}, [_row(info) for info in found])
+        click.echo(f"\nUsed when none is named: {found[0].spec}. Choose another with --device, by number or by name.")
+    else:
+        click.echo("No device was found.")
+    if hints:
+        click.echo("\nNot here:")
+        for hint in hints:
+            click.echo(f"  - {hint}")
+
+
+def _row(info: DeviceInfo) -> dict[str, str]:
+    return {
+        "name": info.spec,
+        "device": info.name,
+        "platform": info.platform,
+        "kind": info.kind,
+        "units": str(info.compute_units),
+        "memory": _size(info.global_memory),
+        "local memory": _size(info.local_memory),
+        "max block": str(info.max_block_size),
+        "vector": f"{info.vector_width_float} x float",
+        "fp64": "yes" if info.has_fp64 else "no",
+        "driver": info.driver,
+    }
+
+
+def _size(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} GiB"

@@ -1,0 +1,162 @@
+"""``mmsbgen render``: the source of a kernel, for a reader; needs neither a device nor a GPU library."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from mmsbgen.cli._completion import complete, parse_value
+from mmsbgen.dialect import DIALECTS
+from mmsbgen.errors import InputError
+from mmsbgen.families import family
+from mmsbgen.family import KernelFamily, KernelSpec
+from mmsbgen.problem import Problem, Value
+from mmsbgen.render import render as render_source
+from mmsbgen.space import Axis, Traits, describe
+
+_SHORTCUTS = {"k": "K", "m": "m", "n": "n"}
+_SUB_GROUP = 32
+
+
+def _axis_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """An option for every axis of every kernel; which of them the kernel has is checked when it is known."""
+    axes: dict[str, list[Axis]] = {}
+    for spec in family().kernels.values():
+        for axis in spec.space.axes:
+            axes.setdefault(axis.name, []).append(axis)
+    for name in sorted(axes, reverse=True):
+        values = dict.fromkeys(str(value) for axis in axes[name] for value in axis.values)
+        shown = "|".join(values) if len(values) <= 8 else "VALUE"
+        option = click.option(
+            f"--{name.replace('_', '-')}", f"axis_{name}", metavar=shown, help=axes[name][0].doc + "."
+        )
+        command = option(command)
+    return command
+
+
+@click.command(help="Print the source of a kernel. Axes that are not given come from the default for the target.")
+@click.argument("kernel", required=False)
+@click.option("--backend", type=click.Choice(sorted(DIALECTS)), help="The dialect: cuda (CUDA C) or opencl (OpenCL C).")
+@click.option("--kind", type=click.Choice(["cpu", "gpu"]), help="What it runs on; cpu for opencl, gpu for cuda.")
+@click.option("--diff", "other", type=click.Choice(sorted(DIALECTS)), help="Show this dialect's source beside it.")
+@click.option("--list", "listing", is_flag=True, help="List kernels (or one kernel) with their axes.")
+@click.option("-k", type=int, help="Communities: -p K=...")
+@click.option("-m", type=int, help="Vertices of a mini-batch: -p m=...")
+@click.option("-n", type=int, help="Partners of a vertex: -p n=...")
+@click.option("-p", "--problem", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the problem.")
+@click.option("--set", "settings", multiple=True, metavar="AXIS=VALUE", help="An axis of the kernel, by name.")
+@click.option("--sub-group-size", type=click.IntRange(min=0), help="Work-items of a sub-group (warp); 0: none.")
+@click.option("--local-memory", type=click.IntRange(min=0), help="Bytes of local (shared) memory a block may have.")
+@_axis_options
+def render(
+    kernel: str | None,
+    backend: str | None,
+    kind: str | None,
+    other: str | None,
+    listing: bool,
+    parameters: Sequence[str],
+    settings: Sequence[str],
+    sub_group_size: int | None,
+    local_memory: int | None,
+    **options: Any,
+) -> None:
+    """Print one dialect, or two side by side; say on standard error which values were filled in."""
+    kernels = family()
+    if listing:
+        _list(kernels, kernel)
+        return
+    if kernel is None:
+        raise InputError(f"name a kernel: {', '.join(kernels.kernels)}; --list says more")
+    spec = _spec(kernels, kernel)
+    problem = _problem(kernels, parameters, options)
+    given = _given(spec, settings, options)
+    dialects = [backend or "opencl", *([other] if other else [])]
+    if kind == "cpu" and "cuda" in dialects:
+        raise InputError("--kind cpu: CUDA devices are GPUs; choose --backend opencl")
+    kind = kind or ("gpu" if "cuda" in dialects else "cpu")
+    targets = [_traits(name, kind, sub_group_size, local_memory) for name in dialects]
+    found = complete(spec, problem, targets, given)
+    where = f"the default on an {dialects[0]} {kind}" if dialects[0] == "opencl" else "the default on CUDA"
+    if found.filled:
+        click.echo(f"filled in from {where}: {describe(found.filled)}", err=True)
+    if found.adjusted:
+        click.echo(f"filled in, since {where} does not go with what was asked: {describe(found.adjusted)}", err=True)
+    texts = [render_source(spec, problem, found.config, traits).text for traits in targets]
+    if other is None:
+        _print_source(texts[0])
+    else:
+        from mmsbgen.cli._side_by_side import print_side_by_side
+
+        print_side_by_side((dialects[0], dialects[1]), texts[0], texts[1])
+
+
+def _spec(kernels: KernelFamily, name: str) -> KernelSpec:
+    if name not in kernels.kernels and (near := difflib.get_close_matches(name, kernels.kernels, 1)):
+        raise InputError(f"{kernels.name} has no kernel {name!r}; did you mean {near[0]}? --list has them all")
+    return kernels.kernel(name)
+
+
+def _problem(kernels: KernelFamily, parameters: Sequence[str], options: Mapping[str, Any]) -> Problem:
+    values: dict[str, object] = {_SHORTCUTS[o]: options[o] for o in _SHORTCUTS if options[o] is not None}
+    return kernels.problem(**values | _pairs(parameters, "-p"))
+
+
+def _given(spec: KernelSpec, settings: Sequence[str], options: Mapping[str, Any]) -> dict[str, Value]:
+    asked = {name.removeprefix("axis_"): text for name, text in options.items() if name.startswith("axis_") and text}
+    asked |= _pairs(settings, "--set")
+    axes = {axis.name: axis for axis in spec.space.axes}
+    for name in asked:
+        if name.replace("-", "_") not in axes:
+            raise InputError(f"{spec.name} has no axis {name!r}; it has {', '.join(axes)}")
+    return {
+        name.replace("-", "_"): parse_value(axes[name.replace("-", "_")], str(text)) for name, text in asked.items()
+    }
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: write NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _traits(dialect: str, kind: str, sub_group_size: int | None, local_memory: int | None) -> Traits:
+    lanes = sub_group_size if sub_group_size is not None else _SUB_GROUP if kind == "gpu" else 0
+    memory = 48 * 1024 if local_memory is None else local_memory
+    return Traits(dialect, kind, local_memory=memory, sub_group_size=lanes, native_vector_width=4)
+
+
+def _print_source(text: str) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        click.echo(text, nl=False)
+        return
+    from rich.syntax import Syntax
+
+    console.print(Syntax(text, "c", background_color="default", word_wrap=True))
+
+
+def _list(kernels: KernelFamily, only: str | None) -> None:
+    specs = [_spec(kernels, only)] if only else list(kernels.kernels.values())
+    blocks = []
+    for spec in specs:
+        lines = [f"{spec.name}: {spec.doc}"]
+        for axis in spec.space.axes:
+            lines.append(f"    {axis.name:<16}{axis.doc}")
+            lines.append(f"    {'':<16}{', '.join(map(str, axis.values))}")
+        lines.append(f"    {'problem':<16}{', '.join(spec.parameters)}")
+        blocks.append("\n".join(lines))
+    declared = [f"    {p.name:<16}{p.doc} [{p.default}]{_choices(p.choices)}" for p in kernels.parameters]
+    click.echo("\n\n".join([*blocks, "parameters of a problem (-p NAME=VALUE):\n" + "\n".join(declared)]))
+
+
+def _choices(choices: Sequence[str]) -> str:
+    return f": {', '.join(choices)}" if choices else ""

@@ -1,0 +1,327 @@
+"""``mmsbgen tune``: find the fastest configuration of each kernel on a device."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mmsbgen.cli._common import print_table, seconds
+from mmsbgen.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from mmsbgen.db.records import TrialRecord
+    from mmsbgen.family import KernelFamily, KernelSpec
+    from mmsbgen.problem import Value
+    from mmsbgen.tuner.limits import Roofs
+    from mmsbgen.tuner.report import KernelReport, TuneReport
+
+INTERRUPTED = 130
+
+
+@click.command()
+@click.option("--device", metavar="SPEC", help="Device by number or name, see 'mmsbgen devices'; else the best one.")
+@click.option("--family", default="mmsb", show_default=True, help="Family of kernels.")
+@click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Kernel to tune; may be repeated.")
+@click.option("--graph", type=click.Path(path_type=Path), help="Tune for this graph as `mmsbgen detect` samples it.")
+@click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph.")
+@click.option("--mini-batch", default="random-node", show_default=True, help="Mini-batches, with --graph.")
+@click.option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem.")
+@click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE", help="Keep an axis at one value.")
+@click.option("--budget-trials", type=int, metavar="N", help="Most configurations a kernel.  [default: 100]")
+@click.option("--budget-seconds", type=float, metavar="S", help="Most seconds for the whole run.")
+@click.option("--strategy", default="default", metavar="NAME", show_default=True, help="Search strategy, see below.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of search and inputs.")
+@click.option("--database", metavar="URL", help="Tuning database; else MMSBGEN_DATABASE_URL or the user's own.")
+@click.option("--retune", is_flag=True, help="Measure again what the database has for this very key.")
+@click.option("--roof-mib", type=click.IntRange(1), default=2048, show_default=True, help="Buffer to measure roofs in.")
+@click.option("--explain-space", is_flag=True, help="Say how many configurations each constraint refuses, and stop.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def tune(
+    device: str | None,
+    family: str,
+    kernels: tuple[str, ...],
+    graph: Path | None,
+    k: int | None,
+    mini_batch: str,
+    values: tuple[str, ...],
+    fixed: tuple[str, ...],
+    budget_trials: int | None,
+    budget_seconds: float | None,
+    strategy: str,
+    seed: int,
+    database: str | None,
+    retune: bool,
+    roof_mib: int,
+    explain_space: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Find the fastest configuration of each kernel on a device.
+
+    Every configuration is compiled, checked against the reference and timed in a child process, and stored as
+    it ends: Ctrl-C loses nothing, and the same command again goes on where it was. What the database knows
+    under the very same key is not measured again.
+
+    Strategies: 'default' (all when that fits the budget; else a sample that covers every value, then a search
+    around the best), 'exhaustive', 'random', and kernel_tuner's: random_sample, minimize, basinhopping,
+    diff_evo, genetic_algorithm, greedy_mls, ordered_greedy_mls, greedy_ils, dual_annealing, mls, pso,
+    simulated_annealing, firefly_algorithm.
+    """
+    from mmsbgen.families import family as family_named
+
+    found = family_named(family)
+    specs = [found.kernel(name) for name in kernels]
+    given = dict(_pairs(values, "--problem"))
+    problem = found.problem(**_of_graph(graph, k, mini_batch) | given)
+    axes = _axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
+    if explain_space:
+        _explain(device, found, kernels, dict(problem), axes, as_json)
+        return
+    from mmsbgen.db.store import open_store
+    from mmsbgen.tuner.search import check_strategy
+    from mmsbgen.tuner.tune import tune as run
+
+    check_strategy(strategy)
+    progress = None if quiet or as_json else _progress(budget_seconds)
+    try:
+        with open_store(database) as store:
+            report = run(
+                device,
+                family,
+                kernels or None,
+                problem,
+                store=store,
+                budget_trials=budget_trials,
+                budget_seconds=budget_seconds,
+                strategy=strategy,
+                seed=seed,
+                progress=progress,
+                retune=retune,
+                fixed=axes,
+                roof_bytes=roof_mib << 20,
+            )
+            location = store.location
+    finally:
+        if progress is not None:
+            progress.close()
+    if as_json:
+        click.echo(json.dumps(report.as_dict() | {"database": location}, indent=2))
+    else:
+        _print(report, location)
+    if report.interrupted:
+        sys.exit(INTERRUPTED)
+
+
+def _of_graph(graph: Path | None, k: int | None, mini_batch: str) -> dict[str, Any]:
+    """The problem that ``mmsbgen detect GRAPH -k K`` has with its other options at their defaults."""
+    if graph is None:
+        if k is not None:
+            raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")
+        return {}
+    if k is None:
+        raise InputError("--graph needs the number of communities too, for example -k 50")
+    from mmsbgen.graph import as_graph, split
+    from mmsbgen.sampler.minibatch import strategy
+    from mmsbgen.sampler.options import Options
+    from mmsbgen.sampler.problem import problem_of
+
+    strategy(mini_batch)
+    options = Options(n_communities=k, mini_batch=mini_batch)
+    return dict(problem_of(split(as_graph(graph), validation=options.validation, seed=options.seed), options))
+
+
+def _pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
+    pairs = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise InputError(f"{option} {text!r}: write it as NAME=VALUE")
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def _axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, Value]:
+    """The values meant by ``--fix``, in the types that the axes have."""
+    known: dict[str, dict[str, Value]] = {}
+    for spec in specs:
+        for axis in spec.space.axes:
+            known.setdefault(axis.name, {}).update({str(value).lower(): value for value in axis.values})
+    fixed: dict[str, Value] = {}
+    for name, text in _pairs(texts, "--fix"):
+        if name not in known:
+            raise InputError(f"--fix {name}: no such axis; there are {', '.join(sorted(known))}")
+        if text.lower() not in known[name]:
+            raise InputError(f"--fix {name}={text}: the values are {', '.join(map(str, known[name].values()))}")
+        fixed[name] = known[name][text.lower()]
+    return fixed
+
+
+def _explain(
+    device: str | None,
+    family: KernelFamily,
+    kernels: tuple[str, ...],
+    values: dict[str, Value],
+    fixed: dict[str, Value],
+    as_json: bool,
+) -> None:
+    """Print what the constraints leave of each kernel's space on a device."""
+    from mmsbgen.backends import open_device
+    from mmsbgen.build import traits_of
+    from mmsbgen.tuner.search import candidates
+
+    with open_device(device) as opened:
+        traits, where = traits_of(opened.info), f"{opened.info.name} ({opened.info.platform})"
+    problem = family.problem(**values)
+    rows = []
+    for name in kernels or family.worth_tuning(problem):
+        space = candidates(family.kernel(name), problem, traits, fixed)
+        rows.append({"kernel": name, "what": "valid", "count": len(space.configs), "example": ""})
+        rows += [
+            {"kernel": name, "what": f"refused: {why}", "count": count, "example": space.examples[why]}
+            for why, count in space.refusals.most_common()
+        ]
+    if as_json:
+        click.echo(json.dumps({"device": where, "spaces": rows}, indent=2))
+        return
+    click.echo(f"Configurations on {where}:\n")
+    sides = {"kernel": "left", "what": "left", "count": "right", "example": "left"}
+    print_table(sides, [{key: str(value) for key, value in row.items()} for row in rows])
+
+
+def _print(report: TuneReport, location: str) -> None:
+    """The report as tables and sentences."""
+    info, roofs = report.info, report.roofs
+    click.echo(f"{info.name} ({info.platform})")
+    if roofs is not None:
+        click.echo(
+            f"roofs: copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s "
+            f"({roofs.shapes['gather']})"
+        )
+    done = [kernel for kernel in report.kernels if kernel.trials]
+    if done:
+        sides = dict.fromkeys(("kernel", "trials"), "left")
+        sides |= dict.fromkeys(("median", "spread", "of roof", "vs default", "vs worst", "margin"), "right")
+        click.echo()
+        print_table(sides, [_row(kernel) for kernel in done])
+        click.echo()
+        for kernel in done:
+            if kernel.best is not None:
+                click.echo(f"{kernel.kernel}: {_described(kernel.best.config)}")
+            if kernel.margin is not None and kernel.noise is not None and kernel.margin < kernel.noise:
+                click.echo(
+                    f"  the second of the finalists is as fast within the noise of {kernel.noise:.1%}: "
+                    f"{_described(kernel.ranked[1].config)}"
+                )
+            if kernel.best is None:
+                last = next((trial for trial in reversed(kernel.trials) if trial.message), None)
+                click.echo(f"{kernel.kernel}: no configuration worked{f'; the last: {last.message}' if last else ''}")
+            if kernel.note:
+                click.echo(f"{kernel.kernel}: {kernel.note}")
+    click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
+
+
+def _described(config: Mapping[str, Value]) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(config.items()))
+
+
+def _row(kernel: KernelReport) -> dict[str, str]:
+    best = kernel.best
+    counts = ", ".join(f"{count} {status}" for status, count in kernel.statuses.most_common())
+    row = {"kernel": kernel.kernel, "trials": counts + (f" ({kernel.reused} known)" if kernel.reused else "")}
+    if best is not None:
+        row |= {
+            "median": seconds(best.median_s),
+            "spread": seconds(best.spread_s),
+            "of roof": _percent(best.roof_fraction),
+            "vs default": _times(kernel.speedup_over_default),
+            "vs worst": _times(kernel.speedup_over_worst),
+            "margin": _percent(kernel.margin),
+        }
+    return row
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}x"
+
+
+def _progress(budget_seconds: float | None) -> Any:
+    """A display on standard error: one line that changes on a terminal, a line a kernel elsewhere."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from mmsbgen.tuner.report import Progress
+
+    console = Console(stderr=True)
+
+    class Display(Progress):
+        def __init__(self) -> None:
+            self.live: Live | None = Live(console=console, transient=True) if console.is_terminal else None
+            self.began = time.monotonic()
+            if self.live is not None:
+                self.live.start()
+
+        def close(self) -> None:
+            if self.live is not None:
+                self.live.stop()
+
+        def show(self, text: str, *, keep: bool = False) -> None:
+            if self.live is not None and not keep:
+                self.live.update(Text(text))
+            elif keep:
+                console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+        def started(self, report: TuneReport) -> None:
+            self.show(f"tuning on {report.info.name} ({report.info.platform}); Ctrl-C ends it without loss", keep=True)
+            self.show("measuring what the device's memory can do ...")
+
+        def roofs(self, roofs: Roofs) -> None:
+            rates = f"copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s"
+            self.show(f"roofs: {rates}", keep=True)
+
+        def kernel(self, report: KernelReport) -> None:
+            self.began = time.monotonic()
+            valid, total = len(report.space.configs), report.space.total
+            self.show(f"{report.kernel}: {valid} of {total} configurations are valid here", keep=True)
+            self.show(f"{report.kernel}: making inputs ...")
+
+        def trial(self, report: KernelReport, trial: TrialRecord) -> None:
+            self.show(_status_line(report, trial, time.monotonic() - self.began))
+
+        def finished(self, report: KernelReport) -> None:
+            self.show(_status_line(report, None, time.monotonic() - self.began), keep=True)
+
+        def interrupted(self) -> None:
+            self.show("ending after this configuration; Ctrl-C again ends at once", keep=True)
+
+    return Display()
+
+
+def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float) -> str:
+    planned = min(report.budget or len(report.space.configs), len(report.space.configs))
+    done = len(report.trials)
+    parts = [f"{report.kernel} {done}/{planned}"]
+    best = report.best
+    if best is not None:
+        parts.append(f"best {seconds(best.median_s)}, {best.gbps:.3g} GB/s, {_percent(best.roof_fraction)} of the roof")
+    if trial is not None:
+        measured = done - report.reused
+        left = elapsed / measured * (planned - done) if measured else 0.0
+        if report.deadline is not None:
+            left = min(left, max(0.0, report.deadline - time.monotonic()))
+        parts.append(f"last {seconds(trial.median_s) if trial.status == 'ok' else trial.status}")
+        parts.append(f"{left:.0f} s left" if measured else "")
+    return "  ".join(filter(None, parts))

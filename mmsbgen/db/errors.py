@@ -1,0 +1,52 @@
+"""Turns what a database driver raises into errors that name the database and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
+
+from mmsbgen.errors import InputError, MmsbgenError
+
+
+class StoreError(MmsbgenError):
+    """The database could not do its work: locked too long, disk full, read-only, server gone."""
+
+
+_SQLITE_CAUSES: tuple[tuple[str, type[MmsbgenError], str], ...] = (
+    ("is not a database", InputError, "is not an SQLite database; name another file"),
+    ("malformed", StoreError, "is damaged; restore it from an export or a copy"),
+    ("readonly database", StoreError, "cannot be written; check the rights of the file and of its folder"),
+    ("unable to open database", StoreError, "cannot be opened; check the rights of the file and of its folder"),
+    ("disk is full", StoreError, "cannot grow because the disk is full; free some space and repeat the command"),
+    ("disk I/O error", StoreError, "met an input/output error of the disk; check its space and health"),
+    ("locked", StoreError, "stayed locked by another process; repeat the command when that one is done"),
+)
+
+
+def is_transient(error: BaseException) -> bool:
+    """True when the same transaction may succeed if it is tried again."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return state in ("40001", "40P01", "55P03")
+    return isinstance(error, OperationalError) and "locked" in str(error.orig)
+
+
+@contextmanager
+def explained(location: str) -> Iterator[None]:
+    """Raise ``InputError`` or :class:`StoreError` naming ``location`` for a driver's error."""
+    try:
+        yield
+    except DBAPIError as error:
+        text = " ".join(str(error.orig).split())
+        for sign, kind, remedy in _SQLITE_CAUSES:
+            if sign in text:
+                raise kind(f"the database {location} {remedy} ({text})") from error
+        if isinstance(error, OperationalError | InterfaceError | InternalError):
+            raise StoreError(f"the database {location} failed: {text}") from error
+        raise

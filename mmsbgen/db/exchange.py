@@ -1,0 +1,227 @@
+"""The JSON-lines form of tuning records: what export writes, import reads and the package ships.
+
+The first line is ``{"format": "mmsbgen-tuning", "version": 1, "trials": ...}``.  Each further line has a
+``type``: devices, toolchains, kernels and problems come first, each with its ``key``; runs, roofs and
+trials follow and refer to them by key, and to runs by uuid.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from mmsbgen.db.canonical import canonical_json
+from mmsbgen.db.records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    RoofRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
+from mmsbgen.errors import InputError
+
+FORMAT = "mmsbgen-tuning"
+VERSION = 1
+
+_PARTS: dict[str, type[Any]] = {
+    "device": DeviceRecord,
+    "toolchain": ToolchainRecord,
+    "kernel": KernelRecord,
+    "problem": ProblemRecord,
+}
+
+
+@dataclass
+class Bundle:
+    """Everything that one file holds."""
+
+    runs: list[RunRecord] = field(default_factory=list)
+    roofs: list[RoofRecord] = field(default_factory=list)
+    trials: list[TrialRecord] = field(default_factory=list)
+
+
+def lines(bundle: Bundle) -> Iterator[str]:
+    """The lines of a file that holds ``bundle``, without line ends; the same bundle gives the same lines."""
+    counts = {"runs": len(bundle.runs), "roofs": len(bundle.roofs), "trials": len(bundle.trials)}
+    yield canonical_json({"format": FORMAT, "version": VERSION, **counts})
+    parts: dict[tuple[str, str], Any] = {("device", roof.device.key): roof.device for roof in bundle.roofs}
+    for trial in bundle.trials:
+        for name in _PARTS:
+            part = getattr(trial.key, name)
+            parts.setdefault((name, part.key), part)
+    for (name, key), part in sorted(parts.items(), key=lambda item: item[0]):
+        yield canonical_json({"type": name, "key": key, **_fields(part)})
+    for run in sorted(bundle.runs, key=lambda r: (r.started, r.uuid)):
+        yield canonical_json({"type": "run", **_fields(run)})
+    for roof in sorted(bundle.roofs, key=lambda r: (r.measured_at, r.uid)):
+        yield canonical_json({"type": "roof", **_fields(roof), "device": roof.device.key})
+    for trial in sorted(bundle.trials, key=lambda t: (t.created_at, t.uid)):
+        values = _fields(trial)
+        del values["key"]
+        references = {name: getattr(trial.key, name).key for name in _PARTS}
+        yield canonical_json({"type": "trial", **values, **references})
+
+
+def write(bundle: Bundle, path: Path) -> None:
+    """Write a file at once, so that no half of one is ever seen; gzip when the name ends in ``.gz``.
+
+    Raises ``InputError`` when it cannot be written.
+    """
+    data = "".join(line + "\n" for line in lines(bundle)).encode("utf-8")
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
+    temporary = None
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a device
+            path.write_bytes(data)
+            return
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = file.name
+            file.write(data)
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                Path(temporary).unlink()
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read(path: Path) -> Bundle:
+    """What a file holds.  Raises ``InputError`` that names the line and what is wrong with it."""
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            stream: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
+            return parse(stream, str(path))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path} is a damaged gzip file: {error}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def parse(stream: Iterable[bytes], name: str) -> Bundle:
+    """What the lines of ``stream`` hold; ``name`` is for messages.  Raises as :func:`read`."""
+    reader = _Reader()
+    header: dict[str, Any] | None = None
+    for number, line in enumerate(stream, start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+            if not isinstance(values, dict):
+                raise ValueError("a JSON object is expected")
+            if header is None:
+                header = _checked_header(values)
+            else:
+                reader.add(values)
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise InputError(f"{name}, line {number}: {error}") from error
+    if header is None:
+        raise InputError(f"{name} is empty: a first line with the format is expected")
+    for kind, found in vars(reader.bundle).items():
+        if header.get(kind, len(found)) != len(found):
+            raise InputError(f"{name} is cut short: it has {len(found)} of {header[kind]} {kind}")
+    return reader.bundle
+
+
+class _Reader:
+    """Puts records together from lines that refer to earlier ones."""
+
+    def __init__(self) -> None:
+        self.bundle = Bundle()
+        self._parts: dict[tuple[str, str], Any] = {}
+        self._runs: set[str] = set()
+        self._keys: dict[tuple[str, ...], Key] = {}
+        self._add: dict[str, Callable[[dict[str, Any]], None]] = {
+            "run": self._run,
+            "roof": self._roof,
+            "trial": self._trial,
+        }
+
+    def add(self, values: dict[str, Any]) -> None:
+        kind = values.pop("type", None)
+        if kind in _PARTS:
+            self._part(kind, values)
+        elif kind in self._add:
+            self._add[kind](values)
+        else:
+            raise ValueError(f"unknown type {kind!r}")
+
+    def _part(self, kind: str, values: dict[str, Any]) -> None:
+        key = values.pop("key", None)
+        part = _made(_PARTS[kind], values)
+        if part.key != key:
+            raise ValueError(f"the key of this {kind} does not match its content: the line was changed or damaged")
+        self._parts[kind, key] = part
+
+    def _run(self, values: dict[str, Any]) -> None:
+        run = _made(RunRecord, values)
+        self._runs.add(run.uuid)
+        self.bundle.runs.append(run)
+
+    def _roof(self, values: dict[str, Any]) -> None:
+        values["device"] = self._referred("device", values.get("device"))
+        self.bundle.roofs.append(self._of_run(_made(RoofRecord, values)))
+
+    def _trial(self, values: dict[str, Any]) -> None:
+        names = tuple(str(values.pop(name, None)) for name in _PARTS)
+        if names not in self._keys:
+            self._keys[names] = Key(*(self._referred(kind, name) for kind, name in zip(_PARTS, names, strict=True)))
+        values["key"] = self._keys[names]
+        self.bundle.trials.append(self._of_run(_made(TrialRecord, values)))
+
+    def _of_run(self, record: Any) -> Any:
+        if record.run not in self._runs:
+            raise ValueError(f"no earlier line has the run {record.run}")
+        return record
+
+    def _referred(self, kind: str, key: object) -> Any:
+        try:
+            return self._parts[kind, str(key)]
+        except KeyError:
+            raise ValueError(f"no earlier line has the {kind} {key}") from None
+
+
+def _made(kind: type[Any], values: dict[str, Any]) -> Any:
+    unknown = values.keys() - {f.name for f in fields(kind)}
+    if unknown:
+        raise ValueError(f"unknown field {min(unknown)!r}")
+    return kind(**values)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(record)}
+
+
+def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
+    if values.get("format") != FORMAT:
+        raise ValueError(f"this is no file of tuning records: its first line must name the format {FORMAT!r}")
+    if values.get("version") != VERSION:
+        raise ValueError(
+            f"format version {values.get('version')!r} is not known, this version of mmsbgen reads {VERSION}: "
+            "upgrade mmsbgen"
+        )
+    return values
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number that can be stored")
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

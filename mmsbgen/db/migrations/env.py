@@ -1,0 +1,16 @@
+"""Runs migrations on the connection that :mod:`mmsbgen.db.migrate` hands over, inside its transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from mmsbgen.db.schema import VERSION_TABLE, Base
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    version_table=VERSION_TABLE,
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,237 @@
+"""Which configuration to run: exact record, else the nearest one that may be trusted, else the default."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mmsbgen.db import exchange
+from mmsbgen.db.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
+from mmsbgen.db.ranking import Candidate, candidate, ranked
+from mmsbgen.db.records import DeviceRecord, Key, TrialRecord
+
+if TYPE_CHECKING:
+    from mmsbgen.db.store import Store
+
+__all__ = ["SHIPPED", "TIERS", "Group", "Index", "Key", "Selection", "shipped_groups", "without"]
+
+TIERS = ("exact", "problem", "architecture", "vendor", "default")
+SHIPPED = Path(__file__).parent / "shipped"
+"""Folder of the records that come with the package."""
+
+_Kernel = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The answer to a look-up."""
+
+    config: dict[str, Any]
+    tier: str
+    """One of ``TIERS``."""
+    reason: str
+    """One sentence: why this tier and not a better one."""
+    trial_ref: str | None = None
+    """``uid`` of the trial that the configuration comes from; None for the default."""
+    expected_s: float | None = None
+    """Median time of that trial, seconds, on its own device and problem."""
+
+
+class Group(NamedTuple):
+    """All usable trials of one key from one source, best first."""
+
+    key: Key
+    source: str
+    """Name of the file that came with the package; empty for the user's own records."""
+    candidates: list[Candidate]
+
+    @property
+    def shipped(self) -> bool:
+        """Whether the records came with the package."""
+        return bool(self.source)
+
+
+class _Option(NamedTuple):
+    tier: str
+    group: Group
+    reason: str
+
+
+class _Plan(NamedTuple):
+    """Where to look for one key, in order, and how many records are stale."""
+
+    options: list[_Option]
+    stale: int
+
+
+class Index:
+    """Trials in memory, ready for look-ups.
+
+    The first look-up of a kernel reads its records from ``store`` and from the folder ``shipped`` (None for
+    none); later ones do no I/O.  Where both have a record of the same nearness, the store's counts.  Shipped
+    records are read where they lie and never written to the store, so they hold for every database, neither an
+    import doubles them nor a new version of the package leaves old ones behind.
+    """
+
+    def __init__(self, store: Store | None = None, *, shipped: Path | None = SHIPPED) -> None:
+        self._store = store
+        self._shipped = shipped
+        self._groups: dict[_Kernel, list[Group]] = {}
+        self._plans: dict[tuple[str, frozenset[str]], _Plan] = {}
+
+    @classmethod
+    def of_trials(cls, trials: Iterable[TrialRecord]) -> Index:
+        """An index of these trials only; those whose status is not 'ok' are left out."""
+        index = cls(shipped=None)
+        found: defaultdict[_Kernel, list[tuple[Key, Candidate]]] = defaultdict(list)
+        for trial in trials:
+            if trial.status == "ok":
+                found[trial.key.kernel.family, trial.key.kernel.name].append((trial.key, candidate(trial)))
+        for kernel, pairs in found.items():
+            index._groups[kernel] = _grouped(pairs)
+        return index
+
+    def select(
+        self,
+        key: Key,
+        *,
+        valid: Callable[[dict[str, Any]], bool],
+        default: Mapping[str, Any],
+        irrelevant: Collection[str] = (),
+    ) -> Selection:
+        """The best known configuration that ``valid`` accepts, from the first tier that has one.
+
+        Tiers: 'exact', the same key in every part; 'problem', the nearest problem (:func:`problem_distance`)
+        on the same device, driver and toolchain; 'architecture', the same device with another driver or
+        toolchain, or one of the same backend and architecture; 'vendor', one of the same backend, vendor and
+        kind; 'default'.  No tier uses records of another template digest.  ``irrelevant`` names problem
+        parameters that add nothing to the distance; a record that differs in them only is the nearest of its
+        tier, but not exact.
+        """
+        ignored = frozenset(irrelevant)
+        plan = self._plans.get((key.key, ignored))
+        if plan is None:
+            plan = self._plans[key.key, ignored] = _plan(key, self.groups(key), ignored)
+        refused = 0
+        for tier, group, reason in plan.options:
+            for found in group.candidates:
+                config = json.loads(found.config_json)
+                if valid(config):
+                    notes = _notes(refused, 0 if tier == "exact" else plan.stale)
+                    return Selection(config, tier, reason + notes, found.uid, found.median_s)
+                refused += 1
+        reason = "no record for this kernel on this device, its architecture or its vendor"
+        if plan.options:
+            reason = "no usable record for this kernel"
+        return Selection(dict(default), "default", reason + _notes(refused, plan.stale))
+
+    def groups(self, key: Key) -> list[Group]:
+        """The records of a key's kernel, whatever their template digest; read when first asked for."""
+        kernel = (key.kernel.family, key.kernel.name)
+        if kernel not in self._groups:
+            own: list[tuple[Key, Candidate]] = []
+            if self._store is not None:
+                own = self._store.candidates(family=kernel[0], kernel=kernel[1])
+            groups = _grouped(own)
+            if self._shipped is not None:
+                groups += without(shipped_groups(self._shipped).get(kernel, []), {found.uid for _, found in own})
+            self._groups[kernel] = groups
+        return self._groups[kernel]
+
+    def refresh(self) -> None:
+        """Forget what was read, so that the next look-up sees new trials."""
+        self._groups.clear()
+        self._plans.clear()
+
+
+def _grouped(pairs: Iterable[tuple[Key, Candidate]], source: str = "") -> list[Group]:
+    by_key: defaultdict[Key, list[Candidate]] = defaultdict(list)
+    for key, found in pairs:
+        by_key[key].append(found)
+    return [Group(key, source, ranked(found)) for key, found in by_key.items()]
+
+
+def without(groups: Iterable[Group], uids: Collection[str]) -> list[Group]:
+    """Groups without the trials named, which the user has imported from the very file that was shipped."""
+    left = [group._replace(candidates=[c for c in group.candidates if c.uid not in uids]) for group in groups]
+    return [group for group in left if group.candidates]
+
+
+@cache
+def shipped_groups(folder: Path = SHIPPED) -> dict[tuple[str, str], list[Group]]:
+    """The records that come with the package, by family and name of their kernel; read once."""
+    groups: defaultdict[_Kernel, list[Group]] = defaultdict(list)
+    for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")]):
+        pairs: defaultdict[_Kernel, list[tuple[Key, Candidate]]] = defaultdict(list)
+        for trial in exchange.read(path).trials:
+            if trial.status == "ok":
+                pairs[trial.key.kernel.family, trial.key.kernel.name].append((trial.key, candidate(trial)))
+        for kernel, found in pairs.items():
+            groups[kernel] += _grouped(found, path.name)
+    return dict(groups)
+
+
+def _plan(key: Key, groups: Iterable[Group], irrelevant: frozenset[str]) -> _Plan:
+    wanted = parts(key)
+    soft_parts = {PROBLEM_PREFIX + name for name in irrelevant}
+    stale = 0
+    options: list[tuple[tuple[Any, ...], _Option]] = []
+    for group in groups:
+        there = group.key
+        if there.kernel != key.kernel:
+            stale += len(group.candidates) if there.device.backend == key.device.backend else 0
+            continue
+        distance = problem_distance(key.problem.params, there.problem.params, irrelevant=irrelevant)
+        tier = _tier(key, there, distance)
+        if tier == "default":
+            continue
+        found = differences(wanted, parts(there))
+        soft = sum(d.part in soft_parts for d in found)
+        reason = sentence(found) if found else "tuned for this device, driver, compiler, template and problem"
+        reason += f" (shipped in {group.source})" if group.shipped else ""
+        other_device = there.device.identity != key.device.identity
+        near = (TIERS.index(tier), other_device, distance, soft)
+        order = (*near, group.shipped, len(found), group.candidates[0].median_s)
+        options.append((order, _Option(tier, group, reason)))
+    options.sort(key=lambda entry: entry[0])
+    return _Plan([option for _, option in options], stale)
+
+
+def _tier(key: Key, there: Key, distance: float) -> str:
+    """The tier at which a record of ``there`` answers ``key``, 'default' when at none."""
+    if math.isinf(distance):
+        return "default"
+    if there.device.key == key.device.key:
+        if there.toolchain == key.toolchain:
+            return "exact" if problem_distance(key.problem.params, there.problem.params) == 0 else "problem"
+        return "architecture"
+    return _device_tier(key.device, there.device)
+
+
+def _device_tier(device: DeviceRecord, there: DeviceRecord) -> str:
+    if device.identity == there.identity:
+        return "architecture"
+    if device.backend != there.backend:
+        return "default"
+    if device.architecture and device.architecture == there.architecture:
+        return "architecture"
+    return "vendor" if (device.vendor, device.kind) == (there.vendor, there.kind) else "default"
+
+
+def _notes(refused: int, stale: int) -> str:
+    notes = ""
+    if refused:
+        notes += f"; {_records(refused)} not valid here"
+    if stale:
+        notes += f"; {_records(stale, 'has', 'have')} another template digest: stale"
+    return notes
+
+
+def _records(count: int, one: str = "is", more: str = "are") -> str:
+    return f"1 record {one}" if count == 1 else f"{count} records {more}"

@@ -1,0 +1,297 @@
+"""The store of tuning results: one method for each thing that is written or asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Select, Text, select, type_coerce, update
+
+from mmsbgen.db import exchange, rows
+from mmsbgen.db.canonical import canonical_json, utc_now
+from mmsbgen.db.connect import Database, Location, connect, locate
+from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.migrate import migrate, revision
+from mmsbgen.db.ranking import Candidate, candidate, ranked
+from mmsbgen.db.records import DeviceRecord, Key, ProblemRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.schema import REVISIONS, Base, Device, Kernel, Problem, Roof, Run, Toolchain, Trial
+
+T = TypeVar("T")
+
+
+def open_store(url: str | Path | None = None, *, read_only: bool = False) -> Store:
+    """Open the tuning database, creating or migrating it first unless ``read_only``.
+
+    ``url`` is a path or any SQLAlchemy URL of SQLite or PostgreSQL.  Without it ``MMSBGEN_DATABASE_URL``
+    counts, and without that ``tuning.sqlite3`` in the user's data folder.  With ``read_only`` a database
+    that does not exist is not created: the store is then empty and its ``missing`` is true.
+
+    Raises ``InputError`` for a file that is no tuning database, a schema newer than this version knows, a
+    server that cannot be reached and a folder that cannot be written.
+    """
+    location = locate(url)
+    if not read_only:
+        database = connect(location)
+        _or_close(database, migrate)
+        return Store(database, location=str(location))
+    if not location.exists():
+        return _empty_store(location)
+    database = connect(location, read_only=True)
+    found = _or_close(database, revision)
+    if found == REVISIONS[-1]:
+        return Store(database, location=str(location))
+    database.close()
+    return _empty_store(location) if found is None else open_store(url)
+
+
+def _or_close(database: Database, work: Callable[[Database], T]) -> T:
+    try:
+        return work(database)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _empty_store(location: Location) -> Store:
+    database = connect(Location())
+    database.write(Base.metadata.create_all)
+    return Store(database, location=str(location), missing=True)
+
+
+class Store:
+    """An open tuning database, to be had from :func:`open_store`; a context manager that closes itself.
+
+    Every writing method is one short transaction, tried again while another writer holds the database.
+    All of them may be repeated: what is already there is not added twice.
+    """
+
+    def __init__(self, database: Database, *, location: str, missing: bool = False) -> None:
+        self.database = database
+        self.location = location
+        """The database for messages, without a password."""
+        self.missing = missing
+        """True when there was nothing to read: opened read-only, and no database there."""
+
+    def begin_run(self, run: RunRecord) -> None:
+        """Store a run as it starts, or again when it is resumed."""
+
+        def work(connection: Connection) -> None:
+            if not rows.insert_new(connection, Run, "uuid", [rows.plain(run)]):
+                again = {"status": run.status, "finished": run.finished}
+                connection.execute(update(Run).where(Run.uuid == run.uuid).values(again))
+
+        self.database.write(work)
+
+    def add_trial(self, trial: TrialRecord) -> bool:
+        """Store a trial as it ends; False when the same one (``uid``) is there already.
+
+        Raises ``InputError`` when its run was not begun.
+        """
+        return bool(self.database.write(lambda connection: rows.insert_trials(connection, [trial])))
+
+    def finish_run(self, uuid: str, *, status: str = "finished", finished: str | None = None) -> None:
+        """Mark a run as 'finished', 'interrupted' or 'failed', now or at ``finished``.
+
+        Raises ``InputError`` when the run was not begun.
+        """
+        ended = RunRecord(uuid=uuid, strategy="", status=status, finished=finished or utc_now())
+
+        def work(connection: Connection) -> None:
+            (run_id,) = rows.run_ids(connection, [ended.uuid]).values()
+            end = {"status": ended.status, "finished": ended.finished}
+            connection.execute(update(Run).where(Run.id == run_id).values(end))
+
+        self.database.write(work)
+
+    def add_roofs(self, roofs: Iterable[RoofRecord]) -> None:
+        """Store measured roofs of runs that were begun.  Raises ``InputError`` for another run."""
+        measured = list(roofs)
+        self.database.write(lambda connection: rows.insert_roofs(connection, measured))
+
+    def trials(
+        self,
+        *,
+        kernel: str | None = None,
+        device: str | None = None,
+        problem: Mapping[str, Any] | None = None,
+        status: str | None = None,
+        run: str | None = None,
+        key: Key | None = None,
+        limit: int | None = None,
+    ) -> list[TrialRecord]:
+        """The trials that pass every filter given, newest first.
+
+        ``kernel`` is a name or ``family/name``; ``device`` a part of backend, name, platform, vendor or
+        architecture, in any case; ``problem`` some of the parameters, with their values.
+        """
+
+        def work(connection: Connection) -> list[TrialRecord]:
+            parts = rows.Parts(connection)
+            query = rows.select_trials().order_by(Trial.created_at.desc(), Trial.id.desc()).limit(limit)
+            query = _of_parts(query, connection, kernel=kernel, device=device, problem=problem)
+            if status is not None:
+                query = query.where(Trial.status == status)
+            if run is not None:
+                query = query.where(Trial.run_id.in_(rows.ids_of(connection, Run, "uuid", [run]).values()))
+            if key is not None:
+                query = _of_key(query, key)
+            return [rows.trial_record(row, parts) for row in connection.execute(query)]
+
+        return self.database.read(work)
+
+    def devices(self) -> list[DeviceRecord]:
+        """All devices, by label and driver."""
+        found: list[DeviceRecord] = [d for _, d in self.database.read(lambda c: list(rows.read_parts(c, Device)))]
+        return sorted(found, key=lambda d: (d.label, d.driver, d.key))
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, newest first."""
+        query = select(Run.__table__).order_by(Run.started.desc(), Run.id.desc())
+        return self.database.read(lambda c: [rows.run_record(row) for row in c.execute(query)])
+
+    def problems(self) -> list[ProblemRecord]:
+        """All problems, by family."""
+        found: list[ProblemRecord] = [p for _, p in self.database.read(lambda c: list(rows.read_parts(c, Problem)))]
+        return sorted(found, key=lambda p: (p.family, canonical_json(p.params)))
+
+    def roofs(self, *, device: DeviceRecord | None = None, run: str | None = None) -> list[RoofRecord]:
+        """Measured roofs, newest first."""
+
+        def work(connection: Connection) -> list[RoofRecord]:
+            parts = rows.Parts(connection)
+            query = select(Roof.__table__).order_by(Roof.measured_at.desc(), Roof.id.desc())
+            if device is not None:
+                query = query.where(Roof.device_id.in_(rows.ids_of(connection, Device, "key", [device.key]).values()))
+            if run is not None:
+                query = query.where(Roof.run_id.in_(rows.ids_of(connection, Run, "uuid", [run]).values()))
+            return [rows.roof_record(row, parts) for row in connection.execute(query)]
+
+        return self.database.read(work)
+
+    def known_configs(self, *, run: str | None = None, key: Key | None = None) -> dict[str, TrialRecord]:
+        """The newest trial of each configuration by ``config_digest``, of a run, of a key or of both.
+
+        A resumed run skips these.
+        """
+        return {trial.config_digest: trial for trial in reversed(self.trials(run=run, key=key))}
+
+    def best(self, key: Key) -> TrialRecord | None:
+        """The best trial for exactly this key, or None; see :func:`mmsbgen.db.ranking.ranked`."""
+        trials = {trial.uid: trial for trial in self.trials(key=key, status="ok")}
+        order = ranked(map(candidate, trials.values()))
+        return trials[order[0].uid] if order else None
+
+    def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:
+        """Every trial with status 'ok' of a kernel, whatever its template digest, as :class:`Index` holds it."""
+        columns = (Trial.uid, Trial.run_id, Trial.round, Trial.median_s, Trial.config_digest)
+        query = select(*rows.KEY_COLUMNS, *columns, type_coerce(Trial.config, Text))
+        query = query.join(Kernel, Trial.kernel_id == Kernel.id)
+        query = query.where(Kernel.family == family, Kernel.name == kernel, Trial.status == "ok")
+
+        def work(connection: Connection) -> list[tuple[Key, Candidate]]:
+            parts = rows.Parts(connection)
+            found = []
+            for row in connection.execute(query):
+                device, toolchain, kernel_id, problem, uid, run, *rest = tuple(row)
+                key = parts.key(device, toolchain, kernel_id, problem)
+                found.append((key, Candidate(uid, parts.runs[run], *rest)))
+            return found
+
+        return self.database.read(work)
+
+    def bundle(self) -> Bundle:
+        """All runs, roofs and trials, as they stood at one moment."""
+
+        def work(connection: Connection) -> Bundle:
+            parts = rows.Parts(connection)
+            return Bundle(
+                runs=[rows.run_record(row) for row in connection.execute(select(Run.__table__))],
+                roofs=[rows.roof_record(row, parts) for row in connection.execute(select(Roof.__table__))],
+                trials=[rows.trial_record(row, parts) for row in connection.execute(rows.select_trials())],
+            )
+
+        return self.database.read(work)
+
+    def add_bundle(self, bundle: Bundle) -> int:
+        """Add what is not here yet, all or nothing; return the number of trials added.
+
+        A run that is still 'running' here and has ended in ``bundle`` ends here too.
+        """
+
+        def work(connection: Connection) -> int:
+            rows.insert_new(connection, Run, "uuid", [rows.plain(run) for run in bundle.runs])
+            for run in bundle.runs:
+                if run.status != "running":
+                    here = update(Run).where(Run.uuid == run.uuid, Run.status == "running")
+                    connection.execute(here.values(status=run.status, finished=run.finished))
+            rows.insert_roofs(connection, bundle.roofs)
+            return rows.insert_trials(connection, bundle.trials)
+
+        return self.database.write(work)
+
+    def export_jsonl(self, path: str | Path) -> int:
+        """Write everything to a JSON-lines file (gzip when it ends in ``.gz``); return the number of trials.
+
+        Raises ``InputError`` when the file cannot be written.
+        """
+        bundle = self.bundle()
+        exchange.write(bundle, Path(path))
+        return len(bundle.trials)
+
+    def import_jsonl(self, path: str | Path) -> int:
+        """Add what the file holds and this store lacks, all or nothing; return the number of trials added.
+
+        Raises ``InputError`` that names the line of a malformed file.
+        """
+        return self.add_bundle(exchange.read(Path(path)))
+
+    def close(self) -> None:
+        """Give up all connections."""
+        self.database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _of_key(query: Select[Any], key: Key) -> Select[Any]:
+    for column, table, part in (
+        (Trial.device_id, Device, key.device),
+        (Trial.toolchain_id, Toolchain, key.toolchain),
+        (Trial.kernel_id, Kernel, key.kernel),
+        (Trial.problem_id, Problem, key.problem),
+    ):
+        query = query.where(column == select(table.id).where(table.key == part.key).scalar_subquery())
+    return query
+
+
+def _of_parts(
+    query: Select[Any],
+    connection: Connection,
+    *,
+    kernel: str | None,
+    device: str | None,
+    problem: Mapping[str, Any] | None,
+) -> Select[Any]:
+    if kernel is not None:
+        family, _, name = kernel.rpartition("/")
+        kernels = select(Kernel.id).where(Kernel.name == name)
+        query = query.where(Trial.kernel_id.in_(kernels.where(Kernel.family == family) if family else kernels))
+    if device is not None:
+        devices = [i for i, d in rows.read_parts(connection, Device) if device_matches(d, device)]
+        query = query.where(Trial.device_id.in_(devices))
+    if problem:
+        problems = [i for i, p in rows.read_parts(connection, Problem) if problem.items() <= p.params.items()]
+        query = query.where(Trial.problem_id.in_(problems))
+    return query
+
+
+def device_matches(device: DeviceRecord, wanted: str) -> bool:
+    """True when the text is a part of the device's backend, name, platform, vendor or architecture."""
+    return wanted.casefold() in "\n".join((device.label, device.vendor, device.architecture)).casefold()

@@ -1,0 +1,41 @@
+"""Errors that a user can cause and mend.
+
+The command line prints the message of any :class:`MmsbgenError` without a traceback.  A message names
+the offending value and the remedy.  Errors that are not subclasses are bugs.
+"""
+
+from __future__ import annotations
+
+
+class MmsbgenError(Exception):
+    """Base of all errors raised on purpose.  ``exit_code`` is what the command line returns."""
+
+    exit_code = 1
+
+
+class InputError(MmsbgenError):
+    """A value given by the user cannot be used: a file, an option, an argument."""
+
+    exit_code = 2
+
+
+class MissingDependencyError(MmsbgenError):
+    """A library, driver or compiler that this call needs is not installed; the message says how to get it."""
+
+    exit_code = 2
+
+
+class DeviceMemoryError(InputError):
+    """The state does not fit into the memory of the device or of the control group; raised before allocating."""
+
+
+class ConfigError(InputError):
+    """A kernel configuration is refused by a constraint; the message states which and why."""
+
+
+class CompileError(MmsbgenError):
+    """A kernel did not compile; the message holds kernel, configuration and the compiler's log."""
+
+
+class LaunchError(MmsbgenError):
+    """A compiled kernel could not be launched or failed while running."""

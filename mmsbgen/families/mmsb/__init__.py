@@ -1,0 +1,69 @@
+"""The kernels of SG-MCMC on the assortative mixed-membership stochastic blockmodel."""
+
+from __future__ import annotations
+
+from mmsbgen.families.mmsb import block_kernels, kernels, star_kernels, state_kernels, theta_kernels
+from mmsbgen.families.mmsb.axes import element_size
+from mmsbgen.families.mmsb.layout import row_length
+from mmsbgen.families.mmsb.update_phi import UPDATE_PHI
+from mmsbgen.family import KernelFamily
+from mmsbgen.problem import Parameter
+
+PARAMETERS = (
+    Parameter("K", 1024, "communities", minimum=1, maximum=2**24),
+    Parameter("N", 317080, "vertices", minimum=2, maximum=2**32 - 2),
+    Parameter("m", 4096, "vertices of a mini-batch", minimum=1, maximum=2**31),
+    Parameter("n", 32, "partners of a vertex", minimum=1, maximum=2**31),
+    Parameter("pairs", 16384, "held-out pairs", minimum=1, maximum=2**32 - 1),
+    Parameter("dtype", "float32", "type of the state and of the arithmetic", choices=("float32", "float64")),
+    Parameter("step", "split", "how a row ends", choices=("split", "reflected", "published"), soft=True),
+    Parameter("theta_step", "reflected", "how theta moves", choices=("reflected", "published", "gain"), soft=True),
+    Parameter("noise", "on", "whether steps draw", choices=("on", "off"), soft=True),
+    Parameter("partners", "uniform", "how partners are drawn", choices=("uniform", "stratified", "block"), soft=True),
+)
+
+MMSB = KernelFamily(
+    name="mmsb",
+    doc="SG-MCMC on the assortative mixed-membership stochastic blockmodel",
+    parameters=PARAMETERS,
+    kernels={
+        spec.name: spec
+        for spec in (
+            star_kernels.DRAW_STARS,
+            kernels.SAMPLE_PARTNERS,
+            UPDATE_PHI,
+            block_kernels.SHARED_PARTNERS,
+            block_kernels.BLOCK_SHARED,
+            block_kernels.BLOCK_LINKS,
+            kernels.UPDATE_PI,
+            theta_kernels.THETA_PARTIAL,
+            theta_kernels.THETA_END,
+            theta_kernels.UPDATE_BETA,
+            kernels.PERPLEXITY_PAIRS,
+            kernels.PERPLEXITY_SUM,
+            state_kernels.EXCHANGE_SLOTS,
+            state_kernels.INIT_PI,
+            state_kernels.GATHER_ROWS,
+            state_kernels.EDGE_LOOKUP,
+            state_kernels.DRAWS,
+        )
+    },
+    tuned=(
+        "update_phi",
+        "block_shared",
+        "block_links",
+        "sample_partners",
+        "shared_partners",
+        "draw_stars",
+        "update_pi",
+        "theta_partial",
+        "theta_end",
+        "update_beta",
+        "perplexity_pairs",
+        "init_pi",
+        "gather_rows",
+    ),
+    row_bytes=lambda problem: row_length(problem.integer("K")) * element_size(problem),
+)
+
+__all__ = ["MMSB", "PARAMETERS"]

@@ -1,0 +1,252 @@
+"""Axes, constraints and template variables that the kernels over rows of the state share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.dialect import dialect
+from mmsbgen.errors import ConfigError
+from mmsbgen.families.mmsb.layout import (
+    BETA_FLOOR,
+    CLIP,
+    FLOOR,
+    MAX_DRAWS,
+    Z_FLOOR,
+    Purpose,
+    row_length,
+)
+from mmsbgen.family import Launch
+from mmsbgen.problem import Problem
+from mmsbgen.space import Axis, Config, Constraint, Traits
+
+BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512, 768, 1024)
+GEN = tuple(f"{probs}{grads}{pi}" for probs in "RS" for grads in "RS" for pi in "RS")
+PLACEMENTS = ("THREAD", "NAIVE", "GLOBAL", "SHARED", *GEN)
+
+BLOCK_SIZE = Axis("block_size", BLOCK_SIZES, "work-items of a block (work-group)")
+VECTOR_WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "elements of a vector load and of the arithmetic")
+TEAM = Axis("team", ("item", "subgroup", "block"), "who shares one row: one work-item, a sub-group (warp), a block")
+REDUCTION = Axis("reduction", ("none", "shuffle", "local"), "how a team adds up: alone, by shuffles, in local memory")
+
+
+def element_size(problem: Problem) -> int:
+    """Bytes of the problem's real type."""
+    return 8 if problem["dtype"] == "float64" else 4
+
+
+def row_vectors(problem: Problem, config: Config) -> int:
+    """Vectors of a stored row at the configuration's vector width."""
+    return row_length(problem.integer("K")) // int(config["vector_width"])
+
+
+def team_size(config: Config, traits: Traits) -> int:
+    """Work-items that share a row."""
+    team = config["team"]
+    return 1 if team == "item" else traits.sub_group_size if team == "subgroup" else int(config["block_size"])
+
+
+def chunks(problem: Problem, config: Config, traits: Traits) -> int:
+    """Vectors of a row that one work-item of the team goes through."""
+    return -(-row_vectors(problem, config) // max(1, team_size(config, traits)))
+
+
+def literal_of(problem: Problem) -> Callable[[float], str]:
+    """How a number is written in the problem's real type."""
+    if problem["dtype"] == "float64":
+        return lambda x: repr(float(x))
+
+    def single(x: float) -> str:
+        text = str(np.float32(x))
+        return (text if any(c in text for c in ".en") else text + ".0") + "f"
+
+    return single
+
+
+def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dict[str, Any]:
+    """Template variables that every kernel has; ``vector_width`` is 1 where the configuration has no such axis."""
+    width = int(config.get("vector_width", 1))
+    words = dialect(traits.dialect)
+    k = problem.integer("K")
+    lanes = width if traits.dialect == "opencl" else 1
+    return {
+        "real": "double" if problem["dtype"] == "float64" else "float",
+        "uses_double": True,
+        "uses_sub_groups": False,
+        "alignment": min(16, width * element_size(problem)),
+        "W": width,
+        "K": k,
+        "LD": row_length(k),
+        "row_vectors": row_length(k) // width,
+        "literal": literal_of(problem),
+        "lane": lambda vector, index: words.lane(vector, index, width),
+        "u64": lambda text: f"{text}{'ul' if traits.dialect == 'opencl' else 'ull'}",
+        "purpose": Purpose,
+        "max_draws": MAX_DRAWS,
+        "floor_value": FLOOR,
+        "beta_floor": BETA_FLOOR,
+        "z_floor": Z_FLOOR,
+        "clip": CLIP,
+        "inverse_e": math.exp(-1.0),
+        "X": lanes,
+        "sx": "x" if lanes > 1 else "1",
+        "and_": "&&" if lanes == 1 else "&",
+        "or_": "||" if lanes == 1 else "|",
+        "pick": lambda c, no, yes: f"({c} ? {yes} : {no})",
+        "noise": problem.get("noise", "on") == "on",
+        "half": _half(int(config["block_size"])),
+    } | more
+
+
+def row_team(problem: Problem, config: Config, traits: Traits, unrolled: bool, **more: Any) -> dict[str, Any]:
+    """Template variables of kernels in which a team goes through a row."""
+    size = team_size(config, traits)
+    return common(
+        problem,
+        config,
+        traits,
+        T=size,
+        teams=int(config["block_size"]) // size,
+        chunks=chunks(problem, config, traits),
+        reduction=config["reduction"],
+        uses_sub_groups=config["reduction"] == "shuffle",
+        unrolled=unrolled,
+        **more,
+    )
+
+
+def _half(size: int) -> int:
+    """Half of the smallest power of two that is at least ``size``: where a tree sum over a block begins."""
+    return 0 if size == 1 else 1 << ((size - 1).bit_length() - 1)
+
+
+def launch_teams(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """Blocks that give each of ``count`` work units a team."""
+    block = int(config["block_size"])
+    return Launch(max(1, -(-count // (block // team_size(config, traits)))), block)
+
+
+def launch_items(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """Blocks that give each of ``count`` work units a work-item."""
+    block = int(config["block_size"])
+    return Launch(max(1, -(-count // block)), block)
+
+
+def _vector_width(config: Config, problem: Problem, traits: Traits) -> str | None:
+    width = int(config["vector_width"])
+    limit = dialect(traits.dialect).max_vector_width
+    if width > limit:
+        return f"{traits.dialect} has vectors of up to {limit} elements, not {width}"
+    if width > 4 and traits.kind != "cpu":
+        return f"width {width} is for CPUs"
+    return None
+
+
+def _block(config: Config, problem: Problem, traits: Traits) -> str | None:
+    block = int(config["block_size"])
+    return f"the device has blocks of up to {traits.max_block_size}" if block > traits.max_block_size else None
+
+
+def _fp64(config: Config, problem: Problem, traits: Traits) -> str | None:
+    return None if traits.fp64 else "the device has no double precision, which sums and held-out metrics need"
+
+
+def _team(config: Config, problem: Problem, traits: Traits) -> str | None:
+    team, block, lanes = config["team"], int(config["block_size"]), traits.sub_group_size
+    if team == "subgroup":
+        if not lanes:
+            return "the device has no sub-groups"
+        if block % lanes:
+            return f"a block of {block} is not a whole number of sub-groups of {lanes}"
+    if team == "block":
+        vectors = row_vectors(problem, config)
+        if block > max(vectors, 32):
+            return f"{block} work-items for a row of {vectors} vectors: most would idle"
+    return None
+
+
+def _reduction(config: Config, problem: Problem, traits: Traits) -> str | None:
+    team, reduction = config["team"], config["reduction"]
+    size, lanes = team_size(config, traits), traits.sub_group_size
+    if size == 1:
+        return None if reduction == "none" else "a single work-item has nothing to add up"
+    if reduction == "none":
+        return f"a team of {size} must add up by shuffles or in local memory"
+    if reduction == "shuffle" and (not lanes or size % lanes):
+        return f"shuffles need a team that is a whole number of sub-groups ({lanes or 'none here'}), not {size}"
+    if reduction == "local" and team == "subgroup":
+        return "sub-groups add up by shuffles"
+    return None
+
+
+COMMON = (Constraint("block", _block), Constraint("precision", _fp64))
+ROW_TEAM = (
+    *COMMON,
+    Constraint("vector width", _vector_width),
+    Constraint("team", _team),
+    Constraint("reduction", _reduction),
+)
+
+
+#: Thread-local arrays of a whole block on a CPU live on one stack of a few megabytes; overflow kills the process.
+_PRIVATE_BYTES_CPU = 1 << 21
+#: Local memory of a CUDA thread.
+_PRIVATE_BYTES_GPU = 64 << 10
+
+
+def private_memory(vectors: int, config: Config, problem: Problem, traits: Traits) -> str | None:
+    """Why ``vectors`` thread-local arrays of a row, shared out over the team, are too much, or None."""
+    row = row_vectors(problem, config) * int(config["vector_width"]) * element_size(problem)
+    if traits.kind == "cpu":
+        teams = int(config["block_size"]) // max(1, team_size(config, traits))
+        needed, limit = teams * vectors * row, _PRIVATE_BYTES_CPU
+    else:
+        a_chunk = int(config["vector_width"]) * element_size(problem)
+        needed, limit = vectors * chunks(problem, config, traits) * a_chunk, _PRIVATE_BYTES_GPU
+    return f"{needed} bytes of thread-local arrays; at most {limit}" if needed > limit else None
+
+
+def sum_bytes(problem: Problem, config: Config, traits: Traits, values: int) -> int:
+    """Local memory of a block in which a team adds ``values`` numbers up: ``team_of.declare`` of the templates."""
+    size, sums = team_size(config, traits), 0
+    if config["reduction"] == "local":
+        sums = size
+    elif config["reduction"] == "shuffle" and size > traits.sub_group_size:
+        sums = size // traits.sub_group_size
+    return 2 * values * sums * element_size(problem)
+
+
+def local_memory(needed: Callable[[Problem, Config, Traits], int]) -> Constraint:
+    """The constraint that a block's local memory, in bytes, is there."""
+
+    def check(config: Config, problem: Problem, traits: Traits) -> str | None:
+        count = needed(problem, config, traits)
+        if count > traits.local_memory:
+            return f"needs {count} bytes of local memory a block, the device has {traits.local_memory}"
+        return None
+
+    return Constraint("local memory", check)
+
+
+def first_valid(
+    candidates: Iterable[dict[str, Any]], refusal: Callable[[Config, Problem, Traits], str | None]
+) -> Callable[[Problem, Traits], Config]:
+    """A default chooser: the first of ``candidates`` that the device and the problem allow.
+
+    The chooser raises :class:`ConfigError` with the last one's reason where there is none; the last one is to suit
+    every device that can run the kernel at all.
+    """
+    ordered = list(candidates)
+
+    def choose(problem: Problem, traits: Traits) -> Config:
+        reason = None
+        for config in ordered:
+            reason = refusal(config, problem, traits)
+            if reason is None:
+                return config
+        raise ConfigError(f"no configuration suits this device: {reason}")
+
+    return choose

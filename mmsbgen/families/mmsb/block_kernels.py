@@ -1,0 +1,364 @@
+"""Declarations of the kernels of block mini-batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.families.mmsb import block_workloads, update_phi
+from mmsbgen.families.mmsb.axes import (
+    BLOCK_SIZE,
+    COMMON,
+    GEN,
+    REDUCTION,
+    ROW_TEAM,
+    TEAM,
+    VECTOR_WIDTH,
+    common,
+    element_size,
+    first_valid,
+    launch_teams,
+    local_memory,
+    row_team,
+    row_vectors,
+)
+from mmsbgen.families.mmsb.layout import ROW_MULTIPLE, row_length
+from mmsbgen.families.mmsb.shared import (
+    BETA,
+    DELTA,
+    N_VERTICES,
+    RANDOM,
+    SHARED,
+    SLOTS,
+    Chooser,
+    defaults,
+    row_bytes,
+)
+from mmsbgen.family import Argument, KernelSpec, Launch
+from mmsbgen.problem import Problem
+from mmsbgen.space import Axis, Config, Constraint, Space, Traits
+
+_VERTICES = Argument("vertices", "u32", "in", "[m] distinct vertices of the block")
+_SPARES = Argument("spares", "u32", "in", "[m] free slots; they receive the new rows")
+_ROWS = Argument("pi", "real", "inout", "[N + m, LD] rows by slot")
+_LINKS = (
+    Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
+    Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
+)
+_HELD = (
+    Argument("held_offsets", "u64", "in", "[N + 1] begin of each vertex's held-out pairs"),
+    Argument("held_neighbours", "u32", "in", "[2 H] their other ends, ascending"),
+)
+
+# Stage 2 ------------------------------------------------------------------------------------------------------
+
+
+def _one_block(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return Launch(1, int(config["block_size"]))
+
+
+def _firsts(problem: Problem, config: Config, traits: Traits) -> int:
+    return 4 * int(config["block_size"])
+
+
+_SHARED_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(_firsts)))
+
+SHARED_PARTNERS = KernelSpec(
+    name="shared_partners",
+    template="mmsb/shared_partners.jinja",
+    doc="draw the partners that all vertices of a block share",
+    arguments=(
+        SLOTS,
+        Argument("draws", "u32", "out", "[n] every draw"),
+        Argument("times", "u32", "out", "[n] how often each distinct vertex was drawn"),
+        Argument("drawn", "u32", "out", "[n] the distinct vertices, in the order of their first draws"),
+        Argument("places", "u32", "inout", "[N] where a vertex is among them; anything for others"),
+        Argument("shared", "u32", "out", "[room] slots of their rows"),
+        Argument("shared_weights", "real", "out", "[room] weights; 0 from n_shared on"),
+        Argument("n_shared", "u32", "out", "[1] how many distinct vertices there are"),
+        Argument("n_partners", "u32", "scalar", "n, draws of the block"),
+        Argument("n_total", "u32", "scalar", "N"),
+        *RANDOM,
+    ),
+    parameters=("N", "n", "dtype"),
+    space=_SHARED_SPACE,
+    default=defaults(_SHARED_SPACE, {"block_size": 512}, {"block_size": 1}),
+    variables=lambda problem, config, traits: common(problem, config, traits, room=block_workloads.room(problem)),
+    launch=_one_block,
+    traffic=lambda p: p.integer("n") * (5 * 4 + element_size(p)),
+    flops=lambda p: 0,
+    workload=block_workloads.shared_partners,
+    check_problem=block_workloads.small,
+    used_with=SHARED,
+)
+
+# Stage 3, non-links -------------------------------------------------------------------------------------------
+
+TILE_TEAM = Axis("team", ("item", "block"), "who has a tile of vertices: one work-item, or a block")
+TILE = Axis("tile", (1, 2, 4, 8, 16, 32, 64), "vertices of a tile")
+PRODUCT = Axis("product", ("fma", "mma"), "arithmetic: the problem's, or tensor cores, whose factors are bfloat16")
+IN_FLIGHT = Axis("partners_in_flight", (1, 2, 4, 8), "partners of a work-item between two sums")
+PANEL = Axis("panel", (64, 256, 1024), "shared partners whose weights a tile keeps at a time")
+
+#: Coordinates of rows that a block goes through at a time: every row has a whole number of them.
+_SLICE = ROW_MULTIPLE
+#: Sums of pairs that one work-item keeps: more would not stay in registers.
+_MOST_SUMS = {"cpu": 32, "gpu": 64}
+#: Thread-local arrays of a whole block on a CPU.
+_PRIVATE_BYTES = 1 << 20
+
+
+def _sizes(config: Config) -> tuple[int, int, int, int]:
+    names = ("tile", "partners_in_flight", "block_size", "vector_width")
+    return tuple(int(config[name]) for name in names)  # type: ignore[return-value]
+
+
+def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
+    tile, partners, block, width = _sizes(config)
+    if config["product"] == "mma":
+        return None
+    if tile > 16:
+        return "more than 16 vertices are for tensor cores"
+    pairs, most = tile * partners, _MOST_SUMS.get(traits.kind, 64)
+    if pairs > most:
+        return f"{pairs} sums a work-item; at most {most}"
+    if config["team"] == "block":
+        vectors = row_vectors(problem, config)
+        if block > max(vectors, 32):
+            return f"{block} work-items for rows of {vectors} vectors: most would idle"
+        return None
+    if traits.kind != "cpu":
+        return "a tile a work-item is for CPUs"
+    if pairs % width:
+        return f"sums of {pairs} pairs do not fill vectors of {width}"
+    needed = block * tile * (int(config["panel"]) * element_size(problem) + row_bytes(problem))
+    return f"{needed} bytes of thread-local arrays; at most {_PRIVATE_BYTES}" if needed > _PRIVATE_BYTES else None
+
+
+def _product(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["product"] == "fma":
+        return None
+    tile, partners, block, width = _sizes(config)
+    if traits.dialect != "cuda" or problem["dtype"] != "float32":
+        return "tensor cores take bfloat16 for float32, on CUDA"
+    if config["team"] != "block" or tile % 32 or (partners, width) != (4, 4):
+        return "a block has 32 or 64 vertices, four times eight partners in flight and vectors of four"
+    if block % 32 or block > int(config["panel"]):
+        return f"warps of 32 partners each must share a panel of {config['panel']}: blocks of 32 to {config['panel']}"
+    return None
+
+
+def _panel(config: Config, problem: Problem, traits: Traits) -> str | None:
+    panel = int(config["panel"])
+    smaller = max((int(value) for value in PANEL.values if int(value) < panel), default=0)
+    if 0 < problem.integer("n") <= smaller:
+        return f"a panel of {smaller} holds all {problem.integer('n')} partners"
+    return None
+
+
+def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    """Local memory of a block: its scales, and a slice of its own rows and of partners' rows."""
+    if config["team"] == "item":
+        return 0
+    tile, partners, block, _ = _sizes(config)
+    panel = int(config["panel"])
+    if config["product"] == "mma":
+        return 2 * tile * (panel + 16) + 4 * tile * 40 + 4 * panel * (tile // 32)
+    elements = panel * tile + _SLICE * tile + block * partners * (_SLICE + 1)
+    return elements * element_size(problem)
+
+
+_TILE_SPACE = Space(
+    (PRODUCT, TILE_TEAM, TILE, IN_FLIGHT, PANEL, VECTOR_WIDTH, BLOCK_SIZE),
+    (
+        *COMMON,
+        *(c for c in ROW_TEAM if c.name == "vector width"),
+        Constraint("product", _product),
+        Constraint("tile", _tile),
+        Constraint("panel", _panel),
+        local_memory(tile_bytes),
+    ),
+)
+
+
+def _tile_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    tile, partners, block, width = _sizes(config)
+    return common(
+        problem,
+        config,
+        traits,
+        product=config["product"],
+        team=config["team"],
+        T=block if config["team"] == "block" else 1,
+        tile=tile,
+        partners=partners,
+        panel=int(config["panel"]),
+        slice=_SLICE,
+        flight=min(partners, row_length(problem.integer("K")) // width),
+    )
+
+
+def _launch_tiles(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    tile, _, block, _ = _sizes(config)
+    tiles = -(-count // tile)
+    return Launch(max(1, tiles if config["team"] == "block" else -(-tiles // block)), block)
+
+
+def _tiles(team: str, tile: int, partners: int, width: int, block: int) -> list[dict[str, Any]]:
+    names = ("product", "team", "tile", "partners_in_flight", "vector_width", "block_size")
+    values = dict(zip(names, ("fma", team, tile, partners, width, block), strict=True))
+    return [values | {"panel": panel} for panel in (1024, 256, 64)]
+
+
+_ANY_TILE = [*_tiles("block", 4, 1, 1, 32), *_tiles("block", 1, 1, 1, 1)]
+_TILES_CPU = [
+    *_tiles("item", 4, 4, 16, 1),
+    *_tiles("item", 2, 4, 8, 1),
+    *_ANY_TILE,
+]
+_TILES_GPU = [
+    *_tiles("block", 16, 2, 4, 128),
+    *_tiles("block", 8, 2, 4, 128),
+    *_tiles("block", 8, 2, 1, 128),
+    *_tiles("block", 8, 2, 1, 32),
+    *_ANY_TILE,
+]
+
+
+def _tile_default() -> Chooser:
+    cpu, gpu = (first_valid(candidates, _TILE_SPACE.refusal) for candidates in (_TILES_CPU, _TILES_GPU))
+    return lambda problem, traits: (cpu if traits.kind == "cpu" else gpu)(problem, traits)
+
+
+BLOCK_SHARED = KernelSpec(
+    name="block_shared",
+    template="mmsb/block_shared.jinja",
+    doc="the shared partners' part of the gradient of every vertex of a block: two dense products",
+    arguments=(
+        _ROWS,
+        SLOTS,
+        _SPARES,
+        BETA,
+        _VERTICES,
+        Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
+        Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
+        Argument("n_shared", "u32", "in", "[1] how many shared partners there are"),
+        Argument("drawn", "u32", "in", "[n] the shared partners"),
+        Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
+        *_LINKS,
+        *_HELD,
+        N_VERTICES,
+        DELTA,
+    ),
+    parameters=("K", "N", "m", "n", "dtype"),
+    space=_TILE_SPACE,
+    default=_tile_default(),
+    variables=_tile_variables,
+    launch=_launch_tiles,
+    traffic=lambda p: (2 * p.integer("m") + p.integer("n")) * row_bytes(p),
+    flops=lambda p: 4 * p.integer("m") * p.integer("n") * p.integer("K"),
+    workload=block_workloads.block_shared,
+    # What tensor cores round is worth a decision of its own.
+    modes=("product",),
+    check_problem=block_workloads.small,
+    used_with=SHARED,
+)
+
+# Stage 3, links and the end of the rows -------------------------------------------------------------------------
+
+#: Constraints of update_phi that speak of its other axes.
+_OTHERS = ("rows in flight", "prefetch")
+
+LINKS_SPACE = Space(
+    (update_phi.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, update_phi.ROWS_IN_FLIGHT, REDUCTION),
+    tuple(constraint for constraint in update_phi.SPACE.constraints if constraint.name not in _OTHERS),
+)
+
+
+def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    probs, grads, pi = update_phi.places(config)
+    rows = int(config["rows_in_flight"])
+    return row_team(
+        problem,
+        config,
+        traits,
+        unrolled=config["placement"] in GEN,
+        step=problem["step"],
+        rows=rows,
+        dot_names=[f"dot{j}" for j in range(rows)],
+        place_probs=probs,
+        place_grads=grads,
+        place_pi=pi,
+        queue=update_phi.queue_length(problem, config, traits),
+        holds=update_phi.HOLDS,
+    )
+
+
+def _links_config(placement: str, team: str, width: int, block: int, rows: int) -> dict[str, Any]:
+    reduction = "none" if team == "item" else "shuffle"
+    return {
+        "placement": placement,
+        "team": team,
+        "vector_width": width,
+        "block_size": block,
+        "rows_in_flight": rows,
+        "reduction": reduction,
+    }
+
+
+_LINKS_ANYWHERE = [
+    _links_config("THREAD", "item", 16, 1, 2),
+    _links_config("THREAD", "item", 4, 1, 1),
+    _links_config("GLOBAL", "item", 16, 1, 1),
+    _links_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
+    _links_config("GLOBAL", "item", 4, 1, 1),
+    _links_config("GLOBAL", "item", 1, 1, 1),
+]
+_LINKS_GPU = [
+    _links_config("RRR", "block", 4, 64, 2),
+    _links_config("RRR", "block", 4, 128, 2),
+    _links_config("RRR", "subgroup", 4, 128, 2),
+    _links_config("SHARED", "block", 4, 64, 1),
+    _links_config("GLOBAL", "block", 4, 256, 1),
+]
+
+
+def _links_default(problem: Problem, traits: Traits) -> Config:
+    """As update_phi, with few rows in flight: most vertices have few links."""
+    candidates = _LINKS_ANYWHERE if traits.kind == "cpu" else _LINKS_GPU + _LINKS_ANYWHERE
+    return first_valid(candidates, LINKS_SPACE.refusal)(problem, traits)
+
+
+BLOCK_LINKS = KernelSpec(
+    name="block_links",
+    template="mmsb/block_links.jinja",
+    doc="the links' part of the gradient of every vertex of a block, and the end of its row with a step",
+    arguments=(
+        _ROWS,
+        Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
+        SLOTS,
+        _SPARES,
+        BETA,
+        _VERTICES,
+        *_LINKS,
+        Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up"),
+        N_VERTICES,
+        Argument("half_step", "real", "scalar", "eps / 2"),
+        Argument("decay", "real", "scalar", "exp(-eps / 2)"),
+        Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
+        Argument("alpha", "real", "scalar", "concentration of phi"),
+        DELTA,
+        *RANDOM,
+    ),
+    parameters=("K", "N", "m", "dtype", "step", "noise"),
+    space=LINKS_SPACE,
+    default=_links_default,
+    variables=_links_variables,
+    launch=launch_teams,
+    traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * row_bytes(p),
+    flops=lambda p: 4 * p.integer("m") * block_workloads.MEAN_DEGREE * p.integer("K"),
+    workload=block_workloads.block_links,
+    check_problem=block_workloads.small,
+    used_with=SHARED,
+)
+
+__all__ = ["BLOCK_LINKS", "BLOCK_SHARED", "SHARED_PARTNERS"]

@@ -1,0 +1,58 @@
+"""Reference of the kernels of block mini-batches in NumPy float64.
+
+Together they are the rule ``block`` of :func:`mmsbgen.families.mmsb.reference.sample_partners`, followed by
+:func:`mmsbgen.families.mmsb.reference.drift`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mmsbgen.families.mmsb import random, reference
+from mmsbgen.families.mmsb.layout import DELTA, Z_FLOOR, Purpose
+from mmsbgen.families.mmsb.reference import Floats, Ints
+
+#: The vertex that the shared draws are made for: no vertex of a graph.
+EVERYONE = 0xFFFFFFFF
+
+
+def shared_partners(n: int, n_total: int, seed: int, iteration: int) -> tuple[Ints, Ints, Ints]:
+    """The draws of an iteration ``[n]``, the distinct vertices in the order of their first draws, and their counts."""
+    draws = random.below(seed, np.arange(n), EVERYONE, iteration, Purpose.shared_partner, n_total)
+    distinct, first, counts = np.unique(draws, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return draws, distinct[order], counts[order]
+
+
+def shared_sum(
+    own: Floats, beta: Floats, rows: Floats, weights: Floats, delta: float = DELTA, u: float = 0.0, factors: float = 0.0
+) -> tuple[Floats, Floats]:
+    """acc_k = sum_b c_b pi_bk over non-links, c_b = -weight_b / (1 - delta - d_b): ``[K]``, and its rounding bound.
+
+    ``rows`` are ``[n, K]``, ``weights`` ``[n]`` and not negative; 0 where the pair does not count.  ``u`` is the unit
+    roundoff of the arithmetic, ``factors`` that of a type to which the factors of both products are rounded first.
+    """
+    w = own * (beta - delta)
+    dots = rows @ w
+    z = np.maximum((1.0 - delta) - dots, Z_FLOOR)
+    scale = weights / z
+    dots_error = (u * (8 + 2 * np.sqrt(own.size)) + 2 * factors) * (rows @ np.abs(w))
+    relative = (dots_error + 2 * u) / z + 4 * u
+    chain = u * (8 + 2 * np.sqrt(max(1, weights.size))) + 2 * factors
+    return -(scale @ rows), (scale * (relative + chain)) @ rows
+
+
+def link_drift(
+    own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
+) -> tuple[Floats, Floats]:
+    """D_k of a vertex from ``acc`` ``[K]`` of :func:`shared_sum` and the rows ``[d, K]`` of its links, with its bound.
+
+    D_k = (beta_k - delta) acc_k - sum_b c_b d_b; the non-links' part of the last sum is sum_k w_k acc_k.
+    """
+    strength = beta - delta
+    w = own * strength
+    links, error = reference.drift(own, beta, rows, np.ones(len(rows)), delta, u)
+    size = float(np.abs(w) @ np.abs(acc))
+    chain_k, chain_n = u * (8 + 2 * np.sqrt(own.size)), u * (8 + 2 * np.sqrt(len(rows)))
+    more = (chain_k + chain_n + 2 * u) * size + (chain_n + 2 * u) * np.abs(strength * acc)
+    return links + strength * acc - w @ acc, error + more

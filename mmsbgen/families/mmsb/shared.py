@@ -1,0 +1,75 @@
+"""Arguments, small spaces and default configurations that several kernels' declarations share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mmsbgen.families.mmsb.axes import BLOCK_SIZE, COMMON, common, element_size, first_valid
+from mmsbgen.families.mmsb.layout import row_length
+from mmsbgen.family import Argument
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config, Space, Traits
+
+Chooser = Callable[[Problem, Traits], Config]
+
+PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
+SLOTS = Argument("slots", "u32", "in", "[N] slot of a vertex's row")
+BETA = Argument("beta", "real", "in", "[LD] community strengths")
+VERTICES = Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on")
+N_VERTICES = Argument("n_vertices", "u32", "scalar", "vertices of the mini-batch")
+FIRST_VERTEX = Argument("first_vertex", "u32", "scalar", "place of the first of them")
+DELTA = Argument("delta", "real", "scalar", "probability of a link across communities")
+PAIRS = (
+    Argument("pairs_a", "u32", "in", "[P] one vertex of each pair"),
+    Argument("pairs_b", "u32", "in", "[P] the other"),
+)
+#: Partners with which a run has lists of them, and those with which it has none.
+LISTED = {"partners": ("uniform", "stratified")}
+SHARED = {"partners": ("block",)}
+N_PAIRS = Argument("n_pairs", "u32", "scalar", "number of pairs")
+RANDOM = (Argument("seed", "u64", "scalar", ""), Argument("iteration", "u32", "scalar", ""))
+
+
+def edge_set(prefix: str, what: str) -> tuple[Argument, ...]:
+    """The four arguments of an edge set."""
+    return (
+        Argument(f"{prefix}_buckets", "u64", "in", f"[2 * buckets, 4] edge set of the {what}"),
+        Argument(f"{prefix}_n_buckets", "u32", "scalar", ""),
+        Argument(f"{prefix}_seed0", "u64", "scalar", ""),
+        Argument(f"{prefix}_seed1", "u64", "scalar", ""),
+    )
+
+
+def row_bytes(problem: Problem) -> int:
+    """Bytes of a stored row."""
+    return row_length(problem.integer("K")) * element_size(problem)
+
+
+def config(space: Space, **values: Any) -> dict[str, Any]:
+    """A configuration of ``space``: the values given for its axes, the first of each other axis."""
+    return {axis.name: values.get(axis.name, axis.values[0]) for axis in space.axes}
+
+
+def defaults(space: Space, gpu: dict[str, Any], cpu: dict[str, Any] | None = None) -> Chooser:
+    """One block a row on GPUs (a small one for short rows), one work-item a row on CPUs, else a scalar work-item."""
+    last = config(space, team="item", reduction="none", block_size=1)
+    short = gpu | {"block_size": 32}
+    on_gpu = first_valid(
+        [config(space, **values) for values in (gpu, short, short | {"reduction": "local"})] + [last], space.refusal
+    )
+    on_cpu = first_valid([config(space, **(cpu or {})), last], space.refusal)
+    return lambda problem, traits: (on_cpu if traits.kind == "cpu" else on_gpu)(problem, traits)
+
+
+TEAM_GPU = {"team": "block", "reduction": "shuffle", "vector_width": 4, "block_size": 64}
+TEAM_CPU = {"team": "item", "reduction": "none", "vector_width": 8, "block_size": 1}
+ITEMS_GPU = {"block_size": 128, "vector_width": 1}
+ITEMS_CPU = {"block_size": 64, "vector_width": 1}
+
+SCALAR_SPACE = Space((BLOCK_SIZE,), COMMON)
+
+
+def scalar(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    """Template variables of kernels of independent work-items."""
+    return common(problem, config, traits)

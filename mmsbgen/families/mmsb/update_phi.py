@@ -1,0 +1,269 @@
+"""Declaration of update_phi: the paper's whole space of forms and placements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.families.mmsb import workloads
+from mmsbgen.families.mmsb.axes import (
+    BLOCK_SIZE,
+    GEN,
+    PLACEMENTS,
+    REDUCTION,
+    ROW_TEAM,
+    TEAM,
+    VECTOR_WIDTH,
+    chunks,
+    element_size,
+    first_valid,
+    launch_teams,
+    local_memory,
+    private_memory,
+    row_team,
+    row_vectors,
+    sum_bytes,
+    team_size,
+)
+from mmsbgen.families.mmsb.layout import MAX_UNROLLED, row_length
+from mmsbgen.families.mmsb.shared import LISTED
+from mmsbgen.family import Argument, KernelSpec
+from mmsbgen.problem import Problem
+from mmsbgen.space import Axis, Config, Constraint, Space, Traits
+
+ROWS_IN_FLIGHT = Axis("rows_in_flight", (1, 2, 4, 8), "partners whose rows are read before the first is used up")
+PREFETCH = Axis("prefetch", (0, 1, 2), "sets of rows of the next vertex that the end of a row asks for; CPUs")
+NORMALISE = Axis("normalise", (False, True), "whether the kernel also writes pi: update_pi in the same pass")
+PLACEMENT = Axis(
+    "placement",
+    PLACEMENTS,
+    "THREAD, NAIVE, GLOBAL, SHARED, or where (probs, grads, pi) live: R registers with unrolled loops, S shared memory",
+)
+
+
+def places(config: Config) -> tuple[str, str, str]:
+    """Where the partner's row, the accumulator and the own row live: letters of ``templates/mmsb/update_phi.jinja``."""
+    placement = str(config["placement"])
+    fixed = {
+        "THREAD": ("G", "L", "L"),
+        "NAIVE": ("L", "L", "G"),
+        "GLOBAL": ("G", "G", "G"),
+        "SHARED": ("S", "S", "S"),
+    }
+    return fixed.get(placement) or (placement[0], placement[1], placement[2])
+
+
+#: Vectors that are looked through together for coordinates that wait for a draw.
+HOLDS = 16
+
+
+def queue_length(problem: Problem, config: Config, traits: Traits) -> int:
+    """How many coordinates of a work-item may wait for a draw of the split step: all, or 0 where that is too much."""
+    if problem["step"] != "split" or problem["noise"] != "on":
+        return 0
+    length = chunks(problem, config, traits) * int(config["vector_width"])
+    each = length * (4 + 3 * element_size(problem))
+    if traits.kind == "cpu":
+        block = int(config["block_size"])
+        # A compiler that makes vectors of scalar work-items holds the queues of 16 of them at once.
+        at_once = 16 if int(config["vector_width"]) == 1 and block > 1 else 1
+        return length if block * each <= 1 << 19 and at_once * each <= 1 << 18 else 0
+    return length if each <= 1 << 10 else 0
+
+
+def shared_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    """Local memory of a block: the vectors placed there and the team's sums."""
+    probs, grads, pi = places(config)
+    rows = int(config["rows_in_flight"])
+    vectors = rows * (probs == "S") + (grads == "S") + (pi == "S")
+    size = team_size(config, traits)
+    teams = int(config["block_size"]) // size
+    row = row_length(problem.integer("K")) * element_size(problem)
+    return teams * vectors * row + sum_bytes(problem, config, traits, rows)
+
+
+def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
+    placement, team = config["placement"], config["team"]
+    if placement == "THREAD" and team != "item":
+        return "THREAD is one work-item a vertex"
+    if placement in ("NAIVE", "SHARED") and team != "block":
+        return f"{placement} is one block a vertex"
+    if placement in GEN:
+        count = chunks(problem, config, traits)
+        if count > MAX_UNROLLED:
+            return f"{count} chunks a work-item to unroll; at most {MAX_UNROLLED}"
+    return None
+
+
+def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
+    probs, grads, pi = places(config)
+    # What a processor's registers do not hold lies, like thread-local arrays, on the stack of the whole block.
+    private = "LR" if traits.kind == "cpu" else "L"
+    vectors = int(config["rows_in_flight"]) * (probs in private) + (grads in private) + (pi in private)
+    return private_memory(vectors, config, problem, traits) if vectors else None
+
+
+#: Additions one after another beyond which small terms are lost: their rounding no longer cancels out.
+_LONGEST_CHAIN = 1 << 18
+
+
+def _accuracy(config: Config, problem: Problem, traits: Traits) -> str | None:
+    chain = chunks(problem, config, traits)
+    if chain > _LONGEST_CHAIN:
+        return f"{chain} additions one after another lose small terms; at most {_LONGEST_CHAIN}"
+    return None
+
+
+def _in_flight(config: Config, problem: Problem, traits: Traits) -> str | None:
+    rows, n = int(config["rows_in_flight"]), problem.integer("n")
+    return f"{rows} rows in flight for {n} partners" if rows > n else None
+
+
+def _prefetch(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["prefetch"] and traits.kind != "cpu":
+        return "a GPU reads ahead with other work-items"
+    if config["prefetch"] and config["placement"] != "THREAD":
+        return "is for THREAD: one work-item goes on to the next vertex"
+    return None
+
+
+def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["team"] == "item" and config["placement"] in GEN and "S" in str(config["placement"]):
+        block = int(config["block_size"])
+        if block > 1 and block * row_vectors(problem, config) > 1 << 16:
+            return "every work-item would keep whole rows in local memory"
+    return None
+
+
+SPACE = Space(
+    (PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, ROWS_IN_FLIGHT, PREFETCH, NORMALISE, REDUCTION),
+    (
+        *ROW_TEAM,
+        Constraint("form", _form),
+        Constraint("rows in flight", _in_flight),
+        Constraint("prefetch", _prefetch),
+        local_memory(shared_bytes),
+        Constraint("private memory", _private),
+        Constraint("accuracy", _accuracy),
+        Constraint("lanes", _lanes),
+    ),
+)
+
+
+def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    """Template variables of update_phi."""
+    probs, grads, pi = places(config)
+    rows = int(config["rows_in_flight"])
+    return row_team(
+        problem,
+        config,
+        traits,
+        unrolled=config["placement"] in GEN,
+        step=problem["step"],
+        rows=rows,
+        dot_names=[f"dot{j}" for j in range(rows)],
+        place_probs=probs,
+        place_grads=grads,
+        place_pi=pi,
+        prefetch=config["prefetch"],
+        normalise=config["normalise"],
+        queue=queue_length(problem, config, traits),
+        holds=HOLDS,
+    )
+
+
+def _gpu(
+    width: int, block: int, team: str, placement: str, reduction: str, rows: int = 2, prefetch: int = 0
+) -> dict[str, Any]:
+    return {
+        "placement": placement,
+        "team": team,
+        "vector_width": width,
+        "block_size": block,
+        "rows_in_flight": rows,
+        "prefetch": prefetch,
+        "normalise": True,
+        "reduction": reduction,
+    }
+
+
+_GPU_DEFAULTS = [
+    _gpu(4, 64, "block", "RRR", "shuffle"),
+    _gpu(4, 128, "block", "RRR", "shuffle"),
+    _gpu(4, 128, "subgroup", "RRR", "shuffle"),
+    _gpu(4, 128, "subgroup", "RRR", "shuffle", 1),
+    _gpu(4, 64, "block", "SHARED", "shuffle", 1),
+    _gpu(4, 256, "block", "NAIVE", "shuffle", 1),
+    _gpu(4, 256, "block", "GLOBAL", "shuffle", 1),
+]
+_ANYWHERE = [
+    _gpu(16, 1, "item", "THREAD", "none", 8, 2),
+    _gpu(16, 1, "item", "THREAD", "none", 8),
+    _gpu(16, 1, "item", "THREAD", "none", 4),
+    _gpu(8, 1, "item", "THREAD", "none", 1),
+    _gpu(4, 1, "item", "THREAD", "none", 1),
+    _gpu(16, 1, "item", "GLOBAL", "none", 2),
+    _gpu(16, 1, "item", "GLOBAL", "none", 1),
+    _gpu(16, 64, "block", "GLOBAL", "local", 1),
+    _gpu(4, 256, "block", "GLOBAL", "local", 1),
+    _gpu(4, 1, "item", "GLOBAL", "none", 1),
+    _gpu(1, 1, "item", "GLOBAL", "none", 1),
+]
+
+
+def default(problem: Problem, traits: Traits) -> Config:
+    """What runs when nothing was tuned: one vertex a work-item on CPUs, one a block on GPUs."""
+    candidates = _ANYWHERE if traits.kind == "cpu" else _GPU_DEFAULTS + _ANYWHERE
+    return first_valid(candidates, SPACE.refusal)(problem, traits)
+
+
+def traffic(problem: Problem) -> int:
+    """Bytes that must move: every partner's row once, the own row read and the new one written."""
+    row = row_length(problem.integer("K")) * element_size(problem)
+    return problem.integer("m") * (problem.integer("n") + 2) * row
+
+
+def flops(problem: Problem) -> int:
+    """Two fused multiply-adds for every element of a partner's row."""
+    return 4 * problem.integer("m") * problem.integer("n") * problem.integer("K")
+
+
+ARGUMENTS = (
+    Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
+    Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
+    Argument("slots", "u32", "in", "[N] slot of a vertex's row"),
+    Argument("spares", "u32", "in", "[m] free slots; they receive the new rows"),
+    Argument("beta", "real", "in", "[LD] community strengths"),
+    Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on"),
+    Argument("partners", "u32", "in", "[.., m, n] partners of each"),
+    Argument("weights", "real", "in", "[.., m, n] weight, negative for a non-link, 0 to ignore"),
+    Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up"),
+    Argument("n_vertices", "u32", "scalar", "vertices of the mini-batch"),
+    Argument("first_vertex", "u32", "scalar", "place of the first of them"),
+    Argument("n_partners", "u32", "scalar", "partners of each"),
+    Argument("half_step", "real", "scalar", "eps / 2"),
+    Argument("decay", "real", "scalar", "exp(-eps / 2)"),
+    Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
+    Argument("alpha", "real", "scalar", "concentration of phi"),
+    Argument("delta", "real", "scalar", "probability of a link across communities"),
+    Argument("seed", "u64", "scalar", ""),
+    Argument("iteration", "u32", "scalar", ""),
+)
+
+UPDATE_PHI = KernelSpec(
+    name="update_phi",
+    template="mmsb/update_phi.jinja",
+    doc="gather the partners' rows, sum the gradient, end every row of the mini-batch with a step",
+    arguments=ARGUMENTS,
+    parameters=("K", "N", "m", "n", "dtype", "step", "noise"),
+    space=SPACE,
+    default=default,
+    variables=variables,
+    launch=launch_teams,
+    traffic=traffic,
+    flops=flops,
+    workload=workloads.update_phi,
+    # Without it update_pi must run too, so its time is not to be compared; selected by hand where wanted.
+    modes=("normalise",),
+    used_with=LISTED,
+    check_problem=workloads.small,
+)

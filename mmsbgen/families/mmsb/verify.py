@@ -1,0 +1,194 @@
+"""What the reference says of a kernel's outputs: None where every one agrees within its derived tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mmsb import random, reference
+from mmsbgen.families.mmsb.layout import DELTA, FLOOR, Purpose
+from mmsbgen.family import Array, Expected
+from mmsbgen.space import Config
+
+Given = Mapping[str, Any]
+Got = Mapping[str, Array]
+
+
+def update_phi(given: Given, got: Got, config: Config, k: int, step: reference.Step, u: float) -> str | None:
+    """Rows of the mini-batch and the count of bounded coordinates; every other row is as it was."""
+    pi, sums, beta = (np.asarray(given[name], np.float64) for name in ("pi", "row_sums", "beta"))
+    phi, error, flips, clips = [], [], [], []
+    for i, vertex in enumerate(given["vertices"]):
+        span = slice(i * int(given["n_partners"]), (i + 1) * int(given["n_partners"]))
+        slot = given["slots"][vertex]
+        own = pi[slot, :k]
+        rows, weights = pi[given["slots"][given["partners"][span]], :k], given["weights"][span].astype(np.float64)
+        drift, drift_error = reference.drift(own, beta[:k], rows, weights, step.delta, u)
+        end = reference.end_row(own * sums[slot], own, drift, drift_error, int(vertex), step, u)
+        phi.append(end.phi)
+        error.append(end.error + 2 * u * end.phi)
+        flips.append(end.flips)
+        clips.append(end.clips)
+    expected = Expected(np.array(phi), np.array(error) * 2 + FLOOR, allowed(np.array(flips), step.name == "split"))
+    spares = given["spares"]
+    rows = got["pi"][spares].astype(np.float64)
+    if np.any(rows[:, k:] != 0):
+        return "the padding of a row is not zero"
+    untouched = np.setdiff1d(np.arange(pi.shape[0]), spares)
+    if not np.array_equal(got["pi"][untouched], given["pi"][untouched]):
+        return "a row outside the mini-batch changed"
+    if config["normalise"]:
+        off = np.abs(rows.sum(axis=1) - 1).max()
+        if off > summing(k, config, u):
+            return f"a row sums to 1 {off:+.3g}"
+        rows = rows[:, :k] * got["row_sums"][spares].astype(np.float64)[:, None]
+        rounding = u * (16 + 4 * np.sqrt(k)) * expected.value
+        expected = Expected(expected.value, expected.tolerance + rounding, expected.allowed)
+    problem = expected.errors(rows[:, :k])
+    if problem is not None:
+        return f"phi: {problem}"
+    if abs(int(got["clip_counts"].sum()) - sum(clips)) > 0.01 * sum(clips) + 1:
+        return f"{int(got['clip_counts'].sum())} bounded coordinates instead of {sum(clips)}"
+    return None
+
+
+def summing(k: int, config: Config, u: float) -> float:
+    """The relative error of a sum of ``k`` non-negative terms: the longest chain of additions, and a few beside it.
+
+    Rounding errors of a chain may all have one sign (a row with one large and many equal small elements has them
+    so), hence no square root.
+    """
+    lanes = int(config["vector_width"]) * (int(config["block_size"]) if config["team"] == "block" else 1)
+    return u * (8 + -(-k // lanes) + lanes.bit_length())
+
+
+def allowed(flips: Array, has_draws: bool) -> float:
+    """The share of draws whose integers may differ: four times the expected one, and five standard deviations."""
+    if not has_draws or not np.any(flips):
+        return 0.0
+    mean = float(flips.mean())
+    return 4 * mean + 5 * float(np.sqrt(mean / flips.size)) + 2 / flips.size
+
+
+def update_pi(given: Given, got: Got, config: Config, k: int, u: float) -> str | None:
+    """Normalised rows, their sums, and the exchange of slots and spares."""
+    rows = given["pi"][given["spares"]].astype(np.float64)
+    sums = rows.sum(axis=1)
+    chain = summing(k, config, u)
+    spares = given["spares"]
+    return (
+        Expected(rows / sums[:, None], rows / sums[:, None] * 2 * chain).errors(got["pi"][spares])
+        or Expected(sums, sums * chain).errors(got["row_sums"][spares])
+        or (
+            None
+            if np.array_equal(got["slots"][given["vertices"]], spares)
+            and np.array_equal(got["spares"], given["slots"][given["vertices"]])
+            else "slots and spares were not exchanged"
+        )
+    )
+
+
+def theta_partial(given: Given, got: Got, k: int, u: float) -> str | None:
+    """The groups' counts, added up; every group has its own pairs."""
+    span = slice(int(given["first_pair"]), int(given["first_pair"]) + int(given["n_pairs"]))
+    rows_a, rows_b, beta = _rows_of_pairs(given, k, span)
+    w = given["pair_weights"][span].astype(np.float64)
+    groups, delta, of = int(given["n_groups"]), float(given["delta"]), np.arange(w.size)
+    each = [of % groups == group for group in range(groups)]
+    sums = [reference.theta_counts(rows_a[of_it], rows_b[of_it], beta, w[of_it], delta, u) for of_it in each]
+    counts, error = (np.stack(values) for values in zip(*sums, strict=True))
+    return Expected(counts, 2 * error).errors(got["counts"][:, :, :k])
+
+
+def theta_end(given: Given, got: Got, k: int, step: reference.ThetaStep, u: float) -> str | None:
+    """theta after its step, and the beta of that theta."""
+    before, counts = given["theta"][:, :k].astype(np.float64), given["counts"][:, :, :k].astype(np.float64)
+    totals = counts.sum(axis=0)
+    value = reference.update_theta(before, totals, step)
+    # How far a relative error of the sums moves theta at most, whatever the step.
+    lever = step.step * totals.sum(axis=0) * (1 + 1 / before)
+    summing = float(np.finfo(np.float64).eps) * len(counts) * lever
+    noise = np.sqrt(step.step * before) * 96 * u * 7
+    problem = Expected(value, 8 * u * (value + before + lever) + summing + noise).errors(got["theta"][:, :k])
+    if problem is not None:
+        return f"theta: {problem}"
+    if not np.array_equal(got["theta"][:, k:], given["theta"][:, k:]):
+        return "the padding of theta changed"
+    return update_beta(got, got, k, u)
+
+
+def update_beta(given: Given, got: Got, k: int, u: float) -> str | None:
+    """beta, kept off 0 and 1."""
+    value = reference.beta_of(given["theta"][:, :k].astype(np.float64))
+    return Expected(value, 8 * u * np.maximum(value, 1.0)).errors(got["beta"][:k])
+
+
+def perplexity_pairs(given: Given, got: Got, k: int, u: float) -> str | None:
+    """Both probabilities and the running sum."""
+    rows_a, rows_b, beta = _rows_of_pairs(given, k)
+    p, published = reference.held_out(rows_a, rows_b, beta, float(given["delta"]))
+    error = u * (16 + 2 * np.sqrt(k)) * ((rows_a * rows_b) @ np.abs(beta - DELTA)) + 4 * u * DELTA
+    return (
+        Expected(p, error).errors(got["probabilities"])
+        or Expected(published, error + u * DELTA * 64).errors(got["published"])
+        or Expected(given["sums"] + p, error + 1e-15).errors(got["sums"])
+    )
+
+
+def perplexity_sum(given: Given, got: Got) -> str | None:
+    """The six log-likelihoods, added up over blocks."""
+    mean, labels = given["sums"] / given["n_samples"], given["labels"].astype(np.int64)
+    value = reference.log_likelihoods(given["probabilities"], mean, given["published"], labels)
+    return Expected(value, np.abs(value) * 1e-12 + 1e-12).errors(got["partial"].sum(axis=0))
+
+
+def init_pi(got: Got, n: int, k: int, seed: int, u: float) -> str | None:
+    """Some rows of the start, all of its padding and slots."""
+    some = np.unique(np.linspace(0, n - 1, 64).astype(np.int64))
+    rows, sums = reference.initial_rows(seed, some, k)
+    chain = u * (16 + 2 * np.sqrt(k))
+    if np.any(got["pi"][:, k:] != 0):
+        return "the padding of a row is not zero"
+    return (
+        Expected(rows, chain * rows + 4 * u / k).errors(got["pi"][some, :k])
+        or Expected(sums, chain * sums).errors(got["row_sums"][some])
+        or (None if np.array_equal(got["slots"], np.arange(n)) else "slots are not 0, 1, 2, ...")
+    )
+
+
+def gather_rows(given: Given, got: Got, accumulate: bool) -> str | None:
+    """Rows and sums copied, or added, bit for bit."""
+    first = int(given["first"])
+    slots = given["slots"][first : first + int(given["n_rows"])]
+    if accumulate:
+        return None if np.array_equal(got["rows"], given["pi"][slots] + given["rows"]) else "rows were not added"
+    if not np.array_equal(got["rows"], given["pi"][slots]):
+        return "rows are not those of the vertices"
+    return None if np.array_equal(got["sums"], given["row_sums"][slots]) else "sums are not those of the vertices"
+
+
+def draws(given: Given, got: Got, seed: int, u: float) -> str | None:
+    """Words bit for bit; normals, Poisson and Gamma draws to rounding, but for a few that flip."""
+    rates, shapes = given["rates"].astype(np.float64), given["shapes"].astype(np.float64)
+    vertex, iteration, i = int(given["vertex"]), int(given["iteration"]), np.arange(rates.size)
+    words = np.stack(random.philox(seed, i, vertex, iteration, Purpose.check_words << 24), axis=1)
+    if not np.array_equal(got["words"], words.astype(np.uint32)):
+        return "words differ from Philox4x32-10"
+    xi = random.normals(seed, i, vertex, iteration, Purpose.phi_uniform)
+    u1, u2 = random.uniforms(seed, i, vertex, iteration, Purpose.phi_uniform)
+    n = random.poisson(rates, u1, seed, i, vertex, iteration)
+    g = np.maximum(random.gamma(shapes, u2, u1, seed, i, vertex, iteration), FLOOR)
+    flips = np.minimum(1.0, 16 * u * (1 + rates))
+    return (
+        Expected(xi, 96 * u * (1 + np.abs(xi))).errors(got["normals"])
+        or Expected(n, np.full(n.size, 0.5), allowed(flips, True)).errors(got["poissons"])
+        or Expected(g, g * u * (256 + 16 / np.minimum(shapes, 1.0)), 2 / g.size + 1e-4).errors(got["gammas"])
+    )
+
+
+def _rows_of_pairs(given: Given, k: int, span: slice = slice(None)) -> tuple[Array, Array, Array]:
+    pi, beta = given["pi"].astype(np.float64), given["beta"].astype(np.float64)
+    rows_a, rows_b = (pi[given["slots"][given[name][span]], :k] for name in ("pairs_a", "pairs_b"))
+    return rows_a, rows_b, beta[:k]

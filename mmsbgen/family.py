@@ -1,0 +1,156 @@
+"""What a family of kernels declares.  A second family is another module of these declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.errors import InputError
+from mmsbgen.problem import Parameter, Problem, Value
+from mmsbgen.space import Config, Space, Traits
+
+Array = npt.NDArray[Any]
+Role = Literal["in", "out", "inout", "scalar"]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One kernel argument: ``ctype`` is a type of the templates (real, u32, u64, double); ``doc`` has the shape."""
+
+    name: str
+    ctype: str
+    role: Role
+    doc: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A one-dimensional launch of ``grid`` blocks of ``block`` work-items."""
+
+    grid: int
+    block: int
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The reference's answer for one output: ``|got - value| <= tolerance`` element by element.
+
+    ``allowed`` is the fraction of elements that may lie outside, for outputs of acceptance-rejection draws,
+    whose integers may flip on the last bit of an input.
+    """
+
+    value: Array
+    tolerance: Array
+    allowed: float = 0.0
+
+    def errors(self, got: Array) -> str | None:
+        """None when ``got`` agrees, else what is wrong with the worst element."""
+        if got.shape != self.value.shape:
+            return f"shape {got.shape} instead of {self.value.shape}"
+        if not np.all(np.isfinite(got)):
+            return f"{int(np.sum(~np.isfinite(got)))} of {got.size} elements are not finite"
+        off = np.abs(got.astype(np.float64) - self.value)
+        bad = off > self.tolerance
+        if np.count_nonzero(bad) <= self.allowed * got.size:
+            return None
+        ratio = off / np.maximum(self.tolerance, 1e-300)
+        worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+        return (
+            f"{int(np.count_nonzero(bad))} of {got.size} elements are off; worst at {tuple(map(int, worst))}: "
+            f"{float(got[worst]):.9g} instead of {float(self.value[worst]):.9g}, "
+            f"tolerance {float(np.broadcast_to(self.tolerance, got.shape)[worst]):.3g}"
+        )
+
+
+@dataclass
+class Workload:
+    """Inputs of one kernel and the reference's judgement of its outputs.
+
+    ``arguments`` holds an array or a NumPy scalar for every argument by name; ``count`` is the number of work
+    units (vertices, pairs) of the launch.  ``verify`` takes all outputs by name and the configuration and
+    returns None, or what is wrong.  ``rotations`` are replacements of some arguments that a timing loop goes
+    through in turns, so that no call finds its inputs in a cache.
+    """
+
+    arguments: dict[str, Any]
+    count: int
+    verify: Callable[[Mapping[str, Array], Config], str | None]
+    rotations: list[dict[str, Array]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """One kernel: its template, arguments, space, launch, cost and reference.
+
+    ``parameters`` are the names of the problem on which source and time depend.  ``variables`` gives the
+    template's names for a problem and a configuration; ``traffic`` the bytes that any implementation must
+    move; ``check_problem`` a problem small enough for the reference that takes the same code path.  ``modes``
+    are axes that say what the kernel does rather than how fast: tuning leaves them as ``default`` has them.
+    ``used_with`` has the values of the family's parameters with which a run uses the kernel; any where it is silent.
+    """
+
+    name: str
+    template: str
+    doc: str
+    arguments: tuple[Argument, ...]
+    parameters: tuple[str, ...]
+    space: Space
+    default: Callable[[Problem, Traits], Config]
+    variables: Callable[[Problem, Config, Traits], dict[str, Any]]
+    launch: Callable[[Problem, Config, int, Traits], Launch]
+    traffic: Callable[[Problem], int]
+    flops: Callable[[Problem], int]
+    workload: Callable[[Problem, int], Workload]
+    check_problem: Callable[[Problem], Problem]
+    modes: tuple[str, ...] = ()
+    used_with: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KernelFamily:
+    """A named set of kernels over one declared set of problem parameters.
+
+    ``row_bytes`` gives the bytes of the rows that the family's dominant kernel gathers at random: the size for
+    which a device's gather roof is measured.  ``tuned`` names the kernels that are worth tuning, the one that
+    takes most of the time first; all of them where it is empty.
+    """
+
+    name: str
+    doc: str
+    parameters: tuple[Parameter, ...]
+    kernels: Mapping[str, KernelSpec]
+    row_bytes: Callable[[Problem], int]
+    tuned: tuple[str, ...] = ()
+
+    def problem(self, **values: object) -> Problem:
+        """A checked problem of this family; raises :class:`InputError`."""
+        return Problem.of(self.name, self.parameters, values)
+
+    def kernel(self, name: str) -> KernelSpec:
+        """The kernel called ``name``; raises :class:`InputError` listing those there are."""
+        try:
+            return self.kernels[name]
+        except KeyError:
+            raise InputError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}") from None
+
+    def worth_tuning(self, problem: Problem) -> tuple[str, ...]:
+        """Names of the kernels that a run of ``problem`` uses and that are worth tuning, in the order of ``tuned``."""
+        return tuple(
+            name
+            for name in self.tuned or self.kernels
+            if all(problem[key] in values for key, values in self.kernels[name].used_with.items())
+        )
+
+    @property
+    def soft_parameters(self) -> frozenset[str]:
+        """Names in which two problems may differ and still share records."""
+        return frozenset(p.name for p in self.parameters if p.soft)
+
+
+def ordered(arguments: Sequence[Argument], values: Mapping[str, Any]) -> list[Any]:
+    """The values of ``arguments`` in their order; raises KeyError for a missing one."""
+    return [values[argument.name] for argument in arguments]

@@ -1,0 +1,23 @@
+"""Graphs: reading them, splitting them for training and evaluation, and the set that kernels look links up in."""
+
+from __future__ import annotations
+
+from mmsbgen.graph.convert import as_graph
+from mmsbgen.graph.edgelist import load_edge_list
+from mmsbgen.graph.edgeset import EdgeSet, EdgeSetError
+from mmsbgen.graph.graph import Adjacency, Graph, GraphWarning, LoadReport
+from mmsbgen.graph.split import HeldOut, Split, split
+
+__all__ = [
+    "Adjacency",
+    "EdgeSet",
+    "EdgeSetError",
+    "Graph",
+    "GraphWarning",
+    "HeldOut",
+    "LoadReport",
+    "Split",
+    "as_graph",
+    "load_edge_list",
+    "split",
+]

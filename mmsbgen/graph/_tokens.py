@@ -1,0 +1,112 @@
+"""Split bytes into fields without a Python loop over lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.graph.graph import Int64Array
+
+_NEWLINE, _HASH, _PERCENT, _MINUS, _ZERO = (ord(c) for c in "\n#%-0")
+_INK = np.ones(256, dtype=np.bool_)
+_INK[list(b" \t\n\r\v\f")] = False
+
+_INT64_MAX = np.uint64(2**63 - 1)
+_MOST_DIGITS = 19  # of an int64; 19 nines still fit into uint64
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Fields of a block of text, comments left out.
+
+    ``starts`` and ``ends`` (int64 ``[T]``) delimit field t as ``text[starts[t]:ends[t]]``; ``lines``
+    (int64 ``[T]``, not descending) is the line of the block that it stands on, from 0.
+    """
+
+    text: bytes
+    starts: Int64Array
+    ends: Int64Array
+    lines: Int64Array
+    n_lines: int
+
+    def words(self) -> list[bytes]:
+        """All fields as bytes, in order."""
+        text = self.text
+        return [text[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+
+    def first_line_without_two(self) -> int | None:
+        """Return the first line that has fields, but not two; None when there is none."""
+        if self.starts.size % 2 == 0:
+            left, right = self.lines[0::2], self.lines[1::2]
+            if np.array_equal(left, right) and bool(np.all(left[1:] > right[:-1])):
+                return None
+        counts = np.bincount(self.lines)
+        return int(np.flatnonzero((counts != 0) & (counts != 2))[0])
+
+    def line(self, number: int) -> list[bytes]:
+        """The fields of one line."""
+        low, high = np.searchsorted(self.lines, [number, number + 1])
+        return [self.text[a:b] for a, b in zip(self.starts[low:high], self.ends[low:high], strict=True)]
+
+
+def split_fields(text: bytes) -> Fields:
+    """Split ``text``, which ends with a newline, at blanks.
+
+    A field that begins with ``#`` comments out the rest of its line, and so does ``%`` at the start of a line.
+    """
+    buffer = np.frombuffer(text, dtype=np.uint8)
+    ink = _INK[buffer]
+    edges = np.flatnonzero(ink[1:] != ink[:-1]) + 1
+    if ink.size and ink[0]:
+        edges = np.concatenate([[0], edges])
+    starts, ends = edges[0::2], edges[1::2]
+    newlines = np.flatnonzero(buffer == _NEWLINE)
+    lines = np.searchsorted(newlines, starts)
+    fields = Fields(text, starts, ends, lines, int(newlines.size))
+    return _without_comments(fields, buffer[starts]) if starts.size else fields
+
+
+def _without_comments(fields: Fields, initials: NDArray[np.uint8]) -> Fields:
+    lines = fields.lines
+    leading = np.ones(lines.size, dtype=np.bool_)
+    leading[1:] = lines[1:] != lines[:-1]
+    opening = np.flatnonzero((initials == _HASH) | ((initials == _PERCENT) & leading))
+    if opening.size == 0:
+        return fields
+    limit = np.full(fields.n_lines, lines.size, dtype=np.int64)
+    # Of repeated places the last assignment stays, so this keeps the first comment sign of each line.
+    limit[lines[opening][::-1]] = opening[::-1]
+    keep = np.arange(lines.size) < limit[lines]
+    return Fields(fields.text, fields.starts[keep], fields.ends[keep], lines[keep], fields.n_lines)
+
+
+def parse_integers(fields: Fields) -> Int64Array | None:
+    """Return the fields as int64 ``[T]``, or None when one is not an int64 in its shortest spelling.
+
+    ``007``, ``+7`` and ``-0`` are no integers here: as strings they come back as they were written.
+    """
+    buffer = np.frombuffer(fields.text, dtype=np.uint8)
+    starts, ends = fields.starts, fields.ends
+    if starts.size == 0:
+        return np.empty(0, dtype=np.int64)
+    negative = buffer[starts] == _MINUS
+    digits_at = starts + negative
+    n_digits = ends - digits_at
+    shortest, longest = int(n_digits.min()), int(n_digits.max())
+    if shortest < 1 or longest > _MOST_DIGITS or np.any((buffer[digits_at] == _ZERO) & (ends - starts > 1)):
+        return None
+    value = np.zeros(starts.size, dtype=np.uint64)
+    live: NDArray[np.int64] | slice = slice(None)
+    for place in range(longest):
+        if place >= shortest:
+            live = np.flatnonzero(n_digits > place)
+        digit = buffer[digits_at[live] + place] - np.uint8(_ZERO)  # wraps round below "0"
+        if np.any(digit > 9):
+            return None
+        value[live] = value[live] * np.uint64(10) + digit
+    if np.any(value > _INT64_MAX + negative.astype(np.uint64)):
+        return None
+    signed = value.view(np.int64)
+    return np.where(negative, -signed, signed) if negative.any() else signed

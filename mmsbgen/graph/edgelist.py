@@ -1,0 +1,206 @@
+"""Read SNAP-style edge lists.
+
+The format: one link a line, two ids separated by spaces or tabs; plain text or gzip (told by its first
+bytes, not by its name).  A field that begins with ``#`` comments out the rest of its line, ``%`` does so at
+the start of a line.  Blank lines, Windows line ends and a byte-order mark are accepted.
+
+Ids are integers when every id of the file is a 64-bit signed integer in its shortest spelling; vertices are
+then numbered by ascending id.  Otherwise all ids are strings, kept as written (``007`` is not ``7``) and
+numbered in code-point order.
+
+Isolated vertices are listed in a comment, ids separated by blanks or commas::
+
+    # isolated nodes (no edge line): 3 28 30
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from mmsbgen.errors import InputError
+from mmsbgen.graph._tokens import Fields, parse_integers, split_fields
+from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers, string_ids
+
+# Blocks of this size keep the temporaries of a large file small and in the cache.
+_BLOCK_BYTES = 1 << 22
+_SUFFIXES = {".gz", ".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist", ".dat", ".ungraph"}
+_FOREIGN = {
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ": ("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"PK\x03\x04": ("zip", "unzip"),
+}
+# Searched from its second letter on: a fixed prefix is found fast in a large file.
+_ISOLATED = re.compile(rb"solated (?:nodes|vertices)[^:\n]*:([^\n]*)")
+_INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
+
+
+def load_edge_list(path: str | os.PathLike[str]) -> Graph:
+    """Read an edge list (module docstring) into a :class:`~mmsbgen.graph.Graph`.
+
+    Self-loops and repeated links are dropped and counted in ``Graph.report``.  A file that lists every link
+    in both directions counts one duplicate a link; one that lists only some of them so is probably directed:
+    it is folded with a :class:`~mmsbgen.graph.GraphWarning`.
+
+    Raises InputError, naming file, line, value and remedy, when the file cannot be read, is damaged, not
+    UTF-8, has no link, or has a line of not exactly two fields (a third one would be a weight).
+    """
+    file = Path(path)
+    text = _read(file)
+    isolated = _isolated_ids(text)
+    name = _short_name(file)
+    numbers = _integer_pairs(file, text)
+    extra = _as_int64(isolated)
+    if numbers is not None and extra is not None:
+        ids, places = number_integers(np.concatenate([numbers, extra]))
+        places = places[: numbers.size]
+        return build_graph(places[0::2], places[1::2], ids, name=name)
+
+    words = [word for block in _checked_blocks(file, text) for word in block.words()]
+    _refuse_odd_words(file, words)
+    distinct = sorted({*words, *isolated})
+    index = {word: place for place, word in enumerate(distinct)}
+    places = np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
+    return build_graph(places[0::2], places[1::2], string_ids([word.decode() for word in distinct]), name=name)
+
+
+def _integer_pairs(file: Path, text: bytes) -> Int64Array | None:
+    """All ids of the file in order, int64 ``[2 L]``; None when one of them is no integer."""
+    parts = []
+    for block in _checked_blocks(file, text):
+        part = parse_integers(block)
+        if part is None:
+            return None
+        parts.append(part)
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _checked_blocks(file: Path, text: bytes) -> Iterator[Fields]:
+    """Yield the file in blocks of whole lines, every line with two fields or none."""
+    begin, lines_before = 0, 0
+    while begin < len(text):
+        end = text.find(b"\n", begin + _BLOCK_BYTES) + 1 or len(text)
+        block = split_fields(text[begin:end])
+        bad = block.first_line_without_two()
+        if bad is not None:
+            raise _wrong_line(file, lines_before + bad + 1, block.line(bad))
+        yield block
+        begin, lines_before = end, lines_before + block.n_lines
+
+
+def _wrong_line(file: Path, number: int, fields: list[bytes]) -> InputError:
+    shown = _show(b" ".join(fields))
+    where = f"{file}, line {number}: {shown}"
+    for separator in ",;":
+        if separator.encode() in b" ".join(fields):
+            return _wrong_separator(where, separator, file)
+    if len(fields) == 1:
+        return InputError(f"{where} has one field; a link is two ids separated by a tab or spaces: mend the line")
+    return InputError(
+        f"{where} has {len(fields)} fields; the third, {_show(fields[2])}, would be a weight, and the model takes "
+        "unweighted links. Keep the lines that count as links and only their first two columns: "
+        f"awk '{{print $1, $2}}' (ids may not contain blanks; begin a header or comment with #)"
+    )
+
+
+def _wrong_separator(where: str, separator: str, file: Path) -> InputError:
+    return InputError(
+        f"{where}: fields are separated by {separator!r}; use tabs or spaces: "
+        f"tr '{separator}' '\\t' < {file.name} > links.txt"
+    )
+
+
+def _refuse_odd_words(file: Path, words: list[bytes]) -> None:
+    """Refuse what reads as string ids but is a list with stray separators or integers below a bare header."""
+    for word in words:
+        if word[0] in b",;" or word[-1] in b",;":
+            separator = next(c for c in ",;" if c.encode() in word)
+            raise _wrong_separator(f"{file}: {_show(word)}", separator, file)
+    header = words[:2]
+    if len(words) > 2 and not any(map(_INTEGER.fullmatch, header)) and all(map(_INTEGER.fullmatch, words[2:])):
+        raise InputError(
+            f"{file}: the first line with fields, {_show(b' '.join(header))}, is a header over integer ids; "
+            "put # before it"
+        )
+
+
+def _isolated_ids(text: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    for match in _ISOLATED.finditer(text):
+        line_start = text.rfind(b"\n", 0, match.start()) + 1
+        lead = text[line_start : match.start()].lstrip()
+        if lead[:1] in (b"#", b"%") and lead.strip(b" \t#%") in (b"i", b"I"):
+            found += match.group(1).replace(b",", b" ").split()
+    return found
+
+
+def _as_int64(words: list[bytes]) -> Int64Array | None:
+    if not all(map(_INTEGER.fullmatch, words)):
+        return None
+    numbers = [int(word) for word in words]
+    if numbers and not (min(numbers) >= -(2**63) and max(numbers) < 2**63):
+        return None
+    return np.array(numbers, dtype=np.int64)
+
+
+def _read(file: Path) -> bytes:
+    """The text of the file, unpacked, UTF-8, lines ended by a newline, without a byte-order mark."""
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{file} is a directory; give the edge list inside it") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}; check its permissions") from error
+    for magic, (kind, tool) in _FOREIGN.items():
+        if raw.startswith(magic):
+            raise InputError(f"{file} is a {kind} archive; unpack it first ({tool}), or use gzip")
+    if raw.startswith(b"\x1f\x8b"):
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, OSError, zlib.error) as error:
+            raise InputError(f"{file} is a damaged or cut-off gzip file ({error}); fetch it again") from error
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    if b"\r" in raw and b"\n" not in raw:
+        raw = raw.replace(b"\r", b"\n")
+    _refuse_other_text(file, raw)
+    return raw if raw.endswith(b"\n") else raw + b"\n"
+
+
+def _refuse_other_text(file: Path, raw: bytes) -> None:
+    if not raw.strip():
+        raise InputError(f"{file} is empty; an edge list has one link a line: two ids separated by a tab or spaces")
+    if raw.startswith(b"%%MatrixMarket"):
+        raise InputError(f"{file} is in MatrixMarket format; read it by scipy.io.mmread and pass the sparse matrix")
+    if not raw.isascii():
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise InputError(
+                f"{file}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8 text; convert the file, "
+                f"such as by iconv -f latin1 -t utf-8 {file.name} > links.txt"
+            ) from None
+    if b"\0" in raw:
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise InputError(f"{file}, line {line}: byte 0x00 in the text; this is no edge list (or UTF-16: convert it)")
+
+
+def _show(field: bytes) -> str:
+    text = field.decode("utf-8", "replace")
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _short_name(file: Path) -> str:
+    name = file.name
+    while Path(name).suffix.lower() in _SUFFIXES:
+        name = Path(name).stem
+    return name

@@ -1,0 +1,246 @@
+"""The immutable cuckoo hash of unordered pairs that the kernels look links up in.
+
+Two hash functions address two tables of ``n_buckets`` buckets each; a bucket holds four 64-bit keys (32
+bytes, one memory sector).  Every key lies in the bucket that the first function names in table 0 or in the
+one that the second names in table 1, so a look-up reads at most two buckets.  Tables can have any size, as
+the hash is reduced to the range by a multiplication, not by a mask.
+
+Exact definition, in 64-bit unsigned arithmetic (C; the kernels implement the same)::
+
+    key(u, v)        = ((uint64)min(u, v) << 32) | max(u, v)          // u != v, both < 2^32 - 1
+    empty            = 0xFFFFFFFFFFFFFFFF                             // no valid key has max = 2^32 - 1
+
+    bucket(key, s):                                                   // s = seeds[0] or seeds[1]
+        x = key ^ s
+        x = x ^ (x >> 33)
+        x = x * 0xFF51AFD7ED558CCD                                    // mod 2^64
+        x = x ^ (x >> 33)
+        x = x * 0xC4CEB9FE1A85EC53                                    // mod 2^64
+        return ((x >> 32) * n_buckets) >> 32                          // in [0, n_buckets)
+
+    contains(u, v):
+        if u == v: return false
+        b0 = buckets[            bucket(key, seeds[0])]               // four keys each
+        b1 = buckets[n_buckets + bucket(key, seeds[1])]
+        return key is one of the four of b0 or one of the four of b1
+
+This is the finaliser of MurmurHash3 on ``key ^ s``; its last xor-shift is left out because it cannot change
+the upper 32 bits, the only ones used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.graph.graph import MAX_VERTICES, Int64Array, UInt64Array, distinct_keys, pack_pairs, read_only
+
+#: Keys in one bucket.
+BUCKET_SLOTS = 4
+#: The content of a free slot.
+EMPTY_KEY = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+
+_MULTIPLIER_1 = np.uint64(0xFF51_AFD7_ED55_8CCD)
+_MULTIPLIER_2 = np.uint64(0xC4CE_B9FE_1A85_EC53)
+_FOLD = np.uint64(33)
+_HALF = np.uint64(32)
+
+# The fill at which two tables of four-key buckets stop working is 0.977 for many keys.  Small sets vary
+# more from seed to seed and weigh nothing, so they get more room.
+_LOAD, _SMALL_LOAD, _SMALL = 0.945, 0.8, 1000
+_MAX_ROUNDS = 1000
+_LOOKUP_CHUNK = 1 << 18
+
+
+class EdgeSetError(MmsbgenError):
+    """No placement of the keys was found with any of the seeds tried."""
+
+
+def bucket_of(keys: UInt64Array, seed: np.uint64, n_buckets: int) -> Int64Array:
+    """Return the bucket of every key within its table, int64, same shape as ``keys`` (module docstring)."""
+    mixed = keys ^ seed
+    mixed ^= mixed >> _FOLD
+    mixed *= _MULTIPLIER_1
+    mixed ^= mixed >> _FOLD
+    mixed *= _MULTIPLIER_2
+    mixed >>= _HALF
+    mixed *= np.uint64(n_buckets)
+    mixed >>= _HALF
+    return mixed.view(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeSet:
+    """An immutable set of unordered pairs of different vertices.
+
+    buckets
+        uint64 ``[2 * n_buckets, 4]``, C-contiguous, read-only: table 0, then table 1; free slots hold
+        ``0xFFFFFFFFFFFFFFFF``.  This is what goes to the device, as it is.
+    n_buckets
+        Buckets of one table, uint32.
+    seeds
+        uint64 ``[2]``, one for each table.
+    n_links
+        Number of pairs in the set.
+    """
+
+    buckets: UInt64Array
+    n_buckets: np.uint32
+    seeds: UInt64Array
+    n_links: int
+
+    @staticmethod
+    def build(pairs: ArrayLike, *, seed: int = 0, load: float | None = None, attempts: int = 16) -> EdgeSet:
+        """Build the set from integer ``pairs`` ``[H, 2]``, in any order and direction; repeated pairs count once.
+
+        The same set of pairs with the same ``seed`` gives the same tables.  ``load`` is the wanted fill of
+        the slots, in (0, 1], 0.945 when not given (0.8 below 1000 pairs); the tables are the smallest that
+        do not exceed it.  When no placement is found the hash functions are seeded anew, ``attempts`` times
+        in all.
+
+        Raises InputError for a wrong shape or type, a self-pair, or a vertex outside ``[0, 2**32 - 2]``, and
+        EdgeSetError when all attempts fail, which takes a load above 0.97.
+        """
+        keys = _keys_of(pairs)
+        if load is None:
+            load = _LOAD if keys.size >= _SMALL else _SMALL_LOAD
+        if seed < 0:
+            raise InputError(f"seed {seed} of the edge set: it must be 0 or more")
+        if not 0 < load <= 1:
+            raise InputError(f"load {load} of the edge set: it must be above 0 and at most 1")
+        n_buckets = max(1, math.ceil(keys.size / (2 * BUCKET_SLOTS * load)))
+        for attempt in range(attempts):
+            rng = np.random.Generator(np.random.PCG64([seed, attempt]))
+            seeds = rng.integers(0, 2**64, size=2, dtype=np.uint64)
+            buckets = _place(keys, seeds, n_buckets, rng)
+            if buckets is not None:
+                return EdgeSet(read_only(buckets), np.uint32(n_buckets), read_only(seeds), int(keys.size))
+        raise EdgeSetError(
+            f"no placement of {keys.size} pairs in {2 * BUCKET_SLOTS * n_buckets} slots (load {load}) was found "
+            f"with {attempts} pairs of hash functions; lower the load (0.945 or less practically always succeeds)"
+        )
+
+    @property
+    def load(self) -> float:
+        """Used slots over all slots."""
+        return self.n_links / self.buckets.size
+
+    def contains(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.bool_]:
+        """Tell for integer ``first`` and ``second`` (any shapes that broadcast) whether the pair is in the set.
+
+        The direction of a pair does not matter.  A vertex is never linked to itself, and a number that can
+        be no vertex to nobody.  Returns bool of the broadcast shape (0-dimensional for two numbers).
+
+        Raises InputError when the vertices are no integers.
+        """
+        u, v = np.broadcast_arrays(np.asarray(first), np.asarray(second))
+        if u.size and not (u.dtype.kind in "iu" and v.dtype.kind in "iu"):
+            raise InputError(f"vertices are {u.dtype} and {v.dtype}; give integers, such as by .astype(np.int64)")
+        found = np.empty(u.shape, dtype=np.bool_)
+        flat_u, flat_v, flat = u.reshape(-1), v.reshape(-1), found.reshape(-1)
+        for begin in range(0, flat.size, _LOOKUP_CHUNK):
+            part = slice(begin, begin + _LOOKUP_CHUNK)
+            flat[part] = self._contains(flat_u[part], flat_v[part])
+        return found
+
+    def _contains(self, u: NDArray[Any], v: NDArray[Any]) -> NDArray[np.bool_]:
+        low, high = np.minimum(u, v), np.maximum(u, v)
+        possible = (low >= 0) & (high < MAX_VERTICES) & (low != high)
+        keys = pack_pairs(np.where(possible, low, 0), np.where(possible, high, 0))
+        n_buckets = int(self.n_buckets)
+        table_0 = self.buckets[bucket_of(keys, self.seeds[0], n_buckets)]
+        table_1 = self.buckets[bucket_of(keys, self.seeds[1], n_buckets) + n_buckets]
+        column = keys[:, None]
+        found: NDArray[np.bool_] = ((table_0 == column) | (table_1 == column)).any(axis=1) & possible
+        return found
+
+
+def _keys_of(pairs: ArrayLike) -> UInt64Array:
+    """Distinct keys of ``pairs``, ascending, so that the order of the input does not matter."""
+    array = np.asarray(pairs)
+    if array.size == 0:
+        return np.empty(0, dtype=np.uint64)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise InputError(f"pairs are {array.dtype} {array.shape}; give integers of shape (n, 2)")
+    low, high = array.min(axis=1), array.max(axis=1)
+    if low.min() < 0 or high.max() >= MAX_VERTICES:
+        wrong = low.min() if low.min() < 0 else high.max()
+        raise InputError(f"vertex {wrong} is outside 0 .. {MAX_VERTICES - 1}; number the vertices from 0")
+    if np.any(low == high):
+        raise InputError(f"the pair of vertex {low[low == high][0]} with itself cannot be a link; drop self-loops")
+    return distinct_keys(pack_pairs(low, high))
+
+
+def _place(keys: UInt64Array, seeds: UInt64Array, n_buckets: int, rng: np.random.Generator) -> UInt64Array | None:
+    """Cuckoo insertion of all keys at once, in rounds; None when some are homeless after ``_MAX_ROUNDS``.
+
+    In a round every homeless key tries one of its two buckets.  Keys that meet there fill the free slots in
+    order.  Of those left over in a full bucket one drives out a stored key, by preference one with room in
+    its other bucket (that look ahead is what reaches loads above 0.95 in few rounds); the rest try their
+    other bucket next.
+    """
+    slots = np.full((2 * n_buckets, BUCKET_SLOTS), EMPTY_KEY, dtype=np.uint64)
+    fill = np.zeros(2 * n_buckets, dtype=np.int64)
+    homeless, target = keys, bucket_of(keys, seeds[0], n_buckets)
+    for round_number in range(_MAX_ROUNDS):
+        if homeless.size == 0:
+            return slots
+        homeless, target, rank = _group(homeless, target)
+        seat = fill[target] + rank
+        fits = seat < BUCKET_SLOTS
+        slots[target[fits], seat[fits]] = homeless[fits]
+        np.add.at(fill, target[fits], 1)
+
+        over = ~fits
+        # The first two rounds only fill the two tables: nobody has been to both of its buckets before.
+        kicks = (seat == BUCKET_SLOTS) & (round_number > 1)
+        waits = over & ~kicks
+        others, other_targets = homeless[waits], _other_bucket(homeless[waits], target[waits], seeds, n_buckets)
+        victims, victim_targets = _drive_out(slots, fill, homeless[kicks], target[kicks], seeds, rng)
+        homeless = np.concatenate([others, victims])
+        target = np.concatenate([other_targets, victim_targets])
+    return None
+
+
+def _group(keys: UInt64Array, target: Int64Array) -> tuple[UInt64Array, Int64Array, Int64Array]:
+    """Sort keys by target bucket; also return the place of each among the keys of its bucket."""
+    # Sorting (target, index) packed in one word is several times faster than argsort.
+    packed = np.sort(pack_pairs(target, np.arange(keys.size)))
+    target = (packed >> _HALF).view(np.int64)
+    index = np.arange(keys.size)
+    begins = np.ones(keys.size, dtype=np.bool_)
+    begins[1:] = target[1:] != target[:-1]
+    rank = index - np.maximum.accumulate(np.where(begins, index, 0))
+    return keys[packed & np.uint64(0xFFFF_FFFF)], target, rank
+
+
+def _other_bucket(keys: UInt64Array, target: Int64Array, seeds: UInt64Array, n_buckets: int) -> Int64Array:
+    """The bucket, numbered over both tables, in the table that ``target`` is not in."""
+    in_first = target < n_buckets
+    other = bucket_of(keys, np.where(in_first, seeds[1], seeds[0]), n_buckets)
+    return other + np.where(in_first, n_buckets, 0)
+
+
+def _drive_out(
+    slots: UInt64Array,
+    fill: Int64Array,
+    keys: UInt64Array,
+    target: Int64Array,
+    seeds: UInt64Array,
+    rng: np.random.Generator,
+) -> tuple[UInt64Array, Int64Array]:
+    """Put each key into its full bucket (distinct ones) and return the keys driven out with where they go."""
+    n_buckets = fill.size // 2
+    tenants = slots[target]
+    wide = np.broadcast_to(target[:, None], tenants.shape)
+    elsewhere = _other_bucket(tenants, wide, seeds, n_buckets)
+    choice = np.argmin(rng.random(tenants.shape) + (fill[elsewhere] == BUCKET_SLOTS), axis=1)
+    row = np.arange(keys.size)
+    victims, victim_targets = tenants[row, choice], elsewhere[row, choice]
+    slots[target, choice] = keys
+    return victims, victim_targets

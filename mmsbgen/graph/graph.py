@@ -1,0 +1,278 @@
+"""An undirected simple graph with the ids its vertices had in the input.
+
+Vertices are numbered ``0 .. n_vertices - 1`` everywhere inside the package; ``Graph.ids[a]`` is what the
+user called vertex ``a``.  Links are unordered pairs stored once, as ``u < v``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.errors import InputError
+
+Int64Array = NDArray[np.int64]
+UInt32Array = NDArray[np.uint32]
+UInt64Array = NDArray[np.uint64]
+
+#: Vertices are 32-bit on the device, and the largest 32-bit value is kept free for "no vertex".
+MAX_VERTICES = 2**32 - 1
+
+_SHIFT = np.uint64(32)
+_LOW = np.uint64(0xFFFF_FFFF)
+
+
+class GraphWarning(UserWarning):
+    """The input was used, but probably means something else than an undirected simple graph."""
+
+
+def pack_pairs(first: NDArray[Any], second: NDArray[Any]) -> UInt64Array:
+    """Return ``first << 32 | second`` as uint64; both arrays hold integers in ``[0, 2**32)`` of one shape."""
+    packed: UInt64Array = (first.astype(np.uint64) << _SHIFT) | second.astype(np.uint64)
+    return packed
+
+
+def unpack_pairs(keys: UInt64Array) -> Int64Array:
+    """Return the pairs ``[H, 2]`` int64 that :func:`pack_pairs` packed into ``keys`` ``[H]`` uint64."""
+    pairs = np.empty((keys.size, 2), dtype=np.int64)
+    pairs[:, 0] = keys >> _SHIFT
+    pairs[:, 1] = keys & _LOW
+    return pairs
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view of ``array`` that cannot be written through."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """Compressed rows of a symmetric 0/1 matrix without diagonal.
+
+    ``offsets`` is int64 ``[N + 1]`` and ``neighbours`` uint32 ``[2 E]``: the neighbours of vertex ``a`` are
+    ``neighbours[offsets[a]:offsets[a + 1]]``, ascending.  Both arrays are read-only and contiguous.
+    """
+
+    offsets: Int64Array
+    neighbours: UInt32Array
+
+    @staticmethod
+    def from_pairs(pairs: Int64Array, n_vertices: int) -> Adjacency:
+        """Build the rows of ``n_vertices`` vertices from unordered distinct ``pairs`` ``[E, 2]`` without self-pairs."""
+        first, second = pairs[:, 0], pairs[:, 1]
+        keys = np.concatenate([pack_pairs(first, second), pack_pairs(second, first)])
+        keys.sort()
+        offsets = np.zeros(n_vertices + 1, dtype=np.int64)
+        counts = np.bincount(first, minlength=n_vertices) + np.bincount(second, minlength=n_vertices)
+        np.cumsum(counts, out=offsets[1:])
+        return Adjacency(read_only(offsets), read_only((keys & _LOW).astype(np.uint32)))
+
+    @property
+    def n_vertices(self) -> int:
+        """Number of rows."""
+        return self.offsets.size - 1
+
+    @cached_property
+    def degrees(self) -> Int64Array:
+        """Length of every row, int64 ``[N]``."""
+        return read_only(np.diff(self.offsets))
+
+    def row(self, vertex: int) -> UInt32Array:
+        """Neighbours of one vertex, ascending, uint32 ``[degree]`` (a view)."""
+        return self.neighbours[self.offsets[vertex] : self.offsets[vertex + 1]]
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What was found in the input and what became of it.
+
+    ``n_lines`` counts link lines (rows, entries, edges) of the input:
+    ``n_lines = n_links + n_self_loops + n_duplicates``.  A link listed in both directions counts as one
+    duplicate; ``n_both_ways`` counts such links.  ``directed`` says that the input was probably (or, from
+    networkx, certainly) directed.  ``n_isolated`` counts vertices without a link.
+    """
+
+    n_lines: int
+    n_self_loops: int
+    n_duplicates: int
+    n_both_ways: int
+    directed: bool
+    n_isolated: int
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected simple graph.  Compare two graphs by ``digest``.
+
+    n_vertices
+        N, isolated vertices included.
+    ids
+        ``[N]``, what the input called each vertex: int64, or str (dtype ``U``), or object (any hashable).
+    links
+        ``[E, 2]`` int64, ``u < v`` in every row, rows distinct and in lexicographic order; read-only.
+    report
+        What was dropped or folded while loading.
+    name
+        Short name for run records, such as the stem of the file.
+
+    Raises ValueError when ``links`` or ``ids`` break these rules: build graphs from foreign data by
+    :func:`mmsbgen.graph.as_graph`.
+    """
+
+    n_vertices: int
+    ids: NDArray[Any]
+    links: Int64Array
+    report: LoadReport
+    name: str = field(default="graph")
+
+    def __post_init__(self) -> None:
+        links = self.links
+        if links.ndim != 2 or links.shape[1] != 2 or links.dtype != np.int64:
+            raise ValueError(f"links must be int64 [E, 2], not {links.dtype} {links.shape}")
+        if self.ids.shape != (self.n_vertices,):
+            raise ValueError(f"ids must have shape ({self.n_vertices},), not {self.ids.shape}")
+        if links.size and (links.min() < 0 or links.max() >= self.n_vertices or np.any(links[:, 0] >= links[:, 1])):
+            raise ValueError(f"links must satisfy 0 <= u < v < {self.n_vertices}")
+        keys = pack_pairs(links[:, 0], links[:, 1])
+        if np.any(keys[1:] <= keys[:-1]):
+            raise ValueError("links must be distinct and in lexicographic order")
+        object.__setattr__(self, "links", read_only(links))
+        object.__setattr__(self, "ids", read_only(self.ids))
+
+    @property
+    def n_links(self) -> int:
+        """E, the number of links."""
+        return int(self.links.shape[0])
+
+    def adjacency(self) -> Adjacency:
+        """Rows of all links; built at the first call and kept."""
+        return self._adjacency
+
+    def degrees(self) -> Int64Array:
+        """Number of links of every vertex, int64 ``[N]``."""
+        return self._adjacency.degrees
+
+    @cached_property
+    def _adjacency(self) -> Adjacency:
+        return Adjacency.from_pairs(self.links, self.n_vertices)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 (64 hexadecimal digits) of vertices, ids and links.
+
+        Independent of the format, order and direction in which the links came.  Ids that are neither
+        integers nor strings enter by their ``repr``.
+        """
+        sha = hashlib.sha256(f"graph 1\n{self.n_vertices} {self.n_links} {self.ids.dtype.kind}\n".encode())
+        if self.ids.dtype.kind == "i":
+            sha.update(self.ids.astype("<i8").tobytes())
+        else:
+            words = [item if isinstance(item, str) else repr(item) for item in self.ids.tolist()]
+            sha.update(json.dumps(words).encode())
+        sha.update(np.ascontiguousarray(self.links, dtype="<i8").tobytes())
+        return sha.hexdigest()
+
+
+def build_graph(
+    first: Int64Array, second: Int64Array, ids: NDArray[Any], *, name: str, directed: bool | None = None
+) -> Graph:
+    """Fold a list of vertex pairs into a :class:`Graph`.
+
+    ``first`` and ``second`` are int64 ``[L]`` with values in ``[0, len(ids))``, in any order and direction,
+    with duplicates and self-loops; ``ids`` is ``[N]``.  ``directed`` says what the source knows about its
+    direction; None infers it: when some links, but not all, are listed in both directions, the list was
+    probably directed.  Then a :class:`GraphWarning` is issued.
+
+    Raises InputError when no link is left or when there are too many vertices.
+    """
+    n_vertices, n_lines = int(ids.size), int(first.size)
+    if n_vertices >= MAX_VERTICES:
+        raise InputError(f"{name}: {n_vertices} vertices; at most {MAX_VERTICES - 1} can be numbered in 32 bits")
+    up = distinct_keys(pack_pairs(first[first < second], second[first < second]))
+    down = distinct_keys(pack_pairs(second[second < first], first[second < first]))
+    # Most files list every link upwards once: no merge is needed then.
+    keys = distinct_keys(np.concatenate([up, down])) if up.size and down.size else (up if up.size else down)
+    n_both_ways = up.size + down.size - keys.size
+    n_self_loops = int(np.count_nonzero(first == second))
+    if keys.size == 0:
+        loops = f" ({n_self_loops} self-loops were dropped)" if n_self_loops else ""
+        raise InputError(f"{name}: no link between two different vertices{loops}; give at least one pair of ids")
+    if directed is None:
+        directed = 0 < n_both_ways < keys.size
+    if directed:
+        _warn_directed(name, n_both_ways, keys.size)
+    links = unpack_pairs(keys)
+    touched = np.zeros(n_vertices, dtype=np.bool_)
+    touched[links.ravel()] = True
+    report = LoadReport(
+        n_lines=n_lines,
+        n_self_loops=n_self_loops,
+        n_duplicates=n_lines - n_self_loops - int(keys.size),
+        n_both_ways=int(n_both_ways),
+        directed=directed,
+        n_isolated=n_vertices - int(np.count_nonzero(touched)),
+    )
+    return Graph(n_vertices=n_vertices, ids=ids, links=links, report=report, name=name)
+
+
+def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the distinct ``values`` ascending ``[N]`` and, for every value, its place there; all int64.
+
+    ``values`` is int64 ``[L]``, any range.  Dense ranges go through a table, which is several times faster
+    than sorting.
+    """
+    if values.size == 0:
+        return values, values
+    low, high = int(values.min()), int(values.max())
+    span = high - low + 1
+    if span <= 4 * values.size + 65536:
+        seen = np.zeros(span, dtype=np.bool_)
+        offset = values - low
+        seen[offset] = True
+        distinct = np.flatnonzero(seen)
+        place = np.empty(span, dtype=np.int64)
+        place[distinct] = np.arange(distinct.size)
+        return distinct + low, place[offset]
+    distinct = np.sort(values)
+    distinct = distinct[np.concatenate([[True], distinct[1:] != distinct[:-1]])]
+    return distinct, np.searchsorted(distinct, values)
+
+
+def string_ids(words: list[str]) -> NDArray[Any]:
+    """Return ``words`` as an id array ``[N]``: dtype ``U``, or object where that would waste memory or lose a NUL."""
+    longest = max(map(len, words), default=0)
+    if longest > 256 or any(word.endswith("\0") for word in words):
+        return object_ids(words)
+    return np.array(words, dtype=f"U{max(longest, 1)}")
+
+
+def object_ids(items: list[Any]) -> NDArray[Any]:
+    """Return ``items`` as an object array ``[N]``; unlike ``np.array`` it leaves tuples whole."""
+    ids = np.empty(len(items), dtype=object)
+    for place, item in enumerate(items):
+        ids[place] = item
+    return ids
+
+
+def distinct_keys(keys: UInt64Array) -> UInt64Array:
+    """Return the distinct ``keys``, ascending (``np.unique`` hashes first, which is slower here)."""
+    keys = np.sort(keys)
+    return keys if keys.size < 2 else keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+
+
+def _warn_directed(name: str, n_both_ways: int, n_links: int) -> None:
+    warnings.warn(
+        f"{name}: {n_both_ways} of its {n_links} links are listed in both directions and the rest in one only, "
+        "so it is probably a directed graph; direction is dropped, u -> v and v -> u become one link",
+        GraphWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,179 @@
+"""Hold out pairs for validation and test, and keep them out of training in every role.
+
+A held-out set has links and non-links in equal number, as in the published programs, which makes its
+perplexity comparable; metrics that should speak for the graph have to be weighted by its density.  Held-out
+links leave the training adjacency, and training may draw neither a held-out link nor a held-out non-link as
+a pair of a mini-batch or as a partner.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.errors import InputError
+from mmsbgen.graph.graph import (
+    Adjacency,
+    Graph,
+    Int64Array,
+    distinct_keys,
+    pack_pairs,
+    read_only,
+    unpack_pairs,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Pairs with what was observed: links first, then non-links, each in lexicographic order.
+
+    ``pairs`` is int64 ``[H, 2]`` with ``u < v``; ``labels`` is bool ``[H]``, True for a link.
+    """
+
+    pairs: Int64Array
+    labels: NDArray[np.bool_]
+
+    @property
+    def n_links(self) -> int:
+        """Number of links among the pairs."""
+        return int(np.count_nonzero(self.labels))
+
+    @property
+    def n_non_links(self) -> int:
+        """Number of non-links among the pairs."""
+        return self.labels.size - self.n_links
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The links of a graph divided into training, validation and test.
+
+    training_links
+        int64 ``[E_tr, 2]``, ``u < v``, lexicographic.
+    validation, test
+        :class:`HeldOut`; disjoint, possibly empty.
+
+    Warnings:
+        Where the split differs from what was asked for, in plain words; usually empty.
+    """
+
+    graph: Graph
+    seed: int
+    training_links: Int64Array
+    validation: HeldOut
+    test: HeldOut
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def n_training_links(self) -> int:
+        """E_tr."""
+        return int(self.training_links.shape[0])
+
+    @cached_property
+    def training_adjacency(self) -> Adjacency:
+        """Rows of the training links only; vertices can be isolated here that are not in the graph."""
+        return Adjacency.from_pairs(self.training_links, self.graph.n_vertices)
+
+    @cached_property
+    def held_out_pairs(self) -> Int64Array:
+        """All pairs of validation and test, links and non-links, int64 ``[H, 2]``, ``u < v``, lexicographic."""
+        pairs = np.concatenate([self.validation.pairs, self.test.pairs])
+        return read_only(unpack_pairs(distinct_keys(pack_pairs(pairs[:, 0], pairs[:, 1]))))
+
+    @cached_property
+    def held_out_adjacency(self) -> Adjacency:
+        """Rows of the held-out pairs: row ``a`` is held(a), who may not be a partner of ``a``."""
+        return Adjacency.from_pairs(self.held_out_pairs, self.graph.n_vertices)
+
+    @property
+    def held_out_degree(self) -> Int64Array:
+        """|held(a)| of every vertex, int64 ``[N]``."""
+        return self.held_out_adjacency.degrees
+
+
+def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: int) -> Split:
+    """Draw a :class:`Split`; the same graph, fractions and seed give the same one.
+
+    ``validation`` and ``test`` are the fractions of all links to hold out: that many links (rounded, at least
+    one when the fraction is positive) uniformly without replacement, and as many distinct pairs uniformly
+    from all pairs that are no link.  At least one link stays for training.  When the graph has fewer
+    non-links than wanted all of them are held out, validation being served first, and ``Split.warnings``
+    says so.
+
+    Raises InputError when a fraction is not in [0, 1), when no training link would be left, or for a
+    negative seed.
+    """
+    for word, fraction in (("validation", validation), ("test", test)):
+        if not (math.isfinite(fraction) and 0 <= fraction < 1):
+            raise InputError(f"{word} fraction {fraction}: give a fraction of the links in [0, 1), such as 0.01")
+    if seed < 0:
+        raise InputError(f"seed {seed} of the split: it must be 0 or more")
+    n_links = graph.n_links
+    notes: list[str] = []
+    n_validation = _count(validation, n_links, taken=0, word="validation", notes=notes)
+    n_test = _count(test, n_links, taken=n_validation, word="test", notes=notes)
+    n_held_out = n_validation + n_test
+    if n_held_out > max(n_links - 1, 0):
+        raise InputError(
+            f"{graph.name}: validation {validation} and test {test} would hold out {n_held_out} of {n_links} links "
+            "and leave none for training; lower the fractions"
+        )
+    rng = np.random.Generator(np.random.PCG64([seed, 3]))
+    drawn = rng.choice(n_links, size=n_held_out, replace=False) if n_held_out else np.empty(0, dtype=np.int64)
+    non_links = _draw_non_links(graph, n_held_out, rng)
+    if len(non_links) < n_held_out:
+        notes.append(
+            f"the graph has only {len(non_links)} non-links and {n_held_out} were wanted: all are held out, "
+            f"{min(len(non_links), n_validation)} for validation, and none is left for training"
+        )
+    stays = np.ones(n_links, dtype=np.bool_)
+    stays[drawn] = False
+    return Split(
+        graph=graph,
+        seed=seed,
+        training_links=read_only(graph.links[stays]),
+        validation=_held_out(graph.links[drawn[:n_validation]], non_links[:n_validation]),
+        test=_held_out(graph.links[drawn[n_validation:]], non_links[n_validation:]),
+        warnings=tuple(notes),
+    )
+
+
+def _count(fraction: float, n_links: int, *, taken: int, word: str, notes: list[str]) -> int:
+    count = round(fraction * n_links)
+    if fraction > 0 and count == 0:
+        if n_links - taken > 1:
+            return 1
+        notes.append(f"{word} is empty: with {n_links} links, {taken} of them held out, the last one is for training")
+    return count
+
+
+def _held_out(links: Int64Array, non_links: Int64Array) -> HeldOut:
+    parts = [unpack_pairs(np.sort(pack_pairs(part[:, 0], part[:, 1]))) for part in (links, non_links)]
+    labels = np.repeat([True, False], [len(links), len(non_links)])
+    return HeldOut(read_only(np.concatenate(parts)), read_only(labels))
+
+
+def _draw_non_links(graph: Graph, count: int, rng: np.random.Generator) -> Int64Array:
+    """Draw ``min(count, all)`` distinct non-links uniformly, in random order, without rejection.
+
+    All pairs u < v are ranked row by row.  Leaving out the ranks of the links, the r-th non-link has as many
+    links below it as there are links whose own rank less the links before it is at most r.
+    """
+    n = graph.n_vertices
+    vertex = np.arange(n, dtype=np.uint64)
+    # Unsigned, as the product reaches n * n before it is halved.
+    row_begin = (vertex * (np.uint64(max(2 * n - 1, 0)) - vertex) // np.uint64(2)).astype(np.int64)
+    u, v = graph.links[:, 0], graph.links[:, 1]
+    free_before = row_begin[u] + (v - u - 1) - np.arange(graph.n_links)
+    n_non_links = n * (n - 1) // 2 - graph.n_links
+    count = min(count, n_non_links)
+    if count == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    rank = rng.choice(n_non_links, size=count, replace=False)
+    rank += np.searchsorted(free_before, rank, side="right")
+    first = np.searchsorted(row_begin, rank, side="right") - 1
+    return np.stack([first, rank - row_begin[first] + first + 1], axis=1)

@@ -1,0 +1,102 @@
+"""From a template, a problem and a configuration to source in one dialect; no GPU library."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import jinja2
+import jinja2.meta
+
+from mmsbgen.dialect import Dialect, dialect
+from mmsbgen.family import KernelSpec
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config, Traits, describe
+from mmsbgen.tidy import tidy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rendered source, the name of its entry point, and the digest of the templates that it came from."""
+
+    text: str
+    entry: str
+    template_digest: str
+    dialect: str
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """The Jinja environment of all templates: undefined names are errors, blocks leave no blank lines."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("mmsbgen", "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def _referenced(name: str, seen: set[str]) -> Iterator[tuple[str, str]]:
+    if name in seen:
+        return
+    seen.add(name)
+    env = environment()
+    assert env.loader is not None
+    text, _, _ = env.loader.get_source(env, name)
+    yield name, text
+    for other in sorted(filter(None, jinja2.meta.find_referenced_templates(env.parse(text)))):
+        yield from _referenced(other, seen)
+
+
+@functools.cache
+def template_digest(template: str, dialect_name: str) -> str:
+    """The digest of a template with everything that it includes and the dialect's words (16 hex digits).
+
+    It is a part of every database key: an edited template makes its old records a miss.
+    """
+    digest = hashlib.sha256()
+    for name, text in sorted(_referenced(template, set())):
+        digest.update(f"{name}\0{text}\0".encode())
+    digest.update(repr(sorted(asdict(dialect(dialect_name)).items())).encode())
+    return digest.hexdigest()[:16]
+
+
+def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, words: Dialect | None = None) -> Source:
+    """Render one kernel for ``traits.dialect``, or in other ``words`` of that language.
+
+    Raises :class:`mmsbgen.errors.ConfigError` when the configuration is refused.
+    """
+    spec.space.check(config, problem, traits)
+    words = words or dialect(traits.dialect)
+    launch = spec.launch(problem, config, 1, traits)
+    text = (
+        environment()
+        .get_template(spec.template)
+        .render(
+            d=words,
+            kernel=spec,
+            arguments=spec.arguments,
+            p=problem,
+            c=config,
+            block_size=launch.block,
+            sub_group_size=traits.sub_group_size,
+            header="\n".join(
+                line
+                for about in (
+                    f"{spec.name}: {describe(problem.only(spec.parameters))}",
+                    f"configuration: {describe(config)}",
+                )
+                for line in textwrap.wrap(about, 110, subsequent_indent="    ")
+            ),
+            **spec.variables(problem, config, traits),
+        )
+    )
+    return Source(tidy(text), spec.name, template_digest(spec.template, traits.dialect), words.name)

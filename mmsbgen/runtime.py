@@ -1,0 +1,207 @@
+"""Look up, render, compile: the kernels that a run uses, each in the best configuration that is known."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mmsbgen.backends.base import Device, Event
+from mmsbgen.build import BoundKernel, build, traits_of
+from mmsbgen.db.selection import Index
+from mmsbgen.db_keys import key_of
+from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError
+from mmsbgen.family import KernelFamily
+from mmsbgen.problem import Problem, Value
+from mmsbgen.space import Config, describe
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which configuration a kernel got, and why."""
+
+    kernel: str
+    config: Config
+    tier: str
+    reason: str
+    template_digest: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For run records."""
+        return {
+            "kernel": self.kernel,
+            "config": dict(self.config),
+            "tier": self.tier,
+            "reason": self.reason,
+            "template_digest": self.template_digest,
+        }
+
+
+@dataclass
+class Runtime:
+    """Kernels of one family on one device.
+
+    ``index`` answers which configuration is best; without it every kernel gets its built-in default.
+    ``fixed`` names configurations that are taken as they are or refused; ``kept`` those of a run that goes on,
+    which are looked up anew where they are no longer valid.  ``refused`` remembers what did not compile or launch,
+    by kernel, problem and description of the configuration, with the words for it.
+    """
+
+    device: Device
+    family: KernelFamily
+    index: Index | None = None
+    fixed: dict[str, Config] = field(default_factory=dict)
+    kept: dict[str, Config] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
+    refused: dict[tuple[str, Problem], dict[str, str]] = field(default_factory=dict)
+
+    def kernel(self, name: str, problem: Problem, **modes: Value) -> ChosenKernel:
+        """The kernel called ``name``, built for ``problem``.
+
+        ``modes`` are axes that must have these values, whatever the records have: how fast another mode is says
+        nothing of what is wanted. A configuration that was asked for, or that a run goes on with, keeps its own.
+        A selected configuration that does not compile here, or whose first launch is refused, is reported and
+        replaced by the next best one, at last by the default.
+        """
+        bound, choice = self._built(name, problem, {} if name in self.fixed or name in self.kept else modes)
+        self.choices[name] = choice
+        return ChosenKernel(**vars(bound), runtime=self, choice=choice)
+
+    def variant(self, name: str, problem: Problem, **values: Value) -> ChosenKernel:
+        """A kernel in its chosen configuration but for some axes that are a mode rather than a matter of speed."""
+        if name not in self.choices:
+            self.kernel(name, problem)
+        chosen = self.choices[name]
+        choice = replace(chosen, config=dict(chosen.config) | values)
+        bound = build(self.device, self.family.kernel(name), problem, choice.config)
+        return ChosenKernel(**vars(bound), runtime=self, choice=choice)
+
+    def replacement(self, kernel: ChosenKernel, error: LaunchError) -> tuple[BoundKernel, Choice]:
+        """The next best configuration of a kernel whose launch was refused, in the same modes, and why it is that.
+
+        Raises :class:`LaunchError` where there is none, and where the device can no longer be used.
+        """
+        name, choice = kernel.spec.name, kernel.choice
+        try:
+            self.device.synchronize()
+        except LaunchError as lost:
+            raise LaunchError(
+                f"{error}. The device cannot be used any more in this process ({lost}): {self.advice(name)}"
+            ) from error
+        if choice.tier in ("default", "fixed"):
+            raise LaunchError(f"{error}. To go on, {self.advice(name)}") from error
+        self._refuse(choice, kernel.problem, error, "could not be launched")
+        try:
+            return self._built(name, kernel.problem, {mode: kernel.config[mode] for mode in kernel.spec.modes})
+        except (CompileError, ConfigError) as other:
+            raise LaunchError(f"{error}; nor can another one be used ({other}). {self.advice(name)}") from error
+
+    def advice(self, name: str) -> str:
+        """How another configuration of a kernel is chosen."""
+        return (
+            f"choose another configuration of {name} by configs={{{name!r}: {{...}}}} of mmsbgen.api.Request, or find "
+            f"one by `mmsbgen tune --device {self.device.info.spec} --kernel {name} --database FILE` and name that "
+            "database to `mmsbgen detect`"
+        )
+
+    def _built(self, name: str, problem: Problem, modes: dict[str, Value]) -> tuple[BoundKernel, Choice]:
+        spec = self.family.kernel(name)
+        while True:
+            config, tier, reason = self._select(name, problem, modes)
+            choice = Choice(name, dict(config) | modes, tier, reason, "")
+            try:
+                bound = build(self.device, spec, problem, choice.config)
+                break
+            except CompileError as error:
+                if tier in ("default", "fixed"):
+                    raise
+                self._refuse(choice, problem, error, "did not compile")
+        reason = "; ".join([reason, *self.refused.get((name, problem), {}).values()])
+        return bound, replace(choice, reason=reason, template_digest=bound.source.template_digest)
+
+    def _refuse(self, choice: Choice, problem: Problem, error: Exception, what: str) -> None:
+        refused, text = self.refused.setdefault((choice.kernel, problem), {}), describe(choice.config)
+        if text not in refused:
+            log.warning("%s; it is of tier %s, the next best configuration is tried instead", error, choice.tier)
+            refused[text] = f"the configuration of tier {choice.tier} {what}: {text}"
+
+    def _select(self, name: str, problem: Problem, modes: dict[str, Value]) -> tuple[Config, str, str]:
+        spec, traits = self.family.kernel(name), traits_of(self.device.info)
+        if name in self.fixed:
+            config = dict(self.fixed[name])
+            reason = spec.space.refusal(config, problem, traits)
+            if reason is not None:
+                raise InputError(f"{name}: the configuration asked for ({describe(config)}) is refused: {reason}")
+            return config, "fixed", "as asked for"
+        refused = self.refused.get((name, problem), {})
+
+        def valid(config: Config) -> bool:
+            used = dict(config) | modes
+            return describe(used) not in refused and spec.space.refusal(used, problem, traits) is None
+
+        if name in self.kept and valid(self.kept[name]):
+            return dict(self.kept[name]), "kept", "as in the run that goes on"
+        default = spec.default(problem, traits)
+        if self.index is None or self.device.info.backend == "fake":
+            return default, "default", "no database was asked"
+        selection = self.index.select(
+            key_of(self.device.info, spec, problem),
+            valid=valid,
+            default=default,
+            irrelevant=self.family.soft_parameters,
+        )
+        return selection.config, selection.tier, selection.reason
+
+
+@dataclass(eq=False)
+class ChosenKernel(BoundKernel):
+    """A kernel in the configuration that its runtime chose; where the first launch of that is refused, in the next.
+
+    Callers go by the modes of a configuration, so those stay.
+    """
+
+    runtime: Runtime
+    choice: Choice
+    launched: bool = False
+
+    def launch(self, count: int, values: Mapping[str, Any]) -> Event:
+        """Queue the kernel for ``count`` work units, as :meth:`BoundKernel.launch` does; the first time, wait for it.
+
+        Raises :class:`LaunchError` naming kernel and configuration, and how another one is chosen, where none can be
+        launched or the first launch fails while running: what that has left behind is not known.
+        """
+        if self.launched:
+            return super().launch(count, values)
+        while True:
+            try:
+                event = super().launch(count, values)
+                break
+            except LaunchError as error:
+                self._take(*self.runtime.replacement(self, error))
+        try:
+            event.wait()
+        except LaunchError as error:
+            name = self.spec.name
+            raise LaunchError(
+                f"{name} ({describe(self.config)}): {error}. Before another run, {self.runtime.advice(name)}"
+            ) from error
+        self.launched = True
+        return event
+
+    def _take(self, bound: BoundKernel, choice: Choice) -> None:
+        if self.runtime.choices[choice.kernel] is self.choice:
+            self.runtime.choices[choice.kernel] = choice
+        for name, value in vars(bound).items():
+            setattr(self, name, value)
+        self.choice = choice
+
+
+def by_tier(choices: Mapping[str, Choice]) -> list[str]:
+    """One line for all kernels of the same tier and reason: ``exact: update_phi, update_pi (tuned for ...)``."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for choice in choices.values():
+        grouped.setdefault((choice.tier, choice.reason), []).append(choice.kernel)
+    return [f"{tier}: {', '.join(names)} ({reason})" for (tier, reason), names in grouped.items()]

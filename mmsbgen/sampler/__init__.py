@@ -1,0 +1,1 @@
+"""The sampler: state, mini-batches, steps, held-out metrics, checkpoints and communities."""

@@ -1,0 +1,111 @@
+"""Writing ``.npz`` archives a part at a time, published by one rename: never a whole copy, never half a file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.errors import InputError
+
+Array = npt.NDArray[Any]
+
+
+class ArchiveWriter:
+    """An uncompressed ``.npz`` that appears under its name when the block that writes it ends without an error.
+
+    Raises :class:`InputError` when the folder cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+        self._partial = Path(name)
+        self._file = os.fdopen(handle, "wb")
+        self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED, allowZip64=True)
+
+    def add(self, name: str, array: npt.ArrayLike) -> None:
+        """Add a whole array."""
+        value = np.asarray(array)
+        self.add_parts(name, value.shape, value.dtype, [value])
+
+    def add_parts(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, parts: Iterable[Array]) -> None:
+        """Add an array of ``shape`` from its consecutive ``parts`` along the first axis."""
+        header = io.BytesIO()
+        described = np.lib.format.dtype_to_descr(np.dtype(dtype))
+        np.lib.format.write_array_header_2_0(header, {"descr": described, "fortran_order": False, "shape": shape})
+        with self._zip.open(f"{name}.npy", "w", force_zip64=True) as member:
+            member.write(header.getvalue())
+            for part in parts:
+                member.write(np.ascontiguousarray(part, dtype).data if part.size else b"")
+
+    def __enter__(self) -> ArchiveWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._publish()
+        except OSError as failed:
+            raise _cannot_write(self.path, failed) from failed
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                self._zip.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _cannot_write(self.path, error) from error
+
+    def _publish(self) -> None:
+        self._zip.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.chmod(self._partial, 0o644)
+        os.replace(self._partial, self.path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file that appears whole or not at all; raises :class:`InputError` when it cannot be written."""
+    partial = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+        partial = None
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        if partial is not None:
+            Path(partial).unlink(missing_ok=True)
+
+
+def writable_folder(folder: Path) -> None:
+    """Make sure, before work begins, that files can be made in ``folder``; raises :class:`InputError` if not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot write {path}: {error.strerror or error}. Name a folder that you may write to.")

@@ -1,0 +1,200 @@
+"""From memberships to communities: named rules, and what there is to say about a cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb.layout import DELTA
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+#: Rows of pi ``[V, K]`` of the vertices ``[V]``.
+RowSource = Callable[[Ints], Array]
+#: Elements of rows of pi that the rule ``link`` works on at a time.
+_BLOCK = 1 << 19
+
+
+@dataclass(frozen=True)
+class Memberships:
+    """The largest entries of every row of pi.
+
+    ``indices`` and ``values`` are ``[N, r]``, largest first; ``beta`` ``[K]`` the strengths; ``ids`` ``[N]`` the
+    vertices' names in the input; ``delta`` the probability of a link across communities.  Where r = K nothing is
+    left out.
+    """
+
+    ids: Array
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[np.floating[Any]]
+    beta: Floats
+    delta: float = DELTA
+
+    @property
+    def k(self) -> int:
+        """Number of communities of the model."""
+        return int(self.beta.size)
+
+    def first(self, r: int) -> Memberships:
+        """The ``r`` largest entries only, in arrays that do not hold on to the others."""
+        indices, values = (np.ascontiguousarray(array[:, :r]) for array in (self.indices, self.values))
+        return replace(self, indices=indices, values=values)
+
+    def rows(self, vertices: Ints) -> Array:
+        """pi ``[V, K]`` of some vertices ``[V]``; entries that were not kept are 0."""
+        rows = np.zeros((len(vertices), self.k), self.values.dtype)
+        np.put_along_axis(rows, self.indices[vertices].astype(np.int64), self.values[vertices], axis=1)
+        return rows
+
+    def dense(self) -> Array:
+        """pi ``[N, K]``; entries that were not kept are 0."""
+        return self.rows(np.arange(len(self.indices)))
+
+
+def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
+    """Indices and values ``[R, r]`` of the ``r`` largest entries of each row, largest first, ties by index."""
+    k = rows.shape[1]
+    if r < k:
+        at = np.sort(np.argpartition(rows, k - r, axis=1)[:, k - r :], axis=1)
+    else:
+        at = np.broadcast_to(np.arange(k), rows.shape)
+    values = np.take_along_axis(rows, at, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    return np.take_along_axis(at, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named way to make sets of vertices of memberships; ``threshold`` is its default."""
+
+    apply: Callable[[Memberships, RowSource, Array, float], tuple[Ints, Ints]]
+    threshold: float
+    doc: str
+
+
+def _threshold(m: Memberships, rows: RowSource, links: Array, threshold: float) -> tuple[Ints, Ints]:
+    vertex, at = np.nonzero(m.values > threshold)
+    return vertex, m.indices[vertex, at].astype(np.int64)
+
+
+def _top(m: Memberships, rows: RowSource, links: Array, threshold: float) -> tuple[Ints, Ints]:
+    r = min(int(threshold), m.indices.shape[1])
+    vertex = np.repeat(np.arange(len(m.indices)), r)
+    return vertex, m.indices[:, :r].ravel().astype(np.int64)
+
+
+def _link(m: Memberships, rows: RowSource, links: Array, threshold: float) -> tuple[Ints, Ints]:
+    # What the tails of two rows have in common can explain a link better than the largest entry that they share:
+    # the sum needs whole rows, which are too many to be held at once.
+    vertices, communities = [], []
+    step = max(1, _BLOCK // m.k)
+    for first in range(0, len(links), step):
+        ends = links[first : first + step]
+        there, at = np.unique(ends, return_inverse=True)
+        a, b = at.reshape(ends.shape).T
+        pi = rows(there)
+        strength = np.multiply(pi[a], pi[b], dtype=np.float64)
+        across = m.delta * (1.0 - strength.sum(axis=1)).clip(min=0.0)
+        strength *= m.beta
+        total = strength.sum(axis=1) + across  # eq. (2.2)
+        best = strength.argmax(axis=1)
+        row = np.flatnonzero(strength[np.arange(len(a)), best] > threshold * total)
+        vertices += [ends[row, 0], ends[row, 1]]
+        communities += [best[row], best[row]]
+    if not vertices:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    pairs = np.unique(np.stack([np.concatenate(communities), np.concatenate(vertices)]), axis=1)
+    return pairs[1], pairs[0]
+
+
+RULES = {
+    "threshold": Rule(_threshold, 0.2, "every community in which a vertex has more than this share"),
+    "link": Rule(_link, 0.5, "both ends of a link whose probability one community explains by more than this share"),
+    "top": Rule(_top, 1.0, "this many largest communities of every vertex"),
+}
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Communities as sorted arrays of vertex numbers, largest first, with the community of the model behind each."""
+
+    members: tuple[Ints, ...]
+    labels: tuple[int, ...]
+    n_vertices: int
+
+    @property
+    def coverage(self) -> float:
+        """Share of vertices that are in some community."""
+        return self.covered / max(1, self.n_vertices)
+
+    @property
+    def covered(self) -> int:
+        """Number of vertices that are in some community."""
+        return int(np.unique(np.concatenate(self.members)).size) if self.members else 0
+
+    @property
+    def overlap(self) -> float:
+        """Memberships of a covered vertex, in the mean."""
+        return sum(len(m) for m in self.members) / max(1, self.covered)
+
+
+def checked_threshold(rule: str, threshold: float | None = None) -> float:
+    """The rule's threshold: the one given or its default.
+
+    Raises :class:`InputError` for an unknown rule or a threshold that is no share (for ``top``: no whole number
+    from 1 on).
+    """
+    if rule not in RULES:
+        raise InputError(f"rule {rule!r} is not one of {', '.join(RULES)}")
+    value = RULES[rule].threshold if threshold is None else threshold
+    if not (1 <= value < 2**31 and value == int(value) if rule == "top" else 0 <= value < 1):
+        allowed = "a whole number from 1 on" if rule == "top" else "a share from 0 to below 1"
+        raise InputError(f"threshold {value} of rule {rule}: it must be {allowed}")
+    return value
+
+
+def entries_needed(rule: str, threshold: float, k: int) -> int:
+    """Largest entries of each row of pi that the rule sees: for ``threshold`` at most 256; ``link`` asks for rows."""
+    needed = {
+        "threshold": int(1 / threshold) if threshold > 1 / 256 else 256,
+        "link": 1,
+        "top": int(threshold),
+    }
+    return min(needed[rule], k)
+
+
+def cover(
+    m: Memberships,
+    links: Array,
+    rule: str,
+    threshold: float | None = None,
+    min_size: int = 2,
+    rows: RowSource | None = None,
+) -> Cover:
+    """Apply a named rule; empty, too small and duplicate communities are dropped.
+
+    ``links`` ``[E, 2]`` are vertex numbers.  The rule sees the :func:`entries_needed` largest entries of ``m``, so
+    that further ones change nothing; ``link`` reads whole ``rows``, by default what ``m`` has of them.  Raises what
+    :func:`checked_threshold` raises.
+    """
+    value = checked_threshold(rule, threshold)
+    seen_by_rule = m.first(entries_needed(rule, value, m.k))
+    vertices, communities = RULES[rule].apply(seen_by_rule, rows or m.rows, links, value)
+    order = np.lexsort((vertices, communities))
+    vertices, communities = vertices[order], communities[order]
+    labels, starts = np.unique(communities, return_index=True)
+    seen: set[bytes] = set()
+    kept: list[tuple[Ints, int]] = []
+    for label, members in zip(labels.tolist(), np.split(vertices, starts[1:]), strict=False):
+        key = members.tobytes()
+        if len(members) >= min_size and key not in seen:
+            seen.add(key)
+            kept.append((members, label))
+    kept.sort(key=lambda pair: (-len(pair[0]), pair[1]))
+    return Cover(tuple(k[0] for k in kept), tuple(k[1] for k in kept), len(m.indices))

@@ -1,0 +1,63 @@
+"""Metrics on held-out pairs (docs/statistics.md): what a set of link probabilities is worth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One evaluation.  ``samples`` is the number of samples behind the running mean (1: this sample alone).
+
+    ``perplexity`` is balanced: exp of minus the mean log-likelihood over links and non-links alike, of the
+    running mean; coin flipping scores 2.  ``log_likelihood`` weighs both classes by their share in the graph
+    (nats a pair).  ``auc`` ranks links against non-links by the running mean.  ``published_perplexity`` is what
+    the published programs print: averaged from the random start on, link terms without delta (1 - sum pi pi).
+    """
+
+    samples: int
+    perplexity: float
+    sample_perplexity: float
+    log_likelihood: float
+    sample_log_likelihood: float
+    auc: float
+    published_perplexity: float
+
+
+def auc(probabilities: Floats, links: Bools) -> float:
+    """Chance that a held-out link has a larger probability than a held-out non-link, ties counting half."""
+    negative = np.sort(probabilities[~links])
+    positive = probabilities[links]
+    if not negative.size or not positive.size:
+        return math.nan
+    below = np.searchsorted(negative, positive, side="left")
+    upto = np.searchsorted(negative, positive, side="right")
+    return float(np.mean((below + upto) / 2) / negative.size)
+
+
+def perplexity(link_sum: float, non_link_sum: float, pairs: int) -> float:
+    """exp of minus the mean log-likelihood of all pairs."""
+    return math.exp(min(700.0, -(link_sum + non_link_sum) / pairs))
+
+
+def weighted(link_sum: float, non_link_sum: float, links: int, non_links: int, density: float) -> float:
+    """density * mean over links + (1 - density) * mean over non-links; a class without pairs counts nothing."""
+    total = density * link_sum / links if links else 0.0
+    return float(total + ((1.0 - density) * non_link_sum / non_links if non_links else 0.0))
+
+
+def published(means: Floats, links: Bools) -> float:
+    """exp of minus the mean log-likelihood as the published programs have it.
+
+    ``means`` ``[H]`` are p(y = 1) over all samples from the random start on: for links without
+    delta (1 - sum pi pi) and floored at 1e-30, for non-links whole.
+    """
+    total = np.log(np.maximum(means[links], 1e-30)).sum() + np.log1p(-means[~links]).sum()
+    return math.exp(min(700.0, -float(total) / links.size))

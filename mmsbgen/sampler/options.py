@@ -1,0 +1,190 @@
+"""Everything that a chain's future depends on, in one frozen value."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb.layout import DELTA
+
+STEPS = ("split", "reflected", "published")
+PARTNERS = ("uniform", "stratified")
+NONLINK_WEIGHTS = ("exact", "balanced")
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """eps_t = a (1 + t/b)^-c; t counts iterations of star-shaped mini-batches, sweeps of block ones."""
+
+    a: float
+    b: float
+    c: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.a < math.inf and 0 < self.b < math.inf and 0 <= self.c < math.inf):
+            raise InputError(
+                f"schedule a={self.a}, b={self.b}, c={self.c}: a and b must be positive numbers, c not negative"
+            )
+
+    def __call__(self, t: float) -> float:
+        """The step size at time ``t``."""
+        return float(self.a * (1.0 + t / self.b) ** -self.c)
+
+
+#: The published programs' schedule: a = b^-c.
+STAR_SCHEDULE = Schedule(1024.0**-0.5, 1024.0, 0.5)
+#: tau = eps/2 = 0.1 (1 + s/100)^-0.6 over sweeps s.
+BLOCK_SCHEDULE = Schedule(0.2, 100.0, 0.6)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to sample.  ``None`` stands for a default that depends on the graph or on other options.
+
+    Sizes that exceed what the graph has are clamped, and the weights with them.
+    """
+
+    n_communities: int
+    iterations: int = 1000
+    mini_batch: str = "random-node"
+    mini_batch_size: int | None = None
+    """Non-link pairs of a star, pairs of ``random-pair``, vertices of ``block``."""
+    n_partners: int | None = None
+    """Sampled partners of a vertex; in ``block`` mini-batches beside all its links."""
+    partners: str = "stratified"
+    step: str = "split"
+    noise: bool = True
+    nonlink_weight: str = "exact"
+    alpha: float | None = None
+    """Concentration of phi; 1/K where None."""
+    eta: tuple[float, float] = (1.0, 1.0)
+    """Prior pseudo-counts (non-link, link) of theta."""
+    delta: float = DELTA
+    schedule: Schedule | None = None
+    theta_scale: float | None = None
+    """eps of theta over eps of phi; by default one over the pairs that inform one community."""
+    initial_row_sum: float | None = 1.0
+    """Row sums of the start; None for the sum of the exponentials drawn, about K."""
+    evaluate_every: int | None = None
+    burn_in: float = 0.5
+    """Share of the iterations before running means and posterior averages begin."""
+    burn_in_iterations: int | None = None
+    """The same as a number; sized options have it, so that a run that is resumed to more iterations keeps it."""
+    average: bool = False
+    """Keep the posterior mean of pi: one more array of the state's size."""
+    dtype: str = "float32"
+    validation: float = 0.01
+    test: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._check_integers()
+        for name, allowed in (
+            ("step", STEPS),
+            ("partners", PARTNERS),
+            ("nonlink_weight", NONLINK_WEIGHTS),
+            ("dtype", DTYPES),
+        ):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name}={getattr(self, name)!r} is not one of {', '.join(allowed)}")
+        for name in ("alpha", "initial_row_sum", "theta_scale"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name}={value}: it must be a positive number")
+        if len(self.eta) != 2 or not all(0 < value < math.inf for value in self.eta):
+            raise InputError(f"eta={self.eta}: it must be two positive numbers, for non-links and for links")
+        if not 0 < self.delta < 0.5:
+            raise InputError(f"delta={self.delta}: it must lie between 0 and 0.5")
+        if not 0 <= self.burn_in <= 1:
+            raise InputError(f"burn_in={self.burn_in}: it is a share, between 0 and 1")
+
+    def _check_integers(self) -> None:
+        """Make integers of every integral type Python's own, as records and checkpoints are JSON."""
+        for name, least, most in (
+            ("n_communities", 1, 2**24),
+            ("iterations", 0, 2**32 - 1),
+            ("mini_batch_size", 1, 2**31),
+            ("n_partners", 1, 2**31),
+            ("evaluate_every", 1, 2**32),
+            ("burn_in_iterations", 0, 2**32),
+            ("seed", 0, 2**64 - 1),
+        ):
+            value = getattr(self, name)
+            if value is None and self.__dataclass_fields__[name].default is None:
+                continue
+            try:
+                number = operator.index(value)
+            except TypeError:
+                raise InputError(f"{name}={value!r}: it must be an integer") from None
+            if not least <= number <= most:
+                raise InputError(f"{name}={number}: it must lie between {least} and {most}")
+            object.__setattr__(self, name, number)
+
+    def sized_for(self, n_vertices: int) -> Options:
+        """These options with the sizes that were left open chosen for a graph of ``n_vertices``.
+
+        A star touches an eighth of the vertices, within 32 and 4096; a block 4096, or all.  When evaluations come
+        and when the burn-in ends is settled here too.
+        """
+        star = max(32, min(4096, n_vertices // 8))
+        return dataclasses.replace(
+            self,
+            mini_batch_size=self.mini_batch_size or (4096 if self.block else star),
+            n_partners=self.n_partners or (512 if self.block else 32),
+            evaluate_every=self.interval,
+            burn_in_iterations=self.burn_in_end,
+        )
+
+    @property
+    def size(self) -> int:
+        """``mini_batch_size`` of sized options."""
+        assert self.mini_batch_size is not None
+        return self.mini_batch_size
+
+    @property
+    def draws(self) -> int:
+        """``n_partners`` of sized options."""
+        assert self.n_partners is not None
+        return self.n_partners
+
+    @property
+    def prior(self) -> float:
+        """The concentration alpha of phi."""
+        return 1.0 / self.n_communities if self.alpha is None else self.alpha
+
+    @property
+    def block(self) -> bool:
+        """Whether mini-batches are blocks of vertices rather than stars."""
+        return self.mini_batch == "block"
+
+    @property
+    def step_sizes(self) -> Schedule:
+        """The schedule in use."""
+        return self.schedule or (BLOCK_SCHEDULE if self.block else STAR_SCHEDULE)
+
+    @property
+    def interval(self) -> int:
+        """Iterations between evaluations: as given, or a fiftieth of the run."""
+        return self.evaluate_every or max(1, self.iterations // 50)
+
+    @property
+    def burn_in_end(self) -> int:
+        """First iteration whose state enters running means and posterior averages; never the start."""
+        if self.burn_in_iterations is not None:
+            return self.burn_in_iterations
+        return max(1, math.ceil(self.burn_in * self.iterations))
+
+    def as_dict(self) -> dict[str, Any]:
+        """All values, for run records and checkpoints."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Options:
+        """The inverse of :meth:`as_dict`."""
+        schedule = values.get("schedule")
+        return cls(**(values | {"schedule": Schedule(**schedule) if schedule else None, "eta": tuple(values["eta"])}))

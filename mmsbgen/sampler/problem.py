@@ -1,0 +1,42 @@
+"""The problem of a run: the sizes and types for which its kernels are selected, and for which one would tune."""
+
+from __future__ import annotations
+
+from mmsbgen.families.mmsb import MMSB, reference
+from mmsbgen.graph import Split
+from mmsbgen.problem import Problem
+from mmsbgen.sampler.options import Options
+
+
+def partner_rule(n_vertices: int, options: Options) -> reference.PartnerRule:
+    """How partners are drawn in a graph of ``n_vertices``: ``n_partners`` clamped to the other vertices.
+
+    Where all others are partners, or only one, strata make no difference, and the rule is the uniform one.
+    """
+    if options.block:
+        return reference.PartnerRule("block", options.draws, seed=options.seed)
+    others = n_vertices - 1
+    n = min(options.draws, others)
+    n_link = n // 2
+    if options.partners == "uniform" or n == others or n_link == 0:
+        return reference.PartnerRule("uniform", n, seed=options.seed)
+    return reference.PartnerRule("stratified", n, n_link, seed=options.seed)
+
+
+def problem_of(split: Split, options: Options) -> Problem:
+    """The problem of a run of ``options`` on a split graph; tuning it makes the run's look-ups exact."""
+    n_vertices = split.graph.n_vertices
+    sized = options.sized_for(n_vertices)
+    rule = partner_rule(n_vertices, sized)
+    return MMSB.problem(
+        K=sized.n_communities,
+        N=n_vertices,
+        m=min(sized.size, n_vertices),
+        n=rule.n,
+        pairs=max(1, len(split.validation.pairs)),
+        dtype=sized.dtype,
+        step=sized.step,
+        theta_step="gain" if sized.block else "published" if sized.step == "published" else "reflected",
+        noise="on" if sized.noise else "off",
+        partners=rule.name,
+    )

@@ -1,0 +1,142 @@
+"""What a run leaves behind: communities, memberships and the run record, as values and as files."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmsbgen._version import __version__
+from mmsbgen.family import Array
+from mmsbgen.sampler.archive import ArchiveWriter, write_text
+from mmsbgen.sampler.communities import Cover, Ints, Memberships, RowSource, largest
+from mmsbgen.sampler.run import Trace
+from mmsbgen.sampler.sampler import Sampler
+
+
+def memberships(sampler: Sampler, r: int) -> Memberships:
+    """The ``r`` largest entries of every row of pi (of its posterior mean where that is kept), streamed."""
+    indices, values = [], []
+    for first, stop in sampler.state_chunks():
+        at, best = largest(sampler.rows(first, stop, mean=True)[0], r)
+        indices.append(at)
+        values.append(best)
+    ids = np.asarray(sampler.split.graph.ids)
+    found = (np.concatenate(indices), np.concatenate(values))
+    return Memberships(ids, *found, sampler.beta(), sampler.options.delta)
+
+
+def row_source(sampler: Sampler) -> RowSource:
+    """Reads rows ``[V, K]`` of pi of any vertices (of its posterior mean where that is kept)."""
+    device, values, shape = sampler.device, sampler.values, sampler.shape
+    # The posterior mean is in the order of vertices.
+    where = np.arange(shape.n_vertices) if sampler.averaged else device.download(values["slots"])
+    pi = values["mean"] if sampler.averaged else values["pi"]
+    step = values["rows"].shape[0]
+
+    def rows(vertices: Ints) -> Array:
+        found = np.empty((len(vertices), shape.k), shape.real)
+        for first in range(0, len(vertices), step):
+            part = where[vertices[first : first + step]].astype(np.uint32)
+            given = {"pi": pi, "sums": values["row_sums_out"], "first": np.uint32(0), "n_rows": np.uint32(len(part))}
+            with device.upload(part) as slots:
+                sampler.kernels["gather_rows"].launch(len(part) * shape.row, values | given | {"slots": slots})
+                found[first : first + step] = device.download_range(values["rows"], 0, len(part))[:, : shape.k]
+        if sampler.averaged:
+            found /= shape.real.type(sampler.averaged)
+        return found
+
+    return rows
+
+
+def record(sampler: Sampler, cover: Cover, rule: dict[str, Any], trace: Trace, seconds: float) -> dict[str, Any]:
+    """Everything that tells how a result came about, in values that JSON has: a number that is not finite is None."""
+    graph = sampler.split.graph
+    found: dict[str, Any] = {
+        "mmsbgen": __version__,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "interrupted": sampler.iteration < sampler.options.iterations,
+        "graph": {
+            "name": graph.name,
+            "vertices": graph.n_vertices,
+            "links": graph.n_links,
+            "digest": graph.digest,
+            "training_links": sampler.split.n_training_links,
+            "held_out_pairs": len(sampler.split.held_out_pairs),
+        },
+        "problem": dict(sampler.problem),
+        "options": sampler.options.as_dict(),
+        "seed": sampler.options.seed,
+        "device": {k: v for k, v in sampler.device.info.as_dict().items() if k != "extensions"},
+        "fused": sampler.loop is not None,
+        "seconds of an iteration": sampler.iteration_seconds,
+        "kernels": [choice.as_dict() for choice in sampler.runtime.choices.values()],
+        "iterations": sampler.iteration,
+        "updates_per_vertex": sampler.vertex_updates / graph.n_vertices,
+        "samples_averaged": sampler.averaged,
+        "seconds": seconds,
+        "stage_seconds": sampler.stage_seconds(),
+        "memory": {"device": dict(sampler.needs.device), "host": dict(sampler.needs.host)},
+        "rule": rule,
+        "communities": {
+            "count": len(cover.members),
+            "coverage": cover.coverage,
+            "overlap": cover.overlap,
+            "sizes": [len(members) for members in cover.members],
+        },
+        "trace": trace,
+        "versions": {"python": platform.python_version(), "numpy": np.__version__},
+    }
+    plain: dict[str, Any] = _plain(found)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """``value`` in the types of JSON."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | bool) or value is None else str(value)
+
+
+def as_json(value: dict[str, Any]) -> str:
+    """A run record as text."""
+    return json.dumps(value, indent=2, allow_nan=False)
+
+
+def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any], whole: Sampler | None) -> None:
+    """Write ``communities.txt``, ``memberships.npz`` and ``run.json`` into the folder ``out``.
+
+    A community is a line of ids, tab-separated, as SNAP has them.  The archive holds ``ids``, ``beta``, and
+    either ``communities`` and ``shares`` ``[N, r]`` or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``.
+    Every file appears whole or not at all, the record last.
+    """
+    ids = found.ids if found.ids.dtype != object else np.array([str(i) for i in found.ids])
+    lines = ("\t".join(map(str, ids[members].tolist())) + "\n" for members in cover.members)
+    write_text(out / "communities.txt", "".join(lines))
+    with ArchiveWriter(out / "memberships.npz") as archive:
+        archive.add("ids", ids)
+        archive.add("beta", found.beta)
+        if whole is None:
+            archive.add("communities", found.indices)
+            archive.add("shares", found.values)
+        else:
+            shape = (whole.shape.n_vertices, whole.shape.k)
+            archive.add_parts("pi", shape, whole.shape.real, _rows(whole))
+    write_text(out / "run.json", as_json(run_record) + "\n")
+
+
+def _rows(sampler: Sampler) -> Iterator[Array]:
+    for first, stop in sampler.state_chunks():
+        yield sampler.rows(first, stop, mean=True)[0]

@@ -1,0 +1,435 @@
+"""One chain on one device: the six stages of the paper's Algorithm 1, in its order."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mmsbgen.backends.base import Event
+from mmsbgen.build import BoundKernel
+from mmsbgen.errors import CompileError, ConfigError, InputError
+from mmsbgen.families.mmsb.workloads import theta_groups
+from mmsbgen.family import Array
+from mmsbgen.graph import EdgeSet, Split
+from mmsbgen.runtime import Runtime
+from mmsbgen.sampler import blocks, buffers, heldout, memory, minibatch
+from mmsbgen.sampler.ahead import Ahead
+from mmsbgen.sampler.ahead import rounds as ahead_rounds
+from mmsbgen.sampler.loop import Loop, time_ways
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.problem import partner_rule, problem_of
+from mmsbgen.sampler.state import Shape, State
+
+#: Stages by which time is reported; mini-batches are drawn on the host while the device works.
+STAGES = ("mini-batch", "partners", "update_phi", "update_pi", "theta", "iterations", "held-out")
+#: Launches whose times are still to be read; beyond, they are read at once, as each holds memory of the driver.
+_MAX_EVENTS = 4096
+
+
+class Batch(NamedTuple):
+    """What an iteration is about: the place of its first vertex and pair on the device, and how many there are."""
+
+    first: int
+    n_vertices: int
+    n_pairs: int
+
+
+class Sampler:
+    """A chain over a split graph.
+
+    Building one checks that it fits (:class:`mmsbgen.errors.DeviceMemoryError` with the numbers if not),
+    allocates, and builds the kernels; :meth:`initialise` starts the chain; :meth:`advance` makes iterations,
+    :meth:`step` one by one launch a stage.  ``fused`` says whether iterations of stars are made many a launch, by one
+    persistent kernel: None where that is faster, True or :class:`mmsbgen.errors.ConfigError`.
+    """
+
+    def __init__(self, split: Split, options: Options, runtime: Runtime, fused: bool | None = False) -> None:
+        graph = split.graph
+        if graph.n_vertices < 2:
+            raise InputError(f"{graph.name or 'the graph'} has {graph.n_vertices} vertices; pairs need at least 2")
+        self.split = split
+        self.options = options = options.sized_for(graph.n_vertices)
+        self.runtime = runtime
+        self.device = runtime.device
+        self.strategy = minibatch.strategy(options.mini_batch)
+        self.iteration = 0
+        self.samples = 0
+        self.vertex_updates = 0
+        self.clips = 0
+        self.published_sum: Array = np.zeros(len(split.validation.pairs))
+        self.published_evaluations = 0
+        self.averaged = 0
+        self.beta_sum: Array = np.zeros(options.n_communities)
+        self._events: list[tuple[str, Event]] = []
+        self._seconds: dict[str, float] = defaultdict(float)
+
+        links = EdgeSet.build(split.training_links)
+        held = EdgeSet.build(split.held_out_pairs)
+        self.sources = minibatch.Sources(split, links, held, options)
+        self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
+        self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
+        self.rule = partner_rule(graph.n_vertices, options)
+        self.problem = problem_of(split, options)
+        self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype)
+        groups = theta_groups(self.problem)
+        rounds = self._rounds()
+        partners = rounds * self._partner_slots()
+        self.capacity = buffers.Capacity(self.max_vertices, rounds, self.max_pairs, partners, groups)
+        specs = buffers.specs(split, links, held, self.shape, self.capacity, self._export_rows())
+        if options.block:
+            specs += blocks.specs(split, self.problem, self.shape)
+        on_device = self.shape.bytes(options.average) | buffers.bytes_by_purpose(specs)
+        self.needs = memory.Needs(on_device, self._host_bytes(links, held))
+        self.needs_text = memory.require(self.needs, self.device.info, self.device.allocated)
+
+        self.kernels: dict[str, BoundKernel] = {}
+        self.values: dict[str, Any] = {}
+        self.held_values: dict[str, Any] = {}
+        self.ahead: Ahead | None = None
+        """Mini-batches drawn ahead on the device, where the strategy's can be."""
+        self._fused = fused
+        self.iteration_seconds: dict[str, float] = {}
+        """Seconds of an iteration fused and by single launches, where both were tried."""
+        self.loop: Loop | None = None
+        """The kernel that makes many iterations a launch, in fused mode."""
+        self.state = State(self.device, self.shape, options.average)
+        try:
+            placed, held_out = buffers.place(self.device, specs)
+            self.values = self.state.buffers | placed | self._scalars() | buffers.edge_set_scalars(links, held)
+            self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
+            self._build()
+            if self.strategy.stars is not None:
+                stride, real = self.max_vertices, self.shape.real
+                self.ahead = Ahead(self.strategy.stars, self.sources, self.device, self.values, stride, rounds, real)
+                if fused or (fused is None and self.device.info.backend == "cuda"):
+                    self.loop = self._loop(self.ahead, fused)
+            elif fused:
+                raise InputError(f"fused iterations are for stars; {options.mini_batch} mini-batches come one by one")
+        except BaseException:
+            self.close()
+            raise
+
+    # What is sampled -----------------------------------------------------------------------------------------
+
+    @property
+    def theta_scale(self) -> float:
+        """eps of theta over eps of phi: by default one over the number of pairs that inform one community."""
+        if self.options.theta_scale is not None:
+            return self.options.theta_scale
+        n, k = self.split.graph.n_vertices, self.options.n_communities
+        return 1.0 / max(1.0, self.split.n_training_links / k + (n / k) ** 2 / 4)
+
+    @property
+    def time(self) -> float:
+        """The schedule's time: iterations of stars, sweeps of blocks."""
+        if self.options.block:
+            return self.iteration / minibatch.blocks_per_sweep(self.sources)
+        return float(self.iteration)
+
+    # Memory --------------------------------------------------------------------------------------------------
+
+    def _partner_slots(self) -> int:
+        """Partners that an iteration lists; a block's vertices share theirs, and have no lists."""
+        return 0 if self.options.block else self.max_vertices * self.rule.n
+
+    def _loop(self, ahead: Ahead, asked: bool | None) -> Loop | None:
+        try:
+            return Loop(self.device, self.kernels, self.values, ahead, self.shape.real)
+        except (ConfigError, CompileError):
+            if asked:
+                raise
+            return None
+
+    def _rounds(self) -> int:
+        """Iterations whose mini-batches the device's arrays hold."""
+        if self.strategy.stars is None:
+            return 1
+        real = self.shape.real.itemsize
+        each = self.max_vertices * (12 + real) + self._partner_slots() * (4 + real)
+        return ahead_rounds(self.device.info.kind, each)
+
+    def _host_bytes(self, links: EdgeSet, held: EdgeSet) -> dict[str, int]:
+        pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
+        return {
+            "graph": 8 * self.split.graph.links.nbytes,
+            "edge sets": links.buckets.nbytes + held.buckets.nbytes,
+            "partners of a block": self.max_pairs * 40 + pairs * 64,
+            "programs and libraries": 300_000_000,
+        }
+
+    def _export_rows(self) -> int:
+        first, stop = next(iter(self.state_chunks()))
+        return stop - first
+
+    def state_chunks(self) -> list[tuple[int, int]]:
+        """Ranges of vertices in which the state is read."""
+        return list(State.chunk_ranges(self.shape))
+
+    # Building ------------------------------------------------------------------------------------------------
+
+    def _scalars(self) -> dict[str, Any]:
+        options, real = self.options, self.shape.real
+        return {
+            "first_vertex": np.uint32(0),
+            "first_pair": np.uint64(0),
+            "n_groups": np.uint32(self.capacity.groups),
+            "n_partners": np.uint32(self.rule.n),
+            "n_link_partners": np.uint32(self.rule.n_link),
+            "n_total": np.uint32(self.split.graph.n_vertices),
+            "alpha": real.type(options.prior),
+            "delta": real.type(options.delta),
+            "eta_0": np.float64(options.eta[0]),
+            "eta_1": np.float64(options.eta[1]),
+            "seed": np.uint64(options.seed),
+        }
+
+    def _build(self) -> None:
+        names = list(blocks.KERNELS if self.options.block else ("sample_partners", "update_phi"))
+        names += ["exchange_slots", "theta_partial", "theta_end", "update_beta"]
+        names += ["init_pi", "gather_rows", "perplexity_pairs", "perplexity_sum"]
+        for name in names:
+            self.kernels[name] = self.runtime.kernel(name, self.problem, **blocks.MODES.get(name, {}))
+        if self.kernels["gather_rows"].config["accumulate"]:
+            # A record of the other mode tells how fast that one is, not what is wanted here.
+            self.kernels["gather_rows"] = self.runtime.variant("gather_rows", self.problem, accumulate=False)
+        if self.strategy.stars is not None:
+            self.kernels["draw_stars"] = self.runtime.kernel("draw_stars", self.problem)
+        if not self.options.block and not self.kernels["update_phi"].config["normalise"]:
+            self.kernels["update_pi"] = self.runtime.kernel("update_pi", self.problem)
+        if self.options.average:
+            self.kernels["add_rows"] = self.runtime.variant("gather_rows", self.problem, accumulate=True)
+
+    def close(self) -> None:
+        """Give all device memory back."""
+        if self.loop is not None:
+            self.loop.release()
+        self.state.release()
+        buffers.release([*self.values.values(), *self.held_values.values()])
+
+    # The chain -----------------------------------------------------------------------------------------------
+
+    def initialise(self) -> None:
+        """Start the chain: rows from Dirichlet(1, ..., 1) made on the device, theta from Gamma(eta, 1).
+
+        Where both are possible and neither was asked for, some iterations are first made fused and by single
+        launches, in turns; the faster way is kept, and the chain starts anew.
+        """
+        self._start()
+        if self.loop is not None and self._fused is None:
+            self._choose(self.loop)
+            self._start()
+
+    def _choose(self, loop: Loop) -> None:
+        def way(chosen: Loop | None) -> Callable[[int], None]:
+            def make(count: int) -> None:
+                self.loop, end = chosen, self.iteration + count
+                while self.iteration < end:
+                    self.advance(end - self.iteration)
+
+            return make
+
+        self.iteration_seconds = time_ways(self.device, {"separate": way(None), "fused": way(loop)})
+        self.loop = loop
+        if self.iteration_seconds["separate"] < self.iteration_seconds["fused"]:
+            loop.release()
+            self.loop = None
+        self.clipped()
+        self.iteration = self.vertex_updates = self.clips = 0
+
+    def _start(self) -> None:
+        size = self.options.initial_row_sum
+        n = self.split.graph.n_vertices
+        values = self.values | {"n_vertices": np.uint64(n), "row_sum": self.shape.real.type(size or 0.0)}
+        self.kernels["init_pi"].launch(n, values)
+        self.state.reset_slots()
+        rng = np.random.Generator(np.random.PCG64([self.options.seed, 2]))
+        eta = np.array(self.options.eta)[:, None]
+        self.state.set_theta(np.maximum(rng.gamma(eta, size=(2, self.shape.k)), 1e-6))
+        self.kernels["update_beta"].launch(self.shape.row, self.values)
+        self.device.synchronize()
+
+    def step(self) -> Batch:
+        """One iteration: queue its stages and return what it is about; nothing waits for the device."""
+        self.iteration += 1
+        begin = time.perf_counter()
+        batch = self._ahead() if self.ahead is not None else self._drawn()
+        self._seconds["mini-batch"] += time.perf_counter() - begin
+        if not batch.n_vertices:
+            return batch
+        n = batch.n_vertices
+        eps = self.options.step_sizes(self.time)
+        values = self.values | {
+            "iteration": np.uint32(self.iteration),
+            "n_vertices": np.uint32(n),
+            "first_vertex": np.uint32(batch.first),
+            "stride": np.uint32(n),
+            "half_step": self.shape.real.type(eps / 2),
+            "decay": self.shape.real.type(math.exp(-eps / 2)),
+            "spread": self.shape.real.type(-math.expm1(-eps / 2)),
+        }
+        if self.options.block:
+            blocks.launch(self._launch, n, values)
+        else:
+            if self.ahead is None:
+                self._launch("partners", "sample_partners", n, values)
+            self._launch("update_phi", "update_phi", n, values)
+        self._launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
+        self.vertex_updates += n
+        if batch.n_pairs:
+            values |= {"n_pairs": np.uint32(batch.n_pairs), "first_pair": np.uint64(batch.first)}
+            values["step"] = np.float64(self._theta_step(eps, n))
+            self._launch("theta", "theta_partial", int(self.values["n_groups"]), values)
+            self._launch("theta", "theta_end", self.shape.row, values)
+        return batch
+
+    def advance(self, most: int) -> int:
+        """At least one and at most ``most`` iterations, as many as one launch can make; returns how many."""
+        if self.loop is None or self.ahead is None:
+            self.step()
+            return 1
+        first = self.iteration + 1
+        sizes = self.ahead.sizes(first, self._launch)[:most]
+        self._record("iterations", self.loop.run(first, len(sizes), self._steps))
+        self.iteration += len(sizes)
+        self.vertex_updates += int(sizes.sum())
+        return len(sizes)
+
+    def _steps(self, iteration: int) -> tuple[float, float]:
+        eps = self.options.step_sizes(float(iteration))
+        return eps, eps * self.theta_scale
+
+    def _ahead(self) -> Batch:
+        assert self.ahead is not None
+        first, n = self.ahead.batch(self.iteration, self._launch)
+        return Batch(first, n, max(0, n - 1))
+
+    def _drawn(self) -> Batch:
+        """A mini-batch that the host draws."""
+        batch = self.strategy.draw(self.sources, self.iteration)
+        if batch.vertices.size:
+            self._place(batch)
+        return Batch(0, batch.vertices.size, batch.pairs_a.size)
+
+    def _theta_step(self, eps: float, n: int) -> float:
+        if not self.options.block:
+            return eps * self.theta_scale
+        # The share of the way that a whole sweep goes, spread over its blocks.
+        gain = 5.0 / (self.time + 5.0)
+        return 1.0 - math.pow(1.0 - min(gain, 1.0 - 1e-9), n / self.split.graph.n_vertices)
+
+    def _place(self, batch: minibatch.MiniBatch) -> None:
+        device, values = self.device, self.values
+        device.write(values["vertices"], batch.vertices.astype(np.uint32))
+        device.write(values["sizes"], np.array([batch.vertices.size], np.uint32))
+        if batch.pairs_a.size:
+            device.write(values["pairs_a"], batch.pairs_a.astype(np.uint32))
+            device.write(values["pairs_b"], batch.pairs_b.astype(np.uint32))
+            device.write(values["pair_weights"], batch.weights.astype(self.shape.real))
+
+    def _launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
+        self._record(stage, self.kernels[kernel].launch(count, values))
+
+    def _record(self, stage: str, event: Event) -> None:
+        if not self.device.profiling:
+            return
+        self._events.append((stage, event))
+        if len(self._events) >= _MAX_EVENTS:
+            self.drain()
+
+    # What is seen of it --------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Read the times of what was launched, and let the launches go; waits for the queue."""
+        for stage, event in self._events:
+            self._seconds[stage] += event.seconds()
+        self._events.clear()
+
+    def stage_seconds(self) -> dict[str, float]:
+        """Seconds by stage so far, in the order of an iteration; waits for the queue."""
+        self.drain()
+        return {stage: self._seconds[stage] for stage in STAGES if stage in self._seconds}
+
+    def add_stage_seconds(self, seconds: dict[str, float]) -> None:
+        """Count the seconds of the part of the run that a checkpoint holds."""
+        for stage, value in seconds.items():
+            self._seconds[stage] += value
+
+    def evaluate(self, burnt_in: bool) -> heldout.Metrics | None:
+        """Metrics on the validation pairs, or None without any; ``burnt_in`` samples enter the running mean."""
+        pairs = self.split.validation
+        count = len(pairs.pairs)
+        if not count:
+            return None
+        held = self.held_values
+        if not burnt_in or self.samples == 0:
+            self.device.write(held["sums"], np.zeros(count))
+            self.samples = 0
+        self._launch("held-out", "perplexity_pairs", count, held)
+        n = self.samples + 1
+        self.samples = n if burnt_in else 0
+        sums = held | {"n_samples": np.float64(n)}
+        self._launch("held-out", "perplexity_sum", buffers.HELD_OUT_BLOCKS, sums)
+        totals = self.device.download(held["partial"]).sum(axis=0)
+        mean = self.device.download(held["sums"]) / n
+        p = self.device.download(held["probabilities"])
+        links = np.asarray(pairs.labels, bool)
+        self.published_sum += np.where(links, self.device.download(held["published"]), p)
+        self.published_evaluations += 1
+        n_links, n_non = int(links.sum()), int((~links).sum())
+        vertices = self.split.graph.n_vertices
+        density = self.split.graph.n_links / (vertices * (vertices - 1) / 2)
+        return heldout.Metrics(
+            samples=n,
+            perplexity=heldout.perplexity(totals[2], totals[3], count),
+            sample_perplexity=heldout.perplexity(totals[0], totals[1], count),
+            log_likelihood=heldout.weighted(totals[2], totals[3], n_links, n_non, density),
+            sample_log_likelihood=heldout.weighted(totals[0], totals[1], n_links, n_non, density),
+            auc=heldout.auc(mean, links),
+            published_perplexity=heldout.published(self.published_sum / self.published_evaluations, links),
+        )
+
+    def accumulate(self) -> None:
+        """Add the present pi and beta to their posterior means."""
+        mean, n = self.values["mean"], self.split.graph.n_vertices
+        values = self.values | {"rows": mean, "sums": self.values["row_sums_out"]}
+        values |= {"first": np.uint32(0), "n_rows": np.uint32(n)}
+        self.kernels["add_rows"].launch(n * self.shape.row, values)
+        self.beta_sum += self.state.beta()
+        self.averaged += 1
+
+    def beta(self) -> Array:
+        """beta ``[K]`` in float64; its posterior mean where that is kept."""
+        return self.beta_sum / self.averaged if self.averaged else self.state.beta()
+
+    def rows(self, first: int, stop: int, mean: bool = False) -> tuple[Array, Array]:
+        """pi ``[stop - first, K]`` and row sums of some vertices; with ``mean`` the posterior mean of pi."""
+        values = self.values | {
+            "sums": self.values["row_sums_out"],
+            "first": np.uint32(first),
+            "n_rows": np.uint32(stop - first),
+        }
+        self.kernels["gather_rows"].launch((stop - first) * self.shape.row, values)
+        sums = self.device.download_range(self.values["row_sums_out"], 0, stop - first)
+        if mean and self.averaged:
+            rows = self.device.download_range(self.values["mean"], first, stop) / self.shape.real.type(self.averaged)
+        else:
+            rows = self.device.download_range(self.values["rows"], 0, stop - first)
+        return rows[:, : self.shape.k], sums
+
+    def row_sums(self) -> Array:
+        """Row sums ``[N]`` in the order of vertices."""
+        slots = self.device.download(self.values["slots"])
+        sums: Array = self.device.download(self.values["row_sums"])[slots].astype(np.float64)
+        return sums
+
+    def clipped(self) -> int:
+        """Coordinates whose flow the split step has bounded so far."""
+        found = int(self.device.download(self.values["clip_counts"]).sum(dtype=np.int64))
+        self.device.write(self.values["clip_counts"], np.zeros(self.max_vertices, np.uint32))
+        self.clips += found
+        return self.clips

@@ -1,0 +1,95 @@
+"""Search spaces: axes, constraints with reasons, configurations.  No GPU library and no I/O.
+
+A configuration is a plain mapping of axis names to values.  It is valid or refused by a constraint that
+says why; it is never silently changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mmsbgen.errors import ConfigError
+from mmsbgen.problem import Problem, Value
+
+Config = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What constraints may know of a device.
+
+    ``sub_group_size`` is 0 where the device has no sub-groups (warps).  Sizes are bytes.
+    """
+
+    dialect: str
+    kind: str
+    max_block_size: int = 1024
+    local_memory: int = 48 * 1024
+    sub_group_size: int = 0
+    fp64: bool = True
+    native_vector_width: int = 4
+    compute_units: int = 1
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One tunable name, its values and what it means."""
+
+    name: str
+    values: tuple[Value, ...]
+    doc: str
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A rule; ``check`` returns None where the configuration is allowed, else the reason in plain words."""
+
+    name: str
+    check: Callable[[Config, Problem, Traits], str | None]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Axes and constraints of one kernel."""
+
+    axes: tuple[Axis, ...]
+    constraints: tuple[Constraint, ...] = ()
+
+    def refusal(self, config: Config, problem: Problem, traits: Traits) -> str | None:
+        """The first reason why ``config`` cannot be used, or None when it can."""
+        names = {axis.name for axis in self.axes}
+        if set(config) != names:
+            odd = sorted(set(config) ^ names)
+            return f"axes {', '.join(odd)}: unknown or missing; the axes are {', '.join(sorted(names))}"
+        for axis in self.axes:
+            value = config[axis.name]
+            if value not in axis.values or isinstance(value, bool) != isinstance(axis.values[0], bool):
+                return f"{axis.name}={value!r} is not one of {', '.join(map(str, axis.values))}"
+        for constraint in self.constraints:
+            reason = constraint.check(config, problem, traits)
+            if reason is not None:
+                return f"{constraint.name}: {reason}"
+        return None
+
+    def check(self, config: Config, problem: Problem, traits: Traits) -> None:
+        """Raise :class:`ConfigError` with the reason when ``config`` is refused."""
+        reason = self.refusal(config, problem, traits)
+        if reason is not None:
+            raise ConfigError(f"configuration {describe(config)} is refused: {reason}")
+
+    def product(self) -> Iterator[dict[str, Value]]:
+        """Every combination of axis values, valid or not, in the order of the axes."""
+        names = [axis.name for axis in self.axes]
+        for values in itertools.product(*(axis.values for axis in self.axes)):
+            yield dict(zip(names, values, strict=True))
+
+    def configs(self, problem: Problem, traits: Traits) -> list[dict[str, Value]]:
+        """Every valid configuration for this problem and device."""
+        return [config for config in self.product() if self.refusal(config, problem, traits) is None]
+
+
+def describe(config: Config) -> str:
+    """A configuration on one line, for messages: ``block_size=64 placement=RRS ...``."""
+    return " ".join(f"{name}={config[name]}" for name in sorted(config))

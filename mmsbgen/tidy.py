@@ -1,0 +1,56 @@
+"""Lay rendered C source out: indentation by braces, no stray white space, a blank line between functions.
+
+Templates can then follow their own structure; where a macro is called does not show in what it renders.
+"""
+
+from __future__ import annotations
+
+import re
+
+_INDENT = 4
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
+_COMMENT = re.compile(r"/\*.*?\*/|//.*")
+
+
+def tidy(text: str) -> str:
+    """The same source with every line indented by the braces and parentheses that are open before it.
+
+    A statement that goes on over lines, or the body of a loop without braces, is indented once more a line.
+    Only white space changes, and none within a comment of several lines but its indentation.
+    """
+    lines: list[str] = []
+    braces = parentheses = unfinished = 0
+    in_comment = False
+    shift = 0
+    for raw in text.splitlines():
+        line = raw.strip()
+        if in_comment:
+            inner = raw.rstrip()
+            lines.append((" " * shift + inner if shift > 0 else inner[min(-shift, _leading(inner)) :]) if inner else "")
+            in_comment = "*/" not in line
+            continue
+        if not line:
+            if lines and lines[-1]:
+                lines.append("")
+            continue
+        line = re.sub(r"\( +(?=[\w(])", "(", line)
+        code = _COMMENT.sub("", _STRING.sub('""', line))
+        in_comment = "/*" in code
+        code = code.partition("/*")[0].strip()
+        depth = braces - (1 if code.startswith("}") else 0)
+        going_on = unfinished if braces > 0 and not code.startswith("{") else 0
+        closes = 1 if code.startswith(")") else 0
+        indent = _INDENT * (depth + going_on + max(0, parentheses - closes))
+        shift = indent - _leading(raw)
+        if lines and lines[-1] == "}" and not code.startswith("}"):
+            lines.append("")
+        lines.append(" " * indent + line)
+        braces += code.count("{") - code.count("}")
+        parentheses += code.count("(") - code.count(")")
+        if code and not code.startswith("#") and parentheses == 0:
+            unfinished = 0 if code[-1] in ";{}:" else unfinished + 1
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _leading(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))

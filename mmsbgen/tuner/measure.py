@@ -1,0 +1,244 @@
+"""Measuring in a child process: what a candidate breaks is the child, and that costs this candidate only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from types import TracebackType
+from typing import IO, Any, Self
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.errors import MmsbgenError
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config
+from mmsbgen.tuner.limits import BUFFER_BYTES, Roofs
+from mmsbgen.tuner.timing import Patience, Timing
+from mmsbgen.tuner.worker import Outcome
+
+__all__ = ["Limits", "Measurer", "WorkerLostError"]
+
+_SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
+"""After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds after which a child is killed: to open the device and make inputs, to compile, to check or time."""
+
+    load_s: float = 600.0
+    compile_s: float = 120.0
+    run_s: float = 60.0
+
+    def of(self, phase: str) -> float:
+        """The limit of a phase by its name."""
+        return {"load": self.load_s, "compile": self.compile_s, "run": self.run_s}[phase]
+
+
+class WorkerLostError(MmsbgenError):
+    """The child was killed for taking too long (``status`` 'timeout'), or died by itself ('crashed')."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Measurer:
+    """Measures configurations of one kernel after another on one device, in a child that is started as needed.
+
+    ``family`` is a name or ``package.module:NAME``, see :func:`mmsbgen.tuner.worker.resolve_family`.
+    """
+
+    def __init__(self, device: str | None, family: str, limits: Limits | None = None, seed: int = 0) -> None:
+        self.device = device
+        self.family = family
+        self.limits = limits or Limits()
+        self.seed = seed
+        self.restarts = 0
+        """How often a child was lost or given up."""
+        self._child: _Child | None = None
+        self._loaded: tuple[str, Problem] | None = None
+        self._served = 0
+
+    def open(self) -> DeviceInfo:
+        """Open the device in a child and tell which it is; raises :class:`InputError` when there is none."""
+        info: DeviceInfo = self._running().ask("info", (), "load", self.limits)
+        return info
+
+    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
+        """Measure the device's roofs, see :func:`mmsbgen.tuner.limits.measure_roofs`."""
+        self._loaded = None
+        try:
+            found: Roofs = self._running().ask("roofs", (row_bytes, buffer_bytes), "load", self.limits)
+        except WorkerLostError:
+            self._lose()
+            raise
+        return found
+
+    def load(self, kernel: str, problem: Problem) -> None:
+        """Put the inputs of a kernel on the device; :meth:`measure` and :meth:`turns` are about this kernel.
+
+        Raises :class:`InputError` when they do not fit.
+        """
+        self._loaded = None
+        child = self._running()
+        try:
+            child.ask("load", (self.family, kernel, problem, self.seed), "load", self.limits)
+        except WorkerLostError:
+            self._lose()
+            raise
+        self._loaded = kernel, problem
+
+    def measure(
+        self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
+    ) -> Outcome:
+        """Build, check and time one configuration; whatever it does is told by the outcome's status.
+
+        Where a child that had served other candidates dies of this one, it is tried again in a new child, as
+        one of the others may have broken it.
+        """
+        arguments = (dict(config), best_s, patience or Patience(), self.seed, check)
+        outcome, fresh = self._try(arguments)
+        if outcome.status == "crashed" and not fresh:
+            outcome, _ = self._try(arguments)
+        return outcome
+
+    def _try(self, arguments: tuple[Any, ...]) -> tuple[Outcome, bool]:
+        """The outcome, and whether the child had served no other candidate."""
+        child = self._ready()
+        fresh = self._served == 0
+        self._served += 1
+        try:
+            outcome: Outcome = child.ask("measure", arguments, "compile", self.limits)
+        except WorkerLostError as lost:
+            outcome = Outcome(lost.status, str(lost))
+            self._lose()
+        except KeyboardInterrupt:
+            self._lose()
+            raise
+        if outcome.status in _SUSPECT:
+            self._lose()
+        return outcome, fresh
+
+    def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
+        """Time configurations in turns; raises :class:`MmsbgenError` when one of them fails after all."""
+        child = self._ready()
+        try:
+            timings: list[Timing] = child.ask("turns", ([dict(c) for c in configs], rounds), "compile", self.limits)
+        except (MmsbgenError, KeyboardInterrupt):
+            self._lose()
+            raise
+        return timings
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _ready(self) -> _Child:
+        """A child with the current kernel's inputs on its device."""
+        if self._loaded is None:
+            raise RuntimeError("no kernel was loaded")
+        if self._child is None:
+            self.load(*self._loaded)
+        return self._running()
+
+    def _running(self) -> _Child:
+        if self._child is None:
+            child = _Child()
+            try:
+                info: DeviceInfo = child.ask("open", (self.device,), "load", self.limits)
+            except BaseException:
+                child.kill()
+                raise
+            self.device = info.spec if info.backend != "fake" else "fake"
+            self._child, self._served = child, 0
+        return self._child
+
+    def _lose(self) -> None:
+        if self._child is not None:
+            self.close()
+            self.restarts += 1
+
+
+class _Child:
+    """One child process in a session of its own, so that Ctrl-C does not reach it and its own children end with it."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = Pipe()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mmsbgen.tuner.worker", str(theirs.fileno()), str(os.getpid())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                start_new_session=True,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            )
+
+    def ask(self, method: str, arguments: tuple[Any, ...], phase: str, limits: Limits) -> Any:
+        """Send one request and wait for its answer; ``phase`` is what the child begins with.
+
+        Raises :class:`WorkerLostError`, and what the request raised in the child.
+        """
+        try:
+            self._connection.send((method, arguments))
+            deadline = time.monotonic() + limits.of(phase)
+            while True:
+                if not self._connection.poll(max(0.0, deadline - time.monotonic())):
+                    self.kill()
+                    raise WorkerLostError("timeout", f"not done after {limits.of(phase):g} s ({_DOING[phase]})")
+                kind, *rest = self._connection.recv()
+                if kind == "phase":
+                    phase = rest[0]
+                    deadline = time.monotonic() + limits.of(phase)
+                elif kind == "done":
+                    return rest[0]
+                else:
+                    error: Exception = rest[0]
+                    error.add_note(rest[1])
+                    raise error
+        except (EOFError, OSError) as error:
+            raise WorkerLostError("crashed", f"{self._ending()} ({_DOING[phase]})") from error
+
+    def kill(self) -> None:
+        """End the process and all that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._connection.close()
+        self._errors.close()
+
+    def _ending(self) -> str:
+        """How the process ended, with the last that it said."""
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "the process closed its connection"
+        how = f"exit code {code}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                how = signal.Signals(-code).name
+        self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, self._errors.tell() - 600))
+        said = self._errors.read().decode(errors="replace").strip()
+        return f"the process died: {how}" + (f"; its last words: {said}" if said else "")
+
+
+_DOING = {"load": "loading", "compile": "compiling", "run": "running"}

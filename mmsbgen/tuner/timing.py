@@ -1,0 +1,104 @@
+"""Timing of launches on the device's own clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mmsbgen.backends.base import Device, Event
+
+__all__ = ["Patience", "Timing", "time_launches", "time_turns"]
+
+_BATCHED_FROM_S = 4e-5
+"""Shorter kernels end before Python has queued the next one: a batch would time Python."""
+_BATCHED_BELOW_S = 5e-4
+_BATCH_S = 1e-3
+_SHORTEST_S = 1e-9
+"""Below this a device's clock tells nothing."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long one configuration is timed.  Times are seconds on the device.
+
+    A configuration is given up when its first repetitions take more than ``hopeless`` times the best so far.
+    """
+
+    repetitions: int = 7
+    enough_s: float = 0.3
+    limit_s: float = 1.0
+    most: int = 50
+    hopeless: float = 3.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Every repetition in seconds, how many launches each stands for, and whether it was given up early."""
+
+    times: tuple[float, ...]
+    batch: int = 1
+    given_up: bool = False
+
+
+def time_launches(
+    device: Device, launch: Callable[[int], Event], patience: Patience, best_s: float | None = None
+) -> Timing:
+    """Time ``launch(i)``, which queues the kernel on the inputs of turn ``i``, after a warm-up that is not kept.
+
+    On GPUs short kernels are launched back to back and a repetition is the mean of a batch, because a single
+    launch between two events takes microseconds by itself.
+    """
+    limit = math.inf if best_s is None else patience.hopeless * best_s
+    warm = _once(device, launch, 0, 1)
+    if warm > 4 * limit:
+        return Timing((warm,), given_up=True)
+    first = _once(device, launch, 1, 1)
+    batch = _batch_of(device, min(warm, first))
+    times = [first] if batch == 1 else [_once(device, launch, 1, batch)]
+    turn, spent = 2, times[0]
+    while len(times) < patience.most:
+        if len(times) >= 2 and min(times) > limit:
+            return Timing(tuple(times), batch, given_up=True)
+        enough = len(times) >= patience.repetitions and spent >= patience.enough_s
+        if enough or (len(times) >= 3 and spent >= patience.limit_s):
+            break
+        times.append(_once(device, launch, turn, batch))
+        spent += times[-1] * batch
+        turn += batch
+    return Timing(tuple(times), batch)
+
+
+def time_turns(device: Device, launches: Sequence[Callable[[int], Event]], rounds: int) -> list[Timing]:
+    """Time several kernels in turns, A B C A B C ..., all on the same inputs within a round.
+
+    A first round of warm-up is not kept.
+    """
+    batches = [_batch_of(device, launch(0).seconds()) for launch in launches]
+    times: list[list[float]] = [[] for _ in launches]
+    for turn in range(1, rounds + 1):
+        for kept, launch, batch in zip(times, launches, batches, strict=True):
+            kept.append(_once(device, launch, turn, batch))
+    return [Timing(tuple(kept), batch) for kept, batch in zip(times, batches, strict=True)]
+
+
+def _batch_of(device: Device, seconds: float) -> int:
+    """How many launches one repetition should stand for."""
+    if device.info.kind == "cpu" or not _BATCHED_FROM_S <= seconds < _BATCHED_BELOW_S:
+        return 1
+    return math.ceil(_BATCH_S / seconds)
+
+
+def _once(device: Device, launch: Callable[[int], Event], turn: int, batch: int) -> float:
+    """Seconds a launch, over ``batch`` launches back to back that begin at ``turn``."""
+    if batch == 1:
+        return max(launch(turn).seconds(), _SHORTEST_S)
+    profiling, device.profiling = device.profiling, False
+    try:
+        begin = device.mark()
+        for i in range(batch):
+            launch(turn + i)
+        end = device.mark()
+    finally:
+        device.profiling = profiling
+    return max(end.seconds_since(begin) / batch, _SHORTEST_S)

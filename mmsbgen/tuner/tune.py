@@ -1,0 +1,357 @@
+"""One tuning run: measure the device's roofs, search each kernel's space, time the finalists again, store it all."""
+
+from __future__ import annotations
+
+import math
+import platform
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
+from typing import Any
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.build import traits_of
+from mmsbgen.db.canonical import digest
+from mmsbgen.db.records import Key, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.store import Store
+from mmsbgen.db_keys import device_record, key_of
+from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.family import KernelFamily, KernelSpec
+from mmsbgen.problem import Problem, Value
+from mmsbgen.space import Config
+from mmsbgen.tuner.limits import BUFFER_BYTES
+from mmsbgen.tuner.measure import Limits, Measurer
+from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
+from mmsbgen.tuner.search import BudgetSpentError, Candidates, candidates, check_strategy, search
+from mmsbgen.tuner.timing import Patience, Timing
+from mmsbgen.tuner.worker import Outcome, resolve_family
+
+__all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
+
+DEFAULT_TRIALS = 100
+_FINALISTS = 3
+_FINAL_S = 8.0
+_MESSAGE = 4000
+_RESOURCES = ("registers", "spill_bytes", "shared_bytes")
+_VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One kernel with its space and its part of the budget."""
+
+    spec: KernelSpec
+    space: Candidates
+    key: Key
+    share: float
+
+
+def tune(
+    device_spec: str | None,
+    family: str | KernelFamily,
+    kernels: Sequence[str] | None,
+    problem: Problem,
+    *,
+    store: Store,
+    budget_trials: int | None = None,
+    budget_seconds: float | None = None,
+    strategy: str = "default",
+    seed: int = 0,
+    progress: Progress | None = None,
+    check: bool = True,
+    retune: bool = False,
+    fixed: Mapping[str, Value] | None = None,
+    limits: Limits | None = None,
+    patience: Patience | None = None,
+    roof_bytes: int = BUFFER_BYTES,
+) -> TuneReport:
+    """Find the fastest configuration of ``kernels`` for ``problem`` on a device, and store every trial as it ends.
+
+    Args:
+        device_spec: see :func:`mmsbgen.backends.open_device`; None takes the best device.
+        family: a family that ships with the package or its name, or ``package.module:NAME`` of another one.
+        kernels: names in the order in which they are tuned; None takes those that the family says are worth it.
+        problem: a problem of the family.
+        store: where runs, roofs and trials go.  Configurations that it already has under the very same key are
+            not measured again unless ``retune``.
+        budget_trials: most configurations tried a kernel, those found in the store included; without any budget
+            it is 100.
+        budget_seconds: for the whole run; kernels get shares by the bytes that they move.
+        strategy: one of :data:`mmsbgen.tuner.search.STRATEGIES`.
+        seed: of the strategy and of the inputs that kernels are measured on.
+        progress: is told what happens.
+        check: whether every configuration's answer is held against the family's reference.
+        retune: measure again what the store has.
+        fixed: axes that keep one value.
+        limits: after how many seconds a candidate is given up.
+        patience: how long a configuration is timed.
+        roof_bytes: size of the buffer in which the roofs are measured; a small one measures a cache.
+
+    Ctrl-C ends the run after the configuration at hand: its report says so, and what was measured stays.
+
+    Raises:
+        InputError: an unknown device, kernel, strategy or axis, an empty space or inputs that do not fit.
+    """
+    reference = family if isinstance(family, str) else family.name
+    found = resolve_family(reference)
+    if not isinstance(family, str) and found is not family:
+        raise InputError(f"the family {family.name!r} is not known by that name; give it as 'package.module:NAME'")
+    if problem.family != found.name:
+        raise InputError(f"a problem of {problem.family} cannot be tuned with the kernels of {found.name}")
+    specs = [found.kernel(name) for name in kernels or found.worth_tuning(problem)]
+    _check_arguments(strategy, budget_trials, budget_seconds, specs, fixed or {})
+    if budget_trials is None and budget_seconds is None:
+        budget_trials = DEFAULT_TRIALS
+    with Measurer(device_spec, reference, limits, seed) as measurer, _Interrupt(progress or Progress()) as interrupt:
+        info = measurer.open()
+        jobs = _jobs(info, specs, problem, fixed)
+        run = RunRecord(
+            strategy=strategy,
+            budget={"trials": budget_trials, "seconds": budget_seconds},
+            seed=seed,
+            host=platform.node(),
+            versions=_versions(),
+        )
+        report = TuneReport(run.uuid, info)
+        tell = progress or Progress()
+        session = _Session(measurer, store, run, tell, interrupt, check, retune, patience or Patience(), report)
+        store.begin_run(run)
+        status = "failed"
+        try:
+            tell.started(report)
+            session.measure_roofs(found.row_bytes(problem), roof_bytes)
+            session.go(problem, jobs, budget_trials, budget_seconds)
+            status = "interrupted" if interrupt.requested else "finished"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            store.finish_run(run.uuid, status=status)
+        report.status, report.seconds = status, time.monotonic() - session.begin
+        return report
+
+
+def _check_arguments(
+    strategy: str,
+    budget_trials: int | None,
+    budget_seconds: float | None,
+    specs: Sequence[KernelSpec],
+    fixed: Mapping[str, Value],
+) -> None:
+    check_strategy(strategy)
+    if budget_trials is not None and budget_trials < 1:
+        raise InputError(f"a budget of {budget_trials} trials: it must be at least 1")
+    if budget_seconds is not None and not 0 < budget_seconds < math.inf:
+        raise InputError(f"a budget of {budget_seconds} seconds: it must be positive")
+    axes = {axis.name for spec in specs for axis in spec.space.axes}
+    unknown = sorted(set(fixed) - axes)
+    if unknown:
+        raise InputError(f"no axis {unknown[0]!r}; there are {', '.join(sorted(axes))}")
+
+
+def _jobs(
+    info: DeviceInfo, specs: Sequence[KernelSpec], problem: Problem, fixed: Mapping[str, Value] | None
+) -> list[_Job]:
+    """What to do for each kernel; shares of time go by traffic, but no kernel gets less than a twentieth of most."""
+    traits = traits_of(info)
+    traffic = [max(1, spec.traffic(problem)) for spec in specs]
+    return [
+        _Job(spec, candidates(spec, problem, traits, fixed), key_of(info, spec, problem), max(moved, max(traffic) / 20))
+        for spec, moved in zip(specs, traffic, strict=True)
+    ]
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+class _Interrupt:
+    """Ctrl-C once asks to stop, twice stops at once.  Signals only reach the main thread."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.requested = False
+        self._progress = progress
+        self._before: Any = None
+
+    def __enter__(self) -> _Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        self._progress.interrupted()
+
+
+@dataclass
+class _Session:
+    """What the steps of one run share."""
+
+    measurer: Measurer
+    store: Store
+    run: RunRecord
+    progress: Progress
+    interrupt: _Interrupt
+    check: bool
+    retune: bool
+    patience: Patience
+    report: TuneReport
+    begin: float = field(default_factory=time.monotonic)
+
+    def go(self, problem: Problem, jobs: list[_Job], trials: int | None, seconds: float | None) -> None:
+        """Search every kernel's space within its part of what is left of ``seconds``."""
+        end = None if seconds is None else self.begin + seconds
+        for position, job in enumerate(jobs):
+            if self.interrupt.requested:
+                return
+            deadline = None
+            if end is not None:
+                share = job.share / sum(later.share for later in jobs[position:])
+                deadline = time.monotonic() + max(0.0, end - time.monotonic()) * share
+            kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
+            self.report.kernels.append(kernel)
+            self.progress.kernel(kernel)
+            self.measurer.load(job.spec.name, problem)
+            gather = self.report.roofs.gather if self.report.roofs else None
+            made = _Recorder(self.run.uuid, job.key, job.spec.traffic(problem), gather)
+            search(
+                self.run.strategy,
+                job.space,
+                _Evaluator(self, kernel, made),
+                budget=trials,
+                seed=self.run.seed,
+            )
+            if not self.interrupt.requested:
+                self._finals(kernel, made)
+            self.progress.finished(kernel)
+
+    def measure_roofs(self, row_bytes: int, buffer_bytes: int) -> None:
+        """Measure and store what the device can do at best."""
+        self.report.roofs = roofs = self.measurer.roofs(row_bytes, buffer_bytes)
+        device = device_record(self.report.info)
+        self.store.add_roofs(
+            [
+                RoofRecord(run=self.run.uuid, device=device, kind="copy", gbps=roofs.copy),
+                RoofRecord(
+                    run=self.run.uuid, device=device, kind="gather", gbps=roofs.gather, row_bytes=roofs.row_bytes
+                ),
+            ]
+        )
+        self.progress.roofs(roofs)
+
+    def _finals(self, kernel: KernelReport, made: _Recorder) -> None:
+        """Time the best again in turns, and the default with them, so that the winner does not owe it to the moment."""
+        chosen = kernel.ranked[:_FINALISTS]
+        if kernel.default is not None and kernel.default not in chosen:
+            chosen.append(kernel.default)
+        if len(chosen) < 2:
+            return
+        one_round = sum(trial.median_s or 0.0 for trial in chosen)
+        rounds = max(3, min(15, int(_FINAL_S / one_round)))
+        try:
+            timings = self.measurer.turns([trial.config for trial in chosen], rounds)
+        except MmsbgenError as error:
+            kernel.note = f"the finalists could not be timed again: {error}"
+            return
+        for trial, timing in zip(chosen, timings, strict=True):
+            resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
+            outcome = Outcome("ok", timing=timing, compile_s=trial.compile_s, resources=resources)
+            again = made.record(trial.config, outcome, round_=1)
+            self.store.add_trial(again)
+            kernel.finals.append(again)
+
+
+@dataclass(frozen=True)
+class _Recorder:
+    """Makes the records of one kernel in one run."""
+
+    run: str
+    key: Key
+    bytes_moved: int
+    roof_gbps: float | None
+
+    def record(self, config: Config, outcome: Outcome, round_: int = 0) -> TrialRecord:
+        """The record of an outcome; ``round_`` is 1 for finalists."""
+        timing = outcome.timing or Timing(())
+        resources = dict(outcome.resources or {})
+        extra: dict[str, Any] = {}
+        if timing.batch > 1:
+            extra["batch"] = timing.batch
+        if timing.given_up:
+            extra["given_up"] = True
+        if "private_bytes" in resources:
+            extra["private_bytes"] = resources["private_bytes"]
+        return TrialRecord(
+            run=self.run,
+            key=self.key,
+            config=dict(config),
+            status=outcome.status,
+            message=outcome.message[:_MESSAGE],
+            times=timing.times,
+            bytes_moved=self.bytes_moved,
+            roof_gbps=self.roof_gbps,
+            registers=resources.get("registers"),
+            spill_bytes=resources.get("spill_bytes"),
+            shared_bytes=resources.get("shared_bytes"),
+            compile_s=outcome.compile_s,
+            round=round_,
+            extra=extra,
+        )
+
+
+class _Evaluator:
+    """Answers a strategy: from the store, from memory or by measuring, within the kernel's budget."""
+
+    def __init__(self, session: _Session, kernel: KernelReport, made: _Recorder) -> None:
+        self.session, self.kernel, self.made = session, kernel, made
+        self.known = {} if session.retune else session.store.known_configs(key=kernel.key)
+        self.done: dict[str, TrialRecord] = {}
+        self.best_s: float | None = None
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        """Seconds of each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
+        return [self._one(config) for config in configs]
+
+    def _one(self, config: Config) -> float:
+        key = digest(dict(config))
+        if key not in self.done:
+            self._stop_if_spent()
+            self.done[key] = trial = self.known.get(key) or self._measure(config)
+            self.kernel.reused += key in self.known
+            self.kernel.trials.append(trial)
+            if trial.status == "ok" and trial.median_s is not None:
+                self.best_s = min(self.best_s or math.inf, trial.median_s)
+            self.session.progress.trial(self.kernel, trial)
+        trial = self.done[key]
+        return trial.median_s if trial.status == "ok" and trial.median_s is not None else math.inf
+
+    def _measure(self, config: Config) -> TrialRecord:
+        session = self.session
+        outcome = session.measurer.measure(config, best_s=self.best_s, patience=session.patience, check=session.check)
+        trial = self.made.record(config, outcome)
+        session.store.add_trial(trial)
+        return trial
+
+    def _stop_if_spent(self) -> None:
+        kernel = self.kernel
+        if self.session.interrupt.requested:
+            raise BudgetSpentError
+        if kernel.budget is not None and len(kernel.trials) >= kernel.budget:
+            raise BudgetSpentError
+        if kernel.deadline is not None and kernel.trials and time.monotonic() > kernel.deadline:
+            raise BudgetSpentError

@@ -1,0 +1,234 @@
+"""The child process that measures: it opens the device, keeps one kernel's inputs there, and serves requests.
+
+It is started as ``python -m mmsbgen.tuner.worker FD`` by :mod:`mmsbgen.tuner.measure`, speaks over the inherited
+connection ``FD``, and may die at any moment: it stores nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any, Literal
+
+import numpy as np
+from jinja2 import TemplateError
+
+from mmsbgen.backends import Device, DeviceInfo, Event, open_device
+from mmsbgen.build import BoundKernel, build, check_built, release, traits_of, upload
+from mmsbgen.errors import CompileError, ConfigError, InputError, MmsbgenError
+from mmsbgen.families import family as family_named
+from mmsbgen.family import KernelFamily, KernelSpec, Workload
+from mmsbgen.problem import Problem
+from mmsbgen.render import render
+from mmsbgen.space import Config
+from mmsbgen.tuner.limits import Roofs, measure_roofs
+from mmsbgen.tuner.timing import Patience, Timing, time_launches, time_turns
+
+__all__ = ["Outcome", "Phase", "resolve_family"]
+
+Phase = Literal["load", "compile", "run"]
+_HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one configuration: the fields of a trial that only the device can tell."""
+
+    status: str
+    message: str = ""
+    timing: Timing | None = None
+    compile_s: float | None = None
+    resources: Mapping[str, int] | None = None
+
+
+def resolve_family(reference: str) -> KernelFamily:
+    """A family by its name, or by ``package.module:NAME`` where it is not one that ships with the package.
+
+    Raises :class:`InputError` when there is none.
+    """
+    if ":" not in reference:
+        return family_named(reference)
+    module, _, attribute = reference.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"no family {reference!r}: {error}") from None
+    if not isinstance(found, KernelFamily):
+        raise InputError(f"{reference} is no family of kernels")
+    return found
+
+
+class Bench:
+    """A device with the inputs of one kernel and problem."""
+
+    def __init__(self, device: Device, notify: Callable[[Phase], None]) -> None:
+        self.device = device
+        self.notify = notify
+        self.spec: KernelSpec | None = None
+        self.problem: Problem | None = None
+        self.workload: Workload | None = None
+        self.placed: dict[str, Any] = {}
+        self.rotations: list[dict[str, Any]] = []
+        self.touched = False
+
+    def info(self) -> DeviceInfo:
+        """The device that was opened."""
+        return self.device.info
+
+    def roofs(self, row_bytes: int, buffer_bytes: int) -> Roofs:
+        """The device's roofs, see :func:`mmsbgen.tuner.limits.measure_roofs`."""
+        self.unload()
+        return measure_roofs(self.device, row_bytes, buffer_bytes)
+
+    def load(self, family: str, kernel: str, problem: Problem, seed: int) -> None:
+        """Put a kernel's inputs for ``problem`` on the device, in place of those that were there."""
+        self.unload()
+        spec = resolve_family(family).kernel(kernel)
+        workload = spec.workload(problem, seed)
+        self.placed = upload(self.device, workload)
+        self.rotations = [{}]
+        for turn in workload.rotations:
+            self.rotations.append({name: self.device.upload(array) for name, array in turn.items()})
+        self.spec, self.problem, self.workload = spec, problem, workload
+
+    def unload(self) -> None:
+        """Give the inputs' memory back."""
+        for turn in self.rotations:
+            release(turn)
+        release(self.placed)
+        self.placed, self.rotations, self.workload = {}, [], None
+        self.touched = False
+
+    def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> Outcome:
+        """Build, check and time one configuration; every failure becomes an outcome."""
+        compile_s = resources = None
+        try:
+            self.notify("compile")
+            begin = time.perf_counter()
+            bound = self._build(config)
+            compile_s = time.perf_counter() - begin
+            resources = bound.kernel.resources()
+            if check:
+                self.notify("run")
+                wrong = check_built(self.device, self._checkable(bound), seed)
+                if wrong is not None:
+                    return Outcome("wrong_result", wrong, None, compile_s, resources)
+            self.notify("run")
+            self._restore()
+            timing = time_launches(self.device, self._launcher(bound), patience, best_s)
+        except ConfigError as error:
+            return Outcome("invalid", str(error), None, compile_s, resources)
+        except (CompileError, TemplateError) as error:
+            return Outcome("compile_error", str(error), None, compile_s, resources)
+        except MmsbgenError as error:
+            return Outcome("launch_error", str(error), None, compile_s, resources)
+        except Exception as error:
+            return Outcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
+        return Outcome("ok", "", timing, compile_s, resources)
+
+    def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
+        """Time configurations against each other in turns, A B C A B C ..., on the same inputs."""
+        self.notify("compile")
+        bound = [self._build(config) for config in configs]
+        self.notify("run")
+        self._restore()
+        return time_turns(self.device, [self._launcher(kernel) for kernel in bound], rounds)
+
+    def _build(self, config: Config) -> BoundKernel:
+        spec, problem, _ = self._loaded()
+        return build(self.device, spec, problem, config)
+
+    def _loaded(self) -> tuple[KernelSpec, Problem, Workload]:
+        if self.spec is None or self.problem is None or self.workload is None:
+            raise RuntimeError("no kernel was loaded")
+        return self.spec, self.problem, self.workload
+
+    def _checkable(self, bound: BoundKernel) -> BoundKernel:
+        """The same configuration for the small problem: the same compiled kernel where sizes are no part of it."""
+        small = bound.spec.check_problem(bound.problem)
+        traits = traits_of(self.device.info)
+        source = render(bound.spec, small, bound.config, traits)
+        if _HEADER.sub("", source.text, count=1) == _HEADER.sub("", bound.source.text, count=1):
+            return replace(bound, problem=small)
+        self.notify("compile")
+        checkable = build(self.device, bound.spec, small, bound.config)
+        self.notify("run")
+        return checkable
+
+    def _launcher(self, bound: BoundKernel) -> Callable[[int], Event]:
+        _, _, workload = self._loaded()
+        inputs = [self.placed | turn for turn in self.rotations]
+        self.touched = True
+        return lambda turn: bound.launch(workload.count, inputs[turn % len(inputs)])
+
+    def _restore(self) -> None:
+        """Bring what kernels change back to its first state, so that every configuration sees the same."""
+        spec, _, workload = self._loaded()
+        if not self.touched:
+            return
+        for argument in spec.arguments:
+            array = workload.arguments[argument.name]
+            if argument.role == "inout" and isinstance(array, np.ndarray):
+                self.device.write(self.placed[argument.name], array)
+        self.device.synchronize()
+        self.touched = False
+
+
+def serve(connection: Connection) -> None:
+    """Answer requests ``(method, arguments)`` until the other end closes.
+
+    Sends any number of ``("phase", Phase)`` and one ``("done", answer)`` or ``("error", exception, traceback)``
+    for each.  The first request is "open" with the device's spec.
+    """
+    bench: Bench | None = None
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            method, arguments = connection.recv()
+            try:
+                if method == "open":
+                    bench = Bench(open_device(*arguments), lambda phase: connection.send(("phase", phase)))
+                    answer: Any = bench.info()
+                else:
+                    answer = getattr(bench, method)(*arguments)
+            except Exception as error:
+                connection.send(("error", _plain(error), traceback.format_exc()))
+            else:
+                connection.send(("done", answer))
+
+
+def _plain(error: Exception) -> Exception:
+    """An exception that the other end can unpickle."""
+    if isinstance(error, MemoryError):
+        return InputError(f"the inputs do not fit into this machine's memory: {error}")
+    return error if isinstance(error, MmsbgenError) else RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _die_with_parent(parent: int) -> None:
+    """Ask Linux to kill this process when its parent ends, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def main() -> None:
+    """Serve the connection whose file descriptor and whose owner the command line names."""
+    descriptor, parent = map(int, sys.argv[1:])
+    _die_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(Connection(descriptor))
+
+
+if __name__ == "__main__":
+    # Under its own name, so that what it sends is known by that name at the other end.
+    importlib.import_module("mmsbgen.tuner.worker").main()

@@ -1,0 +1,162 @@
+"""Variants of kernels, and checking many of them in processes side by side.  For the scripts that check."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from _variant_worker import TIMEOUT, Result, Worker
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.family import KernelFamily, KernelSpec
+from mmsbgen.render import template_digest
+from mmsbgen.space import Traits, describe
+
+#: What is drawn for a problem beside K and dtype.
+DRAWN: dict[str, tuple[Any, ...]] = {
+    "n": (1, 2, 3, 5, 11),
+    "step": ("split", "split", "reflected", "published"),
+    "theta_step": ("reflected", "published", "gain"),
+    "noise": ("on", "off"),
+    "partners": ("uniform", "stratified", "block"),
+}
+
+
+#: How many are drawn for one that is taken, and how often that may be in vain before a space counts as exhausted.
+_DRAWS, _PATIENCE = 100, 30
+
+
+class Variant(NamedTuple):
+    """One thing to check; ``key`` is stable over runs."""
+
+    kernel: str
+    problem: dict[str, Any]
+    config: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        return json.dumps(self, sort_keys=True)
+
+    @property
+    def configuration(self) -> str:
+        """What two variants share that differ in their problem alone."""
+        return f"{self.kernel} {describe(self.config)}"
+
+    @property
+    def group(self) -> str:
+        """The row of the report: the kernel, and its placement where it has one."""
+        return f"{self.kernel} {self.config.get('placement', '')}".strip()
+
+    def __str__(self) -> str:
+        return f"{self.kernel} {describe(self.problem)} {describe(self.config)}"
+
+
+def spread(
+    kernels: KernelFamily,
+    spec: KernelSpec,
+    traits: Traits,
+    ks: Sequence[int],
+    fixed: Mapping[str, Any],
+) -> Iterator[Variant]:
+    """Valid variants of a kernel without end to speak of, each the one of a few drawn with most pairs of new values.
+
+    Values are those of the axes, of which ``fixed`` keeps some, and of the problem.  The order is the same every time.
+    Unlike an enumeration it begins at once, however large the space.
+    """
+    rng = random.Random(f"{spec.name} {describe(fixed)}")
+    axes = {axis.name: (fixed[axis.name],) if axis.name in fixed else axis.values for axis in spec.space.axes}
+    choices = {"K": tuple(ks), "dtype": ("float32", "float64"), **DRAWN}
+    choices = {name: values for name, values in choices.items() if name in spec.parameters}
+    known: set[str] = set()
+    pairs: set[Any] = set()
+
+    def draw() -> Variant | None:
+        config = {name: rng.choice(values) for name, values in axes.items()}
+        values = {name: rng.choice(among) for name, among in choices.items()}
+        problem = spec.check_problem(kernels.problem(**values))
+        if spec.space.refusal(config, problem, traits) is not None:
+            return None
+        variant = Variant(spec.name, values, config)
+        return None if variant.key in known else variant
+
+    while True:
+        drawn = [variant for variant in (draw() for _ in range(_DRAWS)) if variant is not None]
+        for _ in range(_PATIENCE):
+            if drawn:
+                break
+            drawn = [variant for variant in (draw() for _ in range(_DRAWS)) if variant is not None]
+        if not drawn:
+            return
+        new = [_pairs(variant) - pairs for variant in drawn]
+        best = max(range(len(drawn)), key=lambda i: len(new[i]))
+        pairs |= new[best]
+        known.add(drawn[best].key)
+        yield drawn[best]
+
+
+def _pairs(variant: Variant) -> set[Any]:
+    """All pairs of values of axes and problem."""
+    values = sorted({**variant.problem, **variant.config}.items())
+    return set(itertools.combinations(values, 2))
+
+
+def in_turns(groups: dict[str, Iterator[Variant]]) -> Iterator[Variant]:
+    """One of each group after the other, until all are through."""
+    queues = dict(sorted(groups.items()))
+    while queues:
+        for name in list(queues):
+            variant = next(queues[name], None)
+            if variant is None:
+                del queues[name]
+            else:
+                yield variant
+
+
+def digests(kernels: KernelFamily, dialect: str) -> str:
+    """One text for the state of all templates: results of other templates are not resumed."""
+    return "-".join(sorted({template_digest(spec.template, dialect)[:6] for spec in kernels.kernels.values()}))
+
+
+def run(
+    info: DeviceInfo,
+    pending: Iterator[Variant],
+    keep: Callable[[Variant, Result], None],
+    *,
+    total: int | None,
+    seconds: float | None,
+    jobs: int,
+    timeout: float = TIMEOUT,
+) -> None:
+    """Check variants in ``jobs`` processes until they or the time run out; ``keep`` is called by one at a time.
+
+    ``total`` is how many there are, None where that is not known; ``timeout`` is for one variant, seconds.
+    """
+    end = time.monotonic() + seconds if seconds else float("inf")
+    lock = threading.Lock()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress, ThreadPoolExecutor(jobs) as pool:
+        task = progress.add_task(info.platform, total=total)
+
+        def taken() -> Variant | None:
+            with lock:
+                return next(pending, None) if time.monotonic() < end else None
+
+        def work() -> None:
+            worker = Worker(info.spec, timeout)
+            while (variant := taken()) is not None:
+                result = worker.check(*variant)
+                with lock:
+                    keep(variant, result)
+                progress.update(task, advance=1, description=variant.group)
+            worker.close()
+
+        for future in [pool.submit(work) for _ in range(jobs)]:
+            future.result()

@@ -1,0 +1,175 @@
+"""A whole iteration of stars: by single launches and fused, links, non-links and their mixture; time by stage.
+
+    scripts/bench/bench_iteration.py --device cuda:0 --graph com-dblp.txt.gz
+
+Wall-clock time of an iteration of a chain on a graph, launches queued ahead, nothing profiled, in repetitions of some
+hundred iterations; then the same by single launches with every stage timed on the device.  update_phi alone is timed
+back to back on the same problem's benchmark inputs.  Configurations are those that a run would get.
+Writes docs/reports/iteration.md and .json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from _common import REPORTS, Placed, Report, Sample, add_device_option, chosen_devices, known_configs, progress
+
+from mmsbgen.backends import Device, open_device
+from mmsbgen.build import build, traits_of
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.graph import Split, load_edge_list, split
+from mmsbgen.runtime import Runtime
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.problem import problem_of
+from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.tuner.limits import measure_roofs
+
+KINDS = ("random-node-non-link", "random-node-link", "random-node")
+
+
+@contextmanager
+def chain(device: Device, parts: Split, options: Options, fused: bool, database: str | None) -> Iterator[Sampler]:
+    """A started chain in configurations from the database, warmed up."""
+    problem = problem_of(parts, options)
+    known = known_configs(device.info, MMSB.kernel("update_phi"), problem, traits_of(device.info), database)
+    sampler = Sampler(parts, options, Runtime(device, MMSB, None, {"update_phi": dict(known.tuned)}), fused=fused)
+    try:
+        sampler.initialise()
+        advance(sampler, 128)
+        yield sampler
+    finally:
+        sampler.close()
+
+
+def advance(sampler: Sampler, count: int) -> None:
+    """Make ``count`` iterations and wait for them."""
+    end = sampler.iteration + count
+    while sampler.iteration < end:
+        sampler.advance(end - sampler.iteration)
+    sampler.device.synchronize()
+
+
+def wall(sampler: Sampler, count: int, repetitions: int) -> Sample:
+    """Seconds of an iteration, launches queued ahead and nothing profiled."""
+    sampler.drain()
+    sampler.device.profiling = False
+    times = []
+    for _ in range(repetitions):
+        begin = time.perf_counter()
+        advance(sampler, count)
+        times.append((time.perf_counter() - begin) / count)
+    sampler.device.profiling = True
+    return Sample(tuple(times))
+
+
+def stages(sampler: Sampler, count: int) -> dict[str, float]:
+    """Seconds of an iteration by stage, on the device's clock."""
+    before = sampler.stage_seconds()
+    advance(sampler, count)
+    after = sampler.stage_seconds()
+    return {
+        name: (after[name] - before.get(name, 0.0)) / count for name in after if after[name] > before.get(name, 0.0)
+    }
+
+
+def phi_alone(device: Device, parts: Split, options: Options, database: str | None) -> tuple[Sample, dict[str, Any]]:
+    """update_phi back to back on inputs that rotate: seconds a call, and its configuration."""
+    spec, problem = MMSB.kernel("update_phi"), problem_of(parts, options)
+    config = known_configs(device.info, spec, problem, traits_of(device.info), database).tuned
+    workload = spec.workload(problem, 0)
+    placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
+    bound, times = build(device, spec, problem, config), []
+    try:
+        for repetition in range(31):
+            begin = device.mark()
+            for number in range(8):
+                bound.launch(workload.count, placed.values(number))
+            times.append(device.mark().seconds_since(begin) / 8)
+            if repetition == 0:
+                times.clear()
+    finally:
+        placed.release()
+    return Sample(tuple(times)), dict(config)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_device_option(parser)
+    parser.add_argument("--graph", type=Path, required=True, help="edge list")
+    parser.add_argument("-k", type=int, default=1024, help="communities (1024)")
+    parser.add_argument("-m", type=int, default=4096, help="non-links of a star (4096)")
+    parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
+    parser.add_argument("--step", action="append", help="reflected or split; repeat for several (both)")
+    parser.add_argument("--count", type=int, default=320, help="iterations of a repetition (320)")
+    parser.add_argument("--repetitions", type=int, default=30, help="repetitions (30)")
+    parser.add_argument("--database", metavar="URL", help="tuning database (default: the user's)")
+    parser.add_argument("--output", type=Path, default=REPORTS, help="folder of the report (docs/reports)")
+    args = parser.parse_args()
+
+    parts = split(load_edge_list(args.graph), validation=0.01, seed=0)
+    base = Options(
+        n_communities=args.k,
+        mini_batch_size=args.m,
+        n_partners=args.n,
+        partners="uniform",
+        evaluate_every=10**9,
+        seed=1,
+    )
+    report = Report(
+        "An iteration of stars",
+        f"{parts.graph.name}: N = {parts.graph.n_vertices}, K = {args.k}, m = {args.m}, n = {args.n} uniform partners, "
+        "float32. Microseconds an iteration: medians and distances between quartiles.",
+    )
+    report.data["results"] = []
+    for info in chosen_devices(args.device):
+        with open_device(info.spec) as device:
+            report.devices.append(info)
+            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base)))
+            report.text(f"## {info.platform}: {info.name}")
+            report.text(f"Random rows {roof.gather:.0f} GB/s, copy {roof.copy:.0f} GB/s.")
+            rows, told = [], []
+            for step in args.step or ("reflected", "split"):
+                options = dataclasses.replace(base, step=step)
+                alone, config = phi_alone(device, parts, options, args.database)
+                told.append(f"{step}: update_phi alone {alone.text(1e6)} us, {config}  ")
+                for kind in KINDS:
+                    of_kind = dataclasses.replace(options, mini_batch=kind)
+                    found: dict[str, Sample] = {}
+                    by_stage: dict[str, float] = {}
+                    for fused in (False, True) if info.backend == "cuda" else (False,):
+                        with chain(device, parts, of_kind, fused, args.database) as sampler:
+                            found["fused" if fused else "separate"] = wall(sampler, args.count, args.repetitions)
+                            if not fused:
+                                by_stage = stages(sampler, args.count)
+                    fastest = min(found.values(), key=lambda sample: sample.median)
+                    progress(f"{step} {kind}: " + ", ".join(f"{name} {s.text(1e6)} us" for name, s in found.items()))
+                    split_up = ", ".join(f"{name} {seconds * 1e6:.1f}" for name, seconds in by_stage.items())
+                    ratio = f"{fastest.median / alone.median:.2f}" if kind == "random-node-non-link" else "-"
+                    ways = [found[name].text(1e6) if name in found else "-" for name in ("separate", "fused")]
+                    rows.append([step, kind, *ways, ratio, split_up])
+                    report.data["results"].append(
+                        {
+                            "device": info.spec,
+                            "step": step,
+                            "kind": kind,
+                            "alone": alone.as_dict(),
+                            "config": config,
+                            "stages": by_stage,
+                            "times": {name: sample.as_dict() for name, sample in found.items()},
+                        }
+                    )
+            report.text(*told)
+            head = ["step", "mini-batch", "separate, us", "fused, us", "faster / update_phi", "stages by events, us"]
+            report.table(head, rows)
+    report.write("iteration", folder=args.output)
+
+
+if __name__ == "__main__":
+    main()

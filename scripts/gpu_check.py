@@ -1,0 +1,213 @@
+#!/usr/bin/env python
+"""Check a GPU's kernels in one go: variants against the reference, and compute-sanitizer over a small program.
+
+    scripts/gpu_check.py --device cuda:0 --output reports --seconds 240 --jobs 12
+
+Variants are spread over placements, teams, widths and block sizes, over K, float32 and float64, noise on and off;
+inputs hold links, non-links and pairs without weight.  memcheck and racecheck run beside them where they are
+installed.  Writes gpu-check.md and gpu-check.json; ends with status 1 when anything failed.  Takes any OpenCL device.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from _sanitizer import TOOLS, Verdict, find_sanitizer, sanitize
+from _variant_worker import Result
+from _variants import Variant, digests, in_turns, run, spread
+
+from mmsbgen import __version__
+from mmsbgen.backends import DeviceInfo, open_device
+from mmsbgen.build import compiler_options, traits_of
+from mmsbgen.families import family
+from mmsbgen.family import KernelSpec
+from mmsbgen.space import Traits
+
+KS = (1, 7, 64, 100, 1000, 1024, 2048)
+#: Axes whose values the report counts.
+SHOWN = ("team", "vector_width", "block_size")
+#: A variant that takes longer hangs: the slowest takes seconds, most of them in the compiler.
+TIMEOUT = 60.0
+
+
+class Checked(NamedTuple):
+    """A variant and what became of it."""
+
+    variant: Variant
+    result: Result
+
+
+def sample(traits: Traits, ks: Sequence[int], only: Sequence[str], most: int | None) -> Iterator[Variant]:
+    """Variants of all kernels, or those named, in turns; at most ``most`` of each kernel and placement."""
+    kernels = family()
+    groups: dict[str, Iterator[Variant]] = {}
+    for spec in [kernels.kernel(name) for name in only] or kernels.kernels.values():
+        for placement in _placements(spec):
+            variants = spread(kernels, spec, traits, ks, placement)
+            groups[" ".join([spec.name, *placement.values()])] = islice(variants, most)
+    return in_turns(groups)
+
+
+def _placements(spec: KernelSpec) -> list[dict[str, str]]:
+    found = [axis.values for axis in spec.space.axes if axis.name == "placement"]
+    return [{"placement": str(value)} for value in found[0]] if found else [{}]
+
+
+@click.command(help=(__doc__ or "").split("\n\n")[0])
+@click.option(
+    "--device", default="cuda:0", show_default=True, help="As in mmsbgen devices: a number or part of a name."
+)
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the report.")
+@click.option("--seconds", type=float, default=240.0, show_default=True, help="Time for variants, and for each tool.")
+@click.option("--jobs", type=click.IntRange(1), default=12, show_default=True, help="Processes that share the device.")
+@click.option("--kernel", "only", multiple=True, help="Only this kernel; may be given several times.")
+@click.option("-k", "ks", type=click.IntRange(1), multiple=True, default=KS, show_default=True, help="Communities.")
+@click.option("--sample", "most", type=click.IntRange(1), help="At most so many of each kernel and placement.")
+@click.option("--sanitizer/--no-sanitizer", default=True, help="Run compute-sanitizer on CUDA devices.")
+def main(
+    device: str,
+    output: Path,
+    seconds: float,
+    jobs: int,
+    only: tuple[str, ...],
+    ks: tuple[int, ...],
+    most: int | None,
+    sanitizer: bool,
+) -> None:
+    with open_device(device) as opened:
+        info = opened.info
+    checked: list[Checked] = []
+
+    def keep(variant: Variant, result: Result) -> None:
+        checked.append(Checked(variant, result))
+        if result.status != "ok":
+            click.echo(f"{result.status}: {variant}: {result.message[:300]}", err=True)
+
+    path = find_sanitizer() if sanitizer and info.backend == "cuda" else None
+    with ThreadPoolExecutor(len(TOOLS)) as pool:
+        running = [pool.submit(sanitize, path, tool, info.spec, seconds) for tool in TOOLS if path is not None]
+        variants = sample(traits_of(info), ks, only, most)
+        run(info, variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT)
+        verdicts = [future.result() for future in running]
+    why = "" if path else _why_not(info, sanitizer)
+    report = as_dict(info, ks, checked, verdicts, why)
+    output.mkdir(parents=True, exist_ok=True)
+    output.joinpath("gpu-check.json").write_text(json.dumps(report, indent=1) + "\n")
+    output.joinpath("gpu-check.md").write_text("\n".join(as_markdown(report)) + "\n")
+    click.echo(f"{report['verdict']}; {output / 'gpu-check.md'}")
+    raise SystemExit(1 if report["failed"] else 0)
+
+
+def _why_not(info: DeviceInfo, wanted: bool) -> str:
+    if info.backend != "cuda":
+        return "Not run: compute-sanitizer is for CUDA devices"
+    if not wanted:
+        return "Not run: switched off"
+    return "Not run: compute-sanitizer was not found on the PATH or in /usr/local/cuda/bin"
+
+
+def as_dict(
+    info: DeviceInfo, ks: Sequence[int], checked: Sequence[Checked], verdicts: Sequence[Verdict], why: str
+) -> dict[str, Any]:
+    """The report's content; no variant at all is a failure too."""
+    traits = traits_of(info)
+    failures = [
+        {"status": result.status, "variant": str(variant), "message": result.message, "key": variant.key}
+        for variant, result in checked
+        if result.status != "ok"
+    ]
+    bad = [verdict for verdict in verdicts if verdict.failed]
+    text = f"{len(checked)} variants checked, {len(failures)} failures"
+    text += "".join(f", {verdict.tool} {verdict.verdict}" for verdict in verdicts)
+    return {
+        "about": {
+            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "mmsbgen": __version__,
+            "device": info.name,
+            "platform": info.platform,
+            "architecture": info.architecture,
+            "driver": info.driver,
+            "compiler": info.compiler,
+            "options": " ".join(compiler_options(traits)),
+            "templates": digests(family(), traits.dialect),
+            "K": ", ".join(map(str, ks)),
+        },
+        "verdict": text + ("" if verdicts else f"; compute-sanitizer: {why}"),
+        "failed": bool(failures or bad or not checked),
+        "rows": _rows(checked),
+        "failures": failures,
+        "sanitizer": {"why": why, "verdicts": [verdict._asdict() for verdict in verdicts]},
+    }
+
+
+def _rows(checked: Sequence[Checked]) -> list[dict[str, Any]]:
+    groups: dict[str, list[Checked]] = defaultdict(list)
+    for one in checked:
+        groups[one.variant.group].append(one)
+    rows = []
+    for name, members in sorted(groups.items()):
+        values: dict[str, set[Any]] = defaultdict(set)
+        for variant, _ in members:
+            for axis, value in {**variant.problem, **variant.config}.items():
+                values[axis].add(value)
+        rows.append(
+            {
+                "group": name,
+                "checked": len(members),
+                "ok": sum(result.status == "ok" for _, result in members),
+                "statuses": dict(Counter(result.status for _, result in members)),
+                "values": {axis: sorted(found) for axis, found in values.items()},
+                "slowest_s": max(result.seconds for _, result in members),
+            }
+        )
+    return rows
+
+
+def as_markdown(report: dict[str, Any]) -> list[str]:
+    """The lines of the report for readers."""
+    templates = report["about"]["templates"].count("-") + 1
+    about = {**report["about"], "templates": f"{templates} of them, digests in gpu-check.json"}
+    lines = [
+        f"# Kernels checked on {about['device']}",
+        "",
+        f"**{report['verdict']}.**",
+        "",
+        "Each variant is compiled, run on a small problem with links, non-links and pairs without weight, and held",
+        "against the float64 reference with the derived tolerance. Made by `scripts/gpu_check.py`.",
+        "",
+        *(f"- {name}: {value}" for name, value in about.items() if value),
+        "",
+        "| kernel, placement | checked | ok | failures | K | types | noise | teams | widths | block sizes | slowest |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in report["rows"]:
+        counts = [len(row["values"].get(name, ())) or "-" for name in ("K", "dtype", "noise", *SHOWN)]
+        cells = [row["group"], row["checked"], row["ok"], row["checked"] - row["ok"], *counts]
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['slowest_s']:.1f} s |")
+    lines += ["", "From K on, columns count the values that were met.", "", "## compute-sanitizer", ""]
+    found = report["sanitizer"]["verdicts"]
+    if not found:
+        lines.append(f"{report['sanitizer']['why']}.")
+    for verdict in found:
+        lines.append(f"- {verdict['tool']}: **{verdict['verdict']}**, {verdict['launches']} configurations run")
+        lines += [f"  ({verdict['summary']})", *(f"      {line}" for line in verdict["lines"])]
+    if report["failures"]:
+        lines += ["", "## Failures", ""]
+        lines += [f"- {f['status']}: `{f['variant']}`: {_first_line(f['message'])}" for f in report["failures"]]
+    return lines
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:300]
+
+
+if __name__ == "__main__":
+    main()

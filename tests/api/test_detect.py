@@ -1,0 +1,402 @@
+"""Detection from Python and from the command line: inputs, outputs, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import networkx
+import numpy as np
+import pytest
+import scipy.sparse
+from click.testing import CliRunner
+
+import mmsbgen
+from mmsbgen import api
+from mmsbgen.cli import main
+from mmsbgen.errors import InputError
+from mmsbgen.graph import load_edge_list
+
+pytestmark = pytest.mark.opencl
+
+RING = [(a, (a + step) % 30) for a in range(30) for step in (1, 2)]
+FAST = {"device": "pocl", "iterations": 4, "mini_batch_size": 8, "n_partners": 4}
+
+
+@pytest.fixture
+def ring(tmp_path) -> Path:
+    path = tmp_path / "ring.txt"
+    path.write_text("# a comment\n" + "".join(f"v{a}\tv{b}\n" for a, b in RING))
+    return path
+
+
+def cli(*args: object, code: int = 0):
+    words = [str(a) for a in args]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = CliRunner().invoke(main, ["detect", *words, "--device", "pocl"])
+    assert result.exit_code == code, result.output + repr(result.exception)
+    return result
+
+
+def test_all_inputs_give_the_same_chain_and_their_own_ids(ring):
+    pairs = np.array(RING)
+    matrix = scipy.sparse.coo_array((np.ones(len(RING)), tuple(pairs.T)), shape=(30, 30))
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(30))
+    graph.add_edges_from(RING)
+    named = networkx.relabel_nodes(graph, {v: ("node", v) for v in range(30)})
+    found = [
+        mmsbgen.detect(source, n_communities=3, random_state=7, **FAST) for source in (pairs, matrix, graph, named)
+    ]
+    for other in found[1:]:
+        assert np.array_equal(other.memberships.values, found[0].memberships.values)
+        assert np.array_equal(other.memberships.beta, found[0].memberships.beta)
+    assert [c for c in found[3].communities] == [[("node", v) for v in c] for c in found[0].communities]
+    assert sorted({v for c in mmsbgen.detect(ring, 3, **FAST).communities for v in c}) <= sorted(
+        f"v{v}" for v in range(30)
+    )
+    assert found[0].memberships.dense().sum(axis=1) == pytest.approx(np.ones(30), abs=1e-5)
+    other = mmsbgen.detect(pairs, 3, random_state=8, **FAST)
+    assert not np.array_equal(other.memberships.values, found[0].memberships.values)
+
+
+def test_files(ring, tmp_path):
+    out = tmp_path / "out"
+    cli(ring, "-k", 5, "-n", 30, "-o", out, "--top", 2, "--threshold", 0.1)
+    assert sorted(p.name for p in out.iterdir()) == ["communities.txt", "memberships.npz", "run.json"]
+    with np.load(out / "memberships.npz", allow_pickle=False) as archive:
+        assert sorted(archive) == ["beta", "communities", "ids", "shares"]
+        assert archive["communities"].shape == archive["shares"].shape == (30, 2)
+        ids, top, shares = archive["ids"].tolist(), archive["communities"], archive["shares"]
+        assert archive["beta"].shape == (5,)
+    assert sorted(ids) == sorted(f"v{a}" for a in range(30))
+    assert np.all(shares[:, 0] >= shares[:, 1])
+    record = json.loads((out / "run.json").read_text(), parse_constant=lambda word: pytest.fail(word))
+    lines = [line.split("\t") for line in (out / "communities.txt").read_text().splitlines()]
+    assert [len(line) for line in lines] == record["communities"]["sizes"]
+    assert {v for line in lines for v in line} <= set(ids)
+    of_top = {(ids[v], int(top[v, r])) for v in range(30) for r in range(2) if shares[v, r] > 0.1}
+    assert sum(map(len, lines)) >= len(of_top), "the rule sees more entries than are kept"
+    for name in (
+        "graph",
+        "problem",
+        "seed",
+        "kernels",
+        "trace",
+        "stage_seconds",
+        "device",
+        "versions",
+        "options",
+        "rule",
+    ):
+        assert record[name] not in (None, {}, []) or name == "seed", name
+    assert record["iterations"] == 30
+    assert record["trace"][-1]["iteration"] == 30
+    assert set(record["stage_seconds"]) >= {"mini-batch", "partners", "update_phi", "theta", "held-out"}
+
+    cli(ring, "-k", 5, "-n", 30, "-o", tmp_path / "whole", "--whole", "--average")
+    with np.load(tmp_path / "whole" / "memberships.npz", allow_pickle=False) as archive:
+        assert sorted(archive) == ["beta", "ids", "pi"]
+        np.testing.assert_allclose(archive["pi"].sum(axis=1), 1.0, atol=1e-5)
+    assert json.loads((tmp_path / "whole" / "run.json").read_text())["samples_averaged"] == 16
+
+
+@pytest.mark.parametrize(
+    ("mini_batch", "partners"),
+    [
+        ("random-node", "stratified"),
+        ("random-node-link", "uniform"),
+        ("random-node-non-link", "stratified"),
+        ("random-pair", "uniform"),
+        ("block", "uniform"),
+    ],
+)
+def test_odd_graphs(mini_batch, partners):
+    star = [(0, v) for v in range(1, 8)]
+    complete = [(a, b) for a in range(8) for b in range(a)]
+    for links, k in (([(0, 1)], 9), (star, 1), (star, 9), (complete, 9)):
+        found = mmsbgen.detect(
+            np.array(links), k, device="pocl", iterations=6, mini_batch=mini_batch, partners=partners, validation=0.2
+        )
+        assert found.memberships.values.shape[1] == k
+        assert np.all(np.isfinite(found.memberships.values))
+        json.dumps(found.record, allow_nan=False)
+
+
+@pytest.mark.parametrize(("rule", "threshold"), [("threshold", 0.02), ("link", 0.01), ("top", 2)])
+@pytest.mark.parametrize("average", [False, True])
+def test_communities_do_not_depend_on_how_many_entries_are_kept(rule, threshold, average):
+    options = FAST | {"iterations": 40, "rule": rule, "threshold": threshold, "average": average}
+    few, many = (mmsbgen.detect(np.array(RING), 20, top=top, **options) for top in (1, 20))
+    assert (few.memberships.values.shape[1], many.memberships.values.shape[1]) == (1, 20)
+    assert len(few.communities) > 1
+    assert few.communities == many.communities
+    assert few.cover.labels == many.cover.labels
+
+
+def test_no_validation(ring):
+    found = mmsbgen.detect(ring, 3, validation=0.0, **FAST)
+    assert "auc" not in found.trace[-1]
+    result = cli(ring, "-k", 3, "-n", 4, "--validation", 0)
+    assert "Held-out" not in result.output
+    assert "4 iterations" in result.output
+
+
+def test_no_iterations(ring, tmp_path):
+    result = cli(ring, "-k", 3, "-n", 0, "-o", tmp_path / "out")
+    assert "0 iterations" in result.output
+    assert (tmp_path / "out" / "run.json").exists()
+
+
+def test_summary(ring):
+    result = cli(ring, "-k", 4, "-n", 50)
+    out = result.stdout
+    for words in (
+        "communities have members",
+        "strength",
+        "vertices are in a community",
+        "AUC",
+        "perplexity",
+        "50 iterations",
+    ):
+        assert words in out
+    assert max(map(len, result.stderr.splitlines())) < 400
+    assert "Configurations, default: " in result.stderr
+    quiet = cli(ring, "-k", 4, "-n", 5, "-q")
+    assert quiet.output == ""
+    assert json.loads(cli(ring, "-k", 4, "-n", 5, "--json").stdout)["iterations"] == 5
+    assert "No vertex has a large enough share" in cli(ring, "-k", 4, "-n", 5, "--threshold", 0.9999).output
+
+
+def test_progress_without_a_terminal(ring, monkeypatch):
+    from mmsbgen.cli import detect as module
+
+    monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
+    lines = [line for line in cli(ring, "-k", 4, "-n", 50).stderr.splitlines() if line.startswith("iteration ")]
+    assert len(lines) == 1, "one line, then none for ten seconds"
+    assert "of 50," in lines[0]
+    assert "AUC" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["-k", "0"], "-k"),
+        (["-k", "x"], "-k"),
+        ([], "number of communities is missing"),
+        (["-k", "3", "--rule", "best"], "'best' is not one of threshold, link, top"),
+        (["-k", "3", "--threshold", "7"], "threshold 7"),
+        (["-k", "3", "-n", "-5"], "-5"),
+        (["-k", "3", "--mini-batch", "stars"], "'stars' is not one of"),
+        (["-k", "3", "--step", "euler"], "'euler' is not one of"),
+        (["-k", "3", "--step-size", "-1"], "-1"),
+        (["-k", "3", "--step-size", "nan"], "nan"),
+        (["-k", "3", "--validation", "1.5"], "1.5"),
+        (["-k", "3", "--seed", "-1"], "seed"),
+        (["-k", "3", "--delta", "nan"], "delta"),
+        (["-k", "3", "--checkpoint"], "-o"),
+        (["-k", "99999999"], "99999999"),
+        (["-k", "3", "--resume", "nowhere.npz"], "there is no checkpoint nowhere.npz"),
+    ],
+)
+def test_refusals_are_one_line_and_leave_nothing(ring, tmp_path, args, words):
+    out = tmp_path / "out"
+    where = [] if "--checkpoint" in args else ["-o", out]
+    result = cli(ring, *args, *where, code=2)
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+    assert not out.exists()
+    assert len([line for line in result.stderr.splitlines() if line.startswith("Error")]) == 1
+
+
+def test_a_state_that_does_not_fit_is_refused_with_the_numbers(ring, tmp_path, monkeypatch):
+    # Whatever this machine has: 100 MB, of which the rows of pi alone would take 250.
+    monkeypatch.setattr("mmsbgen.sampler.memory.available_host_memory", lambda: (10**8, "a test"))
+    monkeypatch.setattr(api.Sampler, "step", lambda self: pytest.fail("sampled a state that does not fit"))
+    result = cli(ring, "-k", 2**20, "--dtype", "float64", "-m", 30, "-o", tmp_path / "out", code=2)
+    assert "does not fit" in result.stderr
+    assert "100 MB" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_graph_and_unwritable_folder(ring, tmp_path, monkeypatch):
+    assert "absent.txt" in cli(tmp_path / "absent.txt", "-k", 3, code=2).stderr
+    monkeypatch.setattr(api.Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
+    (tmp_path / "file").write_text("")
+    for bad in (tmp_path / "file", tmp_path / "file" / "below"):
+        result = cli(ring, "-k", 3, "-o", bad, code=2)
+        assert "file" in result.stderr
+    if os.geteuid():
+        (tmp_path / "closed").mkdir(mode=0o500)
+        assert "cannot write" in cli(ring, "-k", 3, "-o", tmp_path / "closed", code=2).stderr
+
+
+def test_python_refusals(ring):
+    for kwargs, words in (
+        ({"step_sise": 1}, "there is no option 'step_sise'"),
+        ({"n_communities": None}, "number of communities is missing"),
+        ({"n_communities": 2.5}, "n_communities=2.5"),
+        ({"random_state": -1}, "seed=-1"),
+        ({"seed": 3}, "random_state"),
+        ({"top": 0}, "top=0"),
+        ({"device": "abacus"}, "abacus"),
+        ({"mini_batch": "stars"}, "stars"),
+    ):
+        with pytest.raises(InputError, match=words):
+            mmsbgen.detect(ring, **{"n_communities": 3, **kwargs})
+    with pytest.raises(InputError, match="no link"):
+        mmsbgen.detect(networkx.empty_graph(5), 3)
+    with pytest.raises(InputError, match="two different vertices"):
+        mmsbgen.detect(np.array([(1, 1)]), 3)
+
+
+def test_a_chain_that_diverges_is_said(ring):
+    from mmsbgen.errors import MmsbgenError
+    from mmsbgen.sampler.options import Schedule
+
+    with pytest.raises(MmsbgenError, match="left the range of float32"):
+        mmsbgen.detect(
+            ring, 3, device="pocl", step="published", iterations=400, schedule=Schedule(1e30, 1.0, 0.0), delta=1e-7
+        )
+
+
+def test_resuming_to_more_iterations(ring, tmp_path):
+    out = tmp_path / "out"
+    cli(ring, "-k", 3, "-n", 20, "-o", out, "--checkpoint", "--average")
+    saved = out / "checkpoint.npz"
+    more = cli(ring, "--resume", saved, "-n", 40, "-o", tmp_path / "more")
+    assert "goes to iteration 40 instead of 20" in more.stderr
+    assert "evaluated every 1 iterations, and means still begin at iteration 10" in more.stderr
+    assert "Resumed after iteration 20, bit for bit" in more.stderr
+    record = json.loads((tmp_path / "more" / "run.json").read_text())
+    assert record["iterations"] == 40
+    assert [row["iteration"] for row in record["trace"]] == list(range(41))
+    assert record["samples_averaged"] == 31
+    assert {kernel["tier"] for kernel in record["kernels"]} == {"kept"}
+    same = cli(ring, "--resume", saved, "-o", tmp_path / "same")
+    assert json.loads((tmp_path / "same" / "run.json").read_text())["iterations"] == 20, "not the default of -n"
+    assert "goes to" not in same.stderr
+
+    assert "already done 20" in cli(ring, "--resume", saved, "-n", 5, code=2).stderr
+    assert "n_communities=4 is not that of the run" in cli(ring, "--resume", saved, "-k", 4, code=2).stderr
+    cli(ring, "--resume", saved, "-k", 3, "--seed", 0, "--checkpoint")
+    assert "step=published" in cli(ring, "--resume", saved, "--step", "published", code=2).stderr
+    other = tmp_path / "other.txt"
+    other.write_text("1 2\n2 3\n")
+    assert "another graph" in cli(other, "--resume", saved, code=2).stderr
+
+
+@pytest.fixture
+def stopped(ring, tmp_path, monkeypatch) -> Path:
+    """The folder of a run of 20 iterations that was interrupted after 10."""
+    from mmsbgen.sampler import run
+
+    out = tmp_path / "stopped"
+
+    class AfterTen(run.Interrupted):
+        checks = 0
+
+        def __bool__(self) -> bool:
+            self.checks += 1
+            return self.checks > 10
+
+    @contextmanager
+    def graceful():
+        yield AfterTen()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(api, "graceful", graceful)
+        said = cli(ring, "-k", 3, "-n", 20, "-o", out, code=130).stderr
+    assert f"--resume {out / 'checkpoint.npz'}" in said
+    return out
+
+
+def test_a_new_run_keeps_the_checkpoint_of_an_interrupted_one(ring, stopped, tmp_path, monkeypatch):
+    saved = stopped / "checkpoint.npz"
+    before = {path.name: path.read_bytes() for path in stopped.iterdir()}
+    other = tmp_path / "other.npz"
+    other.write_bytes(saved.read_bytes())
+    with monkeypatch.context() as patch:
+        patch.setattr(api.Sampler, "step", lambda self: pytest.fail("sampled before looking for a checkpoint"))
+        for more in (["-k", 3], ["-k", 3, "--checkpoint"], ["--resume", other]):
+            said = cli(ring, *more, "-o", stopped, code=2).stderr
+            assert f"--resume {saved}" in said
+            assert "--overwrite" in said
+        with pytest.raises(InputError, match="--overwrite"):
+            mmsbgen.detect(ring, 3, out=stopped, **FAST)
+    assert {path.name: path.read_bytes() for path in stopped.iterdir()} == before
+
+    cli(ring, "-k", 3, "-n", 5, "-o", stopped, "--overwrite", "--checkpoint")
+    assert saved.read_bytes() != before["checkpoint.npz"]
+    mmsbgen.detect(ring, 3, out=stopped, overwrite=True, **FAST)
+    assert not saved.exists(), "results of one run beside the checkpoint of another"
+
+
+def test_a_run_that_finishes_removes_its_checkpoint(ring, stopped):
+    from_elsewhere = stopped.parent / "elsewhere"
+    cli(ring, "--resume", stopped / "checkpoint.npz", "-o", from_elsewhere)
+    assert not (from_elsewhere / "checkpoint.npz").exists()
+    assert (stopped / "checkpoint.npz").exists(), "only that in its own folder"
+    same = stopped.parent / "elsewhere" / ".." / "stopped"
+    cli(ring, "--resume", stopped / "checkpoint.npz", "-o", same)
+    assert not (stopped / "checkpoint.npz").exists()
+    assert json.loads((stopped / "run.json").read_text())["iterations"] == 20
+    request = api.Request(FAST | {"n_communities": 3}, device="pocl", out=stopped, checkpoint_seconds=0.0)
+    del request.options["device"]
+    written: list[bool] = []
+    request.on_progress = lambda sampler, trace: written.append(request.saved.exists())
+    api.perform(ring, request)
+    assert any(written)
+    assert not request.saved.exists()
+
+
+def test_resuming_writes_into_the_folder_of_the_checkpoint(ring, stopped):
+    cli(ring, "--resume", stopped / "checkpoint.npz", "--checkpoint")
+    record = json.loads((stopped / "run.json").read_text())
+    assert (record["iterations"], record["interrupted"]) == (20, False)
+    assert sorted(os.listdir(stopped)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"]
+    cli(ring, "--resume", stopped / "checkpoint.npz", "-n", 25)
+    assert json.loads((stopped / "run.json").read_text())["iterations"] == 25
+    assert sorted(os.listdir(stopped)) == ["communities.txt", "memberships.npz", "run.json"]
+
+
+def test_another_constant_in_a_kernels_source_is_said(ring, stopped, monkeypatch):
+    """Constants that Python works out are in no template."""
+    import dataclasses
+
+    from mmsbgen import build
+
+    real = build.render
+
+    def changed(spec, *args):
+        source = real(spec, *args)
+        if spec.name != "update_phi":  # another comment at the head is no other source
+            return dataclasses.replace(source, text="/* another " + source.text.removeprefix("/*"))
+        return dataclasses.replace(source, text=source.text + "#define ANOTHER_CONSTANT 1\n")
+
+    monkeypatch.setattr(build, "render", changed)
+    said = cli(ring, "--resume", stopped / "checkpoint.npz").stderr
+    assert "not bitwise, since these differ: update_phi source." in said
+
+
+def test_resuming_on_another_device(ring, tmp_path):
+    pytest.importorskip("pyopencl")
+    cli(ring, "-k", 3, "-n", 20, "-o", tmp_path, "--checkpoint")
+    messages: list[str] = []
+    request = api.Request(
+        {"iterations": 25}, device="intel", resume=tmp_path / "checkpoint.npz", on_message=messages.append
+    )
+    try:
+        found = api.perform(ring, request)
+    except InputError as error:
+        pytest.skip(str(error))
+    assert found.record["iterations"] == 25
+    assert any("not bitwise, since these differ: " in text and "device" in text for text in messages)
+
+
+def test_the_graph_object_is_accepted(ring):
+    assert mmsbgen.detect(load_edge_list(ring), 3, **FAST).record["graph"]["name"] == "ring"

@@ -1,0 +1,79 @@
+"""SIGINT and SIGTERM in the middle of a real process: exit code 130, a valid checkpoint, the same bits in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.opencl
+
+DATA = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
+OPTIONS = ["-k", "6", "--device", "pocl", "--evaluate-every", "150", "--average", "-n", "3000"]
+COMMAND = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "detect", str(DATA)]
+
+
+def finish(*args: object) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def interrupt(number: int, *args: object) -> tuple[int, str]:
+    """Send a signal well after the first iterations; return exit code and standard error."""
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, args)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if "mmsbgen tune" in line:
+            break
+    time.sleep(0.25)
+    process.send_signal(number)
+    rest = process.communicate(timeout=60)[1]
+    return process.returncode, "".join(lines) + rest
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("straight")
+    finish(*OPTIONS, "-o", out)
+    return out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_resumes_to_the_same_bits(straight, tmp_path, number):
+    code, said = interrupt(number, *OPTIONS, "-o", tmp_path)
+    assert code == 130, said
+    stopped = json.loads((tmp_path / "run.json").read_text())
+    assert stopped["interrupted"] is True
+    assert 0 < stopped["iterations"] < 3000
+    assert f"Interrupted after iteration {stopped['iterations']}. Go on with: mmsbgen detect {DATA} --resume" in said
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"]
+
+    done = finish("--resume", tmp_path / "checkpoint.npz", "-o", tmp_path, "--device", "pocl")
+    assert f"Resumed after iteration {stopped['iterations']}, bit for bit" in done.stderr
+    with np.load(tmp_path / "memberships.npz") as there, np.load(straight / "memberships.npz") as right:
+        for name in right:
+            assert np.array_equal(there[name], right[name]), name
+    assert (tmp_path / "communities.txt").read_bytes() == (straight / "communities.txt").read_bytes()
+    there, right = (json.loads((folder / "run.json").read_text()) for folder in (tmp_path, straight))
+    for row in (*there["trace"], *right["trace"]):
+        del row["seconds"]
+    assert there["trace"] == right["trace"]
+    assert there["interrupted"] is False
+
+
+def test_without_a_folder_there_is_no_checkpoint_and_that_is_said(tmp_path):
+    code, said = interrupt(signal.SIGINT, *OPTIONS)
+    assert code == 130, said
+    assert "There is no checkpoint, as no folder was given with -o." in said

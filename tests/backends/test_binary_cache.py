@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from mmsbgen.backends._binary_cache import BinaryCache
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    cache = BinaryCache(tmp_path)
+    key = cache.key(["a", "b"])
+    assert cache.load(key) is None
+    cache.store(key, b"code", "log")
+    assert cache.load(key) == (b"code", "log")
+    cache.discard(key)
+    assert cache.load(key) is None
+    assert not list(tmp_path.glob(".draft-*"))
+
+
+def test_borders_of_texts_count() -> None:
+    assert BinaryCache.key(["ab", "c"]) != BinaryCache.key(["a", "bc"])
+    assert BinaryCache.key(["a", "b"]) != BinaryCache.key(["b", "a"])
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = BinaryCache(tmp_path / "file" / "cache")
+    cache.store("key", b"code", "")
+    assert cache.load("key") is None
+    cache.discard("key")
+
+
+def test_the_oldest_go_first(tmp_path: Path) -> None:
+    for index, name in enumerate(("old", "new")):
+        BinaryCache(tmp_path).store(name, b"x" * 100, "")
+        path = tmp_path / f"{name}.bin"
+        stamp = 1_000_000 + index
+        import os
+
+        os.utime(path, (stamp, stamp))
+    BinaryCache(tmp_path, limit_bytes=200).store("newest", b"x" * 100, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.bin", "new.log", "newest.bin", "newest.log"]

@@ -1,0 +1,172 @@
+"""The CUDA backend on a real GPU; without one only its errors can be tried."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import Device, cuda, discover, open_device
+from mmsbgen.errors import CompileError, DeviceMemoryError, InputError, LaunchError, MissingDependencyError
+
+SOURCE = """
+extern "C" __global__ void scale(float* a, float s) { a[blockIdx.x * blockDim.x + threadIdx.x] *= s; }
+extern "C" __global__ void reverse(float* a) {
+    extern __shared__ float t[];
+    float* row = a + (size_t)blockIdx.x * blockDim.x;
+    t[threadIdx.x] = row[threadIdx.x];
+    __syncthreads();
+    row[threadIdx.x] = t[blockDim.x - 1 - threadIdx.x];
+}
+extern "C" __global__ void mixed(double* out, unsigned char a, double b, int c, unsigned long long d, float* e) {
+    *out = a + b + c + (double)d + *e;
+}
+extern "C" __global__ void outside(float* a) { a[1ull << 40] = 1; }
+"""
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    found = [info for info in discover()[0] if info.backend == "cuda"]
+    if not found:
+        pytest.skip("no CUDA device here")
+    with open_device(found[0].spec) as opened:
+        yield opened
+
+
+def test_without_a_gpu_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    monkeypatch.delitem(sys.modules, "pycuda.driver", raising=False)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'mmsbgen\[cuda\]'"):
+        cuda._driver()
+    assert cuda.discover()[0] == []
+
+
+def test_arguments_are_laid_out_as_in_c() -> None:
+    packed = cuda._pack([np.uint8(1), np.float64(2), np.int32(3), np.uint64(4)], "kernel 'k'")
+    assert len(packed) == 32
+    assert np.frombuffer(packed[8:16])[0] == 2
+    with pytest.raises(LaunchError, match="argument 0 is a NumPy complex64"):
+        cuda._pack([np.complex64(1)], "kernel 'k'")
+
+
+@pytest.mark.cuda
+class TestOnDevice:
+    def test_describes_itself(self, device: Device) -> None:
+        info = device.info
+        assert info.kind == "gpu"
+        assert info.architecture.startswith("sm_")
+        assert info.local_memory > 48 * 1024
+        assert info.sub_group_sizes == (32,)
+        assert all((info.name, info.driver, info.compiler))
+
+    def test_round_trip(self, device: Device) -> None:
+        array = np.arange(30, dtype=np.float64).reshape(10, 3)
+        with device.upload(array) as buffer, device.zeros((10, 3), np.float64) as other:
+            assert not device.download(other).any()
+            device.copy(other, buffer)
+            device.write(other, np.full((2, 3), 9.0), offset=8)
+            np.testing.assert_array_equal(device.download_range(other, 7, 10), [array[7], [9] * 3, [9] * 3])
+        with device.upload(np.ones((0, 4))) as empty:
+            assert device.download(empty).shape == (0, 4)
+
+    @pytest.mark.parametrize("block", [1, 96, 1024])
+    def test_launches_in_order(self, device: Device, block: int) -> None:
+        program = device.compile(SOURCE, ["scale", "reverse"])
+        array = np.arange(3 * block, dtype=np.float32)
+        with device.upload(array) as buffer:
+            begin = device.mark()
+            for _ in range(5):
+                program.kernel("scale").launch((3,), (block,), (buffer, np.float32(2)))
+            event = program.kernel("reverse").launch((3,), (block,), (buffer,), shared=4 * block)
+            assert event.seconds() > 0
+            assert event.seconds_since(begin) > event.seconds()
+            np.testing.assert_array_equal(device.download(buffer), 32 * array.reshape(3, block)[:, ::-1].ravel())
+
+    def test_much_dynamic_shared_memory(self, device: Device) -> None:
+        kernel = device.compile(SOURCE, ["reverse"]).kernel("reverse")
+        with device.upload(np.arange(64, dtype=np.float32)) as buffer:
+            kernel.launch((1,), (64,), (buffer,), shared=device.info.local_memory)
+            assert device.download(buffer)[0] == 63
+            with pytest.raises(LaunchError, match="bytes of shared memory"):
+                kernel.launch((1,), (64,), (buffer,), shared=device.info.local_memory + 1)
+
+    def test_arguments_of_every_size(self, device: Device) -> None:
+        kernel = device.compile(SOURCE, ["mixed"]).kernel("mixed")
+        with device.zeros((), np.float64) as out, device.upload(np.ones(1, np.float32)) as one:
+            kernel.launch((1,), (1,), (out, np.uint8(2), np.float64(0.5), np.int32(-7), np.uint64(2**40), one)).wait()
+            assert device.download(out) == 2 + 0.5 - 7 + 2**40 + 1
+
+    def test_resources(self, device: Device) -> None:
+        resources = device.compile(SOURCE, ["scale"]).kernel("scale").resources()
+        assert resources["registers"] > 0
+        assert resources["spill_bytes"] == 0
+        assert resources["max_block_size"] >= 256
+
+    def test_without_profiling(self, device: Device) -> None:
+        kernel = device.compile(SOURCE, ["scale"]).kernel("scale")
+        device.profiling = False
+        try:
+            with device.zeros(32, np.float32) as buffer:
+                event = kernel.launch((1,), (32,), (buffer, np.float32(1)))
+                event.wait()
+                with pytest.raises(InputError, match="profiling was off"):
+                    event.seconds()
+        finally:
+            device.profiling = True
+
+    def test_errors(self, device: Device) -> None:
+        with pytest.raises(CompileError, match="undeclared_name"):
+            device.compile('extern "C" __global__ void k(int* a) { *a = undeclared_name; }', ["k"])
+        with pytest.raises(CompileError, match="absent"):
+            device.compile(SOURCE, ["absent"])
+        with pytest.raises(DeviceMemoryError, match="are free"):
+            device.alloc(2**45, np.uint8)
+        kernel = device.compile(SOURCE, ["scale"]).kernel("scale")
+        with device.zeros(32, np.float32) as buffer, pytest.raises(LaunchError, match="'scale'"):
+            kernel.launch((1,), (4096,), (buffer, np.float32(1)))
+
+    def test_compiled_kernels_are_kept(self, device: Device, private_cache: Path) -> None:
+        for _ in range(2):
+            with open_device(device.info.spec) as other:
+                other.compile(SOURCE, ["scale"])
+            assert len(list(private_cache.glob("mmsbgen/kernels/*.bin"))) == 1
+
+    def test_more_than_4_gib_in_one_buffer(self, device: Device) -> None:
+        size = 2**32 + 2**20
+        with device.zeros((size // 1024, 1024), np.uint8) as buffer:
+            device.write(buffer, np.full((1, 1024), 7, np.uint8), offset=buffer.shape[0] - 1)
+            assert device.download_range(buffer, buffer.shape[0] - 2, buffer.shape[0])[:, -1].tolist() == [0, 7]
+
+    def test_two_devices_open_at_once(self, device: Device) -> None:
+        with (
+            open_device(device.info.spec) as other,
+            other.upload(np.ones(3)) as theirs,
+            device.upload(np.ones(4)) as ours,
+        ):
+            assert other.download(theirs).sum() == 3
+            assert device.download(ours).sum() == 4
+
+
+@pytest.mark.cuda
+def test_a_failed_kernel_is_named(device: Device) -> None:
+    """In a process of its own, as the device cannot be used afterwards."""
+    code = f"""
+import numpy as np
+from mmsbgen.backends import open_device
+from mmsbgen.errors import LaunchError
+with open_device({device.info.spec!r}) as device:
+    kernel = device.compile({SOURCE!r}, ["outside"]).kernel("outside")
+    event = kernel.launch((1,), (1,), (device.zeros(1, np.float32),))
+    try:
+        event.wait()
+    except LaunchError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "kernel 'outside'" in done.stdout, done.stdout + done.stderr
+    assert "failed while running" in done.stdout

@@ -1,0 +1,109 @@
+"""CUDA C compiles to machine code on machines without a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from mmsbgen.backends import cuda_compile
+from mmsbgen.backends._binary_cache import BinaryCache
+from mmsbgen.backends.cuda_compile import CudaCompiler, compile_cuda, find_compiler, parse_resources
+from mmsbgen.errors import CompileError, InputError, MissingDependencyError
+
+SOURCE = """
+extern "C" __global__ void axpy(float* y, const float* x, float a) {
+    __shared__ float s[128];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] += a * s[127 - threadIdx.x];
+}
+extern "C" __global__ void __launch_bounds__(1024, 2) spills(float* y, int n) {
+    float v[200];
+    #pragma unroll
+    for (int i = 0; i < 200; ++i) v[i] = y[i * n + threadIdx.x];
+    #pragma unroll
+    for (int i = 0; i < 200; ++i) y[i * n] = v[199 - i] * v[i];
+}
+"""
+
+
+@pytest.fixture(params=["nvcc", "nvrtc"])
+def compiler(request: pytest.FixtureRequest) -> CudaCompiler:
+    name: Literal["nvcc", "nvrtc"] = request.param
+    try:
+        return find_compiler(name)
+    except MissingDependencyError as error:
+        if name == "nvrtc":
+            pytest.fail(f"NVRTC belongs to the development install: {error}")
+        pytest.skip("no nvcc on this machine")
+
+
+def test_reports_resources(compiler: CudaCompiler) -> None:
+    compiled = compile_cuda(SOURCE, compiler=compiler)
+    assert compiled.cubin.startswith(b"\x7fELF")
+    assert compiled.arch == "sm_90"
+    assert set(compiled.resources) == {"axpy", "spills"}
+    axpy, spills = compiled.resources["axpy"], compiled.resources["spills"]
+    assert axpy.shared_bytes == 512
+    assert 0 < axpy.registers < 64
+    assert axpy.spill_stores == axpy.spill_loads == 0
+    assert spills.registers == 32
+    assert spills.spill_stores > 0
+    assert spills.spill_loads > 0
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+def test_other_architectures(compiler: CudaCompiler, arch: str) -> None:
+    assert compile_cuda(SOURCE, arch, compiler=compiler).resources["axpy"].shared_bytes == 512
+
+
+def test_headers_of_cuda_are_found(compiler: CudaCompiler) -> None:
+    source = '#include <cuda_bf16.h>\nextern "C" __global__ void up(float* a, __nv_bfloat16* b) { *a = float(*b); }'
+    assert "up" in compile_cuda(source, compiler=compiler).resources
+
+
+def test_errors_have_the_log(compiler: CudaCompiler) -> None:
+    with pytest.raises(CompileError, match="undeclared_name"):
+        compile_cuda('extern "C" __global__ void k(int* a) { *a = undeclared_name; }', compiler=compiler)
+
+
+def test_unknown_architecture() -> None:
+    with pytest.raises(InputError, match="'hopper'"):
+        compile_cuda(SOURCE, "hopper")
+
+
+class Counting:
+    version = "counting 1"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def compile(self, source: str, options: object) -> tuple[bytes, str]:
+        self.calls += 1
+        return source.encode(), "log"
+
+
+def test_cache_knows_source_options_compiler_and_architecture(tmp_path: Path) -> None:
+    compiler, cache = Counting(), BinaryCache(tmp_path)
+    for _ in range(2):
+        assert compile_cuda("a", compiler=compiler, cache=cache).cubin == b"a"
+    assert compiler.calls == 1
+    compile_cuda("b", compiler=compiler, cache=cache)
+    compile_cuda("a", options=["-DX"], compiler=compiler, cache=cache)
+    compile_cuda("a", "sm_80", compiler=compiler, cache=cache)
+    compiler.version = "counting 2"
+    compile_cuda("a", compiler=compiler, cache=cache)
+    assert compiler.calls == 5
+
+
+def test_says_how_to_get_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_compile, "_nvcc_path", lambda: None)
+    monkeypatch.setattr(cuda_compile, "_has_nvrtc", lambda: False)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'mmsbgen\[nvrtc\]'"):
+        find_compiler()
+
+
+def test_a_log_without_kernels() -> None:
+    assert parse_resources("ptxas info    : 0 bytes gmem") == {}

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from mmsbgen import backends
+from mmsbgen.backends import DeviceInfo, cuda, discovery, opencl
+from mmsbgen.backends.discovery import discover, select_device
+from mmsbgen.backends.fake import FakeDevice
+from mmsbgen.cli import main
+from mmsbgen.errors import InputError
+
+BASE = FakeDevice().info
+GPU = dataclasses.replace(BASE, backend="cuda", index=1, name="NVIDIA H200", platform="CUDA", kind="gpu")
+GPU_CL = dataclasses.replace(BASE, backend="opencl", index=0, name="NVIDIA H200", platform="NVIDIA CUDA", kind="gpu")
+POCL = dataclasses.replace(BASE, backend="opencl", index=1, name="cpu", platform="Portable Computing Language")
+INTEL = dataclasses.replace(BASE, backend="opencl", index=2, name="AMD EPYC", platform="Intel(R) OpenCL")
+
+
+@pytest.fixture
+def everything(monkeypatch: pytest.MonkeyPatch) -> list[DeviceInfo]:
+    monkeypatch.setattr(cuda, "discover", lambda: ([GPU], ["hint one"]))
+    monkeypatch.setattr(opencl, "discover", lambda: ([GPU_CL, POCL, INTEL], []))
+    return [GPU, GPU_CL, INTEL, POCL]
+
+
+def test_the_best_comes_first(everything: list[DeviceInfo]) -> None:
+    assert discover() == (everything, ["hint one"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (None, GPU),
+        ("cuda:1", GPU),
+        ("OpenCL:0", GPU_CL),
+        ("opencl:2", INTEL),
+        ("pocl", POCL),
+        ("Intel", INTEL),
+        ("epyc", INTEL),
+        ("h200", GPU),
+        ("portable", POCL),
+        ("opencl", GPU_CL),
+    ],
+)
+def test_selects(everything: list[DeviceInfo], spec: str | None, expected: DeviceInfo) -> None:
+    assert select_device(spec, everything, []) == expected
+
+
+@pytest.mark.parametrize("spec", ["opencl:9", "radeon", "", "cuda:0"])
+def test_unknown_devices_list_what_exists(everything: list[DeviceInfo], spec: str) -> None:
+    with pytest.raises(InputError, match=r"(?s)no device matches.*cuda:1  NVIDIA H200.*opencl:1  cpu"):
+        select_device(spec, everything, [])
+
+
+def test_no_device_at_all_says_how_to_get_one() -> None:
+    with pytest.raises(InputError, match="apt install x"):
+        select_device(None, [], ["apt install x"])
+
+
+@pytest.mark.parametrize(("module", "extra"), [("pyopencl", "opencl"), ("pycuda", "cuda")])
+def test_a_missing_library_is_a_hint(monkeypatch: pytest.MonkeyPatch, module: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    backend = opencl if module == "pyopencl" else cuda
+    found, (hint,) = backend.discover()
+    assert found == []
+    assert f"pip install 'mmsbgen[{extra}]'" in hint
+
+
+@pytest.mark.opencl
+def test_both_platforms_show_side_by_side(opencl_device: backends.Device) -> None:
+    found, _ = discover()
+    assert opencl_device.info.spec in {info.spec for info in found}
+    assert len({info.spec for info in found}) == len(found)
+
+
+def test_command_prints_a_table(everything: list[DeviceInfo]) -> None:
+    result = CliRunner().invoke(main, ["devices"])
+    assert result.exit_code == 0
+    assert "Portable Computing Language" in result.output
+    assert "Used when none is named: cuda:1" in result.output
+    assert "hint one" in result.output
+
+
+def test_command_prints_json(everything: list[DeviceInfo]) -> None:
+    result = CliRunner().invoke(main, ["devices", "--json"])
+    answer = json.loads(result.output)
+    assert [device["spec"] for device in answer["devices"]] == [info.spec for info in everything]
+    assert answer["hints"] == ["hint one"]
+
+
+def test_command_without_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "discover", lambda: ([], ["get one"]))
+    monkeypatch.setattr(backends, "discover", lambda: ([], ["get one"]))
+    result = CliRunner().invoke(main, ["devices"])
+    assert result.exit_code == 0
+    assert "No device was found" in result.output
+    assert "get one" in result.output

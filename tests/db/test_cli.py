@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from mmsbgen.cli._common import LazyCommand, MmsbgenGroup, seconds
+from mmsbgen.cli.db import db
+from mmsbgen.db.records import RoofRecord
+from mmsbgen.db.store import open_store
+
+QUERIES = ["best", "trials", "devices", "runs"]
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(db, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture
+def filled(tmp_path: Path, make: Any) -> Path:
+    path = tmp_path / "tuning.sqlite3"
+    with open_store(path) as store:
+        store.begin_run(make.run)
+        for n in range(3):
+            store.add_trial(make.trial(config={"n": n}, time=1e-3 * (3 - n), bytes_moved=10**9, roof_gbps=2000.0))
+        store.add_trial(make.trial(make.key(name="H[bold]100"), config={"n": 9}, time=2e-6))
+        failed = make.trial(config={"n": 3}, status="compile_error", time=None, message="error: no\nsecond line")
+        store.add_trial(failed)
+        store.add_roofs([RoofRecord(run=make.run.uuid, device=make.device(), kind="copy", gbps=4272.0)])
+        store.add_roofs(
+            [RoofRecord(run=make.run.uuid, device=make.device(), kind="gather", row_bytes=4096, gbps=4323.0)]
+        )
+        store.finish_run(make.run.uuid)
+    return path
+
+
+def test_best_shows_each_key_once(filled: Path) -> None:
+    rows = json.loads(call("--database", filled, "best", "--json").stdout)
+    assert [(row["device"], row["config"], row["trials"]) for row in rows] == [
+        ("H200", {"n": 2}, 4),
+        ("H[bold]100", {"n": 9}, 1),
+    ]
+    assert rows[0]["median_s"] == 1e-3
+    assert rows[0]["roof_fraction"] == pytest.approx(0.5)
+    table = call("--database", filled, "best").stdout
+    assert "H[bold]100" in table
+    assert "1 ms" in table
+    assert "50 %" in table
+    assert "width=1024" in table
+
+
+def test_filters(filled: Path) -> None:
+    def count(*arguments: object) -> int:
+        return len(json.loads(call("--database", filled, "trials", "--json", *arguments).stdout))
+
+    assert count() == 5
+    assert count("--status", "compile_error") == 1
+    assert count("--device", "h200", "--status", "ok") == 3
+    assert count("--kernel", "gather") == 5
+    assert count("--kernel", "scatter") == 0
+    assert count("--problem", "width=1024", "--problem", "dtype=float32") == 5
+    assert count("--problem", 'dtype="float64"') == 0
+    assert count("--limit", "2") == 2
+    assert len(json.loads(call("--database", filled, "best", "--json", "--device", "H200").stdout)) == 1
+
+
+@pytest.mark.parametrize("command", QUERIES)
+def test_csv_has_the_fields_of_json(filled: Path, command: str) -> None:
+    as_json = json.loads(call("--database", filled, command, "--json").stdout)
+    as_csv = list(csv.DictReader(io.StringIO(call("--database", filled, command, "--csv").stdout)))
+    assert len(as_csv) == len(as_json) > 0
+    names = set(as_json[0])
+    assert names - set(as_csv[0]) <= ({"extra"} if command in ("trials", "best") else set())
+    assert set(as_csv[0]) <= names
+
+
+def test_devices_show_their_roofs(filled: Path) -> None:
+    table = call("--database", filled, "devices").stdout
+    assert "4272.0" in table
+    assert "4096=4323.0" in table
+    assert "128.0 GiB" in table
+
+
+def test_failed_trials_show_the_first_line_of_why(filled: Path) -> None:
+    table = call("--database", filled, "trials", "--status", "compile_error").stdout
+    assert "error: no" in table
+    assert "second line" not in table
+
+
+def test_explain(filled: Path) -> None:
+    result = call("--database", filled, "explain", "--kernel", "gather", "--driver", "9", "--problem", "width=512")
+    assert "driver 580.1 (wanted driver 9), width=1024 (wanted width=512)" in result.stdout
+    rows = json.loads(
+        call(
+            "--database",
+            filled,
+            "explain",
+            "--kernel",
+            "gather",
+            "--template-digest",
+            "new",
+            "--device",
+            "H200",
+            "--json",
+        ).stdout
+    )
+    assert [row["stale"] for row in rows] == [True]
+    assert rows[0]["differences"] == [{"part": "template digest", "wanted": "new", "found": "aaaa"}]
+    result = call("--database", filled, "explain")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: name the kernel to explain: --kernel NAME\n"
+
+
+def test_export_and_import(filled: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "e.jsonl.gz", tmp_path / "other.sqlite3"
+    assert "5 trials written" in call("--database", filled, "export", file).stderr
+    assert "5 of 5 trials added" in call("--database", other, "import", file).stderr
+    assert "0 of 5 trials added" in call("--database", other, "import", file).stderr
+    assert call("--database", other, "best", "--json").stdout == call("--database", filled, "best", "--json").stdout
+
+
+def test_import_of_a_malformed_file_makes_no_database(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("{}\n")
+    result = call("--database", tmp_path / "t.sqlite3", "import", tmp_path / "bad.jsonl")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: ")
+    assert "bad.jsonl, line 1" in result.stderr
+    assert not (tmp_path / "t.sqlite3").exists()
+
+
+@pytest.mark.parametrize("command", [*QUERIES, "explain"])
+def test_without_a_database_all_is_empty_and_nothing_is_made(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "none" / "t.sqlite3"
+    arguments = ["--kernel", "x"] if command == "explain" else []
+    result = call("--database", path, command, "--json", *arguments)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == []
+    assert "mmsbgen tune" in result.stderr
+    assert "no records" in call("--database", path, command, *arguments).stderr
+    assert not path.parent.exists()
+
+
+def test_environment_names_the_database(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MMSBGEN_DATABASE_URL", f"sqlite:///{filled}")
+    assert len(json.loads(call("runs", "--json").stdout)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["best", "--json", "--csv"], "exclude each other"),
+        (["best", "--problem", "width"], "write it as NAME=VALUE"),
+    ],
+)
+def test_wrong_options(filled: Path, arguments: list[str], message: str) -> None:
+    result = call("--database", filled, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_wrong_database_is_an_error_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("not a database at all")
+    result = call("--database", tmp_path / "x", "best")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_every_command_has_help() -> None:
+    for name, command in db.commands.items():
+        assert command.get_short_help_str(), name
+        assert call(name, "--help").exit_code == 0
+        assert all(p.help for p in command.params if isinstance(p, click.Option)), name
+
+
+def test_lazy_commands_are_imported_when_they_run() -> None:
+    lazy = {"bomb": LazyCommand("no.such.module:x", "Explode."), "db": LazyCommand("mmsbgen.cli.db:db", "Ask.")}
+    group = MmsbgenGroup("root", lazy=lazy)
+    shown = CliRunner().invoke(group, ["--help"]).stdout
+    assert "bomb  Explode." in shown
+    assert "db    Ask." in shown
+    assert CliRunner().invoke(group, ["db", "--help"]).exit_code == 0
+    assert isinstance(CliRunner().invoke(group, ["bomb"]).exception, ModuleNotFoundError)
+
+
+def test_help_imports_no_database_library() -> None:
+    code = "import sys; import mmsbgen.cli.db; print(sorted({'sqlalchemy', 'rich', 'alembic'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, ""), (2.0, "2 s"), (0.0157, "15.7 ms"), (1.5721e-4, "157.2 us"), (5e-9, "5 ns")]
+)
+def test_times_for_readers(value: float | None, shown: str) -> None:
+    assert seconds(value) == shown

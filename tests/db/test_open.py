@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+
+from mmsbgen.db import connect, migrate
+from mmsbgen.db.connect import URL_VARIABLE, locate
+from mmsbgen.db.errors import StoreError
+from mmsbgen.db.schema import REVISIONS, VERSION_TABLE, Base
+from mmsbgen.db.store import open_store
+from mmsbgen.errors import InputError
+
+
+def test_migrations_make_the_schema_of_the_models(url: str) -> None:
+    def compare(connection: Connection) -> list[Any]:
+        options = {"version_table": VERSION_TABLE, "compare_server_default": True}
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata))
+
+    with open_store(url) as store:
+        assert store.database.read(compare) == []
+        assert migrate.revision(store.database) == REVISIONS[-1]
+
+
+def test_revisions_are_those_of_the_migration_scripts() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrate.__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    scripts = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert tuple(reversed(scripts)) == REVISIONS
+
+
+def test_opening_again_keeps_the_data(url: str, make: Any) -> None:
+    with open_store(url) as store:
+        store.begin_run(make.run)
+        store.add_trial(make.trial())
+    for read_only in (True, False):
+        with open_store(url, read_only=read_only) as store:
+            assert not store.missing
+            assert len(store.trials()) == 1
+
+
+def test_read_only_creates_nothing(url: str) -> None:
+    with open_store(url, read_only=True) as store:
+        assert store.missing
+        assert store.trials() == []
+        assert store.devices() == []
+    assert not Path(url).exists()
+    if "://" in url:
+        database = connect.connect(locate(url))
+        assert database.read(lambda c: inspect(c).get_table_names()) == []
+        database.close()
+
+
+def test_read_only_store_cannot_be_written(url: str, make: Any) -> None:
+    open_store(url).close()
+    with open_store(url, read_only=True) as store, pytest.raises(StoreError, match=r"(cannot be written|read-only)"):
+        store.begin_run(make.run)
+
+
+def test_newer_schema_is_refused(url: str) -> None:
+    with open_store(url) as store:
+        store.database.write(lambda c: c.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
+    for read_only in (True, False):
+        with pytest.raises(InputError, match=r"has schema 9999.*upgrade mmsbgen"):
+            open_store(url, read_only=read_only)
+
+
+def test_tables_of_another_program_are_left_alone(url: str) -> None:
+    database = connect.connect(locate(url))
+    database.write(lambda c: c.execute(text("CREATE TABLE devices (a INTEGER)")))
+    database.close()
+    with pytest.raises(InputError, match="tables of another program"):
+        open_store(url)
+
+
+@pytest.mark.postgres
+def test_a_shared_postgres_database_may_hold_other_tables(postgres_url: str) -> None:
+    database = connect.connect(locate(postgres_url))
+    database.write(lambda c: c.execute(text("CREATE TABLE alembic_version (a INTEGER)")))
+    database.close()
+    with open_store(postgres_url) as store:
+        assert store.runs() == []
+
+
+def test_where_the_database_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data home"))
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
+    assert locate().path == tmp_path / "data home" / "mmsbgen" / "tuning.sqlite3"
+    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path}/env.sqlite3")
+    assert locate().path == tmp_path / "env.sqlite3"
+    assert locate("~/x.db").path == Path.home() / "x.db"
+    assert locate(tmp_path / "a b.db").path == tmp_path / "a b.db"
+    assert locate("sqlite://").path is None
+    assert str(locate("postgresql://me:secret@host:99/db")) == "postgresql+psycopg://me:***@host:99/db"
+
+
+def test_default_database_is_made_with_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data home %41?#"))
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
+    with open_store() as store:
+        assert Path(store.location).exists()
+        mode = store.database.read(lambda c: c.execute(text("PRAGMA journal_mode")).scalar())
+        assert mode == "wal"
+        assert store.database.read(lambda c: c.execute(text("PRAGMA foreign_keys")).scalar()) == 1
+    with open_store(read_only=True) as store:
+        assert not store.missing
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "oracle://host"])
+def test_other_servers_are_refused(url: str) -> None:
+    with pytest.raises(InputError, match="not supported: use SQLite or PostgreSQL"):
+        open_store(url)
+
+
+def test_an_unreadable_url_is_refused_without_its_password() -> None:
+    with pytest.raises(InputError, match="cannot be read") as refused:
+        open_store("postgresql://me:secret@host:port:9/db")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_file_that_is_no_database(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("these are notes, and no database at all")
+    with pytest.raises(InputError, match=r"notes\.txt is not an SQLite database.*--database"):
+        open_store(path, read_only=read_only)
+    with pytest.raises(InputError, match="is a folder"):
+        open_store(tmp_path, read_only=read_only)
+    assert path.read_text().startswith("these")
+
+
+def test_a_damaged_database(tmp_path: Path, make: Any) -> None:
+    path = tmp_path / "t.sqlite3"
+    with open_store(path) as store:
+        store.begin_run(make.run)
+    content = bytearray(path.read_bytes())
+    content[100:] = os.urandom(len(content) - 100)
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="damaged"):
+        open_store(path)
+
+
+def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite3"
+    path.touch()
+    with open_store(path, read_only=True) as store:
+        assert store.missing
+    with open_store(path) as store:
+        assert store.runs() == []
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cannot be used: .*--database or MMSBGEN_DATABASE_URL"):
+        open_store(tmp_path / "file" / "t.sqlite3")
+
+
+_UNPRIVILEGED = """
+import os, sys
+from mmsbgen.db.store import open_store
+from mmsbgen.errors import MmsbgenError
+open_store("sqlite://").close()
+if os.geteuid() == 0:
+    os.setuid(65534)
+for read_only in (True, False):
+    try:
+        with open_store(sys.argv[1], read_only=read_only) as store:
+            print("runs", len(store.runs()), store.missing)
+    except MmsbgenError as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_a_folder_without_the_right_to_write(tmp_path: Path, make: Any) -> None:
+    folder = Path("/tmp") / f"mmsbgen-{os.getpid()}-{time.monotonic_ns()}"
+    folder.mkdir()
+    try:
+        with open_store(folder / "there.sqlite3") as store:
+            store.begin_run(make.run)
+        (folder / "there.sqlite3").chmod(0o444)
+        folder.chmod(0o555)
+
+        def said(name: str) -> str:
+            command = [sys.executable, "-c", _UNPRIVILEGED, str(folder / name)]
+            return subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path.cwd()).stdout
+
+        there, missing = said("there.sqlite3").splitlines(), said("missing.sqlite3").splitlines()
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+    assert there[0] == "runs 1 False"
+    assert missing[0] == "runs 0 True"
+    for line in (there[1], missing[1]):
+        assert line.startswith("InputError the database")
+        assert "cannot be written; choose another place" in line
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with pytest.raises(InputError, match=r"cannot connect to the database server 127\.0\.0\.1:1,") as refused:
+        open_store("postgresql://me:secret@127.0.0.1:1/tuning")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.postgres
+def test_a_database_that_the_server_does_not_have(postgres_server: str) -> None:
+    with pytest.raises(InputError, match='database "nowhere" does not exist'):
+        open_store(f"{postgres_server}/nowhere")
+
+
+def test_a_lock_is_waited_for(tmp_path: Path, make: Any) -> None:
+    path = tmp_path / "t.sqlite3"
+    with open_store(path) as store:
+        rival = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        rival.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.3, lambda: rival.execute("COMMIT")).start()
+        started = time.monotonic()
+        store.begin_run(make.run)
+        assert time.monotonic() - started > 0.2
+        rival.close()
+
+
+def test_a_lock_is_not_waited_for_for_ever(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connect, "GIVE_UP_S", 0.3)
+    path = tmp_path / "t.sqlite3"
+    with open_store(path) as store:
+        rival = sqlite3.connect(path, isolation_level=None)
+        rival.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="stayed locked by another process"):
+            store.begin_run(make.run)
+        assert store.runs() == []
+        rival.close()
+        store.begin_run(make.run)
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, make: Any) -> None:
+    with open_store(tmp_path / "t.sqlite3") as store:
+        store.begin_run(make.run)
+        store.add_trial(make.trial())
+        with store.database.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        with pytest.raises(StoreError, match="disk is full"):
+            store.add_trial(make.trial(config={"n": 1}, message="x" * 10**6))
+        assert len(store.trials()) == 1
+
+
+@pytest.mark.postgres
+def test_a_lost_connection_is_opened_again(postgres_url: str, make: Any) -> None:
+    with open_store(postgres_url) as store:
+        store.begin_run(make.run)
+        with open_store(postgres_url) as other:
+            other.database.write(
+                lambda c: c.execute(
+                    text(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                        "WHERE datname = current_database() AND pid != pg_backend_pid()"
+                    )
+                )
+            )
+        assert store.add_trial(make.trial())
+
+
+def test_a_forked_child_opens_its_own_connection(url: str, make: Any) -> None:
+    with open_store(url) as store:
+        store.begin_run(make.run)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                status = 0 if store.add_trial(make.trial(config={"from": "child"})) else 2
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+        assert status == 0
+        assert store.add_trial(make.trial(config={"from": "parent"}))
+        assert len(store.trials()) == 2

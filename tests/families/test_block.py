@@ -1,0 +1,221 @@
+"""Kernels of block mini-batches: together they are the definition with its explicit masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.backends.cuda_compile import compile_cuda
+from mmsbgen.build import build, release, traits_of
+from mmsbgen.errors import MissingDependencyError
+from mmsbgen.families.mmsb import MMSB, block_kernels, block_reference, block_workloads, reference
+from mmsbgen.families.mmsb.graph_workloads import adjacency
+from mmsbgen.render import render
+from mmsbgen.space import Traits
+
+N, K, SEED, ITERATION, DELTA = 23, 20, 77, 5, 1e-4
+#: Vertex 0 is linked to most, 17 to 22 have no link; links and non-links are held out, of the hub too.
+LINKS = np.array([(0, v) for v in range(1, 15)] + [(1, 2), (2, 3), (3, 4), (5, 16), (7, 8), (8, 9), (15, 16)])
+HELD = np.array([(0, 15), (0, 17), (1, 3), (4, 9), (16, 22)])
+BLOCK = np.array([0, 2, 8, 16, 17, 22, 5])
+
+
+def state() -> tuple[Any, Any, Any]:
+    """Memberships ``[N, K]``, their sums, strengths; two vertices act in one strong community alone."""
+    rng = np.random.default_rng(3)
+    pi = rng.dirichlet(np.full(K, 0.2), N)
+    pi[[2, 3]] = np.eye(K)[4]
+    beta = rng.uniform(0.01, 0.9, K)
+    beta[4] = 1 - 1e-6
+    return pi, rng.uniform(0.5, 2.0, N), beta
+
+
+def ends(pairs: Any, vertex: int) -> Any:
+    return np.array(sorted(int(a + b - vertex) for a, b in pairs if vertex in (a, b)), np.int64)
+
+
+def by_definition(vertex: int, n: int, u: float = 0.0) -> tuple[Any, Any]:
+    """D_k and its rounding bound, from every partner with its explicit weight."""
+    pi, _, beta = state()
+    rule = reference.PartnerRule("block", n, seed=SEED, iteration=ITERATION)
+    held = frozenset(ends(HELD, vertex).tolist())
+    partners, weights = reference.sample_partners(vertex, N, ends(LINKS, vertex), held, rule)
+    return reference.drift(pi[vertex], beta, pi[partners], weights, DELTA, u)
+
+
+@pytest.mark.parametrize("n", [1, 6, 40, 300])
+@pytest.mark.parametrize("vertex", BLOCK)
+def test_the_references_make_up_the_definition(vertex: int, n: int) -> None:
+    pi, _, beta = state()
+    _, distinct, times = block_reference.shared_partners(n, N, SEED, ITERATION)
+    assert distinct.size == np.unique(distinct).size
+    assert times.sum() == n
+    masked = np.concatenate([[vertex], ends(LINKS, vertex), ends(HELD, vertex)])
+    weights = np.where(np.isin(distinct, masked), 0.0, times * N / n)
+    acc, _ = block_reference.shared_sum(pi[vertex], beta, pi[distinct], weights, DELTA)
+    drift, _ = block_reference.link_drift(pi[vertex], beta, acc, pi[ends(LINKS, vertex)], DELTA)
+    right, _ = by_definition(int(vertex), n)
+    np.testing.assert_allclose(drift, right, rtol=1e-12, atol=1e-12 * np.abs(right).max())
+
+
+def arguments(n: int) -> dict[str, Any]:
+    """All that the kernels take, in double precision; rows are not in the order of vertices."""
+    pi, sums, beta = state()
+    m, length = BLOCK.size, -(-K // 16) * 16
+    slots = np.random.default_rng(1).permutation(N + m).astype(np.uint32)
+    rows, row_sums, strengths = np.zeros((N + m, length)), np.zeros(N + m), np.full(length, 0.5)
+    rows[slots[:N], :K], row_sums[slots[:N]], strengths[:K] = pi, sums, beta
+    room = block_workloads.room(MMSB.problem(n=n))
+    values: dict[str, Any] = {
+        "pi": rows,
+        "row_sums": row_sums,
+        "slots": slots[:N].copy(),
+        "spares": slots[N:].copy(),
+        "beta": strengths,
+        "vertices": BLOCK.astype(np.uint32),
+        "clip_counts": np.zeros(m, np.uint32),
+        "places": np.zeros(N, np.uint32),
+        "shared_weights": np.zeros(room),
+        "n_shared": np.zeros(1, np.uint32),
+    }
+    values |= {name: np.zeros(room, np.uint32) for name in ("draws", "times", "drawn", "shared")}
+    for pairs, names in ((LINKS, ("neighbour_offsets", "neighbours")), (HELD, ("held_offsets", "held_neighbours"))):
+        values |= dict(zip(names, adjacency(N, pairs), strict=True))
+    scalars: dict[str, Any] = {"half_step": 0.01, "decay": np.exp(-0.01), "spread": -np.expm1(-0.01)}
+    scalars |= {"alpha": 1 / K, "delta": DELTA}
+    values |= {name: np.float64(value) for name, value in scalars.items()}
+    counts = {"n_partners": n, "n_total": N, "n_vertices": m, "iteration": ITERATION}
+    return values | {name: np.uint32(value) for name, value in counts.items()} | {"seed": np.uint64(SEED)}
+
+
+@pytest.mark.parametrize("n", [1, 6, 300])
+@pytest.mark.parametrize("team", ["item", "block"])
+@pytest.mark.parametrize("noise", ["on", "off"])
+def test_one_iteration_equals_the_definition_with_explicit_masks(
+    opencl_device: Device, n: int, team: str, noise: str
+) -> None:
+    """More draws than vertices give multiplicities; iterations follow each other in the same buffers."""
+    traits = traits_of(opencl_device.info)
+    problem = MMSB.problem(K=K, N=N, m=BLOCK.size, n=n, dtype="float64", noise=noise)
+    tile = {"product": "fma", "team": team, "tile": 2, "partners_in_flight": 2, "panel": 64}
+    tile |= {"vector_width": 4, "block_size": 1 if team == "item" else 8}
+    given = arguments(n)
+    placed = {
+        name: opencl_device.upload(value) if isinstance(value, np.ndarray) else value for name, value in given.items()
+    }
+    try:
+        for iteration in (ITERATION - 1, ITERATION):
+            for spec, count, config in (
+                (block_kernels.SHARED_PARTNERS, 1, {"block_size": 1 if team == "item" else 32}),
+                (block_kernels.BLOCK_SHARED, BLOCK.size, tile),
+                (block_kernels.BLOCK_LINKS, BLOCK.size, block_kernels.BLOCK_LINKS.default(problem, traits)),
+            ):
+                bound = build(opencl_device, spec, problem, config)
+                bound.launch(count, placed | {"iteration": np.uint32(iteration)}).wait()
+        rows, sums = (opencl_device.download(placed[name])[given["spares"]] for name in ("pi", "row_sums"))
+    finally:
+        release(placed)
+    pi, before, _ = state()
+    step = reference.Step("split", 0.01, 1 / K, noise == "on", SEED, ITERATION, DELTA)
+    for i, vertex in enumerate(BLOCK.tolist()):
+        drift, error = by_definition(vertex, n, 2.0**-53)
+        end = reference.end_row(pi[vertex] * before[vertex], pi[vertex], drift, error, vertex, step, 2.0**-53)
+        phi = rows[i, :K] * sums[i]
+        assert not rows[i, K:].any()
+        np.testing.assert_allclose(rows[i].sum(), 1.0, rtol=1e-14)
+        assert np.all(np.abs(phi - end.phi) <= 4 * end.error + 1e-14 * end.phi + 1e-20), (vertex, phi - end.phi)
+
+
+def test_a_vertex_is_not_confused_with_what_an_earlier_iteration_left(opencl_device: Device) -> None:
+    """places holds whatever it held for vertices that were not drawn; drawn tells them apart."""
+    problem = MMSB.problem(K=K, N=N, m=BLOCK.size, n=6, dtype="float64")
+    placed = {
+        name: opencl_device.upload(value) if isinstance(value, np.ndarray) else value
+        for name, value in arguments(6).items()
+    }
+    bound = build(opencl_device, block_kernels.SHARED_PARTNERS, problem, {"block_size": 16})
+    try:
+        for iteration in range(40):
+            bound.launch(1, placed | {"iteration": np.uint32(iteration)}).wait()
+            names = ("n_shared", "drawn", "places", "times")
+            (count,), drawn, places, times = (opencl_device.download(placed[name]) for name in names)
+            _, distinct, counts = block_reference.shared_partners(6, N, SEED, iteration)
+            assert np.array_equal(drawn[:count], distinct)
+            assert np.array_equal(times[:count], counts)
+            found = [vertex for vertex in range(N) if places[vertex] < count and drawn[places[vertex]] == vertex]
+            assert found == sorted(distinct.tolist())
+    finally:
+        release(placed)
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        ({"tile": 8, "partners_in_flight": 8}, "64 sums a work-item; at most 32"),
+        ({"tile": 1, "partners_in_flight": 2, "vector_width": 8}, "sums of 2 pairs do not fill vectors of 8"),
+        ({"panel": 1024}, "holds all 32 partners"),
+        ({"tile": 32, "partners_in_flight": 1}, "more than 16 vertices are for tensor cores"),
+        ({"product": "mma"}, "tensor cores take bfloat16 for float32, on CUDA"),
+        ({"team": "block", "block_size": 64, "vector_width": 16}, "64 work-items for rows of 2 vectors"),
+    ],
+)
+def test_tiles_are_refused_with_a_reason(opencl_device: Device, axes: dict[str, Any], reason: str) -> None:
+    tile = {"product": "fma", "team": "item", "tile": 4, "partners_in_flight": 4, "panel": 64}
+    tile |= {"vector_width": 4, "block_size": 1}
+    space, problem = block_kernels.BLOCK_SHARED.space, MMSB.problem(K=K, n=32)
+    traits = traits_of(opencl_device.info)
+    assert space.refusal(tile, problem, traits) is None
+    assert reason in str(space.refusal(tile | axes, problem, traits))
+
+
+def test_tuning_takes_what_a_run_uses() -> None:
+    lists = ("update_phi", "sample_partners", "draw_stars", "update_pi")
+    blocks = ("block_shared", "block_links", "shared_partners")
+    for partners, used, others in (("uniform", lists, blocks), ("stratified", lists, blocks), ("block", blocks, lists)):
+        names = MMSB.worth_tuning(MMSB.problem(partners=partners))
+        assert set(used) <= set(names)
+        assert not set(others) & set(names)
+        assert names[0] == used[0]
+        assert "theta_partial" in names
+
+
+@pytest.mark.parametrize(("tile", "panel", "block"), [(32, 256, 256), (64, 256, 256), (64, 64, 64), (32, 1024, 512)])
+@pytest.mark.parametrize("k", [1, 50, 1000])
+def test_tensor_cores_take_the_shared_memory_that_is_counted(tile: int, panel: int, block: int, k: int) -> None:
+    """Compiled, not run: no GPU is needed; with all registers there are, next to nothing is spilled."""
+    traits = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
+    problem = MMSB.problem(K=k, n=1200)
+    config = {"product": "mma", "team": "block", "tile": tile, "partners_in_flight": 4, "panel": panel}
+    config |= {"vector_width": 4, "block_size": block}
+    space = block_kernels.BLOCK_SHARED.space
+    reason = space.refusal(config, problem, traits)
+    if (tile, panel) == (32, 1024):
+        assert "of local memory a block" in str(reason)
+        return
+    try:
+        used = compile_cuda(render(block_kernels.BLOCK_SHARED, problem, config, traits).text).resources["block_shared"]
+    except MissingDependencyError:
+        pytest.skip("neither NVRTC nor nvcc is here")
+    assert used.shared_bytes == block_kernels.tile_bytes(problem, config, traits)
+    assert used.spill_stores <= 64
+
+
+def test_what_tensor_cores_round_is_in_the_bound() -> None:
+    """Factors rounded to eight binary digits stay within the bound of the reference, and use a good part of it."""
+    rng = np.random.default_rng(0)
+    beta, own, rows = rng.uniform(0, 0.9, 64), rng.dirichlet(np.full(64, 0.1)), rng.dirichlet(np.full(64, 0.1), 300)
+    weights = rng.integers(0, 4, 300).astype(float)
+    right, error = block_reference.shared_sum(own, beta, rows, weights, DELTA, factors=2.0**-9)
+
+    def rounded(x: Any) -> Any:
+        fraction, exponent = np.frexp(x)
+        return np.ldexp(np.round(fraction * 256) / 256, exponent)
+
+    dots = rounded(rows) @ rounded(own * (beta - DELTA))
+    found = -rounded(weights / (1 - DELTA - dots)) @ rounded(rows)
+    share = np.abs(found - right) / error
+    assert 0.01 < share.max() <= 1
+    assert block_reference.shared_sum(own, beta, rows, weights, DELTA)[1].max() == 0

@@ -1,0 +1,116 @@
+"""CUDA variants compile on machines without a GPU; what they use is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from mmsbgen.backends.cuda_compile import CudaCompiler, KernelResources, compile_cuda, find_compiler
+from mmsbgen.errors import CompileError, ConfigError, MissingDependencyError
+from mmsbgen.families import family
+from mmsbgen.families.mmsb.star_loop import STAGES, fitted, star_loop
+from mmsbgen.families.mmsb.update_phi import shared_bytes
+from mmsbgen.render import render
+from mmsbgen.space import Traits
+
+MMSB = family()
+TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
+#: Variants beyond those that cover the pairs of axes, and the share of all that is compiled for sm_80 too.
+LIMIT = 24
+ALSO_OLDER = 6
+_UNUSED = "was declared but never referenced"
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[CudaCompiler]:
+    """NVRTC, which compiles within the process, or nvcc."""
+    for name in ("nvrtc", "nvcc"):
+        try:
+            yield find_compiler(name)  # type: ignore[arg-type]
+        except MissingDependencyError:
+            continue
+        return
+    pytest.skip("neither NVRTC nor nvcc is here")
+
+
+@pytest.mark.parametrize("kernel", list(MMSB.kernels))
+@pytest.mark.timeout(600)
+def test_a_covering_sample_compiles(
+    kernel: str,
+    compiler: CudaCompiler,
+    covering_sample: Callable[..., list[Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every pair of axis values, for sm_90, and some for sm_80; nothing but unused helpers is warned about."""
+    sample = covering_sample(MMSB, MMSB.kernel(kernel), TRAITS, LIMIT)
+    tasks = [(variant, "sm_90") for variant in sample] + [(variant, "sm_80") for variant in sample[::ALSO_OLDER]]
+
+    def build(task: tuple[Any, str]) -> tuple[str, KernelResources | None, str]:
+        variant, arch = task
+        source = render(variant.spec, variant.problem, variant.config, TRAITS)
+        try:
+            compiled = compile_cuda(source.text, arch, compiler=compiler)
+        except CompileError as error:
+            return f"{variant} for {arch}", None, str(error)
+        warnings = [line for line in compiled.log.splitlines() if ": warning" in line and _UNUSED not in line]
+        return f"{variant} for {arch}", compiled.resources[kernel], "\n".join(warnings)
+
+    with ThreadPoolExecutor(2) as pool:
+        built = list(pool.map(build, tasks))
+    wrong = [f"{name}: {log}" for name, used, log in built if used is None or log]
+    used = [resources for _, resources, _ in built if resources is not None]
+    with capsys.disabled():
+        spilling = sum(r.spill_stores > 0 for r in used)
+        most, shared = (max(getattr(r, name) for r in used) for name in ("registers", "shared_bytes"))
+        print(
+            f"\n{kernel}: {len(used)} of {len(tasks)} compile; up to {most} registers a thread, "
+            f"{shared} bytes shared a block; {spilling} spill"
+        )
+    assert not wrong, "\n\n".join(wrong[:5])
+
+
+@pytest.mark.parametrize("placement", ["RRR", "RSR", "SRS", "SSS", "SHARED", "NAIVE"])
+def test_shared_memory_is_what_the_constraint_counts(placement: str, compiler: CudaCompiler) -> None:
+    problem = MMSB.problem(K=1000)
+    config = {
+        "placement": placement,
+        "team": "block",
+        "vector_width": 4,
+        "block_size": 64,
+        "rows_in_flight": 2,
+        "prefetch": 0,
+        "normalise": True,
+        "reduction": "shuffle",
+    }
+    source = render(MMSB.kernel("update_phi"), problem, config, TRAITS)
+    used = compile_cuda(source.text, compiler=compiler).resources["update_phi"]
+    assert used.shared_bytes == shared_bytes(problem, config, TRAITS)
+    assert used.registers <= 255
+    # NAIVE has its rows in thread-local memory by definition; a word more or less of it is the compiler's choice.
+    assert placement == "NAIVE" or used.spill_stores == 0
+
+
+@pytest.mark.parametrize("communities", [5, 64, 1024])
+@pytest.mark.parametrize("step", ["split", "reflected"])
+def test_the_loop_over_iterations_compiles(communities: int, step: str, compiler: CudaCompiler) -> None:
+    """All stages in one kernel, each in a namespace of its own, with one block size; a few words spill around calls."""
+    problem = MMSB.problem(K=communities, step=step)
+    defaults = {name: MMSB.kernel(name).default(problem, TRAITS) for name in STAGES}
+    configs = fitted(MMSB.kernels, problem, defaults, TRAITS)
+    found = star_loop(MMSB.kernels, problem, configs, TRAITS)
+    assert found.block_size == defaults["update_phi"]["block_size"]
+    used = compile_cuda(found.source.text, compiler=compiler).resources["star_loop"]
+    assert used.spill_stores <= 64
+    names = [argument.name for argument in found.arguments]
+    assert len(names) == len(set(names))
+
+
+def test_stages_of_different_block_sizes_are_refused() -> None:
+    problem = MMSB.problem(K=64)
+    configs = {name: dict(MMSB.kernel(name).default(problem, TRAITS)) for name in STAGES}
+    configs["exchange_slots"]["block_size"] = 1024
+    with pytest.raises(ConfigError, match="one block size"):
+        star_loop(MMSB.kernels, problem, configs, TRAITS)

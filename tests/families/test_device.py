@@ -1,0 +1,82 @@
+"""Kernels on OpenCL devices, held against the reference: a pairwise-covering sample of all variants."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.build import traits_of
+from mmsbgen.families import family
+
+MMSB = family()
+#: Variants beyond those that cover the pairs of axes; what one platform may take altogether, shared by weight.
+LIMIT = 24
+SECONDS = 110.0
+PROCESSES = 2
+
+
+@pytest.fixture(scope="module")
+def worker_module() -> ModuleType:
+    """The worker that scripts/check_variants.py uses."""
+    path = Path(__file__).parents[2] / "scripts" / "_variant_worker.py"
+    spec = importlib.util.spec_from_file_location("_variant_worker", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def workers(opencl_device: Device, worker_module: ModuleType) -> Iterator[list[Any]]:
+    """Processes with the device open."""
+    made = [worker_module.Worker(opencl_device.info.spec) for _ in range(PROCESSES)]
+    yield made
+    for worker in made:
+        worker.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_pair_of_axis_values(
+    opencl_device: Device,
+    workers: list[Any],
+    covering_sample: Callable[..., list[Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Kernels take turns, so that what a slow machine has no time for is missing from all of them alike."""
+    traits = traits_of(opencl_device.info)
+    samples = {name: covering_sample(MMSB, spec, traits, LIMIT) for name, spec in MMSB.kernels.items()}
+    order = sorted(
+        (i / len(sample), name, variant) for name, sample in samples.items() for i, variant in enumerate(sample)
+    )
+    pending = iter([variant for _, _, variant in order])
+    end = time.monotonic() + SECONDS
+    wrong: list[str] = []
+    checked = 0
+
+    def work(worker: Any) -> None:
+        nonlocal checked
+        while time.monotonic() < end and (variant := next(pending, None)) is not None:
+            result = worker.check(variant.spec.name, variant.problem, variant.config)
+            checked += 1
+            if result.status != "ok":
+                wrong.append(f"{variant}: {result.status}: {result.message}")
+
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        for future in [pool.submit(work, worker) for worker in workers]:
+            future.result()
+    with capsys.disabled():
+        print(f"\n{opencl_device.info.platform}: {checked} of {len(order)} variants of a covering sample checked")
+    assert not wrong, "\n".join(wrong)
+    assert checked >= len(order) // 4, "too slow a machine for a sample worth its name"

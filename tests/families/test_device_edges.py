@@ -1,0 +1,261 @@
+"""Edge cases on OpenCL devices: smallest sizes, odd graphs, sizes beyond 32 bits, and the same bits every time."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.build import build, check, check_built, release, traits_of, upload
+from mmsbgen.families import family
+from mmsbgen.families.mmsb import graph_workloads, random, reference
+from mmsbgen.families.mmsb.layout import DELTA, row_length
+from mmsbgen.graph.edgeset import EdgeSet
+from mmsbgen.problem import Problem
+
+MMSB = family()
+PHI = MMSB.kernel("update_phi")
+
+
+def expect_right(device: Device, kernel: str, problem: Problem, **axes: Any) -> None:
+    spec = MMSB.kernel(kernel)
+    config = dict(spec.default(spec.check_problem(problem), traits_of(device.info))) | axes
+    assert check(device, spec, problem, config) is None
+
+
+SMALLEST: list[dict[str, int]] = [
+    {"K": 1},
+    {"n": 1},
+    {"m": 1},
+    {"N": 2, "m": 2},
+    {"N": 2, "m": 1, "n": 1, "K": 1, "pairs": 1},
+    {"N": 9, "n": 8},
+    {"N": 9, "n": 1000},
+]
+
+
+@pytest.mark.parametrize("sizes", SMALLEST, ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "partners"),
+    [
+        (name, partners)
+        for name, spec in MMSB.kernels.items()
+        for partners in (("uniform", "stratified", "block") if "partners" in spec.parameters else ("uniform",))
+    ],
+)
+def test_smallest_sizes(opencl_device: Device, kernel: str, sizes: dict[str, int], partners: str) -> None:
+    expect_right(opencl_device, kernel, MMSB.problem(**({"K": 20} | sizes), partners=partners))
+
+
+def drawn_partners(device: Device, links: Any, held: Any, n_total: int, rule: reference.PartnerRule) -> Any:
+    """Partners and weights of all vertices of a graph as the device draws them: ``[N, n]`` each."""
+    spec = MMSB.kernel("sample_partners")
+    problem = MMSB.problem(N=n_total, m=n_total, n=rule.n, partners=rule.name)
+    offsets, neighbours = graph_workloads.adjacency(n_total, links)
+    link_set, held_set = (
+        graph_workloads.edge_set_arguments(name, EdgeSet.build(pairs))
+        for name, pairs in (("link", links), ("held", held))
+    )
+    values = link_set | held_set
+    values |= {
+        "sizes": np.array([n_total], np.uint32),
+        "stride": np.uint32(n_total),
+        "vertices": np.arange(n_total, dtype=np.uint32),
+        "neighbour_offsets": offsets,
+        "neighbours": neighbours,
+        "partners": np.zeros(n_total * rule.n, np.uint32),
+        "weights": np.zeros(n_total * rule.n, np.float32),
+        "n_vertices": np.uint32(n_total),
+        "n_partners": np.uint32(rule.n),
+        "n_link_partners": np.uint32(rule.n_link),
+        "n_total": np.uint32(n_total),
+        "seed": np.uint64(rule.seed),
+        "iteration": np.uint32(rule.iteration),
+    }
+    bound = build(device, spec, problem, spec.default(problem, traits_of(device.info)))
+    placed = {k: device.upload(v) if isinstance(v, np.ndarray) else v for k, v in values.items()}
+    bound.launch(n_total, placed).wait()
+    outputs = [device.download(placed[name]).reshape(n_total, rule.n) for name in ("partners", "weights")]
+    release(placed)
+    return outputs
+
+
+@pytest.mark.parametrize("rule", [("uniform", 0), ("stratified", 2), ("stratified", 0)], ids=str)
+@pytest.mark.parametrize("n", [5, 8])
+def test_isolated_vertex_and_vertex_linked_to_all(opencl_device: Device, rule: tuple[str, int], n: int) -> None:
+    """Vertex 0 is linked to all but the isolated vertex 8; with n = N - 1 all others come once."""
+    n_total = 9
+    links = np.array([(0, i) for i in range(1, 8)] + [(2, 3)])
+    held = np.array([(1, 2)])
+    asked = reference.PartnerRule(rule[0], n, rule[1], seed=5, iteration=2)
+    partners, weights = drawn_partners(opencl_device, links, held, n_total, asked)
+    linked = {tuple(pair) for pair in links.tolist()}
+    for vertex, other, weight in zip(np.repeat(range(n_total), n), partners.ravel(), weights.ravel(), strict=True):
+        pair = (min(vertex, other), max(vertex, other))
+        assert vertex != other
+        if pair == (1, 2):
+            assert weight == 0
+        elif weight != 0:
+            assert (weight > 0) == (pair in linked)
+    assert np.all(weights[8] < 0)
+    if n == n_total - 1:
+        assert all(sorted(row.tolist()) == [i for i in range(n_total) if i != a] for a, row in enumerate(partners))
+        assert set(np.unique(np.abs(weights))) == {0.0, 1.0}
+
+
+# Bits ---------------------------------------------------------------------------------------------------------
+
+
+def several_configs(device: Device, problem: Problem, count: int) -> list[dict[str, Any]]:
+    """Configurations of update_phi that are far apart: some of each placement, and of each team."""
+    valid = PHI.space.configs(problem, traits_of(device.info))
+    generator = np.random.default_rng(1)
+    groups = [
+        [c for c in valid if (c["placement"], c["team"]) == kind]
+        for kind in sorted({(c["placement"], c["team"]) for c in valid})
+    ]
+    return [group[generator.integers(len(group))] for group in itertools.islice(itertools.cycle(groups), count)]
+
+
+def phi_after_one_step(device: Device, problem: Problem, config: dict[str, Any]) -> tuple[Any, Any]:
+    """phi of the mini-batch and the raw rows after one step from the workload's state."""
+    bound = build(device, PHI, problem, config)
+    workload = PHI.workload(problem, 3)
+    placed = upload(device, workload)
+    bound.launch(workload.count, placed).wait()
+    rows = device.download(placed["pi"])[workload.arguments["spares"]]
+    sums = device.download(placed["row_sums"])[workload.arguments["spares"]]
+    release(placed)
+    phi = rows.astype(np.float64) * (sums.astype(np.float64)[:, None] if config["normalise"] else 1.0)
+    return phi, rows
+
+
+@pytest.mark.parametrize("step", ["split", "reflected", "published"])
+def test_any_two_configurations_agree_on_one_step(opencl_device: Device, step: str) -> None:
+    """Noise on, one state: each is within its derived bound of the reference, so any two within twice that."""
+    problem = PHI.check_problem(MMSB.problem(K=100, step=step))
+    for config in several_configs(opencl_device, problem, 9):
+        assert check_built(opencl_device, build(opencl_device, PHI, problem, config), seed=3) is None, config
+
+
+def test_integers_of_the_split_step_agree_between_configurations(opencl_device: Device) -> None:
+    """In double precision no draw flips: what differs between configurations is rounding alone."""
+    problem = PHI.check_problem(MMSB.problem(K=100, dtype="float64"))
+    results = [phi_after_one_step(opencl_device, problem, c)[0] for c in several_configs(opencl_device, problem, 8)]
+    for other in results[1:]:
+        assert np.allclose(other, results[0], rtol=1e-6, atol=1e-20)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_same_configuration_same_bits(opencl_device: Device, dtype: str) -> None:
+    problem = PHI.check_problem(MMSB.problem(K=257, dtype=dtype))
+    for config in several_configs(opencl_device, problem, 5):
+        first, second = (phi_after_one_step(opencl_device, problem, config)[1] for _ in range(2))
+        assert first.tobytes() == second.tobytes(), config
+
+
+def test_words_do_not_depend_on_the_launch(opencl_device: Device) -> None:
+    spec = MMSB.kernel("draws")
+    outputs = []
+    for config, dtype in itertools.product(
+        [
+            c
+            for c in spec.space.configs(MMSB.problem(), traits_of(opencl_device.info))
+            if c["block_size"] in (1, 48, 256)
+        ],
+        ["float32", "float64"],
+    ):
+        problem = MMSB.problem(pairs=1000, dtype=dtype)
+        bound = build(opencl_device, spec, problem, config)
+        workload = spec.workload(problem, 0)
+        placed = upload(opencl_device, workload)
+        bound.launch(workload.count, placed).wait()
+        outputs.append(opencl_device.download(placed["words"]))
+        release(placed)
+    assert all(np.array_equal(outputs[0], other) for other in outputs[1:])
+    expected = random.philox(int(workload.arguments["seed"]), np.arange(1000), 12345, 7, 9 << 24)
+    assert np.array_equal(outputs[0], np.stack(expected, axis=1).astype(np.uint32))
+
+
+# Beyond 32 bits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_states_of_more_than_two_to_the_31_elements(opencl_device: Device) -> None:
+    """Rows behind element 2^31 are read and written: update_phi and gather_rows on 8.6 GB, few rows of it touched."""
+    k, m, n = 1024, 3, 5
+    n_total = (1 << 31) // row_length(k) + 4000
+    info = opencl_device.info
+    size = (n_total + m) * row_length(k) * 4
+    if info.max_allocation < size or _available_memory() < size * 1.15:
+        pytest.skip(f"a buffer of {size} bytes does not fit: {info.max_allocation} allowed, {_available_memory()} free")
+    problem = MMSB.problem(K=k, N=n_total, m=m, n=n, noise="off")
+    generator = np.random.default_rng(0)
+    with opencl_device.alloc((n_total + m, row_length(k)), np.float32) as pi:
+        last = n_total + m - 200
+        rows = generator.dirichlet(np.full(k, 0.3), 200).astype(np.float32)
+        opencl_device.write(pi, rows, last)
+        slots = np.arange(n_total, dtype=np.uint32)
+        vertices = np.array([n_total - 20, n_total - 21, n_total - 22], np.uint32)
+        partners = generator.integers(last, n_total, (m, n)).astype(np.uint32)
+        weights = generator.uniform(1, 2, (m, n)).astype(np.float32) * np.float32([1, -1, 1, -1, -1])
+        beta, sums = generator.uniform(0.1, 0.9, k).astype(np.float32), np.full(n_total + m, 2.0, np.float32)
+        values: dict[str, Any] = {
+            "row_sums": sums,
+            "slots": slots,
+            "spares": np.arange(n_total, n_total + m, dtype=np.uint32),
+            "beta": beta,
+            "vertices": vertices,
+            "partners": partners,
+            "weights": weights,
+            "clip_counts": np.zeros(m, np.uint32),
+        }
+        placed = {name: opencl_device.upload(value) for name, value in values.items()} | {"pi": pi}
+        scalars: dict[str, Any] = {
+            "n_vertices": np.uint32(m),
+            "first_vertex": np.uint32(0),
+            "n_partners": np.uint32(n),
+            "seed": np.uint64(1),
+        }
+        scalars |= {"iteration": np.uint32(0), "alpha": np.float32(1 / k), "delta": np.float32(DELTA)}
+        scalars |= {"half_step": np.float32(0.01), "decay": np.float32(np.exp(-0.01))}
+        scalars |= {"spread": np.float32(-np.expm1(-0.01))}
+        bound = build(opencl_device, PHI, problem, PHI.default(problem, traits_of(info)))
+        bound.launch(m, placed | scalars).wait()
+        written = opencl_device.download_range(pi, n_total, n_total + m).astype(np.float64)
+        new_sums = opencl_device.download(placed["row_sums"])[n_total:]
+        for i, vertex in enumerate(vertices.tolist()):
+            own = rows[vertex - last].astype(np.float64)
+            theirs = rows[partners[i] - last].astype(np.float64)
+            drift, _ = reference.drift(own, beta.astype(np.float64), theirs, weights[i].astype(np.float64))
+            step = reference.Step("split", 0.01, 1 / k, noise=False)
+            end = reference.end_row(own * 2, own, drift, drift * 0, vertex, step)
+            assert np.allclose(written[i] * new_sums[i], end.phi, rtol=1e-4)
+        gather = MMSB.kernel("gather_rows")
+        out = {
+            "rows": opencl_device.alloc((30, row_length(k)), np.float32),
+            "sums": opencl_device.alloc(30, np.float32),
+        }
+        config = dict(gather.default(problem, traits_of(info))) | {"accumulate": False}
+        bound = build(opencl_device, gather, problem, config)
+        first = {"first": np.uint32(n_total - 60), "n_rows": np.uint32(30)}
+        bound.launch(30 * row_length(k), placed | out | first).wait()
+        copied = opencl_device.download(out["rows"])
+        assert np.array_equal(copied, rows[n_total - 60 - last : n_total - 30 - last])
+        release(out | {name: buffer for name, buffer in placed.items() if name != "pi"})
+
+
+def _available_memory() -> int:
+    """Bytes that processes may still take, by the kernel's and the control group's count."""
+    with open("/proc/meminfo") as lines:
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    try:
+        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
+            text = limit.read().strip()
+            return min(free, int(text) - int(current.read())) if text != "max" else free
+    except OSError:
+        return free

@@ -1,0 +1,217 @@
+"""Search spaces: every configuration is valid or refused with a reason, and every valid one renders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmsbgen.errors import ConfigError
+from mmsbgen.families import family
+from mmsbgen.families.mmsb.update_phi import places, shared_bytes
+from mmsbgen.family import KernelSpec
+from mmsbgen.problem import Problem
+from mmsbgen.render import render
+from mmsbgen.space import Axis, Config, Constraint, Space, Traits
+
+MMSB = family()
+CUDA = Traits("cuda", "gpu", sub_group_size=32)
+
+problems = st.builds(
+    MMSB.problem,
+    K=st.one_of(st.integers(1, 5000), st.sampled_from([1, 3, 7, 64, 100, 257, 1024, 2**20])),
+    N=st.integers(2, 2**32 - 2),
+    m=st.integers(1, 10**6),
+    n=st.integers(1, 10**6),
+    dtype=st.sampled_from(["float32", "float64"]),
+    step=st.sampled_from(["split", "reflected", "published"]),
+    theta_step=st.sampled_from(["reflected", "published", "gain"]),
+    noise=st.sampled_from(["on", "off"]),
+    partners=st.sampled_from(["uniform", "stratified", "block"]),
+)
+sizes = {"max_block_size": st.integers(1, 8192), "local_memory": st.integers(1024, 1 << 20)}
+cpus = st.builds(Traits, st.just("opencl"), st.just("cpu"), sub_group_size=st.sampled_from([0, 4, 8, 16]), **sizes)
+gpus = st.builds(Traits, st.just("opencl"), st.just("gpu"), sub_group_size=st.sampled_from([0, 8, 16, 32, 64]), **sizes)
+cudas = st.builds(Traits, st.just("cuda"), st.just("gpu"), sub_group_size=st.just(32), **sizes)
+devices = st.one_of(cpus, gpus, cudas)
+kernels = st.sampled_from(list(MMSB.kernels.values()))
+
+
+@st.composite
+def variants(draw: st.DrawFn) -> tuple[KernelSpec, Problem, dict[str, Any], Traits]:
+    """Any combination of axis values, valid or not, half of them next to the default."""
+    spec, problem, traits = draw(kernels), draw(problems), draw(devices)
+    config = {axis.name: draw(st.sampled_from(axis.values)) for axis in spec.space.axes}
+    if draw(st.booleans()):
+        kept = draw(st.sets(st.sampled_from(sorted(config))))
+        config = dict(spec.default(problem, traits)) | {name: config[name] for name in kept}
+    return spec, problem, config, traits
+
+
+@settings(max_examples=300, deadline=None)
+@given(variants())
+def test_every_configuration_is_refused_with_a_reason_or_renders(
+    variant: tuple[KernelSpec, Problem, dict[str, Any], Traits],
+) -> None:
+    spec, problem, config, traits = variant
+    reason = spec.space.refusal(config, problem, traits)
+    if reason is None:
+        text = render(spec, problem, config, traits).text
+        assert f"void {spec.name}(" in text
+        assert text.count("{") == text.count("}")
+        assert spec.launch(problem, config, 1000, traits).block <= traits.max_block_size
+        assert spec.launch(problem, config, 1000, traits).grid >= 1
+    else:
+        name, _, words = reason.partition(": ")
+        assert name in {constraint.name for constraint in spec.space.constraints}
+        assert len(words) > 10
+        with pytest.raises(ConfigError, match="is refused"):
+            spec.space.check(config, problem, traits)
+
+
+@settings(max_examples=300, deadline=None)
+@given(kernels, problems, devices)
+def test_there_is_a_default_for_every_problem_and_device(spec: KernelSpec, problem: Problem, traits: Traits) -> None:
+    config = spec.default(problem, traits)
+    assert spec.space.refusal(config, problem, traits) is None
+    assert spec.traffic(problem) > 0
+    assert spec.flops(problem) >= 0
+
+
+@pytest.mark.parametrize("k", [1, 20, 100, 1024, 5000])
+def test_defaults_on_gpus_use_their_lanes(k: int) -> None:
+    for spec in MMSB.kernels.values():
+        assert int(spec.default(MMSB.problem(K=k), CUDA)["block_size"]) >= 32, spec.name
+
+
+def test_a_device_without_double_precision_is_told_so() -> None:
+    old = Traits("opencl", "gpu", fp64=False)
+    for spec in MMSB.kernels.values():
+        with pytest.raises(ConfigError, match="no double precision"):
+            spec.default(MMSB.problem(), old)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems, devices, st.data())
+def test_configurations_of_a_space_are_those_that_nothing_refuses(
+    problem: Problem, traits: Traits, data: st.DataObject
+) -> None:
+    spec = data.draw(st.sampled_from([MMSB.kernel(name) for name in ("sample_partners", "update_pi", "gather_rows")]))
+    valid = spec.space.configs(problem, traits)
+    assert spec.default(problem, traits) in valid
+    for config in spec.space.product():
+        assert (config in valid) == (spec.space.refusal(config, problem, traits) is None)
+
+
+GEN: dict[str, Any] = {
+    "placement": "RRR",
+    "team": "block",
+    "vector_width": 4,
+    "block_size": 32,
+    "rows_in_flight": 1,
+    "prefetch": 0,
+    "normalise": True,
+    "reduction": "shuffle",
+}
+
+
+def test_thread_local_arrays_of_a_block_share_one_stack_on_cpus() -> None:
+    """1024 work-items with two rows of 4 KB each overflow PoCL's stack of 8 MB."""
+    spec, problem = MMSB.kernel("update_phi"), MMSB.problem(K=1024)
+    config: dict[str, Any] = {
+        "placement": "THREAD",
+        "team": "item",
+        "reduction": "none",
+        "rows_in_flight": 1,
+        "prefetch": 0,
+    }
+    config |= {"vector_width": 8, "normalise": True}
+    cpu = Traits("opencl", "cpu", max_block_size=4096)
+    assert spec.space.refusal(config | {"block_size": 256}, problem, cpu) is None
+    refusal = spec.space.refusal(config | {"block_size": 1024}, problem, cpu)
+    assert refusal == "private memory: 8388608 bytes of thread-local arrays; at most 2097152"
+
+
+@pytest.mark.parametrize("kernel", ["update_pi", "theta_partial", "perplexity_pairs", "perplexity_sum"])
+def test_sums_need_local_memory(kernel: str) -> None:
+    """A block of 1024 that adds up in local memory does not go into 4 KB."""
+    spec, problem = MMSB.kernel(kernel), MMSB.problem(K=16384)
+    large, small = (Traits("opencl", "gpu", local_memory=size, sub_group_size=32) for size in (1 << 16, 1 << 12))
+    wanted = {"block_size": 1024, "team": "block", "reduction": "local", "vector_width": 1}
+    config = dict(spec.default(problem, large)) | {
+        name: wanted[name] for name in wanted if name in spec.default(problem, large)
+    }
+    if "accumulators" in config:
+        config["accumulators"] = "global"
+    assert spec.space.refusal(config, problem, large) is None
+    assert "bytes of local memory a block, the device has 4096" in str(spec.space.refusal(config, problem, small))
+
+
+@pytest.mark.parametrize(
+    ("k", "changes", "reason"),
+    [
+        (8192, {}, None),  # 64 chunks a work-item
+        (8208, {}, "65 chunks a work-item to unroll; at most 64"),
+        (1024, {"team": "item", "reduction": "none"}, "256 chunks a work-item to unroll"),
+        (1024, {"block_size": 48}, "shuffles need a team that is a whole number of sub-groups"),
+        (1024, {"block_size": 48, "reduction": "local"}, None),
+        (1024, {"block_size": 512}, "512 work-items for a row of 256 vectors: most would idle"),
+        (1024, {"vector_width": 8}, "vectors of up to 4 elements, not 8"),
+        (1024, {"placement": "NAIVE", "team": "subgroup"}, "NAIVE is one block a vertex"),
+        (1024, {"placement": "SSS", "rows_in_flight": 4}, None),
+        (4096, {"placement": "SSS", "rows_in_flight": 4}, "needs 98"),
+        (1024, {"team": "subgroup", "block_size": 128, "placement": "SSS"}, "needs 49152"),
+    ],
+)
+def test_constraints_of_update_phi(k: int, changes: dict[str, Any], reason: str | None) -> None:
+    spec, traits = MMSB.kernel("update_phi"), Traits("cuda", "gpu", local_memory=48 * 1024 - 1, sub_group_size=32)
+    refusal = spec.space.refusal(GEN | changes, MMSB.problem(K=k), traits)
+    if reason is None:
+        assert refusal is None
+    else:
+        assert refusal is not None
+        assert reason in refusal
+
+
+def test_more_rows_in_flight_than_partners() -> None:
+    refusal = MMSB.kernel("update_phi").space.refusal(GEN | {"rows_in_flight": 4}, MMSB.problem(n=3), CUDA)
+    assert refusal == "rows in flight: 4 rows in flight for 3 partners"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(["SRR", "RSR", "RRS", "SSS", "SHARED"]), st.sampled_from([1, 2, 4]), st.integers(16, 2000))
+def test_local_memory_is_what_the_source_declares(placement: str, rows: int, k: int) -> None:
+    problem = MMSB.problem(K=k)
+    config: Config = GEN | {"placement": placement, "rows_in_flight": rows, "block_size": 64}
+    spec = MMSB.kernel("update_phi")
+    if spec.space.refusal(config, problem, CUDA) is not None:
+        return
+    text = render(spec, problem, config, CUDA).text
+    length = -(-k // 16) * 16 // 4
+    declared = 16 * length * text.count("__shared__ realv") + 4 * 2 * rows * (2 if "team_sums[2]" in text else 0)
+    assert declared == shared_bytes(problem, config, CUDA)
+    assert text.count("__shared__ realv") == sum(
+        rows if name == "probs" else 1
+        for name, place in zip(("probs", "grads", "pi"), places(config), strict=True)
+        if place == "S"
+    )
+
+
+def test_values_of_another_type_are_not_taken() -> None:
+    space = Space((Axis("size", (1, 2), ""), Axis("flag", (False, True), "")))
+    problem = MMSB.problem()
+    assert space.refusal({"size": 1, "flag": True}, problem, CUDA) is None
+    assert space.refusal({"size": True, "flag": True}, problem, CUDA) == "size=True is not one of 1, 2"
+    assert space.refusal({"size": 1, "flag": 1}, problem, CUDA) == "flag=1 is not one of False, True"
+    assert "axes flag: unknown or missing" in str(space.refusal({"size": 1}, problem, CUDA))
+    assert "axes more: unknown or missing" in str(space.refusal({"size": 1, "flag": True, "more": 1}, problem, CUDA))
+
+
+def test_the_first_refusal_is_given_with_its_constraint() -> None:
+    never = Constraint("never", lambda config, problem, traits: "because")
+    space = Space((Axis("size", (1,), ""),), (never,))
+    with pytest.raises(ConfigError, match="configuration size=1 is refused: never: because"):
+        space.check({"size": 1}, MMSB.problem(), CUDA)
+    assert space.configs(MMSB.problem(), CUDA) == []

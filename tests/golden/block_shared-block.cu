@@ -1,0 +1,194 @@
+/*
+ * block_shared: K=1024 N=317080 dtype=float32 m=4096 n=512
+ * configuration: block_size=128 panel=256 partners_in_flight=2 product=fma team=block tile=4 vector_width=4
+ */
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef float real;
+
+struct __align__(16) realv { real s[4]; };
+
+static __device__ __forceinline__ realv operator+(realv x, realv y)
+{
+    realv r;
+    r.s[0] = x.s[0] + y.s[0]; r.s[1] = x.s[1] + y.s[1]; r.s[2] = x.s[2] + y.s[2]; r.s[3] = x.s[3] + y.s[3];
+    return r;
+}
+
+static __device__ __forceinline__ realv operator-(realv x, realv y)
+{
+    realv r;
+    r.s[0] = x.s[0] - y.s[0]; r.s[1] = x.s[1] - y.s[1]; r.s[2] = x.s[2] - y.s[2]; r.s[3] = x.s[3] - y.s[3];
+    return r;
+}
+
+static __device__ __forceinline__ realv operator*(realv x, realv y)
+{
+    realv r;
+    r.s[0] = x.s[0] * y.s[0]; r.s[1] = x.s[1] * y.s[1]; r.s[2] = x.s[2] * y.s[2]; r.s[3] = x.s[3] * y.s[3];
+    return r;
+}
+
+static __device__ __forceinline__ realv fma(realv x, realv y, realv z)
+{
+    realv r;
+    r.s[0] = fma(x.s[0], y.s[0], z.s[0]);
+    r.s[1] = fma(x.s[1], y.s[1], z.s[1]);
+    r.s[2] = fma(x.s[2], y.s[2], z.s[2]);
+    r.s[3] = fma(x.s[3], y.s[3], z.s[3]);
+    return r;
+}
+
+static __device__ __forceinline__ realv v_splat(real x)
+{
+    realv r;
+    r.s[0] = x; r.s[1] = x; r.s[2] = x; r.s[3] = x;
+    return r;
+}
+
+static __device__ __forceinline__ real v_sum(realv x)
+{
+    return ((x.s[0] + x.s[1]) + (x.s[2] + x.s[3]));
+}
+
+/* Where a vertex is among the panel's partners, the pair's weight becomes 0. */
+static __device__ __forceinline__ void strike(
+    real* scales, const u32* places, const u32* drawn,
+    u32 vertex, u32 begin, u32 size)
+{
+    const u32 p = places[vertex];
+    if (p - begin < size && drawn[p] == vertex) scales[(p - begin) * 4u] = 0.0f;
+}
+
+extern "C" __global__ __launch_bounds__(128)
+void block_shared(
+    real* __restrict__ pi,                       /* [N + m, LD] rows by slot */
+    const u32* __restrict__ slots,               /* [N] slot of a vertex's row */
+    const u32* __restrict__ spares,              /* [m] free slots; they receive the new rows */
+    const real* __restrict__ beta,               /* [LD] community strengths */
+    const u32* __restrict__ vertices,            /* [m] distinct vertices of the block */
+    const u32* __restrict__ shared,              /* [room] slots of the shared partners' rows */
+    const real* __restrict__ shared_weights,     /* [room] weights; 0 from n_shared on */
+    const u32* __restrict__ n_shared,            /* [1] how many shared partners there are */
+    const u32* __restrict__ drawn,               /* [n] the shared partners */
+    const u32* __restrict__ places,              /* [N] where a vertex is among them, if it is */
+    const u64* __restrict__ neighbour_offsets,   /* [N + 1] begin of each vertex's training links */
+    const u32* __restrict__ neighbours,          /* [2 E] their other ends, ascending */
+    const u64* __restrict__ held_offsets,        /* [N + 1] begin of each vertex's held-out pairs */
+    const u32* __restrict__ held_neighbours,     /* [2 H] their other ends, ascending */
+    const u32 n_vertices,                        /* vertices of the mini-batch */
+    const real delta                             /* probability of a link across communities */
+)
+{
+    __shared__ __align__(16) real scales[1024];
+    __shared__ __align__(16) real own_slice[64];
+    __shared__ real row_slice[4352]; /* one element apart, so that lanes meet different banks */
+    const u32 lane = threadIdx.x, first = blockIdx.x * 4u;
+    if (first >= n_vertices) return;
+    const u32 count = n_shared[0];
+    for (u32 begin = 0; begin < count; begin += 256u) {
+        const u32 size = count - begin < 256u ? count - begin : 256u;
+        __syncthreads(); /* the last panel's scales may still be read */
+        for (u32 e = lane; e < 1024u; e += 128u) {
+            const u32 p = e / 4u;
+            scales[e] = p < size ? shared_weights[begin + p] : 0.0f;
+        }
+        __syncthreads();
+        for (u32 i = 0; i < 4u && first + i < n_vertices; ++i) {
+            const u32 vertex = vertices[first + i];
+            if (lane == 0u) strike(scales + i, places, drawn, vertex, begin, size);
+            for (u64 l = neighbour_offsets[vertex] + lane; l < neighbour_offsets[vertex + 1u]; l += 128u)
+                strike(scales + i, places, drawn, neighbours[l], begin, size);
+            for (u64 l = held_offsets[vertex] + lane; l < held_offsets[vertex + 1u]; l += 128u)
+                strike(scales + i, places, drawn, held_neighbours[l], begin, size);
+        }
+
+        for (u32 start = 0; start < size; start += 256u) { /* a lane has the partners start + lane + 128 j */
+            real dot0_0 = 0.0f, dot0_1 = 0.0f, dot0_2 = 0.0f, dot0_3 = 0.0f;
+            real dot1_0 = 0.0f, dot1_1 = 0.0f, dot1_2 = 0.0f, dot1_3 = 0.0f;
+            for (u32 k0 = 0; k0 < 1024u; k0 += 16u) {
+                __syncthreads();
+                for (u32 e = lane; e < 64u; e += 128u) {
+                    const u32 k = e % 16u, i = e / 16u;
+                    const u32 vertex = vertices[first + i < n_vertices ? first + i : first];
+                    own_slice[k * 4u + i] = pi[(u64)slots[vertex] * 1024u + k0 + k] * (beta[k0 + k] - delta);
+                }
+                for (u32 e = lane; e < 1024u; e += 128u) {
+                    const u32 r = e / 4u, c = e % 4u, p = begin + start + r;
+                    const realv x = ((const realv*)(pi + (u64)shared[p < count ? p : begin] * 1024u + k0))[c];
+                    row_slice[r * 17u + c * 4u] = x.s[0];
+                    row_slice[r * 17u + c * 4u + 1u] = x.s[1];
+                    row_slice[r * 17u + c * 4u + 2u] = x.s[2];
+                    row_slice[r * 17u + c * 4u + 3u] = x.s[3];
+                }
+                __syncthreads();
+                for (u32 k = 0; k < 16u; ++k) {
+                    const real x0 = row_slice[lane * 17u + k];
+                    const real x1 = row_slice[(lane + 128u) * 17u + k];
+                    const real w0 = own_slice[k * 4u];
+                    dot0_0 = fma(w0, x0, dot0_0);
+                    dot1_0 = fma(w0, x1, dot1_0);
+                    const real w1 = own_slice[k * 4u + 1u];
+                    dot0_1 = fma(w1, x0, dot0_1);
+                    dot1_1 = fma(w1, x1, dot1_1);
+                    const real w2 = own_slice[k * 4u + 2u];
+                    dot0_2 = fma(w2, x0, dot0_2);
+                    dot1_2 = fma(w2, x1, dot1_2);
+                    const real w3 = own_slice[k * 4u + 3u];
+                    dot0_3 = fma(w3, x0, dot0_3);
+                    dot1_3 = fma(w3, x1, dot1_3);
+                }
+            }
+            if (start + lane < size) {
+                const u32 at = (start + lane) * 4u;
+                scales[at] = -scales[at] / fmax((1.0f - delta) - dot0_0, 1e-12f);
+                scales[at + 1u] = -scales[at + 1u] / fmax((1.0f - delta) - dot0_1, 1e-12f);
+                scales[at + 2u] = -scales[at + 2u] / fmax((1.0f - delta) - dot0_2, 1e-12f);
+                scales[at + 3u] = -scales[at + 3u] / fmax((1.0f - delta) - dot0_3, 1e-12f);
+            }
+            if (start + lane + 128u < size) {
+                const u32 at = (start + lane + 128u) * 4u;
+                scales[at] = -scales[at] / fmax((1.0f - delta) - dot1_0, 1e-12f);
+                scales[at + 1u] = -scales[at + 1u] / fmax((1.0f - delta) - dot1_1, 1e-12f);
+                scales[at + 2u] = -scales[at + 2u] / fmax((1.0f - delta) - dot1_2, 1e-12f);
+                scales[at + 3u] = -scales[at + 3u] / fmax((1.0f - delta) - dot1_3, 1e-12f);
+            }
+        }
+        __syncthreads();
+        for (u32 v = lane; v < 256u; v += 128u) {
+            realv acc0_0 = v_splat(0.0f);
+            realv acc1_0 = v_splat(0.0f);
+            realv acc2_0 = v_splat(0.0f);
+            realv acc3_0 = v_splat(0.0f);
+            for (u32 p = 0; p < size; ++p) {
+                const realv* row = (const realv*)(pi + (u64)shared[begin + p] * 1024u) + v;
+                const realv x0 = row[0];
+                const realv scale0 = v_splat(scales[p * 4u]);
+                acc0_0 = fma(scale0, x0, acc0_0);
+                const realv scale1 = v_splat(scales[p * 4u + 1u]);
+                acc1_0 = fma(scale1, x0, acc1_0);
+                const realv scale2 = v_splat(scales[p * 4u + 2u]);
+                acc2_0 = fma(scale2, x0, acc2_0);
+                const realv scale3 = v_splat(scales[p * 4u + 3u]);
+                acc3_0 = fma(scale3, x0, acc3_0);
+            }
+            {
+                realv* out = (realv*)(pi + (u64)spares[first] * 1024u) + v;
+                out[0] = begin > 0u ? out[0] + acc0_0 : acc0_0;
+            }
+            if (first + 1u < n_vertices) {
+                realv* out = (realv*)(pi + (u64)spares[first + 1u] * 1024u) + v;
+                out[0] = begin > 0u ? out[0] + acc1_0 : acc1_0;
+            }
+            if (first + 2u < n_vertices) {
+                realv* out = (realv*)(pi + (u64)spares[first + 2u] * 1024u) + v;
+                out[0] = begin > 0u ? out[0] + acc2_0 : acc2_0;
+            }
+            if (first + 3u < n_vertices) {
+                realv* out = (realv*)(pi + (u64)spares[first + 3u] * 1024u) + v;
+                out[0] = begin > 0u ? out[0] + acc3_0 : acc3_0;
+            }
+        }
+    }
+}

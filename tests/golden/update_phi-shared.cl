@@ -1,0 +1,265 @@
+/*
+ * update_phi: K=50 N=317080 dtype=float64 m=4096 n=32 noise=on step=reflected
+ * configuration: block_size=16 normalise=False placement=SHARED prefetch=0 reduction=local rows_in_flight=2
+ *     team=block vector_width=2
+ */
+
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef uint u32;
+typedef ulong u64;
+typedef double real;
+typedef double2 realv;
+
+static inline realv v_splat(real x)
+{
+    return (realv)(x);
+}
+
+static inline real v_sum(realv x)
+{
+    return (x.s0 + x.s1);
+}
+
+typedef struct { u32 w[4]; } words4;
+
+static inline words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
+{
+    u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+        const u32 h0 = mul_hi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
+        const u32 h1 = mul_hi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+        c0 = h1 ^ c1 ^ k0;
+        c1 = l1;
+        c2 = h0 ^ c3 ^ k1;
+        c3 = l0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    words4 r;
+    r.w[0] = c0; r.w[1] = c1; r.w[2] = c2; r.w[3] = c3;
+    return r;
+}
+
+/* The upper 23 bits of a word as a number in (0, 1): exact in float and in double, so both draw alike. */
+static inline real unit(u32 word)
+{
+    return ((real)(word >> 9) + 0.5) * 1.1920928955078125e-07;
+}
+
+typedef struct { uint2 w[4]; } wordsx;
+
+/* The same of one counter a lane; a 64-bit product gives both its halves. */
+static inline wordsx philox_x(u64 seed, uint2 index, u32 c1, u32 c2, u32 c3)
+{
+    ulong2 a0 = convert_ulong2(index), a1 = c1, a2 = c2, a3 = c3;
+    u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+        const ulong2 p0 = (a0 & 0xFFFFFFFFul) * 0xD2511F53ul, p1 = (a2 & 0xFFFFFFFFul) * 0xCD9E8D57ul;
+        a0 = (p1 >> 32) ^ a1 ^ k0;
+        a1 = p1;
+        a2 = (p0 >> 32) ^ a3 ^ k1;
+        a3 = p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    wordsx r;
+    r.w[0] = convert_uint2(a0);
+    r.w[1] = convert_uint2(a1);
+    r.w[2] = convert_uint2(a2);
+    r.w[3] = convert_uint2(a3);
+    return r;
+}
+
+static inline double2 unit_x(uint2 word)
+{
+    return (convert_double2(word >> 9) + 0.5) * 1.1920928955078125e-07;
+}
+
+/* The two uniforms of each of the coordinates k, k + 1, ... of one vector; k is a multiple of its width. */
+static inline void uniforms(
+    u64 seed, u32 k, u32 vertex, u32 iteration, u32 purpose, realv* u1, realv* u2)
+{
+    {
+        const words4 r = philox(seed, (k >> 1) + 0u, vertex, iteration, purpose << 24);
+        (*u1).s0 = unit(r.w[0]); (*u2).s0 = unit(r.w[1]);
+        (*u1).s1 = unit(r.w[2]); (*u2).s1 = unit(r.w[3]);
+    }
+}
+
+typedef realv realx;
+typedef long2 maskx;
+typedef uint2 wordx;
+
+/* fmin and fmax without their care for NaN: a comparison and a choice, on every driver. */
+static inline realx smaller(realx x, realx y) { return x < y ? x : y; }
+static inline realx larger(realx x, realx y) { return x > y ? x : y; }
+
+static inline real exp_1(real x) { return exp(x); }
+static inline real log_1(real x) { return log(x); }
+static inline real log1p_1(real x) { return log1p(x); }
+static inline real cos_turns_1(real x) { return cospi(2.0 * x); }
+static inline realx exp_x(realx x) { return exp(x); }
+static inline realx log_x(realx x) { return log(x); }
+static inline realx log1p_x(realx x) { return log1p(x); }
+static inline realx cos_turns_x(realx x) { return cospi(2.0 * x); }
+
+typedef struct {
+    real half_step, decay, spread; /* eps/2, exp(-eps/2), 1 - exp(-eps/2) */
+    real alpha, log_b, sum;        /* concentration of the prior; log(1 + alpha / e); sum of the row's phi */
+    u64 seed;
+    u32 vertex, iteration;
+} row_end;
+
+/*
+ * phi' = |phi + (eps/2) (alpha - phi + pi D) + sqrt(eps phi) xi|.
+ */
+static inline realx next_phi(
+    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, u32* clips)
+{
+    const realx phi = pi_k * e.sum;
+    const realx gain = pi_k * drift;
+    realx next = phi + e.half_step * (e.alpha - phi + gain);
+    const realx normal = sqrt(-2.0 * log_x(u1)) * cos_turns_x(u2);
+    next += sqrt((2.0 * e.half_step) * phi) * normal;
+    next = fabs(next);
+    return larger(next, (realx)(1e-20));
+}
+
+/* One vector of a row. */
+static inline realv next_row(
+    realv pi_k, realv drift, u32 k, row_end e, u32* clips)
+{
+    if (k + 2u > 50u) { /* padding has no drift, so that it is not counted among the bounded */
+        if (k + 0u >= 50u) drift.s0 = 0.0;
+        if (k + 1u >= 50u) drift.s1 = 0.0;
+    }
+    realv u1 = v_splat(0.5), u2 = u1;
+    uniforms(e.seed, k, e.vertex, e.iteration, 5u, &u1, &u2);
+    realv next = next_phi(pi_k, drift, u1, u2, k, e, clips);
+    if (k + 2u > 50u) { /* padding stays zero */
+        if (k + 0u >= 50u) next.s0 = 0.0;
+        if (k + 1u >= 50u) next.s1 = 0.0;
+    }
+    return next;
+}
+
+__kernel __attribute__((reqd_work_group_size(16, 1, 1)))
+void update_phi(
+    __global real* restrict pi,                  /* [N + m, LD] rows by slot */
+    __global real* restrict row_sums,            /* [N + m] sums of phi by slot */
+    __global const u32* restrict slots,          /* [N] slot of a vertex's row */
+    __global const u32* restrict spares,         /* [m] free slots; they receive the new rows */
+    __global const real* restrict beta,          /* [LD] community strengths */
+    __global const u32* restrict vertices,       /* [.., m] distinct vertices of the mini-batch, from first_vertex on */
+    __global const u32* restrict partners,       /* [.., m, n] partners of each */
+    __global const real* restrict weights,       /* [.., m, n] weight, negative for a non-link, 0 to ignore */
+    __global u32* restrict clip_counts,          /* [m] coordinates whose flow was bounded, added up */
+    const u32 n_vertices,                        /* vertices of the mini-batch */
+    const u32 first_vertex,                      /* place of the first of them */
+    const u32 n_partners,                        /* partners of each */
+    const real half_step,                        /* eps / 2 */
+    const real decay,                            /* exp(-eps / 2) */
+    const real spread,                           /* 1 - exp(-eps / 2) */
+    const real alpha,                            /* concentration of phi */
+    const real delta,                            /* probability of a link across communities */
+    const u64 seed,
+    const u32 iteration
+)
+{
+    __local real team_sums[2][2][16];
+    __local realv w_shared[32];
+    __local realv probs0_shared[32];
+    __local realv probs1_shared[32];
+    __local realv acc_shared[32];
+    const u32 lane = (uint)get_local_id(0);
+    const u32 index = (uint)get_group_id(0);
+    if (index >= n_vertices) return;
+
+    const u32 vertex = vertices[first_vertex + index];
+    const u32 own_slot = slots[vertex];
+    __global const realv* own = (__global const realv*)(pi + (u64)own_slot * 64u);
+    __global const realv* strength = (__global const realv*)beta;
+    const u32 spare = spares[index];
+    __global realv* out = (__global realv*)(pi + (u64)spare * 64u);
+    for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
+        w_shared[v] = own[v] * (strength[v] - v_splat(delta));
+    }
+    for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
+        acc_shared[v] = v_splat(0.0);
+    }
+
+    const u64 first = (u64)(first_vertex + index) * n_partners;
+    const u32 n = n_partners;
+    real taken = 0.0; /* sum over partners of scale dot */
+    u32 slot0 = n > 0u ? slots[partners[first + (0u)]] : own_slot;
+    u32 slot1 = n > 0u ? slots[partners[first + (1u < n ? 1u : n - 1u)]] : own_slot;
+    for (u32 j = 0, turn = 0; j < n; j += 2u, turn ^= 1u) {
+        const real weight0 = weights[first + j];
+        __global const realv* row0 = (__global const realv*)(pi + (u64)slot0 * 64u);
+        slot0 = slots[partners[first + (j + 2u < n ? j + 2u : n - 1u)]]; /* of the next turn: one look-up ahead */
+        realv dots0 = v_splat(0.0);
+        const real weight1 = j + 1u < n ? weights[first + j + 1u] : 0.0;
+        __global const realv* row1 = (__global const realv*)(pi + (u64)slot1 * 64u);
+        slot1 = slots[partners[first + (j + 3u < n ? j + 3u : n - 1u)]]; /* of the next turn: one look-up ahead */
+        realv dots1 = v_splat(0.0);
+
+        /* dot = sum_k pi_ak (beta_k - delta) pi_bk */
+        for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
+            const realv x0 = row0[v];
+            probs0_shared[v] = x0;
+            dots0 = fma(w_shared[v], x0, dots0);
+            const realv x1 = row1[v];
+            probs1_shared[v] = x1;
+            dots1 = fma(w_shared[v], x1, dots1);
+        }
+        real dot0 = v_sum(dots0);
+        real dot1 = v_sum(dots1);
+        team_sums[turn][0][lane] = dot0;
+        team_sums[turn][1][lane] = dot1;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (u32 stride = 8u; stride > 0; stride /= 2) {
+            if (lane < stride && lane + stride < 16u) {
+                team_sums[turn][0][lane] += team_sums[turn][0][lane + stride];
+                team_sums[turn][1][lane] += team_sums[turn][1][lane + stride];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        dot0 = team_sums[turn][0][0];
+        dot1 = team_sums[turn][1][0];
+        const real z0 = weight0 < 0.0 ? (1.0 - delta) - dot0 : delta + dot0;
+        const real scale0 = weight0 / fmax(z0, 1e-12);
+        taken += scale0 * dot0;
+        const real z1 = weight1 < 0.0 ? (1.0 - delta) - dot1 : delta + dot1;
+        const real scale1 = weight1 / fmax(z1, 1e-12);
+        taken += scale1 * dot1;
+
+        /* acc_k = sum over partners of scale pi_bk */
+        for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
+            acc_shared[v] = fma(v_splat(scale0), probs0_shared[v], acc_shared[v]);
+            acc_shared[v] = fma(v_splat(scale1), probs1_shared[v], acc_shared[v]);
+        }
+    }
+
+    /* D_k = (beta_k - delta) acc_k - taken; the row ends with one step a coordinate. */
+    const real sum = row_sums[own_slot];
+    const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787944117144233), sum, seed, vertex, iteration};
+    realv totals = v_splat(0.0);
+    u32 clips = 0u;
+    for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
+        const realv drift = (strength[v] - v_splat(delta)) * acc_shared[v] - v_splat(taken);
+        const realv next = next_row(own[v], drift, v * 2u, end, &clips);
+        out[v] = next;
+    }
+    real clipped = (real)clips;
+    barrier(CLK_LOCAL_MEM_FENCE); /* the last sum of the loop may still be read */
+    team_sums[0][0][lane] = clipped;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (u32 stride = 8u; stride > 0; stride /= 2) {
+        if (lane < stride && lane + stride < 16u) {
+            team_sums[0][0][lane] += team_sums[0][0][lane + stride];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    clipped = team_sums[0][0][0];
+    if (lane == 0u) clip_counts[index] += (u32)clipped;
+}

@@ -1,0 +1,194 @@
+"""Held-out pairs: their numbers, their law, and that training never sees them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mmsbgen.errors import InputError
+from mmsbgen.graph import EdgeSet, Graph, HeldOut, Split, as_graph, split
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def as_set(pairs: np.ndarray) -> set[tuple[int, int]]:
+    found = {(int(u), int(v)) for u, v in pairs}
+    assert len(found) == len(pairs), "a pair is listed twice"
+    return found
+
+
+def check(part: Split) -> None:
+    """What holds for every split."""
+    graph = part.graph
+    links = as_set(graph.links)
+    held: dict[str, set[tuple[int, int]]] = {}
+    for name, drawn in (("validation", part.validation), ("test", part.test)):
+        pairs = as_set(drawn.pairs)
+        assert all(0 <= u < v < graph.n_vertices for u, v in pairs)
+        assert {pair for pair, link in zip(map(tuple, drawn.pairs.tolist()), drawn.labels, strict=True) if link} == (
+            pairs & links
+        )
+        assert drawn.n_links + drawn.n_non_links == len(pairs)
+        held[name] = pairs
+    assert not held["validation"] & held["test"]
+    everything = held["validation"] | held["test"]
+    assert as_set(part.held_out_pairs) == everything
+    assert as_set(part.training_links) == links - everything
+    training = part.training_adjacency
+    assert training.degrees.sum() == 2 * part.n_training_links
+    for a in range(graph.n_vertices):
+        partners = {u + v - a for u, v in everything if a in (u, v)}
+        assert part.held_out_adjacency.row(a).tolist() == sorted(partners)
+        assert part.held_out_degree[a] == len(partners)
+        assert not partners & set(training.row(a).tolist())
+
+
+@pytest.mark.parametrize(("validation", "test"), [(0.01, 0.0), (0.1, 0.05), (0.5, 0.4), (0.0, 0.0), (0.0, 0.2)])
+def test_real_graph(validation: float, test: float) -> None:
+    graph = as_graph(DATA / "netscience.txt.gz")
+    part = split(graph, validation=validation, test=test, seed=3)
+    check(part)
+    for drawn, fraction in ((part.validation, validation), (part.test, test)):
+        assert drawn.n_links == drawn.n_non_links == round(fraction * graph.n_links)
+        assert drawn.labels.tolist() == [True] * drawn.n_links + [False] * drawn.n_links
+    assert part.warnings == ()
+
+
+@given(
+    graph=st.builds(
+        lambda n, p, seed: nx.gnp_random_graph(n, p, seed=seed),
+        st.integers(3, 12),
+        st.floats(0.3, 1.0),
+        st.integers(0, 10**6),
+    ).filter(lambda g: g.number_of_edges() >= 5),
+    validation=st.floats(0, 0.4),
+    test=st.floats(0, 0.4),
+    seed=st.integers(0, 2**70),
+)
+def test_small_dense_graphs(graph: nx.Graph, validation: float, test: float, seed: int) -> None:
+    whole = as_graph(graph)
+    part = split(whole, validation=validation, test=test, seed=seed)
+    check(part)
+    wanted = part.validation.n_links + part.test.n_links
+    there = whole.n_vertices * (whole.n_vertices - 1) // 2 - whole.n_links
+    assert part.validation.n_non_links + part.test.n_non_links == min(wanted, there)
+    assert part.validation.n_non_links == min(part.validation.n_links, there)
+    assert bool(part.warnings) == (there < wanted)
+
+
+def test_same_seed_same_split() -> None:
+    graph = as_graph(DATA / "fb_348.txt.gz")
+    one, same, other = (split(graph, validation=0.1, test=0.1, seed=seed) for seed in (1, 1, 2))
+    for a, b in ((one.validation, same.validation), (one.test, same.test)):
+        assert np.array_equal(a.pairs, b.pairs)
+    assert not np.array_equal(one.validation.pairs, other.validation.pairs)
+    assert not np.array_equal(
+        one.validation.pairs[one.validation.labels], other.validation.pairs[other.validation.labels]
+    )
+
+
+def test_every_link_and_non_link_is_equally_likely() -> None:
+    """A six-vertex graph with one isolated vertex: 5 links, 10 non-links, 2 of each held out."""
+    links = [(0, 1), (0, 4), (1, 2), (2, 4), (3, 4)]
+    source = nx.Graph(links)
+    source.add_node(5)
+    graph = as_graph(source)
+    order = graph.ids.tolist()
+    runs = 4000
+    counts: dict[str, Counter[tuple[int, int]]] = {"validation": Counter(), "test": Counter()}
+    for seed in range(runs):
+        part = split(graph, validation=0.2, test=0.2, seed=seed)
+        for name, drawn in (("validation", part.validation), ("test", part.test)):
+            assert (drawn.n_links, drawn.n_non_links) == (1, 1)
+            counts[name].update((order[u], order[v]) for u, v in drawn.pairs)
+    for counter in counts.values():
+        for pair in itertools.combinations(range(6), 2):
+            share = 1 / 5 if pair in links else 1 / 10
+            seen = counter[pair] + counter[pair[::-1]]
+            # Five standard deviations of a binomial: 30 counts fail by chance once in 50000 runs.
+            assert abs(seen - runs * share) < 5 * np.sqrt(runs * share * (1 - share)), pair
+
+
+def test_non_links_span_large_graphs() -> None:
+    """Ranks of pairs go beyond 32 bits here; every vertex is about as often the larger as the smaller one."""
+    n = 300_000
+    graph = as_graph(np.stack([np.arange(n - 1), np.arange(1, n)], axis=1))
+    part = split(graph, validation=0.1, seed=0)
+    pairs = part.validation.pairs[~part.validation.labels]
+    assert len(as_set(pairs)) == 30_000
+    assert np.all(pairs[:, 1] - pairs[:, 0] > 1)
+    assert pairs.max() < n
+    assert abs(pairs.mean() / n - 0.5) < 0.01
+    assert abs((pairs[:, 1] - pairs[:, 0]).mean() / n - 1 / 3) < 0.01
+
+
+def test_held_out_pairs_build_an_edge_set() -> None:
+    part = split(as_graph(DATA / "CA-GrQc.txt.gz"), validation=0.05, test=0.05, seed=0)
+    held, training = EdgeSet.build(part.held_out_pairs), EdgeSet.build(part.training_links)
+    for drawn in (part.validation, part.test):
+        assert held.contains(drawn.pairs[:, 1], drawn.pairs[:, 0]).all()
+        assert not training.contains(drawn.pairs[:, 0], drawn.pairs[:, 1]).any()
+    assert not held.contains(part.training_links[:, 0], part.training_links[:, 1]).any()
+
+
+def test_complete_graph_has_no_non_links() -> None:
+    part = split(as_graph(nx.complete_graph(6)), validation=0.2, seed=0)
+    check(part)
+    assert (part.validation.n_links, part.validation.n_non_links) == (3, 0)
+    assert part.warnings == (
+        "the graph has only 0 non-links and 3 were wanted: all are held out, 0 for validation, "
+        "and none is left for training",
+    )
+
+
+def test_nothing_held_out() -> None:
+    part = split(as_graph([[0, 1]]), validation=0, seed=0)
+    assert part.training_links.tolist() == [[0, 1]]
+    assert part.held_out_pairs.shape == (0, 2)
+    assert part.held_out_degree.tolist() == [0, 0]
+    assert part.validation.pairs.shape == (0, 2)
+    assert part.validation.labels.dtype == np.bool_
+    assert isinstance(part.test, HeldOut)
+
+
+def path(n_links: int) -> Graph:
+    return as_graph(np.stack([np.arange(n_links), np.arange(1, n_links + 1)], axis=1))
+
+
+def test_small_fractions_hold_out_at_least_one_link() -> None:
+    part = split(path(5), validation=0.001, test=0.001, seed=0)
+    assert (part.validation.n_links, part.test.n_links, part.n_training_links) == (1, 1, 3)
+    single = split(path(1), validation=0.01, seed=0)
+    assert single.validation.n_links == 0
+    assert "validation is empty" in single.warnings[0]
+    two = split(path(2), validation=0.01, test=0.01, seed=0)
+    assert (two.validation.n_links, two.test.n_links, two.n_training_links) == (1, 0, 1)
+    assert "test is empty" in two.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("validation", "test", "match"),
+    [
+        (-0.1, 0.0, r"validation fraction -0\.1: give a fraction"),
+        (1.0, 0.0, r"validation fraction 1\.0"),
+        (0.1, 5, "test fraction 5"),
+        (float("nan"), 0.0, "validation fraction nan"),
+        (0.6, 0.4, "would hold out 10 of 10 links and leave none for training; lower"),
+        (0.97, 0.0, "hold out 10 of 10"),
+    ],
+)
+def test_refused_fractions(validation: float, test: float, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        split(path(10), validation=validation, test=test, seed=0)
+
+
+def test_refused_seed() -> None:
+    with pytest.raises(InputError, match="seed -1"):
+        split(path(10), seed=-1)

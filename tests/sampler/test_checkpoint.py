@@ -1,0 +1,257 @@
+"""Resuming bit for bit, and files that are no use."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+
+from mmsbgen.errors import InputError
+from mmsbgen.sampler import checkpoint as checkpoints
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.run import Interrupted, run
+
+MODES = [
+    {"mini_batch": "random-node", "average": True, "partners": "stratified"},
+    {"mini_batch": "block", "average": True, "mini_batch_size": 17},
+]
+
+
+def go(sampler, trace, until=None, before=0.0):
+    """Run to the end, or have the run stopped after the iteration ``until``."""
+    stop = Interrupted()
+
+    def watch(running, _):
+        stop.asked = running.iteration == until
+
+    return run(sampler, trace, on_progress=watch, stop=stop, seconds_before=before)
+
+
+def everything(sampler):
+    n = sampler.split.graph.n_vertices
+    return {
+        **dict(zip(("pi", "row_sums"), sampler.rows(0, n), strict=True)),
+        "mean": sampler.rows(0, n, mean=True)[0],
+        "theta": sampler.state.theta(),
+        "beta": sampler.state.beta(),
+        "beta_sum": sampler.beta_sum,
+        "published": sampler.published_sum,
+        "sums": sampler.device.download(sampler.held_values["sums"]),
+        "counters": np.array([getattr(sampler, name) for name in checkpoints._COUNTERS]),
+    }
+
+
+def plain(trace):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in trace]
+
+
+@pytest.fixture
+def saved(opencl_device, chain, middling, tmp_path):
+    """A checkpoint after 20 of 40 iterations."""
+    sampler = chain(opencl_device, middling, iterations=40)
+    sampler.initialise()
+    trace: list = []
+    go(sampler, trace, 20)
+    checkpoints.save(tmp_path / "checkpoint.npz", sampler, trace, 1.5)
+    return tmp_path / "checkpoint.npz"
+
+
+@pytest.mark.parametrize("options", MODES, ids=lambda o: o["mini_batch"])
+def test_a_stopped_run_goes_on_bit_for_bit(opencl_device, chain, middling, tmp_path, options):
+    options = {"iterations": 40, "evaluate_every": 3, "burn_in": 0.2, **options}
+    straight = chain(opencl_device, middling, **options)
+    straight.initialise()
+    whole: list = []
+    go(straight, whole)
+
+    stopped, trace = chain(opencl_device, middling, **options), []
+    stopped.initialise()
+    seconds = go(stopped, trace, 20)
+    assert stopped.iteration == 20
+    assert stopped.averaged > 0
+    assert stopped.samples > 0
+    path = tmp_path / "checkpoint.npz"
+    checkpoints.save(path, stopped, trace, seconds)
+    before = everything(stopped)
+
+    there = checkpoints.load(path)
+    resumed = chain(
+        opencl_device, middling, **{f.name: getattr(there.options, f.name) for f in dataclasses.fields(Options)}
+    )
+    assert checkpoints.differences(there, resumed) == []
+    checkpoints.restore(there, resumed)
+    for name, value in everything(resumed).items():
+        assert np.array_equal(value, before[name]), name
+    trace = there.trace
+    assert go(resumed, trace, before=seconds) >= seconds
+    for name, value in everything(resumed).items():
+        assert np.array_equal(value, everything(straight)[name]), name
+    assert plain(trace) == plain(whole)
+
+
+@pytest.mark.parametrize("every_seconds", [300.0, -1.0], ids=["at the end", "periodic"])
+def test_a_finished_run_goes_on_as_if_it_had_not_ended(opencl_device, chain, middling, tmp_path, every_seconds):
+    """Its last evaluation, at iteration 10, is one that a longer run does not make."""
+    options = {"evaluate_every": 4, "burn_in_iterations": 3, "average": True}
+
+    def go_on(iterations, path=None):
+        sampler, trace, seconds = chain(opencl_device, middling, iterations=iterations, **options), [], 0.0
+        if path is None:
+            sampler.initialise()
+        else:
+            there = checkpoints.load(path)
+            checkpoints.restore(there, sampler)
+            trace, seconds = there.trace, there.meta["seconds"]
+
+        def keep(*state):
+            checkpoints.save(tmp_path / f"{iterations}.npz", *state)
+
+        run(
+            sampler,
+            trace,
+            on_checkpoint=keep,
+            checkpoint_seconds=every_seconds,
+            checkpoint_at_end=every_seconds > 0,
+            seconds_before=seconds,
+        )
+        return everything(sampler), plain(trace)
+
+    short, short_trace = go_on(10)
+    again, again_trace = go_on(10, tmp_path / "10.npz")
+    more, more_trace = go_on(18, tmp_path / "10.npz")
+    straight, straight_trace = go_on(18)
+    assert [row["iteration"] for row in short_trace] == [0, 4, 8, 10]
+    assert [row["samples"] for row in short_trace] == [1, 1, 2, 3]
+    assert [row["iteration"] for row in straight_trace] == [0, 4, 8, 12, 16, 18]
+    assert (again_trace, more_trace) == (short_trace, straight_trace)
+    for name, value in straight.items():
+        assert np.array_equal(again[name], short[name]), name
+        assert np.array_equal(more[name], value), name
+
+
+def test_another_configuration_is_said(opencl_device, chain, middling, saved):
+    there = checkpoints.load(saved)
+    config = there.configs["update_phi"] | {"vector_width": 2}
+    sampler = chain(opencl_device, middling, {"update_phi": config}, iterations=40)
+    assert checkpoints.differences(there, sampler) == ["update_phi configuration"]
+    checkpoints.restore(there, sampler)
+    go(sampler, there.trace)
+    assert sampler.iteration == 40
+
+
+def test_another_device_is_said(opencl_device, chain, middling, saved):
+    there = checkpoints.load(saved)
+    there.meta["fingerprint"]["device"] = "cuda NVIDIA something"
+    there.meta["fingerprint"]["driver"] = "550"
+    changed = checkpoints.differences(there, chain(opencl_device, middling, iterations=40))
+    assert changed == ["device", "driver"]
+
+
+def rewrite(path, **changes):
+    """Exchange values of the description."""
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    meta = json.loads(arrays["meta"].tobytes())
+    for name, value in changes.items():
+        if value is None:
+            del meta[name]
+        else:
+            meta[name] = value
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    np.savez(path, **arrays)
+
+
+def test_files_that_are_no_checkpoint(pocl_device, chain, middling, tmp_path):
+    sampler = chain(pocl_device, middling)
+    sampler.initialise()
+    good = tmp_path / "good.npz"
+    checkpoints.save(good, sampler, [], 0.0)
+    bad = tmp_path / "bad.npz"
+
+    with pytest.raises(InputError, match="there is no checkpoint"):
+        checkpoints.load(tmp_path / "absent.npz")
+    with pytest.raises(InputError, match=r"no checkpoint of mmsbgen"):
+        checkpoints.load(tmp_path)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    for content in (b"", b"PK", b"hello" * 1000, (tmp_path / "array.npy").read_bytes()):
+        bad.write_bytes(content)
+        with pytest.raises(InputError, match=r"bad\.npz is damaged or no checkpoint"):
+            checkpoints.load(bad)
+    np.savez(bad, pi=np.zeros(3))
+    with pytest.raises(InputError, match="no checkpoint of mmsbgen"):
+        checkpoints.load(bad)
+    whole = good.read_bytes()
+    for size in (len(whole) // 3, len(whole) - 30):
+        bad.write_bytes(whole[:size])
+        with pytest.raises(InputError, match="damaged"):
+            checkpoints.load(bad)
+
+    shutil.copy(good, bad)
+    rewrite(bad, format=99, version="9.9", graph=None)
+    with pytest.raises(InputError, match=r"written by mmsbgen 9\.9"):
+        checkpoints.load(bad)
+    for changes in ({"trace": None}, {"options": {"n_communities": 0, "eta": [1, 1]}}, {"iteration": "many"}):
+        shutil.copy(good, bad)
+        rewrite(bad, **changes)
+        with pytest.raises(InputError):
+            checkpoints.load(bad)
+
+
+@pytest.mark.parametrize("name", ["pi", "row_sums", "theta", "beta", "sums", "published_sum"])
+def test_flipped_bits_and_missing_arrays(pocl_device, chain, middling, tmp_path, name):
+    sampler = chain(pocl_device, middling)
+    sampler.initialise()
+    good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
+    checkpoints.save(good, sampler, [], 0.0)
+    content = bytearray(good.read_bytes())
+    with zipfile.ZipFile(good) as archive:
+        info = archive.getinfo(f"{name}.npy")
+        with archive.open(info) as member:
+            inside = member.read()
+    at = bytes(content).index(inside) + len(inside) - 2
+    content[at] ^= 0x10
+    bad.write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        checkpoints.restore(checkpoints.load(bad), sampler)
+    with np.load(good) as archive:
+        arrays = dict(archive)
+    del arrays[name]
+    np.savez(bad, **arrays)
+    with pytest.raises(InputError, match="no checkpoint"):
+        checkpoints.restore(checkpoints.load(bad), sampler)
+    arrays[name] = np.zeros((2, 3, 4), np.float32)
+    np.savez(bad, **arrays)
+    with pytest.raises(InputError, match=name):
+        checkpoints.restore(checkpoints.load(bad), sampler)
+
+
+def test_another_graph(pocl_device, chain, middling, awkward, tmp_path):
+    sampler = chain(pocl_device, middling)
+    sampler.initialise()
+    checkpoints.save(tmp_path / "c.npz", sampler, [], 0.0)
+    with pytest.raises(InputError, match="another graph"):
+        checkpoints.restore(checkpoints.load(tmp_path / "c.npz"), chain(pocl_device, awkward))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("crash"), KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_crash_while_writing_leaves_the_older_checkpoint(pocl_device, chain, middling, tmp_path, monkeypatch, error):
+    sampler = chain(pocl_device, middling)
+    sampler.initialise()
+    path = tmp_path / "c.npz"
+    checkpoints.save(path, sampler, [], 0.0)
+    older = path.read_bytes()
+    sampler.step()
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(sampler, "rows", fail)
+    with pytest.raises(InputError if isinstance(error, OSError) else type(error)):
+        checkpoints.save(path, sampler, [], 0.0)
+    assert path.read_bytes() == older
+    assert [p.name for p in tmp_path.iterdir()] == ["c.npz"]
+    assert checkpoints.load(path).meta["iteration"] == 0

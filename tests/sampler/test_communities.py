@@ -1,0 +1,132 @@
+"""Rules on memberships small enough to check by eye."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mmsbgen.errors import InputError
+from mmsbgen.sampler.communities import Memberships, checked_threshold, cover, entries_needed, largest
+
+PI = np.array(
+    [
+        [0.70, 0.25, 0.05],
+        [0.60, 0.40, 0.00],
+        [0.10, 0.90, 0.00],
+        [0.21, 0.59, 0.20],
+        [0.34, 0.33, 0.33],
+    ]
+)
+LINKS = np.array([[0, 1], [2, 3], [3, 4]])
+
+
+def of(pi: np.ndarray, beta=(0.5, 0.5, 0.5), r: int = 3, delta: float = 1e-7) -> Memberships:
+    return Memberships(np.arange(len(pi)), *largest(pi, r), np.array(beta), delta)
+
+
+def members(found) -> dict[int, list[int]]:
+    return {label: there.tolist() for label, there in zip(found.labels, found.members, strict=True)}
+
+
+def test_threshold():
+    found = cover(of(PI), LINKS, "threshold")
+    assert members(found) == {0: [0, 1, 3, 4], 1: [0, 1, 2, 3, 4]}
+    assert found.labels == (1, 0)
+    assert found.coverage == 1.0
+    assert found.overlap == pytest.approx(9 / 5)
+    assert members(cover(of(PI), LINKS, "threshold", 0.55)) == {0: [0, 1], 1: [2, 3]}
+    assert members(cover(of(PI), LINKS, "threshold", 0.55, min_size=3)) == {}
+
+
+def test_top():
+    assert members(cover(of(PI), LINKS, "top")) == {0: [0, 1, 4], 1: [2, 3]}
+    two = members(cover(of(PI), LINKS, "top", 2))
+    assert two == {0: [0, 1, 2, 3, 4], 1: [0, 1, 2, 3, 4]} or two == {0: [0, 1, 2, 3, 4]}
+
+
+def test_duplicates_and_empty_communities_are_dropped():
+    pi = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
+    assert members(cover(of(pi), LINKS, "threshold")) == {0: [0, 1, 2]}
+    nothing = cover(of(pi), LINKS, "threshold", 0.9)
+    assert (nothing.members, nothing.coverage, nothing.overlap) == ((), 0.0, 0.0)
+
+
+def test_link():
+    found = members(cover(of(PI), LINKS, "link"))
+    # {0,1}: community 0 explains .42 of .42+.10; {2,3}: community 1 .531 of .552; {3,4}: .195 of .332.
+    assert found == {0: [0, 1], 1: [2, 3, 4]}
+    assert members(cover(of(PI), LINKS, "link", 0.9)) == {1: [2, 3]}
+
+
+def test_link_between_strangers_is_explained_by_none():
+    """A shared sliver of 1e-6 explains less than chance across communities does."""
+    pi = np.array([[1 - 1e-6, 1e-6, 0.0], [0.0, 1.0, 0.0]])
+    assert members(cover(of(pi, delta=1e-4), np.array([[0, 1]]), "link")) == {}
+    assert members(cover(of(pi, delta=1e-9), np.array([[0, 1]]), "link")) == {1: [0, 1]}
+
+
+def test_link_agrees_with_a_loop():
+    rng = np.random.default_rng(3)
+    pi, beta = rng.dirichlet(np.full(6, 0.3), 40), rng.uniform(0.05, 0.9, 6)
+    links = np.unique(np.sort(rng.integers(0, 40, (150, 2)), axis=1), axis=0)
+    links = links[links[:, 0] != links[:, 1]]
+    right: dict[int, set[int]] = {}
+    for a, b in links.tolist():
+        each = pi[a] * pi[b] * beta
+        p = each.sum() + 0.01 * (1 - (pi[a] * pi[b]).sum())
+        if each.max() > 0.5 * p:
+            right.setdefault(int(each.argmax()), set()).update((a, b))
+    found = members(cover(of(pi, beta, r=6, delta=0.01), links, "link"))
+    assert found == {label: sorted(there) for label, there in right.items()}
+
+
+def test_largest_breaks_ties_by_index_and_sorts():
+    at, values = largest(np.array([[0.1, 0.4, 0.4, 0.1], [0.0, 0.0, 0.0, 1.0]]), 2)
+    assert at[0].tolist() == [1, 2]
+    assert at[1, 0] == 3
+    assert values[1].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "threshold"),
+    [
+        ("best", None),
+        ("threshold", 1.0),
+        ("threshold", -0.1),
+        ("threshold", float("nan")),
+        ("top", 0),
+        ("top", 1.5),
+        ("top", float("inf")),
+    ],
+)
+def test_bad_rules(rule, threshold):
+    with pytest.raises(InputError, match=rule):
+        checked_threshold(rule, threshold)
+
+
+def test_a_rule_gets_the_entries_that_it_needs():
+    assert entries_needed("threshold", 0.2, 1000) == 5
+    assert entries_needed("threshold", 0.01, 1000) == 100
+    assert entries_needed("threshold", 0.0, 1000) == 256
+    assert entries_needed("top", 20, 1000) == 20
+    assert entries_needed("top", 20, 4) == 4
+
+
+@pytest.mark.parametrize(("rule", "threshold"), [("threshold", 1 / 700), ("threshold", 0.1), ("top", 2), ("link", 0.3)])
+def test_entries_beyond_those_that_a_rule_needs_change_nothing(rule, threshold):
+    rng = np.random.default_rng(4)
+    pi, beta = rng.dirichlet(np.full(600, 2.0), 50), rng.uniform(0.001, 0.002, 600)
+    pi[:, :5] += rng.dirichlet(np.full(5, 0.5), 50)
+    pi /= pi.sum(axis=1, keepdims=True)
+    links = np.array([(a, b) for a in range(50) for b in range(a)])
+    needed = entries_needed(rule, threshold, 600)
+    found = [cover(of(pi, beta, r), links, rule, threshold, rows=lambda v: pi[v]) for r in (needed, 300, 600)]
+    assert len(found[0].members) > 1
+    for other in found[1:]:
+        assert members(other) == members(found[0])
+
+
+def test_fewer_entries_hold_on_to_no_others():
+    kept = of(PI).first(1)
+    assert kept.values.tolist() == [[0.70], [0.60], [0.90], [0.59], [0.34]]
+    assert kept.values.base is None or kept.values.base.size == kept.values.size

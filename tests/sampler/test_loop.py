@@ -1,0 +1,83 @@
+"""Many iterations in one launch, on a CUDA device: against the reference, and against one launch a stage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mmsbgen.errors import ConfigError
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.runtime import Runtime
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.sampler import Sampler
+from tests.sampler.test_iteration import batch_of, compare, everything, state_of
+
+
+def fused(device, parts, **options):
+    """A chain in fused mode; close it."""
+    options = {"n_communities": 5, "seed": 11, **options}
+    return Sampler(parts, Options(**options), Runtime(device, MMSB), fused=True)
+
+
+@pytest.mark.parametrize("mini_batch", ["random-node", "random-node-link", "random-node-non-link"])
+@pytest.mark.parametrize(("step", "noise"), [("split", True), ("reflected", True), ("split", False)])
+def test_an_iteration_is_the_references(cuda_device, middling, mini_batch, step, noise):
+    chain = fused(
+        cuda_device, middling, mini_batch=mini_batch, mini_batch_size=20, step=step, noise=noise, dtype="float64"
+    )
+    try:
+        chain.initialise()
+        compared = 0
+        for _ in range(40):
+            before = state_of(chain)
+            assert chain.advance(1) == 1
+            batch = batch_of(chain)
+            if batch.pairs_a.size > 1:
+                compare(chain, before, batch, 2.0**-53)
+                compared += 1
+        assert compared > 10
+    finally:
+        chain.close()
+
+
+@pytest.mark.parametrize("communities", [5, 64, 1024])
+def test_many_iterations_are_those_of_single_launches(cuda_device, chain, middling, communities):
+    options = {"n_communities": communities, "mini_batch_size": 30, "dtype": "float64", "delta": 1e-4}
+    single = chain(cuda_device, middling, **options)
+    loop = fused(cuda_device, middling, **options)
+    try:
+        for sampler in (single, loop):
+            sampler.initialise()
+        while loop.iteration < 150:
+            loop.advance(150 - loop.iteration)
+        for _ in range(150):
+            single.step()
+        assert loop.vertex_updates == single.vertex_updates
+        for x, y in zip(everything(single), everything(loop), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-12)
+    finally:
+        loop.close()
+
+
+def test_devices_whose_blocks_must_not_wait_are_refused(pocl_device, middling):
+    with pytest.raises(ConfigError, match="need CUDA.*use --separate"):
+        fused(pocl_device, middling)
+
+
+def test_the_faster_way_is_kept_and_the_chain_starts_anew(cuda_device, middling):
+    """A trial before the start leaves no trace in the chain."""
+    options = {"mini_batch_size": 30, "n_communities": 5, "seed": 11}
+    tried = Sampler(middling, Options(**options), Runtime(cuda_device, MMSB), fused=None)
+    fixed = Sampler(middling, Options(**options), Runtime(cuda_device, MMSB), fused=True)
+    try:
+        for sampler in (tried, fixed):
+            sampler.initialise()
+        assert set(tried.iteration_seconds) == {"separate", "fused"}
+        assert (tried.loop is not None) == (tried.iteration_seconds["fused"] <= tried.iteration_seconds["separate"])
+        assert tried.iteration == tried.vertex_updates == 0
+        assert fixed.iteration_seconds == {}
+        for x, y in zip(everything(tried), everything(fixed), strict=True):
+            assert np.array_equal(x, y)
+    finally:
+        tried.close()
+        fixed.close()

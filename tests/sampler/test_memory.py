@@ -1,0 +1,159 @@
+"""Limits of control groups, and refusal with numbers before anything is allocated."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from mmsbgen.errors import DeviceMemoryError
+from mmsbgen.sampler import memory, state
+from mmsbgen.sampler.memory import Needs, available_host_memory, readable
+
+GB = 10**9
+
+
+def machine(root: Path, groups: str, files: dict[str, str], available: int = 64 * GB) -> tuple[Path, Path]:
+    proc, cgroup = root / "proc", root / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable:   {available // 1024} kB\n")
+    (proc / "self" / "cgroup").write_text(groups)
+    for name, text in files.items():
+        path = cgroup / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return proc, cgroup
+
+
+V1 = "5:devices:/\n4:cpu,memory:/job/step\n0::/\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "left", "where"),
+    [
+        ("0::/\n", {"memory.max": "max", "memory.current": "5"}, 64 * GB, "machine"),
+        ("0::/\n", {"memory.max": str(8 * GB), "memory.current": str(GB)}, 7 * GB, "8.00 GB"),
+        (
+            "0::/a/b\n",
+            {
+                "a/b/memory.max": str(9 * GB),
+                "a/b/memory.current": str(GB),
+                "a/memory.max": str(6 * GB),
+                "a/memory.current": str(2 * GB),
+                "a/memory.stat": f"anon 1\ninactive_file {GB}",
+            },
+            5 * GB,
+            "group a",
+        ),
+        # A container whose group's path only the host can see: the mount's root counts.
+        ("0::/host/only\n", {"memory.max": str(3 * GB), "memory.current": str(GB)}, 2 * GB, "3.00 GB"),
+        (
+            V1,
+            {
+                "memory/job/step/memory.limit_in_bytes": str(4 * GB),
+                "memory/job/step/memory.usage_in_bytes": str(3 * GB),
+                "memory/job/step/memory.stat": f"inactive_file 0\ntotal_inactive_file {2 * GB}",
+                "memory/memory.limit_in_bytes": str(2**63 - 4096),
+                "memory/memory.usage_in_bytes": "1",
+            },
+            3 * GB,
+            "memory/job/step",
+        ),
+        (V1, {"memory/job/memory.limit_in_bytes": "1000", "memory/job/memory.usage_in_bytes": "5000"}, 0, "memory/job"),
+        ("", {}, 64 * GB, "machine"),
+    ],
+)
+def test_the_smallest_limit_counts(tmp_path, groups, files, left, where):
+    found, source = available_host_memory(*machine(tmp_path, groups, files))
+    assert found == pytest.approx(left, abs=1024)
+    assert where in source
+
+
+def test_no_proc_at_all(tmp_path):
+    assert available_host_memory(tmp_path / "none", tmp_path)[0] == 2**62
+
+
+def test_readable():
+    assert [readable(x) for x in (0, 999, 999_999, 1_500_000, 999_999_999, 1.3e9)] == [
+        "0 B",
+        "999 B",
+        "1 MB",
+        "1.5 MB",
+        "1.00 GB",
+        "1.30 GB",
+    ]
+
+
+def test_refused_with_numbers_before_anything_is_allocated(opencl_device, chain, middling, monkeypatch):
+    before = opencl_device.allocated
+    monkeypatch.setattr(memory, "available_host_memory", lambda: (310_000_000, "the limit of this test"))
+    with pytest.raises(
+        DeviceMemoryError, match=r"does not fit: it needs .* MB on the device .*the limit of this test "
+    ):
+        chain(opencl_device, middling, n_communities=100_000)
+    assert opencl_device.allocated == before
+    chain(opencl_device, middling, n_communities=5)
+
+
+def test_too_large_for_this_machine(opencl_device, chain, middling):
+    with pytest.raises(DeviceMemoryError, match=r"does not fit: it.*\bpi .*\d+\.\d\d GB"):
+        chain(opencl_device, middling, n_communities=2**24, mini_batch_size=59, dtype="float64")
+
+
+def test_limits_of_a_device_are_kept(opencl_device):
+    info = opencl_device.info
+    needs = Needs({"pi": 3 * GB}, {"graph": 1})
+    gpu = dataclasses.replace(info, kind="gpu", global_memory=2 * GB, max_allocation=GB)
+    with pytest.raises(DeviceMemoryError, match=r"3\.00 GB on the device .* of 2\.00 GB"):
+        memory.require(needs, gpu)
+    with pytest.raises(DeviceMemoryError, match=r"its pi array takes 3\.00 GB.* at most 1\.00 GB at once"):
+        memory.require(needs, dataclasses.replace(gpu, global_memory=8 * GB))
+    with pytest.raises(DeviceMemoryError, match=r"2\.00 GB are taken"):
+        memory.require(needs, dataclasses.replace(gpu, global_memory=4 * GB, max_allocation=0), used=2 * GB)
+    if memory.available_host_memory()[0] > 4 * GB:
+        with pytest.raises(DeviceMemoryError, match=r"has 1\.00 GB"):
+            memory.require(needs, dataclasses.replace(info, global_memory=GB))
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("mini_batch", ["random-node", "block"])
+def test_every_byte_is_counted_and_no_phi_matrix_exists(
+    opencl_device, chain, middling, monkeypatch, average, mini_batch
+):
+    monkeypatch.setattr(state, "CHUNK_ROWS", 10)
+    before = opencl_device.allocated
+    sampler = chain(
+        opencl_device,
+        middling,
+        n_communities=64,
+        average=average,
+        mini_batch=mini_batch,
+        mini_batch_size=8,
+        n_partners=4,
+    )
+    sampler.initialise()
+    for _ in range(3):
+        sampler.step()
+    sampler.evaluate(True)
+    assert opencl_device.allocated - before == sampler.needs.device_total
+    n, k = 60, 64
+    rows = [b for b in opencl_device._buffers if not b.released and b.size >= n * k and b.shape[-1] == 64]
+    assert len(rows) == 1 + average
+    assert sampler.state.buffers["pi"].shape == (n + sampler.max_vertices, 64)
+    sampler.close()
+    assert opencl_device.allocated == before
+
+
+def test_a_failed_build_gives_everything_back(opencl_device, chain, middling, monkeypatch):
+    from mmsbgen.runtime import Runtime
+
+    before = opencl_device.allocated
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(Runtime, "kernel", fail)
+    with pytest.raises(RuntimeError, match="no"):
+        chain(opencl_device, middling)
+    assert opencl_device.allocated == before

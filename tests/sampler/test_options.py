@@ -1,0 +1,73 @@
+"""Options: what is refused, what is settled for a graph, and the way through JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from mmsbgen.errors import InputError
+from mmsbgen.sampler.options import Options, Schedule
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_communities": 0},
+        {"n_communities": 2.5},
+        {"n_communities": "5"},
+        {"n_communities": None},
+        {"iterations": -1},
+        {"iterations": 2**32},
+        {"mini_batch_size": 0},
+        {"n_partners": 0},
+        {"evaluate_every": 0},
+        {"step": "euler"},
+        {"partners": "all"},
+        {"nonlink_weight": "none"},
+        {"dtype": "float16"},
+        {"alpha": 0.0},
+        {"alpha": float("nan")},
+        {"initial_row_sum": -1.0},
+        {"theta_scale": float("inf")},
+        {"eta": (0.0, 1.0)},
+        {"eta": (1.0,)},
+        {"delta": 0.0},
+        {"delta": 0.7},
+        {"burn_in": 1.5},
+        {"burn_in": float("nan")},
+        {"seed": -1},
+        {"seed": 2**64},
+        {"seed": "x"},
+    ],
+)
+def test_wrong_values_name_the_option(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        Options(**{"n_communities": 4, **wrong})
+
+
+@pytest.mark.parametrize("wrong", [(0.0, 1.0, 0.5), (1.0, 0.0, 0.5), (1.0, 1.0, -0.1), (float("inf"), 1.0, 0.5)])
+def test_wrong_schedules(wrong):
+    with pytest.raises(InputError, match="schedule"):
+        Schedule(*wrong)
+
+
+def test_integers_of_numpy_survive_json():
+    options = Options(np.int64(4), iterations=np.int32(7), seed=np.uint64(2**64 - 1), schedule=Schedule(0.1, 2.0, 0.6))
+    again = Options.from_dict(json.loads(json.dumps(options.as_dict())))
+    assert again == options
+    assert type(again.seed) is int
+
+
+def test_what_depends_on_the_graph_and_the_length_is_settled():
+    sized = Options(4, iterations=500).sized_for(1000)
+    assert (sized.size, sized.draws, sized.interval, sized.burn_in_end) == (125, 32, 10, 250)
+    assert sized.sized_for(10) == sized
+    assert Options(4, mini_batch="block").sized_for(10**6).size == 4096
+    assert Options(4, iterations=0).burn_in_end == 1
+    assert Options(4, burn_in=0.0).burn_in_end == 1
+
+
+def test_schedule():
+    assert Schedule(0.5, 4.0, 0.5)(12) == pytest.approx(0.25)

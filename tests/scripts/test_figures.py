@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mmsbgen.db.exchange import Bundle, write
+from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
+from mmsbgen.families import family
+from mmsbgen.space import Traits
+
+GPU = DeviceRecord(
+    backend="cuda",
+    platform="CUDA",
+    vendor="NVIDIA",
+    name="NVIDIA H200",
+    architecture="sm_90",
+    driver="580",
+    kind="gpu",
+    compute_units=132,
+    memory_bytes=2**37,
+    extra={"local_memory": 232448, "max_block_size": 1024, "sub_group_sizes": [32], "vector_width_float": 4},
+)
+RUN = RunRecord(strategy="default", host="here")
+PHI = family().kernel("update_phi")
+
+
+@pytest.fixture(scope="module")
+def records() -> ModuleType:
+    return importlib.import_module("_records")
+
+
+@pytest.fixture(scope="module")
+def figures() -> ModuleType:
+    return importlib.import_module("figures")
+
+
+def _trial(seconds: float, *, k: int = 1024, digest: str = "a", minute: int = 0, **changes: Any) -> TrialRecord:
+    device = changes.pop("device", GPU)
+    step = changes.pop("step", "split")
+    problem = family().problem(K=k, step=step)
+    kernel, params = KernelRecord("mmsb", "update_phi", digest), ProblemRecord("mmsb", problem.only(PHI.parameters))
+    traits = Traits("cuda", "gpu", sub_group_size=32, compute_units=132)
+    config = {**PHI.default(problem, traits), **changes}
+    return TrialRecord(
+        run=RUN.uuid,
+        key=Key(device, ToolchainRecord("nvcc", "13"), kernel, params),
+        config=config,
+        status="ok",
+        times=(seconds,),
+        bytes_moved=PHI.traffic(problem),
+        roof_gbps=4000.0,
+        created_at=f"2026-11-2{minute}T12:00:00Z",
+    )
+
+
+def test_a_case_has_its_best_default_and_worst(records: ModuleType) -> None:
+    trials = [_trial(2e-4), _trial(1e-4, block_size=128), _trial(9e-4, vector_width=1, placement="SSS")]
+    (case,) = records.cases_of(trials)
+    assert (case.best_s, case.default_s, case.worst_s) == (1e-4, 2e-4, 9e-4)
+    assert case.fastest_by("placement", "block_size") == {("RRR", 64): 2e-4, ("RRR", 128): 1e-4, ("SSS", 64): 9e-4}
+    assert case.fastest_by("no such axis") == {}
+    moved = PHI.traffic(family().problem(K=1024))
+    assert case.roof_s == pytest.approx(moved / 4e12)
+    assert case.roof_fraction == pytest.approx(case.roof_s / 1e-4)
+
+
+def test_a_case_counts_the_last_word_on_a_finalist(records: ModuleType) -> None:
+    first = _trial(1e-4)
+    (case,) = records.cases_of([first, replace(first, round=1, times=(3e-4,)), _trial(2e-4, block_size=128)])
+    assert case.default_s == 3e-4
+    assert len(case.times) == 2
+
+
+def test_the_newest_state_of_a_template_counts(records: ModuleType) -> None:
+    old, new = _trial(1e-5, digest="old", minute=0), _trial(2e-4, digest="new", minute=1)
+    (case,) = records.cases_of([new, old])
+    assert case.best_s == 2e-4
+    assert case.date == "2026-11-21"
+
+
+def test_a_default_that_is_another_by_now(records: ModuleType) -> None:
+    (case,) = records.cases_of([_trial(3e-4, minute=0, block_size=128), _trial(1e-4, minute=1, block_size=256)])
+    assert case.default_s == 3e-4, "the run began with the default of its day"
+
+
+@pytest.mark.parametrize(
+    ("platform", "name", "label"),
+    [
+        ("Portable Computing Language", "pthread-skylake-avx512-AMD EPYC", "AMD EPYC, 2 cores (PoCL)"),
+        (
+            "Portable Computing Language",
+            "cpu-haswell-Intel(R) Core(TM) i7-4790",
+            "Intel(R) Core(TM) i7-4790, 2 cores (PoCL)",
+        ),
+        ("Intel(R) OpenCL", "AMD EPYC", "AMD EPYC, 2 cores (Intel OpenCL)"),
+    ],
+)
+def test_devices_are_named_for_readers(records: ModuleType, platform: str, name: str, label: str) -> None:
+    device = replace(GPU, backend="opencl", platform=platform, name=name, kind="cpu", compute_units=2)
+    assert records.device_label(device) == label
+    assert records.device_label(GPU) == "NVIDIA H200"
+
+
+def test_the_baseline_is_the_median_over_devices(figures: ModuleType, tmp_path: Path) -> None:
+    times = {f"opencl:{i}": {"baseline": {"median_s": s}, "1": {"median_s": 0.01}} for i, s in enumerate((0.2, 0.1))}
+    report = {"times": {"update_phi": times}, "problem": {"K": 8}, "environment": {"processor": "EPYC"}}
+    tmp_path.joinpath("paper_cpu.json").write_text(json.dumps(report))
+    assert figures.read_baseline(tmp_path / "paper_cpu.json") == (pytest.approx(0.15), {"K": 8}, "EPYC")
+    assert figures.read_baseline(tmp_path / "none.json") is None
+
+
+def _called(figures: ModuleType, *arguments: object) -> Any:
+    return CliRunner().invoke(figures.main, list(map(str, arguments)), catch_exceptions=False)
+
+
+def test_one_command_makes_pictures_and_their_page(figures: ModuleType, tmp_path: Path) -> None:
+    trials = [
+        _trial(1e-4 * (1 + block / 1000) * k / 128 / width, k=k, step=step, block_size=block, vector_width=width)
+        for k in (128, 1024)
+        for step in ("split", "reflected")
+        for block in (64, 96, 128)
+        for width in (1, 4)
+    ]
+    other = _trial(1.0)  # another size of mini-batch is not put beside the others
+    other = replace(other, key=replace(other.key, problem=ProblemRecord("mmsb", {**other.key.problem.params, "m": 7})))
+    write(Bundle(runs=[RUN], trials=[*trials, other]), tmp_path / "h200.jsonl")
+    done = _called(figures, "--database", tmp_path / "h200.jsonl", "--output", tmp_path / "docs" / "pictures")
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "docs" / "pictures.md").read_text()
+    made = sorted(path.name for path in (tmp_path / "docs" / "pictures").iterdir())
+    assert made == [
+        "best-default-worst.png",
+        "block-size-nvidia-h200.png",
+        "roof.png",
+        "speed-up.png",
+        "vector-width.png",
+    ]
+    for name in made:
+        assert (tmp_path / "docs" / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+        assert f"(pictures/{name})" in page
+    assert "NVIDIA H200: driver 580, 24 configurations at K = 128, 1024, 2026-11-20" in page
+
+
+def test_without_a_baseline_or_records(figures: ModuleType, tmp_path: Path) -> None:
+    write(Bundle(runs=[RUN], trials=[_trial(1e-4)]), tmp_path / "one.jsonl")
+    arguments = ("--output", tmp_path / "f", "--baseline", tmp_path / "none.json")
+    assert _called(figures, "--database", tmp_path / "one.jsonl", *arguments).exit_code == 0
+    assert not (tmp_path / "f" / "speed-up.png").exists()
+    assert not (tmp_path / "f" / "vector-width.png").exists(), "one width is no comparison"
+    missing = _called(figures, "--database", tmp_path / "none.sqlite3", *arguments)
+    assert (missing.exit_code, "there is no tuning database at" in missing.output) == (1, True)
+    write(Bundle(), tmp_path / "empty.jsonl")
+    assert "tune first" in _called(figures, "--database", tmp_path / "empty.jsonl", *arguments).output

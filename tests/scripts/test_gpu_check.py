@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mmsbgen.families import family
+from mmsbgen.space import Traits
+
+GPU = Traits("cuda", "gpu", sub_group_size=32, compute_units=132)
+MEMCHECK = "========= COMPUTE-SANITIZER\nok draws K=7 block_size=1\n========= ERROR SUMMARY: {} errors\n"
+RACECHECK = "ok draws K=7\n========= RACECHECK SUMMARY: {0} hazards displayed ({0} errors, {1} warnings)\n"
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize("placement", ["RRS", "SHARED", "THREAD", "NAIVE"])
+def test_a_sample_is_valid_spread_and_the_same_every_time(placement: str) -> None:
+    kernels, ks = family(), (1, 7, 64, 100, 1000, 1024, 2048)
+    spec = kernels.kernel("update_phi")
+
+    def sample() -> list[Any]:
+        return list(islice(module("_variants").spread(kernels, spec, GPU, ks, {"placement": placement}), 60))
+
+    found = sample()
+    assert found == sample()
+    assert len({variant.key for variant in found}) == 60
+    for variant in found:
+        problem = spec.check_problem(kernels.problem(**variant.problem))
+        assert spec.space.refusal(variant.config, problem, GPU) is None
+        assert variant.config["placement"] == placement
+    assert {variant.problem["K"] for variant in found} == set(ks)
+    assert {variant.problem["noise"] for variant in found} == {"on", "off"}
+    assert {variant.problem["dtype"] for variant in found} == {"float32", "float64"}
+    assert {variant.config["vector_width"] for variant in found} == {1, 2, 4}
+    assert len({variant.config["block_size"] for variant in found}) > 8
+
+
+def test_a_small_space_ends() -> None:
+    kernels = family()
+    found = list(module("_variants").spread(kernels, kernels.kernel("edge_lookup"), GPU, (1,), {}))
+    assert 1 < len(found) == len({variant.key for variant in found})
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "verdict"),
+    [
+        (MEMCHECK.format(0), 0, "clean"),
+        (MEMCHECK.format(3), 9, "errors"),
+        (MEMCHECK.format(0), 1, "wrong answers"),
+        (RACECHECK.format(0, 0), 0, "clean"),
+        (RACECHECK.format(2, 0), 9, "errors"),
+        (MEMCHECK.format(0), None, "not finished"),
+        ("cannot attach\n", 1, "did not run"),
+        ("========= ERROR SUMMARY: 0 errors\n", 0, "did not run"),
+    ],
+)
+def test_what_the_sanitizer_says_in_one_word(said: str, status: int | None, verdict: str) -> None:
+    found = module("_sanitizer").verdict_of("memcheck", said, status, 5.0)
+    assert found.verdict == verdict
+    assert found.failed == (verdict != "clean")
+
+
+def _fake_sanitizer(folder: Path, end: str) -> str:
+    """A program that is called as compute-sanitizer is, runs what it is given, and ends as told."""
+    path = folder / "compute-sanitizer"
+    path.write_text(f'#!/bin/sh\nwhile [ "${{1#*python}}" = "$1" ]; do shift; done\n"$@" || exit 1\n{end}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_the_program_for_the_sanitizer_runs_every_kernel_and_placement(tmp_path: Path) -> None:
+    path = _fake_sanitizer(tmp_path, "echo '========= ERROR SUMMARY: 0 errors'")
+    found = module("_sanitizer").sanitize(path, "memcheck", "pocl", 240.0, (7,))
+    kernels = family()
+    placements = next(a.values for a in kernels.kernel("update_phi").space.axes if a.name == "placement")
+    assert (found.verdict, found.lines) == ("clean", [])
+    assert found.launches == len(kernels.kernels) + len(placements)
+
+
+def test_a_sanitizer_that_is_cut_off_or_missing(tmp_path: Path) -> None:
+    sanitizer = module("_sanitizer")
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\necho 'ok draws'\nsleep 60\n")
+    slow.chmod(0o755)
+    assert sanitizer.sanitize(str(slow), "memcheck", "pocl", 1.0)[:4] == (
+        "memcheck",
+        "not finished",
+        "cut off after 1 s",
+        1,
+    )
+    assert sanitizer.sanitize(str(tmp_path / "none"), "memcheck", "pocl", 1.0).verdict == "did not run"
+
+
+def _call(scripts: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(scripts / "gpu_check.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+
+
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_the_script_writes_its_report(scripts: Path, tmp_path: Path) -> None:
+    arguments = ["--device", "pocl", "--output", str(tmp_path / "new"), "--jobs", "1", "--sample", "2", "-k", "7"]
+    done = _call(scripts, *arguments, "--kernel", "update_beta", "--kernel", "draws", "--seconds", "100")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "new" / "gpu-check.json").read_text())
+    assert [(row["group"], row["checked"], row["ok"]) for row in report["rows"]] == [
+        ("draws", 2, 2),
+        ("update_beta", 2, 2),
+    ]
+    assert report["about"]["driver"]
+    assert "4 variants checked, 0 failures" in (tmp_path / "new" / "gpu-check.md").read_text()
+    assert "compute-sanitizer is for CUDA devices" in done.stdout
+
+
+@pytest.mark.opencl
+def test_failures_are_counted_and_told(pocl_device: Any) -> None:
+    check, variants, worker = module("gpu_check"), module("_variants"), module("_variant_worker")
+    one = variants.Variant("update_phi", {"K": 7, "noise": "on"}, {"placement": "RRS", "block_size": 64})
+    verdict = module("_sanitizer").verdict_of("racecheck", RACECHECK.format(2, 0), 9, 5.0)
+    good, bad = worker.Result("ok", "", 0.1), worker.Result("wrong_result", "off by one\nand more", 0.2)
+
+    def report(results: list[Any], verdicts: list[Any]) -> dict[str, Any]:
+        checked = [check.Checked(one, result) for result in results]
+        found: dict[str, Any] = check.as_dict(pocl_device.info, (7,), checked, verdicts, "")
+        return found
+
+    assert not report([good], [])["failed"]
+    assert report([], [])["failed"], "nothing was checked"
+    assert report([good], [verdict])["failed"]
+    failed = report([good, bad], [verdict])
+    assert failed["failed"]
+    text = "\n".join(check.as_markdown(failed))
+    assert "| update_phi RRS | 2 | 1 | 1 |" in text
+    assert "wrong_result: `update_phi K=7 noise=on block_size=64 placement=RRS`: off by one\n" in text + "\n"
+    assert "racecheck: **errors**" in text

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+from mmsbgen.db import exchange
+from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
+from mmsbgen.db.selection import Index
+from mmsbgen.families import family
+from mmsbgen.render import template_digest
+
+SPEC = family().kernel("update_beta")
+KERNEL = KernelRecord("mmsb", SPEC.name, template_digest(SPEC.template, "cuda"))
+GPU = DeviceRecord(
+    backend="cuda",
+    platform="CUDA",
+    vendor="NVIDIA",
+    name="NVIDIA H200",
+    architecture="sm_90",
+    driver="580",
+    kind="gpu",
+    compute_units=132,
+    memory_bytes=2**37,
+)
+RUNS = [RunRecord(strategy="default", host="private") for _ in range(2)]
+KEY = Key(GPU, ToolchainRecord("nvcc", "13"), KERNEL, ProblemRecord("mmsb", {"K": 64, "dtype": "float32"}))
+
+
+def _trial(block: int, seconds: float, *, key: Key = KEY, run: int = 0, **changes: object) -> TrialRecord:
+    trial = TrialRecord(run=RUNS[run].uuid, key=key, config={"block_size": block}, status="ok", times=(seconds,))
+    return replace(trial, **changes)
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return importlib.import_module("ship_records")
+
+
+def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path) -> None:
+    other = replace(KEY, problem=ProblemRecord("mmsb", {"K": 128, "dtype": "float32"}))
+    gone = replace(KEY, kernel=KernelRecord("mmsb", "no_such_kernel", "x"))
+    trials = [_trial(block, block * 1e-6) for block in (64, 128, 256)]
+    trials += [_trial(64, 2e-4, round=1), _trial(128, 3e-4, round=1)]
+    trials += [
+        _trial(1, 1e-9, status="wrong_result"),
+        _trial(2, 1e-9, key=replace(KEY, kernel=replace(KERNEL, template_digest="old"))),
+    ]
+    trials += [_trial(4, 1e-9, key=replace(KEY, device=replace(GPU, kind="cpu")), run=1), _trial(8, 1e-9, key=gone)]
+    trials += [_trial(512, 1e-3, key=other)]
+    exchange.write(Bundle(runs=RUNS, trials=trials), tmp_path / "nvidia-h200.jsonl")
+    (tmp_path / "shipped").mkdir()
+    arguments = [str(tmp_path / "nvidia-h200.jsonl"), "--most", "2", "--output", str(tmp_path / "shipped")]
+    done = CliRunner().invoke(script.main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found = exchange.read(tmp_path / "shipped" / "nvidia-h200.jsonl")
+    assert {(t.key.problem.params["K"], t.config["block_size"], t.round) for t in found.trials} == {
+        (64, 64, 1),
+        (64, 128, 1),
+        (128, 512, 0),
+    }
+    assert [(run.uuid, run.host) for run in found.runs] == [(RUNS[0].uuid, "")]
+    chosen = Index(shipped=tmp_path / "shipped").select(KEY, valid=lambda config: True, default={})
+    assert (chosen.config, chosen.tier) == ({"block_size": 64}, "exact")
+
+
+def test_an_export_without_a_gpu_is_refused(script: ModuleType, tmp_path: Path) -> None:
+    exchange.write(Bundle(runs=RUNS), tmp_path / "empty.jsonl")
+    done = CliRunner().invoke(script.main, [str(tmp_path / "empty.jsonl"), "--output", str(tmp_path / "none")])
+    assert done.exit_code == 1
+    assert "no usable record of a GPU" in done.output

@@ -1,0 +1,48 @@
+"""What importing costs: no GPU library, and little else, before it is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+GPU = {"pyopencl", "pycuda", "cuda", "cupy"}
+HEAVY = {"numpy", "scipy", "pandas", "sqlalchemy", "alembic", "jinja2", "rich", "kernel_tuner", "networkx"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules in a fresh interpreter after running code that may print and exit."""
+    script = (
+        "import contextlib, io, sys\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        f"    exec({code!r})\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import mmsbgen",
+        "import mmsbgen.backends",
+        "from mmsbgen.backends import cuda, cuda_compile, fake, opencl",
+        "import mmsbgen.cli",
+    ],
+)
+def test_importing_loads_no_gpu_library(code: str) -> None:
+    assert not loaded_by(code) & GPU
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import mmsbgen",
+        "from mmsbgen.cli import main; main(['--help'])",
+        "from mmsbgen.cli import main; main(['--version'])",
+    ],
+)
+def test_help_is_light(code: str) -> None:
+    assert not loaded_by(code) & (HEAVY | GPU)

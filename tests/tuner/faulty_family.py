@@ -1,0 +1,121 @@
+"""A family whose configurations fail in every way that a candidate can: it doubles numbers, or tries to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from mmsbgen.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Workload
+from mmsbgen.problem import Parameter, Problem
+from mmsbgen.render import environment
+from mmsbgen.space import Axis, Config, Constraint, Space, Traits
+
+TEMPLATE = """
+{% from "common/signature.jinja" import signature with context %}
+typedef uint u32;
+typedef float real;
+{{ signature(kernel) -}}
+{
+{% if fault == "too much local memory" %}
+    __local float wide[1 << 24];
+    wide[get_local_id(0)] = x[get_global_id(0)];
+{% endif %}
+    const u32 i = (u32)get_global_id(0);
+    if (i >= n) return;
+{% if fault == "does not compile" %}
+    this is no C;
+{% elif fault == "wrong" %}
+    y[i] = 3.0f * x[i];
+{% elif fault == "not a number" %}
+    y[i] = 2.0f * x[i] / (x[i] - x[i]);
+{% elif fault == "hangs" %}
+    volatile __global const real* one = x;
+    while (one[0] > -1.0f) {}
+    y[i] = one[0];
+{% elif fault == "crashes" %}
+    y[i] = 2.0f * x[i];
+    if (i == 0) y[(ulong)1 << 44] = 1.0f;
+{% elif fault == "too much local memory" %}
+    barrier(CLK_LOCAL_MEM_FENCE);
+    y[i] = 2.0f * wide[get_local_id(0) ^ (n > 1u << 30)];
+{% else %}
+    real sum = 0.0f;
+    for (u32 turn = 0; turn < {{ turns }}u; ++turn) sum += ((volatile __global const real*)x)[i];
+    y[i] = sum * {{ 2.0 / turns }}f;
+{% endif %}
+}
+"""
+FAULTS = (
+    "slow",
+    "does not compile",
+    "wrong",
+    "not a number",
+    "hangs",
+    "crashes",
+    "too much local memory",
+    "cannot be checked",
+    "none",
+)
+loader = environment().loader
+assert loader is not None
+environment().loader = jinja2.ChoiceLoader([loader, jinja2.DictLoader({"faulty/double.jinja": TEMPLATE})])
+
+
+def _checkable(config: Config, problem: Problem, traits: Traits) -> str | None:
+    small = problem.integer("n") < 100
+    return "not at this size" if config["fault"] == "cannot be checked" and small else None
+
+
+def _workload(problem: Problem, seed: int) -> Workload:
+    n, room = problem.integer("n"), problem.integer("room")
+    x = np.random.default_rng(seed).integers(1, 100, n).astype(np.float32)
+
+    def verify(got: Mapping[str, Array], config: Config) -> str | None:
+        return Expected(2.0 * x, 1e-4 * x).errors(got["y"][:n])
+
+    return Workload({"x": x, "y": np.zeros(n + room, np.float32), "n": np.uint32(n)}, n, verify)
+
+
+def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return Launch(-(-count // int(config["block_size"])), int(config["block_size"]))
+
+
+def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    return {"fault": config["fault"], "turns": 64 if config["fault"] == "slow" else 1}
+
+
+DOUBLE = KernelSpec(
+    name="twice",
+    template="faulty/double.jinja",
+    doc="y = 2 x",
+    arguments=(
+        Argument("x", "real", "in", "[n]"),
+        Argument("y", "real", "out", "[n]"),
+        Argument("n", "u32", "scalar", ""),
+    ),
+    parameters=("n",),
+    space=Space(
+        (Axis("fault", FAULTS, ""), Axis("block_size", (16, 64), "")),
+        (Constraint("checkable", _checkable),),
+    ),
+    default=lambda problem, traits: {"fault": "slow", "block_size": 16},
+    variables=_variables,
+    launch=_launch,
+    traffic=lambda problem: 8 * problem.integer("n"),
+    flops=lambda problem: problem.integer("n"),
+    workload=_workload,
+    check_problem=lambda problem: problem.replace(n=64),
+)
+FAULTY = KernelFamily(
+    name="faulty",
+    doc="kernels that fail",
+    parameters=(
+        Parameter("n", 1 << 20, "numbers", minimum=1, maximum=1 << 30),
+        Parameter("room", 0, "elements behind them"),
+    ),
+    kernels={"twice": DOUBLE},
+    row_bytes=lambda problem: 1024,
+)

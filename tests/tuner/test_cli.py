@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mmsbgen.backends import Device
+from mmsbgen.cli import main
+from mmsbgen.db.store import open_store
+
+SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, ["tune", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--device nowhere --kernel update_beta", "no device matches 'nowhere'"),
+        ("--device fake --kernel nothing", "no kernel 'nothing'"),
+        ("--device fake --strategy clever", "no strategy 'clever'"),
+        ("--device fake -p K=many", "K='many' is not an integer"),
+        ("--device fake -p K", "write it as NAME=VALUE"),
+        ("--device fake -p colour=3", "no parameter 'colour'"),
+        ("--device fake --fix colour=3", "no such axis"),
+        ("--device fake --kernel update_phi --fix vector_width=3", "the values are 1, 2, 4, 8, 16"),
+        ("--device fake --budget-trials 0", "a budget of 0 trials"),
+        ("--device fake --family sgd", "no family 'sgd'"),
+    ],
+)
+def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_path: Path) -> None:
+    database = tmp_path / "tuning.sqlite3"
+    result = call(*words.split(), "--database", str(database))
+    assert result.exit_code == 2, result.output
+    assert message in result.output
+    assert "Traceback" not in result.output
+    if database.exists():
+        with open_store(database) as store:
+            assert store.runs() == []
+
+
+@pytest.mark.opencl
+def test_a_run_is_told_as_a_table_and_as_json(pocl_device: Device, tmp_path: Path) -> None:
+    words = ["--device", pocl_device.info.spec, "--kernel", "update_beta", *SMALL, "--budget-trials", "4"]
+    words += ["--database", str(tmp_path / "tuning.sqlite3")]
+    result = call(*words)
+    assert result.exit_code == 0, result.output
+    assert "4 ok" in result.output
+    assert "vs default" in result.output
+    again = call(*words, "--json")
+    report = json.loads(again.stdout)
+    (kernel,) = report["kernels"]
+    assert (kernel["kernel"], kernel["trials"], kernel["reused"]) == ("update_beta", {"ok": 4}, 4)
+    assert kernel["speedup_over_default"] >= 1
+    assert report["status"] == "finished"
+    assert report["roofs"]["gather"] > 0
+
+
+def test_the_space_is_explained() -> None:
+    result = call("--device", "fake", "--kernel", "update_phi", "--explain-space")
+    assert result.exit_code == 0, result.output
+    assert "refused: team" in result.output
+    rows = json.loads(call("--device", "fake", "--kernel", "update_phi", "--explain-space", "--json").stdout)["spaces"]
+    assert rows[0]["what"] == "valid"
+    assert rows[0]["count"] > 100
+
+
+@pytest.mark.opencl
+def test_ctrl_c_keeps_what_was_measured(pocl_device: Device, tmp_path: Path) -> None:
+    database = tmp_path / "tuning.sqlite3"
+    command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "tune", "--device", pocl_device.info.spec]
+    command += ["--kernel", "update_phi", *SMALL, "--database", str(database)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    deadline = time.monotonic() + 60
+    trials = 0
+    while trials < 2 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.2)
+        if database.exists():
+            with open_store(database, read_only=True) as store:
+                trials = len(store.trials())
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted" in out
+    with open_store(database) as store:
+        (run,) = store.runs()
+        assert run.status == "interrupted"
+        assert len(store.trials()) >= trials >= 2
+        assert all(trial.round == 0 for trial in store.trials())

@@ -1,0 +1,121 @@
+"""Candidates that really fail, on real devices: each costs itself only."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import psutil
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.db.selection import Index
+from mmsbgen.db.store import Store
+from mmsbgen.errors import InputError
+from mmsbgen.tuner.measure import Limits, Measurer, WorkerLostError
+from mmsbgen.tuner.tune import tune
+from mmsbgen.tuner.worker import resolve_family
+
+LIMITS = Limits(run_s=3.0)
+SMALL_ROOFS = 32 << 20
+
+
+def test_a_run_survives_one_of_each_and_finds_the_best(opencl_device: Device, store: Store, faulty: str) -> None:
+    family = resolve_family(faulty)
+    report = tune(
+        opencl_device.info.spec,
+        faulty,
+        ["twice"],
+        family.problem(),
+        store=store,
+        strategy="exhaustive",
+        limits=LIMITS,
+        fixed={"block_size": 64},
+        roof_bytes=SMALL_ROOFS,
+    )
+    assert report.status == "finished"
+    (kernel,) = report.kernels
+    stored = {str(trial.config["fault"]): trial for trial in store.trials(run=report.run) if trial.round == 0}
+    assert len(stored) == 9
+    assert {fault: trial.status for fault, trial in stored.items()} == {
+        "slow": "ok",
+        "none": "ok",
+        "does not compile": "compile_error",
+        "wrong": "wrong_result",
+        "not a number": "wrong_result",
+        "hangs": "timeout",
+        "crashes": "crashed",
+        "too much local memory": stored["too much local memory"].status,
+        "cannot be checked": "invalid",
+    }
+    assert stored["too much local memory"].status in {"compile_error", "launch_error"}
+    assert kernel.statuses == Counter(trial.status for trial in stored.values())
+    assert all(trial.message for trial in stored.values() if trial.status != "ok")
+    assert "SIG" in stored["crashes"].message
+    assert "not done after 3 s" in stored["hangs"].message
+    assert "not finite" in stored["not a number"].message
+    assert kernel.best is not None
+    assert kernel.best.config["fault"] == "none"
+    assert kernel.best.round == 1
+    best = store.best(kernel.key)
+    assert best is not None
+    assert best.config == kernel.best.config
+    chosen = Index(store).select(kernel.key, valid=lambda config: True, default={})
+    assert (chosen.tier, chosen.config) == ("exact", dict(kernel.best.config))
+
+
+@pytest.mark.opencl
+def test_a_child_that_is_killed_is_replaced(pocl_device: Device, faulty: str) -> None:
+    problem = resolve_family(faulty).problem(n=1000)
+    with Measurer(pocl_device.info.spec, faulty, LIMITS) as measurer:
+        measurer.load("twice", problem)
+        good = {"fault": "none", "block_size": 16}
+        assert measurer.measure(good).status == "ok"
+        assert measurer.restarts == 0
+        assert measurer.measure({"fault": "crashes", "block_size": 16}).status == "crashed"
+        assert measurer.restarts == 2, "tried again in a child that had served nobody else"
+        outcome = measurer.measure(good)
+        assert outcome.status == "ok"
+        assert outcome.timing is not None
+        assert len(outcome.timing.times) >= 7
+        with pytest.raises(WorkerLostError, match="died"):
+            measurer.turns([good, {"fault": "crashes", "block_size": 16}], rounds=3)
+        assert [len(timing.times) for timing in measurer.turns([good, good], rounds=3)] == [3, 3]
+
+
+@pytest.mark.opencl
+def test_inputs_that_do_not_fit_are_an_input_error(pocl_device: Device, store: Store, faulty: str) -> None:
+    problem = resolve_family(faulty).problem(n=1000, room=1 << 31)
+    with Measurer(pocl_device.info.spec, "mmsb", LIMITS) as measurer, pytest.raises(InputError, match="no kernel"):
+        measurer.load("nothing", problem)
+    with pytest.raises(InputError, match="cannot allocate"):
+        tune(pocl_device.info.spec, faulty, None, problem, store=store, roof_bytes=SMALL_ROOFS)
+    (run,) = store.runs()
+    assert run.status == "failed"
+
+
+_OWNER = """
+from mmsbgen.tuner.measure import Measurer
+measurer = Measurer("fake", "mmsb")
+measurer.open()
+print(measurer._child._process.pid, flush=True)
+__import__("time").sleep(60)
+"""
+
+
+def test_children_die_with_their_parent() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    with owner.stdout:
+        child = psutil.Process(int(owner.stdout.readline()))
+        assert child.is_running()
+        owner.kill()
+        owner.wait()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        deadline = time.monotonic() + 10
+        while child.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from mmsbgen.backends import Device, open_device
+from mmsbgen.backends.cuda_compile import compile_cuda, find_compiler
+from mmsbgen.build import check, compiler_options, traits_of
+from mmsbgen.errors import InputError
+from mmsbgen.render import render
+from mmsbgen.space import Traits
+from mmsbgen.tuner.limits import ROOFS, measure_roofs
+
+GPU = Traits("cuda", "gpu", sub_group_size=32)
+
+
+@pytest.mark.parametrize("kernel", sorted(ROOFS.kernels))
+def test_every_shape_answers_right(opencl_device: Device, kernel: str) -> None:
+    spec, traits = ROOFS.kernel(kernel), traits_of(opencl_device.info)
+    problem = ROOFS.problem()
+    configs = spec.space.configs(problem, traits)
+    assert len(configs) >= 4
+    for config in configs:
+        assert check(opencl_device, spec, problem, config) is None, config
+
+
+@pytest.mark.parametrize("kernel", sorted(ROOFS.kernels))
+def test_every_shape_compiles_for_cuda(kernel: str) -> None:
+    spec, problem = ROOFS.kernel(kernel), ROOFS.problem()
+    configs = spec.space.configs(problem, GPU)
+    assert len(configs) >= 4
+    for config in configs:
+        source = render(spec, problem, config, GPU)
+        compile_cuda(source.text, "sm_90", compiler_options(GPU), compiler=find_compiler("nvrtc"))
+
+
+def test_roofs_are_rates_that_memory_can_have(opencl_device: Device) -> None:
+    roofs = measure_roofs(opencl_device, 4096, buffer_bytes=256 << 20)
+    assert 0.5 < roofs.copy < 2000
+    assert 0.5 < roofs.gather < 2000
+    assert roofs.row_bytes == 4096
+    assert set(roofs.shapes) == {"copy", "gather"}
+    assert opencl_device.allocated == 0
+
+
+@pytest.mark.parametrize("row_bytes", [4, 20, 64, 3 << 20])
+def test_rows_of_any_size(pocl_device: Device, row_bytes: int) -> None:
+    assert measure_roofs(pocl_device, row_bytes, buffer_bytes=16 << 20).gather > 0
+
+
+test_rows_of_any_size = pytest.mark.opencl(test_rows_of_any_size)
+
+
+def test_rows_must_be_whole_numbers() -> None:
+    with open_device("fake") as device, pytest.raises(InputError, match="needs a multiple of 4"):
+        measure_roofs(device, 6)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.space import Config, Traits
+from mmsbgen.tuner.search import STRATEGIES, BudgetSpentError, Candidates, candidates, check_strategy, search
+
+CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
+PROBLEM = MMSB.problem()
+
+
+@pytest.fixture(scope="module")
+def space() -> Candidates:
+    return candidates(MMSB.kernel("update_phi"), PROBLEM, CPU, {"normalise": True})
+
+
+class Landscape:
+    """Made-up seconds in the shape of a CPU's: smooth in each axis, with noise and some failures."""
+
+    def __init__(self, budget: int | None = None) -> None:
+        self.budget = budget
+        self.seconds: dict[tuple[tuple[str, object], ...], float] = {}
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        return [self.one(config) for config in configs]
+
+    def one(self, config: Config) -> float:
+        key = tuple(sorted(config.items()))
+        if key not in self.seconds:
+            if self.budget is not None and len(self.seconds) >= self.budget:
+                raise BudgetSpentError
+            self.seconds[key] = self.truth(config)
+        return self.seconds[key]
+
+    @staticmethod
+    def truth(config: Config) -> float:
+        noise = random.Random(repr(sorted(config.items()))).random()
+        if noise < 0.03:
+            return math.inf
+        shared = str(config["placement"]).count("S")
+        return (
+            (1 + 0.1 * noise)
+            * {"THREAD": 1.0, "NAIVE": 1.5}.get(str(config["placement"]), 1.2 + 0.1 * shared)
+            * (1 + 4 / int(config["vector_width"]))
+            * (1 + 1 / int(config["rows_in_flight"]))
+            * {"item": 1, "subgroup": 2, "block": 3}[str(config["team"])]
+            * (1 + 0.1 * math.log2(int(config["block_size"])))
+        )
+
+
+def test_the_default_strategy_covers_every_value(space: Candidates) -> None:
+    seen = Landscape(budget=60)
+    search("default", space, seen, budget=60, seed=3)
+    assert len(seen.seconds) == 60
+    tried = {pair for key in seen.seconds for pair in key}
+    assert tried == {pair for config in space.configs for pair in config.items()}
+    assert next(iter(seen.seconds)) == tuple(sorted(space.default.items()))
+
+
+def test_the_default_strategy_finds_a_good_configuration_in_60_of_thousands(space: Candidates) -> None:
+    assert len(space.configs) > 2000
+    best = min(map(Landscape.truth, space.configs))
+    found = []
+    for seed in range(10):
+        seen = Landscape(budget=60)
+        search("default", space, seen, budget=60, seed=seed)
+        found.append(min(seen.seconds.values()) / best)
+    assert sorted(found)[8] < 1.1, found
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_is_a_function_of_its_seed(strategy: str, space: Candidates) -> None:
+    orders = []
+    state = random.getstate()
+    for seed in (1, 1, 2):
+        seen = Landscape(budget=40)
+        search(strategy, space, seen, budget=40, seed=seed)
+        orders.append(list(seen.seconds))
+    assert random.getstate() == state
+    assert orders[0] == orders[1]
+    assert (orders[0] == orders[2]) is (strategy == "exhaustive")
+    assert 1 < len(orders[0]) <= 40
+    assert orders[0][0] == tuple(sorted(space.default.items()))
+
+
+@pytest.mark.parametrize("strategy", ["default", "exhaustive", "random"])
+def test_all_is_tried_when_the_budget_allows(strategy: str) -> None:
+    space = candidates(MMSB.kernel("theta_end"), PROBLEM, CPU)
+    seen: list[Config] = []
+
+    def ask(configs: Sequence[Config]) -> list[float]:
+        seen.extend(config for config in configs if config not in seen)
+        return [1.0] * len(configs)
+
+    search(strategy, space, ask, budget=1000, seed=0)
+    assert len(seen) == len(space.configs)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_space_in_which_nothing_works_ends(strategy: str) -> None:
+    space = candidates(MMSB.kernel("theta_end"), PROBLEM, CPU)
+    search(strategy, space, lambda configs: [math.inf] * len(configs), budget=30, seed=0)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_space_of_one_configuration(strategy: str) -> None:
+    fixed = {
+        "placement": "THREAD",
+        "vector_width": 16,
+        "block_size": 1,
+        "rows_in_flight": 4,
+        "prefetch": 0,
+        "normalise": True,
+    }
+    space = candidates(MMSB.kernel("update_phi"), PROBLEM, CPU, fixed)
+    assert len(space.configs) == 1
+    seen = Landscape()
+    search(strategy, space, seen, budget=10, seed=0)
+    assert len(seen.seconds) == 1
+
+
+def test_refusals_are_counted_by_constraint_with_an_example(space: Candidates) -> None:
+    assert space.total == sum(1 for config in MMSB.kernel("update_phi").space.product() if config["normalise"])
+    assert set(space.refusals) == set(space.examples)
+    assert space.refusals["team"] > 0
+    assert "no sub-groups" in space.examples["team"]
+
+
+def test_a_fixed_axis_keeps_its_value(space: Candidates) -> None:
+    assert {config["normalise"] for config in space.configs} == {True}
+    with pytest.raises(InputError, match=r"vector_width=3 is not one of 1, 2, 4, 8, 16"):
+        candidates(MMSB.kernel("update_phi"), PROBLEM, CPU, {"vector_width": 3})
+
+
+def test_an_empty_space_says_why() -> None:
+    tiny = Traits("opencl", "cpu", max_block_size=1, fp64=False)
+    with pytest.raises(InputError, match="no double precision"):
+        candidates(MMSB.kernel("update_phi"), PROBLEM, tiny)
+
+
+def test_an_unknown_strategy_is_named() -> None:
+    with pytest.raises(InputError, match="no strategy 'clever'; there are default, exhaustive"):
+        check_strategy("clever")

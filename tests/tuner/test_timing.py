@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from mmsbgen.backends.base import Event
+from mmsbgen.backends.fake import FakeDevice
+from mmsbgen.tuner.timing import Patience, time_launches, time_turns
+
+
+class Scripted(Event):
+    def __init__(self, clock: float, took: float) -> None:
+        self.begin, self.end = clock - took, clock
+
+    def wait(self) -> None:
+        return None
+
+    def seconds_since(self, first: Event) -> float:
+        assert isinstance(first, Scripted)
+        return self.end - first.begin
+
+
+class Clock(FakeDevice):
+    """A device on which time passes as the script says."""
+
+    def __init__(self, kind: str, took: Callable[[int], float]) -> None:
+        super().__init__()
+        self.info = replace(self.info, kind=kind)
+        self.now = 0.0
+        self.took = took
+        self.turns: list[int] = []
+
+    def launch(self, turn: int) -> Event:
+        self.turns.append(turn)
+        self.now += self.took(turn)
+        return Scripted(self.now, self.took(turn))
+
+    def mark(self) -> Event:
+        return Scripted(self.now, 0.0)
+
+
+def test_the_warm_up_is_not_kept_and_inputs_rotate() -> None:
+    device = Clock("cpu", lambda turn: 3.0 if turn == 0 else 0.1)
+    timing = time_launches(device, device.launch, Patience())
+    assert timing.times == pytest.approx([0.1] * 7)
+    assert device.turns == list(range(8))
+    assert not timing.given_up
+
+
+def test_slow_kernels_are_repeated_less() -> None:
+    device = Clock("cpu", lambda turn: 2.0)
+    assert len(time_launches(device, device.launch, Patience(repetitions=7, limit_s=1.0)).times) == 3
+
+
+def test_fast_kernels_are_repeated_until_the_time_is_enough_or_the_most() -> None:
+    device = Clock("cpu", lambda turn: 0.01)
+    assert len(time_launches(device, device.launch, Patience(enough_s=0.2)).times) == 20
+    assert len(time_launches(device, device.launch, Patience(enough_s=9.0, limit_s=9.0, most=30)).times) == 30
+
+
+@pytest.mark.parametrize(("took", "launches", "kept"), [(0.4, 3, 2), (9.0, 1, 1)])
+def test_hopeless_configurations_are_given_up_but_told(took: float, launches: int, kept: int) -> None:
+    device = Clock("cpu", lambda turn: took)
+    timing = time_launches(device, device.launch, Patience(hopeless=3.0), best_s=0.1)
+    assert timing.given_up
+    assert timing.times == pytest.approx([took] * kept)
+    assert len(device.turns) == launches
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "batch"), [("gpu", 1e-4, 10), ("gpu", 1e-2, 1), ("gpu", 1e-6, 1), ("cpu", 1e-4, 1)]
+)
+def test_short_kernels_on_gpus_are_launched_back_to_back(kind: str, seconds: float, batch: int) -> None:
+    device = Clock(kind, lambda turn: seconds)
+    timing = time_launches(device, device.launch, Patience())
+    assert timing.batch == batch
+    assert timing.times == pytest.approx([seconds] * len(timing.times))
+    assert device.profiling
+
+
+def test_finalists_take_turns() -> None:
+    order: list[str] = []
+    device = Clock("cpu", lambda turn: 0.1)
+
+    def launcher(name: str) -> Callable[[int], Event]:
+        def launch(turn: int) -> Event:
+            order.append(f"{name}{turn}")
+            return device.launch(turn)
+
+        return launch
+
+    timings = time_turns(device, [launcher("a"), launcher("b")], rounds=3)
+    assert order == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]
+    assert [len(timing.times) for timing in timings] == [3, 3]

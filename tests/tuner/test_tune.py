@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.build import traits_of
+from mmsbgen.db.records import TrialRecord
+from mmsbgen.db.selection import Index
+from mmsbgen.db.store import Store
+from mmsbgen.db_keys import key_of
+from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.tuner.report import KernelReport, Progress
+from mmsbgen.tuner.search import STRATEGIES
+from mmsbgen.tuner.timing import Patience
+from mmsbgen.tuner.tune import TuneReport, tune
+
+TINY = MMSB.problem(K=20, N=500, m=64, n=4, pairs=256)
+HASTY = Patience(repetitions=3, enough_s=0.0)
+
+
+def tiny(device: str, kernels: list[str], store: Store, **options: Any) -> TuneReport:
+    """A run of a second or two."""
+    return tune(device, MMSB, kernels, TINY, store=store, patience=HASTY, roof_bytes=16 << 20, **options)
+
+
+def faked(store: Store, kernel: str = "theta_end", **options: Any) -> TuneReport:
+    """A run on the device that computes nothing: its answers are not checked."""
+    return tiny("fake", [kernel], store, check=False, **options)
+
+
+def order(store: Store, report: TuneReport) -> list[str]:
+    """Configurations in the order in which a run tried them."""
+    trials = [trial for trial in store.trials(run=report.run) if trial.round == 0]
+    return [trial.config_digest for trial in reversed(trials)]
+
+
+def test_a_tiny_problem_end_to_end(opencl_device: Device, store: Store) -> None:
+    report = tiny(opencl_device.info.spec, ["update_phi", "update_beta"], store, budget_trials=8)
+    phi, beta = report.kernels
+    assert report.status == "finished"
+    assert [trial.status for trial in phi.trials] == ["ok"] * 8
+    assert len(beta.trials) == min(8, len(beta.space.configs))
+    assert report.roofs is not None
+    assert {(roof.kind, roof.row_bytes) for roof in store.roofs(run=report.run)} == {("copy", None), ("gather", 128)}
+    (run,) = store.runs()
+    assert (run.status, run.strategy, run.budget["trials"]) == ("finished", "default", 8)
+    assert "mmsbgen" in run.versions
+    for kernel in report.kernels:
+        spec = MMSB.kernel(kernel.kernel)
+        traits = traits_of(opencl_device.info)
+        key = key_of(opencl_device.info, spec, TINY)
+        assert kernel.key == key
+        best = kernel.best
+        assert best is not None
+        assert best.round == 1
+        assert best.roof_gbps == pytest.approx(report.roofs.gather)
+        assert best.bytes_moved == spec.traffic(TINY)
+        assert kernel.speedup_over_default is not None
+        assert kernel.speedup_over_default >= 1.0, "the default is among the finalists"
+        chosen = Index(store).select(
+            key,
+            valid=lambda config, spec=spec, traits=traits: spec.space.refusal(config, TINY, traits) is None,
+            default=spec.default(TINY, traits),
+            irrelevant=MMSB.soft_parameters,
+        )
+        assert (chosen.tier, chosen.config) == ("exact", dict(best.config))
+
+
+def test_known_configurations_are_not_measured_again_unless_asked(store: Store) -> None:
+    first = faked(store, strategy="random", budget_trials=10)
+    assert len(order(store, first)) == 10
+    assert first.kernels[0].reused == 0
+    again = faked(store, strategy="random", budget_trials=14)
+    assert again.kernels[0].reused == 10
+    assert len(order(store, again)) == 4
+    assert len(again.kernels[0].trials) == 14
+    retuned = faked(store, strategy="random", budget_trials=10, retune=True)
+    assert retuned.kernels[0].reused == 0
+    assert len(order(store, retuned)) == 10
+
+
+def test_failures_are_known_too(store: Store) -> None:
+    """The fake device answers every check wrongly."""
+    first = tiny("fake", ["update_beta"], store, budget_trials=3)
+    assert first.kernels[0].statuses == {"wrong_result": 3}
+    assert first.kernels[0].best is None
+    assert first.kernels[0].as_dict()["best"] is None
+    assert tiny("fake", ["update_beta"], store, budget_trials=3).kernels[0].reused == 3
+
+
+def test_another_problem_or_template_is_not_known(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    faked(store, "update_beta", budget_trials=4)
+    other = MMSB.problem(**dict(TINY) | {"K": 30})
+    report = tune("fake", MMSB, ["update_beta"], other, store=store, check=False, budget_trials=4, roof_bytes=1 << 20)
+    assert report.kernels[0].reused == 0
+
+
+def test_the_same_seed_visits_the_same_configurations(store: Store) -> None:
+    orders = [order(store, faked(store, strategy="random", seed=s, budget_trials=12, retune=True)) for s in (5, 5, 6)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "genetic_algorithm"])
+def test_the_budget_of_trials_holds(store: Store, strategy: str) -> None:
+    assert strategy in STRATEGIES
+    report = faked(store, strategy=strategy, budget_trials=7)
+    assert len(order(store, report)) == 7
+
+
+def test_the_budget_of_seconds_holds(store: Store) -> None:
+    report = faked(store, "update_phi", budget_seconds=2.0)
+    assert report.seconds < 6
+    assert 1 <= len(report.kernels[0].trials) < len(report.kernels[0].space.configs)
+
+
+def test_a_fixed_axis(store: Store) -> None:
+    report = faked(store, fixed={"share": 4}, budget_trials=50)
+    assert {trial.config["share"] for trial in report.kernels[0].trials} == {4}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": "clever"}, "no strategy 'clever'"),
+        ({"budget_trials": 0}, "a budget of 0 trials"),
+        ({"budget_seconds": -1.0}, "a budget of -1.0 seconds"),
+        ({"budget_seconds": math.inf}, "a budget of inf seconds"),
+        ({"fixed": {"colour": 1}}, "no axis 'colour'"),
+        ({"fixed": {"block_size": 5}}, "block_size=5 is not one of"),
+    ],
+)
+def test_bad_arguments_leave_no_run(store: Store, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        faked(store, **options)
+    assert store.runs() == []
+
+
+def test_unknown_names_leave_no_run(store: Store) -> None:
+    for device, family, kernel, message in (
+        ("no such device", MMSB, "update_phi", "no device"),
+        ("fake", MMSB, "update_everything", "no kernel 'update_everything'"),
+        ("fake", "sgd", "update_phi", "no family 'sgd'"),
+        ("fake", "json:loads", "update_phi", "no family of kernels"),
+    ):
+        with pytest.raises(InputError, match=message):
+            tune(device, family, [kernel], TINY, store=store)
+    assert store.runs() == []
+
+
+def test_progress_is_told_everything(store: Store) -> None:
+    told: list[str] = []
+
+    class Told(Progress):
+        def kernel(self, report: KernelReport) -> None:
+            told.append(f"begin {report.kernel}")
+
+        def trial(self, report: KernelReport, trial: TrialRecord) -> None:
+            assert report.trials[-1] is trial
+            assert store.trials(run=trial.run, limit=1)[0].uid == trial.uid, "stored before it is told"
+            told.append("trial")
+
+        def finished(self, report: KernelReport) -> None:
+            told.append(f"end {report.kernel}")
+
+    faked(store, budget_trials=3, progress=Told())
+    assert told == ["begin theta_end", "trial", "trial", "trial", "end theta_end"]
