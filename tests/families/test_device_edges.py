@@ -259,3 +259,28 @@ def _available_memory() -> int:
             return min(free, int(text) - int(current.read())) if text != "max" else free
     except OSError:
         return free
+
+
+@pytest.mark.parametrize("length", [64, 100, 257, 1024])
+@pytest.mark.parametrize(
+    ("kernel", "axes"),
+    [
+        ("block_shared", {"team": "item", "panel": 64, "partners_in_flight": 2, "product": "fma"}),
+        ("update_phi", {"team": "item", "placement": "THREAD", "reduction": "none", "rows_in_flight": 8}),
+        ("block_links", {"team": "item", "placement": "THREAD", "reduction": "none", "rows_in_flight": 8}),
+    ],
+    ids=["block_shared", "update_phi", "block_links"],
+)
+def test_private_memory_that_the_space_allows_is_there(
+    opencl_device: Device, kernel: str, axes: dict[str, Any], length: int
+) -> None:
+    """Of scalar work-items of float64, whose arrays Intel's runtime multiplies by 17, the largest tile allowed."""
+    spec, traits = MMSB.kernel(kernel), traits_of(opencl_device.info)
+    problem = MMSB.problem(K=length, N=3000, m=64, n=64, dtype="float64")
+    config = {"vector_width": 1, "block_size": 2, "prefetch": 0, "normalise": True} | axes
+    tiles = [{"tile": tile} for tile in (16, 8, 4, 2, 1)] if kernel == "block_shared" else [{}]
+    names = [axis.name for axis in spec.space.axes]
+    candidates = [{name: value for name, value in (config | tile).items() if name in names} for tile in tiles]
+    allowed = [config for config in candidates if spec.space.refusal(config, problem, traits) is None]
+    bound = build(opencl_device, spec, problem, allowed[0])
+    assert bound.kernel.resources()["max_block_size"] >= 2

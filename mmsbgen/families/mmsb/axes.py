@@ -193,19 +193,38 @@ ROW_TEAM = (
 
 #: Thread-local arrays of a whole block on a CPU live on one stack of a few megabytes; overflow kills the process.
 _PRIVATE_BYTES_CPU = 1 << 21
+#: Those that Intel's runtime allows for the work-items that it makes one vector of: 382976 bytes ran, 731136 did not.
+_PRIVATE_BYTES_VECTOR = 1 << 19
 #: Local memory of a CUDA thread.
 _PRIVATE_BYTES_GPU = 64 << 10
 
 
-def private_memory(vectors: int, config: Config, problem: Problem, traits: Traits) -> str | None:
-    """Why ``vectors`` thread-local arrays of a row, shared out over the team, are too much, or None."""
-    row = row_vectors(problem, config) * int(config["vector_width"]) * element_size(problem)
-    if traits.kind == "cpu":
-        teams = int(config["block_size"]) // max(1, team_size(config, traits))
-        needed, limit = teams * vectors * row, _PRIVATE_BYTES_CPU
+def work_items_at_once(config: Config) -> int:
+    """Work-items whose thread-local arrays a compiler for CPUs keeps at once.
+
+    Intel's makes vectors of 16 scalar work-items, beside a work-item of its own for what is left over.
+    """
+    return 17 if int(config["vector_width"]) == 1 and int(config["block_size"]) > 1 else 1
+
+
+def vectorised_memory(needed: int, config: Config) -> str | None:
+    """Why thread-local arrays of ``needed`` bytes a work-item are too much for vectors of work-items, or None."""
+    together = work_items_at_once(config) * needed
+    if work_items_at_once(config) > 1 and together > _PRIVATE_BYTES_VECTOR:
+        return f"{together} bytes of thread-local arrays a vector of work-items; at most {_PRIVATE_BYTES_VECTOR}"
+    return None
+
+
+def private_memory(vectors: int, config: Config, problem: Problem, traits: Traits, beside: int = 0) -> str | None:
+    """Why thread-local arrays are too much, or None: ``vectors`` of a row's share and ``beside`` bytes a work-item."""
+    a_chunk = int(config["vector_width"]) * element_size(problem)
+    each = vectors * chunks(problem, config, traits) * a_chunk + beside
+    if traits.kind != "cpu":
+        needed, limit = each, _PRIVATE_BYTES_GPU
     else:
-        a_chunk = int(config["vector_width"]) * element_size(problem)
-        needed, limit = vectors * chunks(problem, config, traits) * a_chunk, _PRIVATE_BYTES_GPU
+        if reason := vectorised_memory(each, config):
+            return reason
+        needed, limit = int(config["block_size"]) * each, _PRIVATE_BYTES_CPU
     return f"{needed} bytes of thread-local arrays; at most {limit}" if needed > limit else None
 
 

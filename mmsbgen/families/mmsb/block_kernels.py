@@ -20,6 +20,7 @@ from mmsbgen.families.mmsb.axes import (
     local_memory,
     row_team,
     row_vectors,
+    vectorised_memory,
 )
 from mmsbgen.families.mmsb.layout import ROW_MULTIPLE, row_length
 from mmsbgen.families.mmsb.shared import (
@@ -130,7 +131,10 @@ def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
         return "a tile a work-item is for CPUs"
     if pairs % width:
         return f"sums of {pairs} pairs do not fill vectors of {width}"
-    needed = block * tile * (int(config["panel"]) * element_size(problem) + row_bytes(problem))
+    each = tile * (int(config["panel"]) * element_size(problem) + row_bytes(problem))
+    if reason := vectorised_memory(each, config):
+        return reason
+    needed = block * each
     return f"{needed} bytes of thread-local arrays; at most {_PRIVATE_BYTES}" if needed > _PRIVATE_BYTES else None
 
 

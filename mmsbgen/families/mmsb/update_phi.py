@@ -23,6 +23,7 @@ from mmsbgen.families.mmsb.axes import (
     row_vectors,
     sum_bytes,
     team_size,
+    work_items_at_once,
 )
 from mmsbgen.families.mmsb.layout import MAX_UNROLLED, row_length
 from mmsbgen.families.mmsb.shared import LISTED
@@ -61,13 +62,15 @@ def queue_length(problem: Problem, config: Config, traits: Traits) -> int:
     if problem["step"] != "split" or problem["noise"] != "on":
         return 0
     length = chunks(problem, config, traits) * int(config["vector_width"])
-    each = length * (4 + 3 * element_size(problem))
+    each = length * _queued_bytes(problem)
     if traits.kind == "cpu":
-        block = int(config["block_size"])
-        # A compiler that makes vectors of scalar work-items holds the queues of 16 of them at once.
-        at_once = 16 if int(config["vector_width"]) == 1 and block > 1 else 1
+        block, at_once = int(config["block_size"]), work_items_at_once(config)
         return length if block * each <= 1 << 19 and at_once * each <= 1 << 18 else 0
     return length if each <= 1 << 10 else 0
+
+
+def _queued_bytes(problem: Problem) -> int:
+    return 4 + 3 * element_size(problem)
 
 
 def shared_bytes(problem: Problem, config: Config, traits: Traits) -> int:
@@ -99,7 +102,8 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
     # What a processor's registers do not hold lies, like thread-local arrays, on the stack of the whole block.
     private = "LR" if traits.kind == "cpu" else "L"
     vectors = int(config["rows_in_flight"]) * (probs in private) + (grads in private) + (pi in private)
-    return private_memory(vectors, config, problem, traits) if vectors else None
+    queue = queue_length(problem, config, traits) * _queued_bytes(problem) if traits.kind == "cpu" else 0
+    return private_memory(vectors, config, problem, traits, beside=queue) if vectors else None
 
 
 #: Additions one after another beyond which small terms are lost: their rounding no longer cancels out.
