@@ -53,7 +53,8 @@ def test_a_tiny_problem_end_to_end(opencl_device: Device, store: Store) -> None:
         spec = MMSB.kernel(kernel.kernel)
         traits = traits_of(opencl_device.info)
         key = key_of(opencl_device.info, spec, TINY)
-        assert kernel.key == key
+        # What a runtime says of its memory depends on the moment, and takes no part in a key.
+        assert kernel.key.key == key.key
         best = kernel.best
         assert best is not None
         assert best.round == 1
