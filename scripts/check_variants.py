@@ -48,7 +48,7 @@ def variants(kernels: KernelFamily, spec: KernelSpec, traits: Traits, ks: tuple[
             for config in spec.space.configs(problem, traits):
                 rng = random.Random(f"{spec.name} {k} {dtype} {describe(config)}")
                 drawn = {name: rng.choice(values) for name, values in DRAWN.items() if name in spec.parameters}
-                if "rows_in_flight" in config:
+                if "rows_in_flight" in config and "n" in drawn:
                     drawn["n"] = max(drawn["n"], int(config["rows_in_flight"]))
                 drawn |= {name: value for name, value in (("K", k), ("dtype", dtype)) if name in spec.parameters}
                 small = spec.check_problem(kernels.problem(**drawn))
