@@ -13,6 +13,7 @@ _COMMANDS = {
     "db": LazyCommand("mmsbgen.cli.db:db", "Ask the tuning database, and move its records between machines."),
     "detect": LazyCommand("mmsbgen.cli.detect:detect", "Find overlapping communities in a graph."),
     "devices": LazyCommand("mmsbgen.cli.devices:devices", "List the devices that kernels can run on."),
+    "evaluate": LazyCommand("mmsbgen.cli.evaluate:evaluate", "Compare communities with known ones."),
     "render": LazyCommand("mmsbgen.cli.render:render", "Print the source of a kernel."),
     "tune": LazyCommand("mmsbgen.cli.tune:tune", "Find the fastest configuration of each kernel on a device."),
 }

@@ -1,0 +1,70 @@
+"""``mmsbgen evaluate``: how well communities agree with known ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mmsbgen.cli._common import print_table
+
+if TYPE_CHECKING:
+    from mmsbgen.scores import Scores
+
+_HELP = """Compare the communities in COVER with the known ones in TRUTH.
+
+Both files have one community a line, ids separated by tabs or spaces (plain or .gz, # comments), as SNAP has them and
+as `mmsbgen detect -o` writes communities.txt.
+
+All measures are over the same vertices: with --graph all vertices of that graph, those without a link or a community
+too; otherwise those that are in a community of either file, which lowers the scores where the graph has more.
+Communities of one vertex, or that occur twice, count as they are.
+
+Look at the ONMI first. The average F1 rewards one community of all vertices where communities are large, the NMI of
+Lancichinetti, Fortunato and Kertesz covers that have little in common.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("cover", type=click.Path(path_type=Path))
+@click.argument("truth", type=click.Path(path_type=Path))
+@click.option("--graph", type=click.Path(path_type=Path), help="Edge list (plain or .gz) with all vertices.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> None:
+    """Print the scores as a table or as JSON."""
+    from mmsbgen.scores import evaluate as compare
+    from mmsbgen.scores import read_cover
+
+    found, true = read_cover(cover), read_cover(truth)
+    vertices = None
+    if graph is not None:
+        from mmsbgen.graph import load_edge_list
+
+        vertices = load_edge_list(graph).ids.tolist()
+    scores = compare(found, true, vertices)
+    if as_json:
+        click.echo(json.dumps(asdict(scores), indent=2, allow_nan=False))
+    else:
+        _print(scores)
+
+
+def _print(scores: Scores) -> None:
+    measures = {
+        "ONMI (McDaid, Greene, Hurley; max)": scores.onmi,
+        "ONMI (Lancichinetti, Fortunato, Kertesz)": scores.onmi_lfk,
+        "average F1": scores.average_f1,
+        "Omega index": scores.omega,
+    }
+    rows = [{"measure": name, "value": f"{value:.4f}"} for name, value in measures.items()]
+    print_table({"measure": "left", "value": "right"}, rows)
+    click.echo()
+    extents = {
+        "communities": (f"{scores.communities}", f"{scores.true_communities}"),
+        "coverage": (f"{scores.coverage:.1%}", f"{scores.true_coverage:.1%}"),
+        "memberships of a covered vertex": (f"{scores.memberships:.2f}", f"{scores.true_memberships:.2f}"),
+    }
+    rows = [{f"{scores.vertices} vertices": name, "cover": a, "truth": b} for name, (a, b) in extents.items()]
+    print_table({f"{scores.vertices} vertices": "left", "cover": "right", "truth": "right"}, rows)

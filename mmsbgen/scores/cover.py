@@ -1,0 +1,67 @@
+"""Read covers as SNAP writes them: one community a line, ids separated by tabs or spaces."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from pathlib import Path
+
+from mmsbgen.errors import InputError
+
+_FORM = "a cover has one community a line: ids separated by tabs or spaces"
+
+
+def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
+    """Read a cover from a file: its communities in the order of the lines, ids as they are written.
+
+    The file is plain text or gzip (told by its first bytes).  A field that begins with ``#`` comments out the rest
+    of its line; blank lines are passed over.  Communities that occur twice or have one member are kept; an id that
+    occurs twice on a line is kept once.
+
+    Raises InputError, naming file and remedy, when the file cannot be read, is damaged, is no UTF-8 text, has no
+    community, or has ids with a comma or semicolon at an end, which are another separator.
+    """
+    file = Path(path)
+    communities = []
+    for number, line in enumerate(_text(file).splitlines(), start=1):
+        members: dict[str, None] = {}
+        for word in line.split():
+            if word.startswith("#"):
+                break
+            if word[0] in ",;" or word[-1] in ",;":
+                raise InputError(
+                    f"{file}, line {number}: {word!r} has a separator at its end; {_FORM}. Replace commas and "
+                    f"semicolons: tr ',;' '\\t\\t' < {file.name} > cover.txt"
+                )
+            members[word] = None
+        if members:
+            communities.append(list(members))
+    if not communities:
+        raise InputError(f"{file} has no community; {_FORM}")
+    return communities
+
+
+def _text(file: Path) -> str:
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{file} is a directory; give a file in it, such as {file / 'communities.txt'}") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}; check its permissions") from error
+    if raw.startswith(b"\x1f\x8b"):
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, OSError, zlib.error) as error:
+            raise InputError(f"{file} is a damaged or cut-off gzip file ({error}); fetch it again") from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{file}: byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8 text; {_FORM}, plain or gzip"
+        ) from None
+    if "\0" in text:
+        raise InputError(f"{file} has a zero byte and is no text; {_FORM}, plain or gzip")
+    return text

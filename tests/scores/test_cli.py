@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mmsbgen.cli import main
+from mmsbgen.scores import evaluate
+
+DATA = Path(__file__).parents[1] / "data"
+TRUTH, GRAPH = DATA / "fb_348.cmty.txt.gz", DATA / "fb_348.txt.gz"
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(main, ["evaluate", *map(str, words)])
+
+
+@pytest.fixture
+def cover(tmp_path: Path) -> Path:
+    file = tmp_path / "communities.txt"
+    file.write_text("1\t2\n2\t3\n")
+    return file
+
+
+@pytest.fixture
+def truth(tmp_path: Path) -> Path:
+    file = tmp_path / "truth.txt"
+    file.write_text("# known\n1 2\n3 4\n")
+    return file
+
+
+def test_a_table_for_readers(cover: Path, truth: Path):
+    result = call(cover, truth)
+    assert result.exit_code == 0, result.output
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[1].split("  ")[0] == "ONMI (McDaid, Greene, Hurley; max)"
+    assert [line.split()[-1] for line in lines[1:5]] == ["0.5000", "0.5000", "0.7500", "0.2500"]
+    assert lines[6].split() == ["4", "vertices", "cover", "truth"]
+    assert lines[7].split() == ["communities", "2", "2"]
+    assert lines[8].split() == ["coverage", "75.0%", "100.0%"]
+
+
+def test_json_is_one_object_with_all_scores(cover: Path, truth: Path):
+    result = call(cover, truth, "--json")
+    assert json.loads(result.stdout) == asdict(evaluate([[1, 2], [2, 3]], [[1, 2], [3, 4]]))
+
+
+def test_the_vertices_of_the_graph_are_those_compared():
+    with_graph, without = (json.loads(call(TRUTH, TRUTH, "--json", *more).stdout) for more in (["--graph", GRAPH], []))
+    assert (with_graph["vertices"], without["vertices"]) == (227, 220)
+    assert with_graph["onmi"] == pytest.approx(1.0)
+    assert with_graph["coverage"] == pytest.approx(220 / 227)
+    assert without["coverage"] == 1.0
+
+
+def test_bad_input_is_told(cover: Path, truth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# nothing\n")
+    stranger = tmp_path / "stranger.txt"
+    stranger.write_text("1 2\n3 Ann\n")
+    told = {
+        (cover, tmp_path / "nowhere.txt"): "nowhere.txt: no such file; check the path",
+        (empty, truth): "empty.txt has no community; a cover has one community a line",
+        (stranger, TRUTH, "--graph", GRAPH): "community 2 of the cover has the id 'Ann', which is no vertex of the",
+        (cover, truth, "--graph", tmp_path / "nograph.txt"): "nograph.txt: no such file",
+    }
+    for words, message in told.items():
+        result = call(*words)
+        assert result.exit_code == 2, result.output
+        assert message in result.stderr
+        assert result.stdout == ""
+    monkeypatch.setitem(sys.modules, "networkit", None)
+    result = call(cover, truth)
+    assert result.exit_code == 2, result.output
+    assert "pip install 'mmsbgen[evaluate]'" in result.stderr
+
+
+def test_the_help_says_what_is_compared():
+    text = " ".join(call("--help").stdout.split())
+    assert "All measures are over the same vertices: with --graph all vertices of that graph" in text
