@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,13 +21,17 @@ from mmsbgen.sampler import minibatch, results
 from mmsbgen.sampler.archive import writable_folder
 from mmsbgen.sampler.communities import Cover, Memberships, checked_threshold, cover, entries_needed
 from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.run import Trace, graceful, run
+from mmsbgen.sampler.rows import row_source
+from mmsbgen.sampler.run import Interrupted, Trace, graceful, run
 from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.sampler.trial import choose, trials_told
 
 __all__ = ["TOP", "Detection", "Request", "detect", "perform"]
 
 #: Entries of a row of pi that are kept by default.
 TOP = 16
+#: The rule that makes communities of memberships.
+RULE = "share"
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Request:
     options: Mapping[str, Any]
     device: str | None = None
     database: str | Path | None = None
-    rule: str = "threshold"
+    rule: str = RULE
     threshold: float | None = None
     top: int = TOP
     whole: bool = False
@@ -97,7 +102,7 @@ def detect(
     random_state: int | None = None,
     device: str | None = None,
     database: str | Path | None = None,
-    rule: str = "threshold",
+    rule: str = RULE,
     threshold: float | None = None,
     top: int = TOP,
     whole: bool = False,
@@ -116,7 +121,7 @@ def detect(
             same bits.
         device: what :func:`mmsbgen.backends.open_device` takes, such as ``"opencl:0"``; the best one by default.
         database: path or URL of the tuning database; the user's own by default.
-        rule: how memberships become communities: ``threshold``, ``link`` or ``top``.
+        rule: how memberships become communities: ``share``, ``threshold``, ``link`` or ``top``.
         threshold: of the rule; each has its default.
         top: largest entries of each row of pi that ``Detection.memberships`` keeps.
         whole: whether ``memberships.npz`` holds all of pi.
@@ -165,7 +170,7 @@ def perform(source: Any, request: Request) -> Detection:
     graph = as_graph(source)
     if checkpoint is not None:
         checkpoints.belongs(checkpoint, graph)
-    parts = split(graph, validation=options.validation, test=options.test, seed=options.seed)
+    parts = split(graph, validation=options.held_out_share(graph.n_links), test=options.test, seed=options.seed)
     for text in parts.warnings:
         request.on_message(f"{text}.")
     with open_device(request.device) as device, _runtime(device, request, checkpoint) as runtime:
@@ -213,16 +218,17 @@ def _resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
                 f"{name}={getattr(given, name)} is not that of the run in {checkpoint.path}, which has "
                 f"{getattr(before, name)}; leave it out, or start a run of its own"
             )
-    if "iterations" not in request.options or given.iterations == before.iterations:
+    if given.iterations is None or given.iterations == before.iterations:
         return before
     done = checkpoint.meta["iteration"]
     if given.iterations < done:
         raise InputError(f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}")
+    means = "" if before.burn_in_end is None else f", and means still begin at iteration {before.burn_in_end}"
     request.on_message(
-        f"The run goes to iteration {given.iterations} instead of {before.iterations}; it is still evaluated every "
-        f"{before.interval} iterations, and means still begin at iteration {before.burn_in_end}."
+        f"The run goes to iteration {given.iterations} instead of {before.iterations or 'its own end'}; it is still "
+        f"evaluated every {before.interval} iterations{means}."
     )
-    return replace(before, iterations=given.iterations)
+    return replace(before, iterations=given.iterations, sample_sweeps=0)
 
 
 @contextmanager
@@ -241,7 +247,6 @@ def _sample(sampler: Sampler, parts: Split, request: Request, checkpoint: checkp
         request.on_message(f"Configurations, {line}.")
     if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
         request.on_message("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
-    trace, before = _begin(sampler, request, checkpoint)
     saved = request.saved
 
     def keep(running: Sampler, so_far: Trace, seconds: float) -> None:
@@ -249,6 +254,7 @@ def _sample(sampler: Sampler, parts: Split, request: Request, checkpoint: checkp
             checkpoints.save(saved, running, so_far, seconds)
 
     with graceful() as stop:
+        trace, before = _begin(sampler, request, checkpoint, stop)
         seconds = run(
             sampler,
             trace,
@@ -262,11 +268,16 @@ def _sample(sampler: Sampler, parts: Split, request: Request, checkpoint: checkp
     return _result(sampler, parts, request, trace, seconds)
 
 
-def _begin(sampler: Sampler, request: Request, checkpoint: checkpoints.Checkpoint | None) -> tuple[Trace, float]:
+def _begin(
+    sampler: Sampler, request: Request, checkpoint: checkpoints.Checkpoint | None, stop: Interrupted
+) -> tuple[Trace, float]:
     """Start or restore the chain; returns the trace and the seconds so far."""
     if checkpoint is None:
-        sampler.initialise()
-        return [], 0.0
+        begin = time.monotonic()
+        choose(sampler, lambda: bool(stop))
+        for line in trials_told(sampler):
+            request.on_message(line)
+        return [], time.monotonic() - begin
     changed = checkpoints.differences(checkpoint, sampler)
     checkpoints.restore(checkpoint, sampler)
     request.on_message(
@@ -281,9 +292,9 @@ def _result(sampler: Sampler, parts: Split, request: Request, trace: Trace, seco
     threshold = checked_threshold(request.rule, request.threshold)
     needed = entries_needed(request.rule, threshold, sampler.shape.k)
     wide = results.memberships(sampler, min(max(needed, request.top), sampler.shape.k))
-    found = cover(wide, parts.graph.links, request.rule, threshold, rows=results.row_source(sampler))
+    found = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler))
     memberships = wide.first(request.top)
-    interrupted = sampler.iteration < sampler.options.iterations
+    interrupted = sampler.iteration < sampler.limit
     rule = {"name": request.rule, "threshold": threshold}
     record = results.record(sampler, found, rule, trace, seconds)
     if request.out is not None:

@@ -27,6 +27,9 @@ _SAME = (
     "partners",
     "step",
     "noise",
+    "sample_sweeps",
+    "refine",
+    "start",
     "nonlink_weight",
     "alpha",
     "delta",
@@ -48,16 +51,41 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Number of communities of the model.")
 @click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results.")
-@click.option("-n", "--iterations", **_shown("Iterations.", 1000, type=click.IntRange(min=0)))
+@click.option(
+    "-n",
+    "--iterations",
+    type=click.IntRange(min=0),
+    help="Iterations; by default blocks go on until the held-out log-likelihood has settled, stars make 1000.",
+)
 @click.option("--seed", **_shown("Seed of split and chain.", 0, type=int))
 @click.option("--device", **_shown("Device, as `mmsbgen devices` names it; the best one by default."))
 @click.option("--database", **_shown("Tuning database: a path or URL."))
-@click.option("--mini-batch", **_shown("How mini-batches are drawn.", "random-node"))
+@click.option(
+    "--mini-batch",
+    **_shown(
+        "block: blocks of vertices in turn; random-node, random-node-link, random-node-non-link: stars; random-pair.",
+        "block",
+    ),
+)
+@click.option(
+    "--start", **_shown("communities, ego, random, or auto: the best of them. Default: auto; random for stars.")
+)
 @click.option("--mini-batch-size", "-m", **_shown("Non-links of a star, or vertices of a block.", type=int))
 @click.option("--partners", **_shown("uniform or stratified.", "stratified"))
 @click.option("--n-partners", **_shown("Sampled partners of a vertex.", type=int))
 @click.option("--step", **_shown("split, reflected or published.", "split"))
-@click.option("--noise/--no-noise", default=True, help="Whether steps draw; without, the chain optimises.")
+@click.option(
+    "--noise/--no-noise",
+    default=None,
+    help="Whether steps draw; without, the chain optimises. Default: stars draw, blocks optimise first.",
+)
+@click.option(
+    "--sample-sweeps",
+    **_shown("Sweeps that draw after the optimum, for averages.", 0, type=click.IntRange(min=0)),
+)
+@click.option(
+    "--refine/--no-refine", default=True, help="Whether empty communities get parts of others that fall apart."
+)
 @click.option(
     "--fused/--separate",
     default=None,
@@ -65,14 +93,22 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 )
 @click.option("--nonlink-weight", **_shown("exact, or balanced as the published programs do.", "exact"))
 @click.option("--alpha", **_shown("Concentration of the memberships; 1/K by default.", type=float))
-@click.option("--delta", **_shown("Probability of a link across communities.", 1e-7, type=float))
+@click.option(
+    "--delta",
+    type=float,
+    help="Probability of a link across communities; by default a hundredth of the graph's density, 1e-7 for stars.",
+)
 @click.option("--step-size", **_shown("a of eps = a (1 + t/b)^-c.", type=float))
 @click.option("--start-sum", **_shown("Row sums at the start; 0 for about K.", 1.0, type=float))
-@click.option("--validation", **_shown("Share of the links held out for validation.", 0.01, type=float))
+@click.option(
+    "--validation",
+    type=float,
+    help="Share of the links held out for validation; by default 1 %, up to 5 % where that would be fewer than 500.",
+)
 @click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
 @click.option("--average", is_flag=True, help="Average pi over the second half of the run (one more state).")
 @click.option("--dtype", **_shown("float32 or float64.", "float32"))
-@click.option("--rule", **_shown("threshold, link or top.", "threshold"))
+@click.option("--rule", **_shown("share, threshold, link or top.", "share"))
 @click.option("--threshold", **_shown("Of the rule.", type=float))
 @click.option("--top", **_shown("Entries of each row of pi that are kept.", 16, type=click.IntRange(min=1)))
 @click.option("--whole", is_flag=True, help="Write all of pi.")
@@ -208,9 +244,11 @@ class _Report:
         else:
             self._next = now + _BETWEEN_LINES
             begin, first = self._begin
-            left = (now - begin) / max(1, sampler.iteration - first) * (sampler.options.iterations - sampler.iteration)
-            where = f"iteration {sampler.iteration} of {sampler.options.iterations}"
-            click.echo(f"{where}, {_note(trace)}, about {left:.0f} s left", err=True)
+            left = (now - begin) / max(1, sampler.iteration - first) * (sampler.limit - sampler.iteration)
+            # A run of open length says what it has yet to do at most.
+            about = "about" if sampler.options.iterations or sampler.course.end else "at most"
+            where = f"iteration {sampler.iteration} of {sampler.limit}"
+            click.echo(f"{where}, {_note(trace)}, {about} {left:.0f} s left", err=True)
 
     def _show(self, sampler: Sampler, trace: Trace) -> None:
         if self._bar is None:
@@ -224,9 +262,9 @@ class _Report:
                 TextColumn("{task.fields[note]}"),
                 console=Console(stderr=True),
             )
-            self._task = self._bar.add_task("", total=sampler.options.iterations, note="")
+            self._task = self._bar.add_task("", total=sampler.limit, note="")
             self._bar.start()
-        self._bar.update(self._task, completed=sampler.iteration, note=_note(trace))
+        self._bar.update(self._task, completed=sampler.iteration, total=sampler.limit, note=_note(trace))
 
 
 def _note(trace: Trace) -> str:

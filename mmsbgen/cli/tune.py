@@ -32,7 +32,7 @@ INTERRUPTED = 130
 @click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Kernel to tune; may be repeated.")
 @click.option("--graph", type=click.Path(path_type=Path), help="Tune for this graph as `mmsbgen detect` samples it.")
 @click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph.")
-@click.option("--mini-batch", default="random-node", show_default=True, help="Mini-batches, with --graph.")
+@click.option("--mini-batch", default="block", show_default=True, help="Mini-batches, with --graph.")
 @click.option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem.")
 @click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE", help="Keep an axis at one value.")
 @click.option("--budget-trials", type=int, metavar="N", help="Most configurations a kernel.  [default: 100]")
@@ -136,7 +136,9 @@ def _of_graph(graph: Path | None, k: int | None, mini_batch: str) -> dict[str, A
 
     strategy(mini_batch)
     options = Options(n_communities=k, mini_batch=mini_batch)
-    return dict(problem_of(split(as_graph(graph), validation=options.validation, seed=options.seed), options))
+    loaded = as_graph(graph)
+    held_out = options.held_out_share(loaded.n_links)
+    return dict(problem_of(split(loaded, validation=held_out, seed=options.seed), options))
 
 
 def _pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:

@@ -38,8 +38,11 @@ def specs(split: Split, problem: Problem, shape: Shape) -> list[Spec]:
     ]
 
 
-def launch(queue: Launch, count: int, values: dict[str, Any]) -> None:
-    """Queue stages 2 and 3 of an iteration of ``count`` vertices; the new rows are in its spare slots then."""
+def launch(queue: Launch, count: int, values: dict[str, Any], links: str = "block_links") -> None:
+    """Queue stages 2 and 3 of an iteration of ``count`` vertices; the new rows are in its spare slots then.
+
+    ``links`` is the kernel that ends the rows.
+    """
     queue("partners", "shared_partners", 1, values)
     queue("update_phi", "block_shared", count, values)
-    queue("update_phi", "block_links", count, values)
+    queue("update_phi", links, count, values)

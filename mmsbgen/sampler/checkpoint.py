@@ -25,15 +25,17 @@ from mmsbgen.errors import InputError
 from mmsbgen.family import Array
 from mmsbgen.graph import Graph
 from mmsbgen.sampler.archive import ArchiveWriter
+from mmsbgen.sampler.course import Course
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.run import Trace
 from mmsbgen.sampler.sampler import Sampler
 
-FORMAT = 1
+FORMAT = 2
 _META = (
     ("graph", str),
     ("graph_name", str),
     ("options", dict),
+    ("course", dict),
     ("fingerprint", dict),
     ("kernels", dict),
     ("stage_seconds", dict),
@@ -120,6 +122,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float) -> None:
         "vertex_updates": sampler.vertex_updates,
         "clips": sampler.clipped(),
         "published_evaluations": sampler.published_evaluations,
+        "course": sampler.course.as_dict(),
         "stage_seconds": sampler.stage_seconds(),
         "seconds": seconds,
         "trace": trace,
@@ -163,17 +166,23 @@ def load(path: Path) -> Checkpoint:
     with _readable(path), open(path, "rb") as file, np.load(_archive(file)) as archive:
         meta = json.loads(archive["meta"].tobytes())
         version = int(meta["format"])
-        if version <= FORMAT:
+        if version == FORMAT:
             for name, kind in _META:
                 if not isinstance(meta[name], kind):
                     raise ValueError(f"its {name} is a {type(meta[name]).__name__}")
             for name in _COUNTERS:
                 meta[name] = int(meta[name])
             Options.from_dict(meta["options"])
+            Course(**meta["course"])
     if version > FORMAT:
         raise InputError(
             f"{path} was written by mmsbgen {meta.get('version')}, this is {__version__}: resume with that version "
             "or a newer one"
+        )
+    if version < FORMAT:
+        raise InputError(
+            f"{path} was written by mmsbgen {meta.get('version')}, whose runs had another course: resume with "
+            "that version"
         )
     return Checkpoint(path, meta)
 
@@ -237,6 +246,10 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
         sampler.beta_sum = _shaped(archive, "beta_sum", (k,))
     for name in _COUNTERS:
         setattr(sampler, name, meta[name])
+    sampler.course = Course(**meta["course"])
+    if sampler.options.iterations is not None:
+        # A run that had found its end may be asked to go on.
+        sampler.course.end = None
     sampler.add_stage_seconds(meta["stage_seconds"])
 
 

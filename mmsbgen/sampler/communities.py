@@ -11,14 +11,7 @@ import numpy.typing as npt
 
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.layout import DELTA
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Array = npt.NDArray[Any]
-#: Rows of pi ``[V, K]`` of the vertices ``[V]``.
-RowSource = Callable[[Ints], Array]
-#: Elements of rows of pi that the rule ``link`` works on at a time.
-_BLOCK = 1 << 19
+from mmsbgen.sampler.explain import Array, Floats, Ints, RowSource, explained
 
 
 @dataclass(frozen=True)
@@ -90,30 +83,29 @@ def _top(m: Memberships, rows: RowSource, links: Array, threshold: float) -> tup
 
 
 def _link(m: Memberships, rows: RowSource, links: Array, threshold: float) -> tuple[Ints, Ints]:
-    # What the tails of two rows have in common can explain a link better than the largest entry that they share:
-    # the sum needs whole rows, which are too many to be held at once.
-    vertices, communities = [], []
-    step = max(1, _BLOCK // m.k)
-    for first in range(0, len(links), step):
-        ends = links[first : first + step]
-        there, at = np.unique(ends, return_inverse=True)
-        a, b = at.reshape(ends.shape).T
-        pi = rows(there)
-        strength = np.multiply(pi[a], pi[b], dtype=np.float64)
-        across = m.delta * (1.0 - strength.sum(axis=1)).clip(min=0.0)
-        strength *= m.beta
-        total = strength.sum(axis=1) + across  # eq. (2.2)
-        best = strength.argmax(axis=1)
-        row = np.flatnonzero(strength[np.arange(len(a)), best] > threshold * total)
+    vertices, communities = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for ends, shares in explained(links, rows, m.beta, m.delta):
+        best = shares.argmax(axis=1)
+        row = np.flatnonzero(shares[np.arange(len(best)), best] > threshold)
         vertices += [ends[row, 0], ends[row, 1]]
         communities += [best[row], best[row]]
-    if not vertices:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     pairs = np.unique(np.stack([np.concatenate(communities), np.concatenate(vertices)]), axis=1)
     return pairs[1], pairs[0]
 
 
+def _share(m: Memberships, rows: RowSource, links: Array, threshold: float) -> tuple[Ints, Ints]:
+    # Of a vertex that sits between communities pi says what it could explain, its links what there is to explain.
+    n_explained = np.zeros(m.indices.shape)
+    for ends, shares in explained(links, rows, m.beta, m.delta):
+        for end in ends.T:
+            np.add.at(n_explained, end, np.take_along_axis(shares, m.indices[end].astype(np.int64), axis=1))
+    degrees = np.bincount(links.ravel(), minlength=len(m.indices))[:, None]
+    vertex, at = np.nonzero((m.values > threshold) & (n_explained > threshold * degrees))
+    return vertex, m.indices[vertex, at].astype(np.int64)
+
+
 RULES = {
+    "share": Rule(_share, 0.125, "communities with more than this share both of a vertex and of its links, explained"),
     "threshold": Rule(_threshold, 0.2, "every community in which a vertex has more than this share"),
     "link": Rule(_link, 0.5, "both ends of a link whose probability one community explains by more than this share"),
     "top": Rule(_top, 1.0, "this many largest communities of every vertex"),
@@ -160,9 +152,11 @@ def checked_threshold(rule: str, threshold: float | None = None) -> float:
 
 
 def entries_needed(rule: str, threshold: float, k: int) -> int:
-    """Largest entries of each row of pi that the rule sees: for ``threshold`` at most 256; ``link`` asks for rows."""
+    """Largest entries of each row of pi that the rule sees, at most 256 above a threshold; ``link`` asks for rows."""
+    above = int(1 / threshold) if threshold > 1 / 256 else 256
     needed = {
-        "threshold": int(1 / threshold) if threshold > 1 / 256 else 256,
+        "share": above,
+        "threshold": above,
         "link": 1,
         "top": int(threshold),
     }
@@ -180,8 +174,8 @@ def cover(
     """Apply a named rule; empty, too small and duplicate communities are dropped.
 
     ``links`` ``[E, 2]`` are vertex numbers.  The rule sees the :func:`entries_needed` largest entries of ``m``, so
-    that further ones change nothing; ``link`` reads whole ``rows``, by default what ``m`` has of them.  Raises what
-    :func:`checked_threshold` raises.
+    that further ones change nothing; ``link`` and ``share`` read whole ``rows``, by default what ``m`` has of them.
+    Raises what :func:`checked_threshold` raises.
     """
     value = checked_threshold(rule, threshold)
     seen_by_rule = m.first(entries_needed(rule, value, m.k))

@@ -40,6 +40,13 @@ class Schedule:
 STAR_SCHEDULE = Schedule(1024.0**-0.5, 1024.0, 0.5)
 #: tau = eps/2 = 0.1 (1 + s/100)^-0.6 over sweeps s.
 BLOCK_SCHEDULE = Schedule(0.2, 100.0, 0.6)
+#: eps of the sweeps that sample after the optimum.
+SAMPLE_STEP = 0.06
+#: Iterations of star-shaped mini-batches where none are asked for.
+STAR_ITERATIONS = 1000
+#: Sweeps of blocks after which a run ends even where its held-out log-likelihood still moves.
+MOST_SWEEPS = 300
+STARTS = ("auto", "communities", "ego", "random")
 
 
 @dataclass(frozen=True)
@@ -50,21 +57,32 @@ class Options:
     """
 
     n_communities: int
-    iterations: int = 1000
-    mini_batch: str = "random-node"
+    iterations: int | None = None
+    """None: blocks until the held-out log-likelihood has settled, stars 1000."""
+    mini_batch: str = "block"
     mini_batch_size: int | None = None
     """Non-link pairs of a star, pairs of ``random-pair``, vertices of ``block``."""
     n_partners: int | None = None
     """Sampled partners of a vertex; in ``block`` mini-batches beside all its links."""
     partners: str = "stratified"
     step: str = "split"
-    noise: bool = True
+    noise: bool | None = None
+    """Whether steps draw. None: stars always; blocks first optimise, and draw in the last ``sample_sweeps`` only."""
+    sample_sweeps: int = 0
+    """Sweeps that draw, after the optimum; their mean becomes the memberships where ``average`` is set."""
+    refine: bool = True
+    """Whether blocks without noise give communities that came out empty parts of others that fall apart."""
+    start: str | None = None
+    """``random``, ``communities`` (Leiden), ``ego`` (nets of low conductance), or ``auto``: the best after a trial.
+    None: auto for blocks, random for stars.
+    """
     nonlink_weight: str = "exact"
     alpha: float | None = None
     """Concentration of phi; 1/K where None."""
     eta: tuple[float, float] = (1.0, 1.0)
     """Prior pseudo-counts (non-link, link) of theta."""
-    delta: float = DELTA
+    delta: float | None = None
+    """Probability of a link across communities. None: 1e-7 for stars, a hundredth of the graph's density for blocks."""
     schedule: Schedule | None = None
     theta_scale: float | None = None
     """eps of theta over eps of phi; by default one over the pairs that inform one community."""
@@ -78,7 +96,8 @@ class Options:
     average: bool = False
     """Keep the posterior mean of pi: one more array of the state's size."""
     dtype: str = "float32"
-    validation: float = 0.01
+    validation: float | None = None
+    """Share of the links held out. None: 1 %, or up to 5 % where that would be fewer than 500 links."""
     test: float = 0.0
     seed: int = 0
 
@@ -89,19 +108,35 @@ class Options:
             ("partners", PARTNERS),
             ("nonlink_weight", NONLINK_WEIGHTS),
             ("dtype", DTYPES),
+            ("start", (None, *STARTS)),
         ):
             if getattr(self, name) not in allowed:
-                raise InputError(f"{name}={getattr(self, name)!r} is not one of {', '.join(allowed)}")
+                raise InputError(f"{name}={getattr(self, name)!r} is not one of {', '.join(filter(None, allowed))}")
         for name in ("alpha", "initial_row_sum", "theta_scale"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InputError(f"{name}={value}: it must be a positive number")
         if len(self.eta) != 2 or not all(0 < value < math.inf for value in self.eta):
             raise InputError(f"eta={self.eta}: it must be two positive numbers, for non-links and for links")
-        if not 0 < self.delta < 0.5:
+        if self.delta is not None and not 0 < self.delta < 0.5:
             raise InputError(f"delta={self.delta}: it must lie between 0 and 0.5")
         if not 0 <= self.burn_in <= 1:
             raise InputError(f"burn_in={self.burn_in}: it is a share, between 0 and 1")
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        if not self.sample_sweeps:
+            return
+        if not self.phased:
+            raise InputError(
+                f"sample_sweeps={self.sample_sweeps} follow an optimum: that is for block mini-batches whose noise is "
+                "left open; stars, and blocks with noise, draw in every iteration"
+            )
+        if self.iterations is not None:
+            raise InputError(
+                f"sample_sweeps={self.sample_sweeps} come after the optimum, which iterations={self.iterations} may "
+                "not reach: leave one of them out"
+            )
 
     def _check_integers(self) -> None:
         """Make integers of every integral type Python's own, as records and checkpoints are JSON."""
@@ -112,6 +147,7 @@ class Options:
             ("n_partners", 1, 2**31),
             ("evaluate_every", 1, 2**32),
             ("burn_in_iterations", 0, 2**32),
+            ("sample_sweeps", 0, 2**20),
             ("seed", 0, 2**64 - 1),
         ):
             value = getattr(self, name)
@@ -125,20 +161,39 @@ class Options:
                 raise InputError(f"{name}={number}: it must lie between {least} and {most}")
             object.__setattr__(self, name, number)
 
-    def sized_for(self, n_vertices: int) -> Options:
-        """These options with the sizes that were left open chosen for a graph of ``n_vertices``.
+    def sized_for(self, n_vertices: int, n_links: int = 0) -> Options:
+        """These options with what was left open chosen for a graph of ``n_vertices`` and ``n_links``.
 
         A star touches an eighth of the vertices, within 32 and 4096; a block 4096, or all.  When evaluations come
-        and when the burn-in ends is settled here too.
+        and when the burn-in ends is settled here too.  ``iterations`` stays open where the run is to end by itself.
         """
         star = max(32, min(4096, n_vertices // 8))
-        return dataclasses.replace(
+        density = n_links / max(1.0, n_vertices * (n_vertices - 1) / 2)
+        whole = dataclasses.replace(
             self,
+            iterations=STAR_ITERATIONS if self.iterations is None and not self.block else self.iterations,
+            start=self.start or ("auto" if self.block else "random"),
+            delta=self.delta or (min(max(density / 100, 1e-9), 1e-3) if self.block else DELTA),
             mini_batch_size=self.mini_batch_size or (4096 if self.block else star),
             n_partners=self.n_partners or (512 if self.block else 32),
-            evaluate_every=self.interval,
-            burn_in_iterations=self.burn_in_end,
         )
+        sweep = -(-n_vertices // min(whole.size, n_vertices)) if whole.block else 1
+        every = whole.evaluate_every or (2 * sweep if whole.iterations is None else max(1, whole.iterations // 50))
+        return dataclasses.replace(whole, evaluate_every=every, burn_in_iterations=whole.burn_in_end)
+
+    def held_out_share(self, n_links: int) -> float:
+        """The share of ``n_links`` links that is held out for validation."""
+        return min(0.05, max(0.01, 500 / max(1, n_links))) if self.validation is None else self.validation
+
+    @property
+    def phased(self) -> bool:
+        """Whether the run first optimises, without noise: block mini-batches unless noise is asked for."""
+        return self.block and not self.noise
+
+    @property
+    def draws_noise(self) -> bool:
+        """Whether the steps of the first phase draw."""
+        return not self.phased and self.noise is not False
 
     @property
     def size(self) -> int:
@@ -168,14 +223,24 @@ class Options:
         return self.schedule or (BLOCK_SCHEDULE if self.block else STAR_SCHEDULE)
 
     @property
-    def interval(self) -> int:
-        """Iterations between evaluations: as given, or a fiftieth of the run."""
-        return self.evaluate_every or max(1, self.iterations // 50)
+    def crossing(self) -> float:
+        """``delta`` of sized options."""
+        assert self.delta is not None
+        return self.delta
 
     @property
-    def burn_in_end(self) -> int:
-        """First iteration whose state enters running means and posterior averages; never the start."""
-        if self.burn_in_iterations is not None:
+    def interval(self) -> int:
+        """Iterations between evaluations, of sized options: as given, a fiftieth of the run, or two sweeps."""
+        assert self.evaluate_every is not None
+        return self.evaluate_every
+
+    @property
+    def burn_in_end(self) -> int | None:
+        """First iteration whose state enters running means and posterior averages, never the start.
+
+        None where iterations are left open: means begin with the sweeps that sample.
+        """
+        if self.burn_in_iterations is not None or self.iterations is None:
             return self.burn_in_iterations
         return max(1, math.ceil(self.burn_in * self.iterations))
 

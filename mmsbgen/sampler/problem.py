@@ -26,7 +26,7 @@ def partner_rule(n_vertices: int, options: Options) -> reference.PartnerRule:
 def problem_of(split: Split, options: Options) -> Problem:
     """The problem of a run of ``options`` on a split graph; tuning it makes the run's look-ups exact."""
     n_vertices = split.graph.n_vertices
-    sized = options.sized_for(n_vertices)
+    sized = options.sized_for(n_vertices, split.graph.n_links)
     rule = partner_rule(n_vertices, sized)
     return MMSB.problem(
         K=sized.n_communities,
@@ -37,6 +37,6 @@ def problem_of(split: Split, options: Options) -> Problem:
         dtype=sized.dtype,
         step=sized.step,
         theta_step="gain" if sized.block else "published" if sized.step == "published" else "reflected",
-        noise="on" if sized.noise else "off",
+        noise="on" if sized.draws_noise else "off",
         partners=rule.name,
     )

@@ -15,7 +15,7 @@ import numpy as np
 from mmsbgen._version import __version__
 from mmsbgen.family import Array
 from mmsbgen.sampler.archive import ArchiveWriter, write_text
-from mmsbgen.sampler.communities import Cover, Ints, Memberships, RowSource, largest
+from mmsbgen.sampler.communities import Cover, Memberships, largest
 from mmsbgen.sampler.run import Trace
 from mmsbgen.sampler.sampler import Sampler
 
@@ -29,30 +29,7 @@ def memberships(sampler: Sampler, r: int) -> Memberships:
         values.append(best)
     ids = np.asarray(sampler.split.graph.ids)
     found = (np.concatenate(indices), np.concatenate(values))
-    return Memberships(ids, *found, sampler.beta(), sampler.options.delta)
-
-
-def row_source(sampler: Sampler) -> RowSource:
-    """Reads rows ``[V, K]`` of pi of any vertices (of its posterior mean where that is kept)."""
-    device, values, shape = sampler.device, sampler.values, sampler.shape
-    # The posterior mean is in the order of vertices.
-    where = np.arange(shape.n_vertices) if sampler.averaged else device.download(values["slots"])
-    pi = values["mean"] if sampler.averaged else values["pi"]
-    step = values["rows"].shape[0]
-
-    def rows(vertices: Ints) -> Array:
-        found = np.empty((len(vertices), shape.k), shape.real)
-        for first in range(0, len(vertices), step):
-            part = where[vertices[first : first + step]].astype(np.uint32)
-            given = {"pi": pi, "sums": values["row_sums_out"], "first": np.uint32(0), "n_rows": np.uint32(len(part))}
-            with device.upload(part) as slots:
-                sampler.kernels["gather_rows"].launch(len(part) * shape.row, values | given | {"slots": slots})
-                found[first : first + step] = device.download_range(values["rows"], 0, len(part))[:, : shape.k]
-        if sampler.averaged:
-            found /= shape.real.type(sampler.averaged)
-        return found
-
-    return rows
+    return Memberships(ids, *found, sampler.beta(), sampler.options.crossing)
 
 
 def record(sampler: Sampler, cover: Cover, rule: dict[str, Any], trace: Trace, seconds: float) -> dict[str, Any]:
@@ -61,7 +38,7 @@ def record(sampler: Sampler, cover: Cover, rule: dict[str, Any], trace: Trace, s
     found: dict[str, Any] = {
         "mmsbgen": __version__,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "interrupted": sampler.iteration < sampler.options.iterations,
+        "interrupted": sampler.iteration < sampler.limit,
         "graph": {
             "name": graph.name,
             "vertices": graph.n_vertices,
@@ -80,6 +57,7 @@ def record(sampler: Sampler, cover: Cover, rule: dict[str, Any], trace: Trace, s
         "iterations": sampler.iteration,
         "updates_per_vertex": sampler.vertex_updates / graph.n_vertices,
         "samples_averaged": sampler.averaged,
+        "course": sampler.course.as_dict(),
         "seconds": seconds,
         "stage_seconds": sampler.stage_seconds(),
         "memory": {"device": dict(sampler.needs.device), "host": dict(sampler.needs.host)},

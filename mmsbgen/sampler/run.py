@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import signal
 import threading
 import time
@@ -12,7 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.sampler.evaluation import evaluation
+from mmsbgen.sampler.refine import refine
 from mmsbgen.sampler.sampler import Sampler
 
 Trace = list[dict[str, Any]]
@@ -49,33 +48,6 @@ def graceful() -> Iterator[Interrupted]:
             signal.signal(number, handler)
 
 
-def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
-    """One row of the trace: where the chain is, its metrics, and monitors of its health."""
-    sampler.device.synchronize()
-    options = sampler.options
-    burnt_in = sampler.iteration >= options.burn_in_end
-    if options.average and burnt_in:
-        sampler.accumulate()
-    metrics = sampler.evaluate(burnt_in)
-    mean_row_sum = float(sampler.row_sums().mean())
-    if not math.isfinite(mean_row_sum):
-        raise MmsbgenError(
-            f"the chain left the range of {options.dtype} by iteration {sampler.iteration}: its row sums are no finite "
-            "numbers. Use a smaller step size or the split step."
-        )
-    sampler.drain()
-    return {
-        "iteration": sampler.iteration,
-        "updates_per_vertex": sampler.vertex_updates / sampler.split.graph.n_vertices,
-        "seconds": seconds,
-        "eps": options.step_sizes(sampler.time),
-        "mean_row_sum": mean_row_sum,
-        "clips": sampler.clipped(),
-        "burnt_in": burnt_in,
-        **({} if metrics is None else dataclasses.asdict(metrics)),
-    }
-
-
 def run(
     sampler: Sampler,
     trace: Trace,
@@ -94,7 +66,7 @@ def run(
     with an evaluation; where that is off the interval no checkpoint has it, so that a run that goes on from there
     to more iterations has the trace and the running means of one that never ended.
     """
-    options = sampler.options
+    options, per_sweep = sampler.options, sampler.per_sweep
     begin = saved = time.monotonic()
 
     def spent() -> float:
@@ -102,19 +74,22 @@ def run(
 
     if sampler.iteration == 0 and not trace:
         trace.append(evaluation(sampler, spent()))
-    while sampler.iteration < options.iterations and not stop:
-        pause = min(options.iterations, (sampler.iteration // options.interval + 1) * options.interval)
+    while sampler.iteration < sampler.limit and not stop:
+        pause = min(sampler.limit, (sampler.iteration // options.interval + 1) * options.interval)
         sampler.advance(pause - sampler.iteration)
-        if sampler.iteration % options.interval == 0:
+        if sampler.iteration % options.interval == 0 or sampler.course.ends_open(options, sampler.iteration, per_sweep):
             trace.append(evaluation(sampler, spent()))
+            if sampler.course.refines(options, sampler.iteration, per_sweep):
+                refine(sampler)
+            sampler.course.decide(options, trace, sampler.iteration, per_sweep)
         if on_progress is not None:
             on_progress(sampler, trace)
         if on_checkpoint is not None and time.monotonic() - saved > checkpoint_seconds:
             on_checkpoint(sampler, trace, spent())
             saved = time.monotonic()
     sampler.device.synchronize()
-    if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < options.iterations):
+    if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
         on_checkpoint(sampler, trace, spent())
-    if sampler.iteration == options.iterations and (not trace or trace[-1]["iteration"] != sampler.iteration):
+    if sampler.iteration >= sampler.limit and (not trace or trace[-1]["iteration"] != sampler.iteration):
         trace.append(evaluation(sampler, spent()))
     return spent()

@@ -17,12 +17,14 @@ from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Array
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.runtime import Runtime
-from mmsbgen.sampler import blocks, buffers, heldout, memory, minibatch
+from mmsbgen.sampler import blocks, buffers, memory, minibatch
 from mmsbgen.sampler.ahead import Ahead
 from mmsbgen.sampler.ahead import rounds as ahead_rounds
+from mmsbgen.sampler.course import Course
 from mmsbgen.sampler.loop import Loop, time_ways
-from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.options import SAMPLE_STEP, Options
 from mmsbgen.sampler.problem import partner_rule, problem_of
+from mmsbgen.sampler.starts import Start, first_theta
 from mmsbgen.sampler.state import Shape, State
 
 #: Stages by which time is reported; mini-batches are drawn on the host while the device works.
@@ -53,18 +55,11 @@ class Sampler:
         if graph.n_vertices < 2:
             raise InputError(f"{graph.name or 'the graph'} has {graph.n_vertices} vertices; pairs need at least 2")
         self.split = split
-        self.options = options = options.sized_for(graph.n_vertices)
+        self.options = options = options.sized_for(graph.n_vertices, graph.n_links)
         self.runtime = runtime
         self.device = runtime.device
         self.strategy = minibatch.strategy(options.mini_batch)
-        self.iteration = 0
-        self.samples = 0
-        self.vertex_updates = 0
-        self.clips = 0
-        self.published_sum: Array = np.zeros(len(split.validation.pairs))
-        self.published_evaluations = 0
-        self.averaged = 0
-        self.beta_sum: Array = np.zeros(options.n_communities)
+        self._count_anew()
         self._events: list[tuple[str, Event]] = []
         self._seconds: dict[str, float] = defaultdict(float)
 
@@ -114,6 +109,14 @@ class Sampler:
             self.close()
             raise
 
+    def _count_anew(self) -> None:
+        """What a chain knows of itself at its start."""
+        self.iteration = self.samples = self.vertex_updates = self.clips = 0
+        self.published_sum: Array = np.zeros(len(self.split.validation.pairs))
+        self.published_evaluations = self.averaged = 0
+        self.beta_sum: Array = np.zeros(self.options.n_communities)
+        self.course = Course()
+
     # What is sampled -----------------------------------------------------------------------------------------
 
     @property
@@ -126,10 +129,31 @@ class Sampler:
 
     @property
     def time(self) -> float:
-        """The schedule's time: iterations of stars, sweeps of blocks."""
+        """The schedule's time: iterations of stars, sweeps of blocks since its clock was set."""
         if self.options.block:
-            return self.iteration / minibatch.blocks_per_sweep(self.sources)
+            return self.course.clock_at + (self.iteration - self.course.clock_from) / self.per_sweep
         return float(self.iteration)
+
+    @property
+    def per_sweep(self) -> int:
+        """Iterations in which blocks go through all vertices once; 1 for stars."""
+        return minibatch.blocks_per_sweep(self.sources) if self.options.block else 1
+
+    @property
+    def limit(self) -> int:
+        """The last iteration, as far as is known."""
+        return self.course.limit(self.options, self.per_sweep)
+
+    @property
+    def sampling(self) -> bool:
+        """Whether the present iteration belongs to those that draw after the optimum."""
+        begin = self.course.sampling_from
+        return self.options.phased and begin is not None and self.iteration > begin
+
+    @property
+    def eps(self) -> float:
+        """The present iteration's step size."""
+        return SAMPLE_STEP if self.sampling else self.options.step_sizes(self.time)
 
     # Memory --------------------------------------------------------------------------------------------------
 
@@ -182,7 +206,7 @@ class Sampler:
             "n_link_partners": np.uint32(self.rule.n_link),
             "n_total": np.uint32(self.split.graph.n_vertices),
             "alpha": real.type(options.prior),
-            "delta": real.type(options.delta),
+            "delta": real.type(options.crossing),
             "eta_0": np.float64(options.eta[0]),
             "eta_1": np.float64(options.eta[1]),
             "seed": np.uint64(options.seed),
@@ -201,6 +225,10 @@ class Sampler:
             self.kernels["draw_stars"] = self.runtime.kernel("draw_stars", self.problem)
         if not self.options.block and not self.kernels["update_phi"].config["normalise"]:
             self.kernels["update_pi"] = self.runtime.kernel("update_pi", self.problem)
+        if self.options.sample_sweeps:
+            # In the configuration of the kernel without draws: one choice, one record.
+            drawing = self.problem.replace(noise="on")
+            self.kernels["block_links draws"] = self.runtime.variant("block_links", drawing)
         if self.options.average:
             self.kernels["add_rows"] = self.runtime.variant("gather_rows", self.problem, accumulate=True)
 
@@ -213,16 +241,17 @@ class Sampler:
 
     # The chain -----------------------------------------------------------------------------------------------
 
-    def initialise(self) -> None:
-        """Start the chain: rows from Dirichlet(1, ..., 1) made on the device, theta from Gamma(eta, 1).
+    def initialise(self, start: Start | None = None) -> None:
+        """Start the chain: rows from Dirichlet(1, ..., 1) made on the device, or by the sets of ``start``.
 
-        Where both are possible and neither was asked for, some iterations are first made fused and by single
-        launches, in turns; the faster way is kept, and the chain starts anew.
+        theta is drawn from Gamma(eta, 1); for blocks, whose first sweep moves it all the way, it is that of a guess.
+        Where iterations can be made fused and by single launches and neither was asked for, some are first made both
+        ways, in turns; the faster way is kept, and the chain starts anew.
         """
-        self._start()
+        self._start(start)
         if self.loop is not None and self._fused is None:
             self._choose(self.loop)
-            self._start()
+            self._start(start)
 
     def _choose(self, loop: Loop) -> None:
         def way(chosen: Loop | None) -> Callable[[int], None]:
@@ -238,20 +267,28 @@ class Sampler:
         if self.iteration_seconds["separate"] < self.iteration_seconds["fused"]:
             loop.release()
             self.loop = None
-        self.clipped()
-        self.iteration = self.vertex_updates = self.clips = 0
 
-    def _start(self) -> None:
+    def _start(self, start: Start | None) -> None:
+        self.clipped()
+        self._count_anew()
         size = self.options.initial_row_sum
         n = self.split.graph.n_vertices
         values = self.values | {"n_vertices": np.uint64(n), "row_sum": self.shape.real.type(size or 0.0)}
         self.kernels["init_pi"].launch(n, values)
         self.state.reset_slots()
-        rng = np.random.Generator(np.random.PCG64([self.options.seed, 2]))
-        eta = np.array(self.options.eta)[:, None]
-        self.state.set_theta(np.maximum(rng.gamma(eta, size=(2, self.shape.k)), 1e-6))
-        self.kernels["update_beta"].launch(self.shape.row, self.values)
+        if start is not None:
+            self.course.start = start.name
+            if start.vertices.size:
+                start.place(self.state, size or float(self.shape.k), self.options.seed)
+        self.set_theta(first_theta(self.split.graph, self.options))
+        if self.options.average:
+            self.device.write(self.values["mean"], np.zeros((n, self.shape.row), self.shape.real))
         self.device.synchronize()
+
+    def set_theta(self, theta: Array) -> None:
+        """Take theta ``[2, K]``, and beta of it."""
+        self.state.set_theta(theta)
+        self.kernels["update_beta"].launch(self.shape.row, self.values)
 
     def step(self) -> Batch:
         """One iteration: queue its stages and return what it is about; nothing waits for the device."""
@@ -262,7 +299,7 @@ class Sampler:
         if not batch.n_vertices:
             return batch
         n = batch.n_vertices
-        eps = self.options.step_sizes(self.time)
+        eps = self.eps
         values = self.values | {
             "iteration": np.uint32(self.iteration),
             "n_vertices": np.uint32(n),
@@ -273,18 +310,18 @@ class Sampler:
             "spread": self.shape.real.type(-math.expm1(-eps / 2)),
         }
         if self.options.block:
-            blocks.launch(self._launch, n, values)
+            blocks.launch(self.launch, n, values, "block_links draws" if self.sampling else "block_links")
         else:
             if self.ahead is None:
-                self._launch("partners", "sample_partners", n, values)
-            self._launch("update_phi", "update_phi", n, values)
-        self._launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
+                self.launch("partners", "sample_partners", n, values)
+            self.launch("update_phi", "update_phi", n, values)
+        self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
         self.vertex_updates += n
         if batch.n_pairs:
             values |= {"n_pairs": np.uint32(batch.n_pairs), "first_pair": np.uint64(batch.first)}
             values["step"] = np.float64(self._theta_step(eps, n))
-            self._launch("theta", "theta_partial", int(self.values["n_groups"]), values)
-            self._launch("theta", "theta_end", self.shape.row, values)
+            self.launch("theta", "theta_partial", int(self.values["n_groups"]), values)
+            self.launch("theta", "theta_end", self.shape.row, values)
         return batch
 
     def advance(self, most: int) -> int:
@@ -293,7 +330,7 @@ class Sampler:
             self.step()
             return 1
         first = self.iteration + 1
-        sizes = self.ahead.sizes(first, self._launch)[:most]
+        sizes = self.ahead.sizes(first, self.launch)[:most]
         self._record("iterations", self.loop.run(first, len(sizes), self._steps))
         self.iteration += len(sizes)
         self.vertex_updates += int(sizes.sum())
@@ -305,7 +342,7 @@ class Sampler:
 
     def _ahead(self) -> Batch:
         assert self.ahead is not None
-        first, n = self.ahead.batch(self.iteration, self._launch)
+        first, n = self.ahead.batch(self.iteration, self.launch)
         return Batch(first, n, max(0, n - 1))
 
     def _drawn(self) -> Batch:
@@ -331,7 +368,8 @@ class Sampler:
             device.write(values["pairs_b"], batch.pairs_b.astype(np.uint32))
             device.write(values["pair_weights"], batch.weights.astype(self.shape.real))
 
-    def _launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
+    def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
+        """Queue a kernel; its time counts towards a stage."""
         self._record(stage, self.kernels[kernel].launch(count, values))
 
     def _record(self, stage: str, event: Event) -> None:
@@ -358,40 +396,6 @@ class Sampler:
         """Count the seconds of the part of the run that a checkpoint holds."""
         for stage, value in seconds.items():
             self._seconds[stage] += value
-
-    def evaluate(self, burnt_in: bool) -> heldout.Metrics | None:
-        """Metrics on the validation pairs, or None without any; ``burnt_in`` samples enter the running mean."""
-        pairs = self.split.validation
-        count = len(pairs.pairs)
-        if not count:
-            return None
-        held = self.held_values
-        if not burnt_in or self.samples == 0:
-            self.device.write(held["sums"], np.zeros(count))
-            self.samples = 0
-        self._launch("held-out", "perplexity_pairs", count, held)
-        n = self.samples + 1
-        self.samples = n if burnt_in else 0
-        sums = held | {"n_samples": np.float64(n)}
-        self._launch("held-out", "perplexity_sum", buffers.HELD_OUT_BLOCKS, sums)
-        totals = self.device.download(held["partial"]).sum(axis=0)
-        mean = self.device.download(held["sums"]) / n
-        p = self.device.download(held["probabilities"])
-        links = np.asarray(pairs.labels, bool)
-        self.published_sum += np.where(links, self.device.download(held["published"]), p)
-        self.published_evaluations += 1
-        n_links, n_non = int(links.sum()), int((~links).sum())
-        vertices = self.split.graph.n_vertices
-        density = self.split.graph.n_links / (vertices * (vertices - 1) / 2)
-        return heldout.Metrics(
-            samples=n,
-            perplexity=heldout.perplexity(totals[2], totals[3], count),
-            sample_perplexity=heldout.perplexity(totals[0], totals[1], count),
-            log_likelihood=heldout.weighted(totals[2], totals[3], n_links, n_non, density),
-            sample_log_likelihood=heldout.weighted(totals[0], totals[1], n_links, n_non, density),
-            auc=heldout.auc(mean, links),
-            published_perplexity=heldout.published(self.published_sum / self.published_evaluations, links),
-        )
 
     def accumulate(self) -> None:
         """Add the present pi and beta to their posterior means."""

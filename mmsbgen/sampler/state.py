@@ -115,6 +115,14 @@ class State:
         self.device.write(self.buffers["pi"], np.ascontiguousarray(rows, self.shape.real), first)
         self.device.write(self.buffers["row_sums"], np.ascontiguousarray(sums, self.shape.real), first)
 
+    def replace_rows(self, vertices: Array, rows: Array) -> None:
+        """Write rows ``[V, K]`` of pi of some vertices ``[V]`` into their slots; their sums of phi stay."""
+        slots = self.device.download(self.buffers["slots"])[vertices]
+        padded = np.zeros((len(vertices), self.shape.row), self.shape.real)
+        padded[:, : self.shape.k] = rows
+        for i, slot in enumerate(slots.tolist()):
+            self.device.write(self.buffers["pi"], padded[i : i + 1], slot)
+
     def reset_slots(self) -> None:
         """Make the slots the identity: vertex v in slot v, the spare slots behind."""
         n = self.shape.n_vertices

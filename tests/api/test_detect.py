@@ -188,7 +188,7 @@ def test_progress_without_a_terminal(ring, monkeypatch):
         (["-k", "0"], "-k"),
         (["-k", "x"], "-k"),
         ([], "number of communities is missing"),
-        (["-k", "3", "--rule", "best"], "'best' is not one of threshold, link, top"),
+        (["-k", "3", "--rule", "best"], "'best' is not one of share, threshold, link, top"),
         (["-k", "3", "--threshold", "7"], "threshold 7"),
         (["-k", "3", "-n", "-5"], "-5"),
         (["-k", "3", "--mini-batch", "stars"], "'stars' is not one of"),
@@ -374,13 +374,13 @@ def test_another_constant_in_a_kernels_source_is_said(ring, stopped, monkeypatch
 
     def changed(spec, *args):
         source = real(spec, *args)
-        if spec.name != "update_phi":  # another comment at the head is no other source
+        if spec.name != "block_links":  # another comment at the head is no other source
             return dataclasses.replace(source, text="/* another " + source.text.removeprefix("/*"))
         return dataclasses.replace(source, text=source.text + "#define ANOTHER_CONSTANT 1\n")
 
     monkeypatch.setattr(build, "render", changed)
     said = cli(ring, "--resume", stopped / "checkpoint.npz").stderr
-    assert "not bitwise, since these differ: update_phi source." in said
+    assert "not bitwise, since these differ: block_links source." in said
 
 
 def test_resuming_on_another_device(ring, tmp_path):

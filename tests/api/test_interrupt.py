@@ -16,7 +16,19 @@ import pytest
 pytestmark = pytest.mark.opencl
 
 DATA = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
-OPTIONS = ["-k", "6", "--device", "pocl", "--evaluate-every", "150", "--average", "-n", "3000"]
+OPTIONS = [
+    "-k",
+    "6",
+    "--device",
+    "pocl",
+    "--mini-batch",
+    "random-node",
+    "--evaluate-every",
+    "150",
+    "--average",
+    "-n",
+    "3000",
+]
 COMMAND = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "detect", str(DATA)]
 
 

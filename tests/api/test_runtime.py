@@ -44,7 +44,7 @@ def tiers(found) -> dict[str, str]:
 
 def detect(database: Path, k: int = 5, **more):
     messages: list[str] = []
-    options = {"n_communities": k, "iterations": 3, "mini_batch_size": 8, "n_partners": 4}
+    options = {"n_communities": k, "iterations": 3, "mini_batch": "random-node", "mini_batch_size": 8, "n_partners": 4}
     request = Request(options, device="pocl", database=database, on_message=messages.append, **more)
     return perform(LINKS, request), "\n".join(messages)
 

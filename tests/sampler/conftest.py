@@ -43,7 +43,7 @@ def chain() -> Iterator[Callable[..., Sampler]]:
     made: list[Sampler] = []
 
     def make(device: Device, parts: Split, configs: dict | None = None, **options: object) -> Sampler:
-        options = {"n_communities": 5, "seed": 11, **options}
+        options = {"n_communities": 5, "seed": 11, "mini_batch": "random-node", "noise": True, **options}
         sampler = Sampler(parts, Options(**options), Runtime(device, MMSB, None, configs or {}))
         made.append(sampler)
         return sampler

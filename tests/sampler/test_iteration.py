@@ -13,6 +13,7 @@ from mmsbgen.families.mmsb.update_phi import UPDATE_PHI
 from mmsbgen.graph import Split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.graph.split import HeldOut
+from mmsbgen.sampler.evaluation import evaluate
 
 K = 5
 MODES = [
@@ -174,7 +175,7 @@ def test_the_same_seed_gives_the_same_bits(opencl_device, chain, middling, mini_
         sampler.initialise()
         for _ in range(15):
             sampler.step()
-        sampler.evaluate(True)
+        evaluate(sampler, burnt_in=True)
         results.append(everything(sampler))
     assert all(np.array_equal(x, y) for x, y in zip(results[0], results[1], strict=True))
     assert not np.array_equal(results[0][0], results[2][0])
@@ -299,6 +300,6 @@ def test_no_training_link_and_a_vertex_that_is_held_out_whole(pocl_device, chain
         before = state_of(sampler)
         if sampler.step().n_vertices:
             compare(sampler, before, batch_of(sampler), 2.0**-53)
-    metrics = sampler.evaluate(True)
+    metrics = evaluate(sampler, burnt_in=True)
     assert math.isnan(metrics.auc)
     assert metrics.perplexity > 1

@@ -15,7 +15,7 @@ from tests.sampler.test_iteration import batch_of, compare, everything, state_of
 
 def fused(device, parts, **options):
     """A chain in fused mode; close it."""
-    options = {"n_communities": 5, "seed": 11, **options}
+    options = {"n_communities": 5, "seed": 11, "mini_batch": "random-node", **options}
     return Sampler(parts, Options(**options), Runtime(device, MMSB), fused=True)
 
 
@@ -66,7 +66,7 @@ def test_devices_whose_blocks_must_not_wait_are_refused(pocl_device, middling):
 
 def test_the_faster_way_is_kept_and_the_chain_starts_anew(cuda_device, middling):
     """A trial before the start leaves no trace in the chain."""
-    options = {"mini_batch_size": 30, "n_communities": 5, "seed": 11}
+    options = {"mini_batch": "random-node", "mini_batch_size": 30, "n_communities": 5, "seed": 11}
     tried = Sampler(middling, Options(**options), Runtime(cuda_device, MMSB), fused=None)
     fixed = Sampler(middling, Options(**options), Runtime(cuda_device, MMSB), fused=True)
     try:

@@ -9,6 +9,7 @@ import pytest
 
 from mmsbgen.errors import DeviceMemoryError
 from mmsbgen.sampler import memory, state
+from mmsbgen.sampler.evaluation import evaluate
 from mmsbgen.sampler.memory import Needs, available_host_memory, readable
 
 GB = 10**9
@@ -135,7 +136,7 @@ def test_every_byte_is_counted_and_no_phi_matrix_exists(
     sampler.initialise()
     for _ in range(3):
         sampler.step()
-    sampler.evaluate(True)
+    evaluate(sampler, burnt_in=True)
     assert opencl_device.allocated - before == sampler.needs.device_total
     n, k = 60, 64
     rows = [b for b in opencl_device._buffers if not b.released and b.size >= n * k and b.shape[-1] == 64]

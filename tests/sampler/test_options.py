@@ -61,12 +61,34 @@ def test_integers_of_numpy_survive_json():
 
 
 def test_what_depends_on_the_graph_and_the_length_is_settled():
-    sized = Options(4, iterations=500).sized_for(1000)
+    sized = Options(4, iterations=500, mini_batch="random-node").sized_for(1000)
     assert (sized.size, sized.draws, sized.interval, sized.burn_in_end) == (125, 32, 10, 250)
     assert sized.sized_for(10) == sized
-    assert Options(4, mini_batch="block").sized_for(10**6).size == 4096
     assert Options(4, iterations=0).burn_in_end == 1
-    assert Options(4, burn_in=0.0).burn_in_end == 1
+    assert Options(4, iterations=10, burn_in=0.0).burn_in_end == 1
+
+
+def test_blocks_leave_their_end_open_and_take_delta_from_the_density():
+    sized = Options(4).sized_for(10**6, 5 * 10**6)
+    assert (sized.size, sized.draws, sized.start) == (4096, 512, "auto")
+    assert (sized.iterations, sized.burn_in_end) == (None, None)
+    assert sized.interval == 2 * 245
+    assert sized.delta == pytest.approx(1e-7, rel=1e-5)
+    assert sized.sized_for(10**6, 5 * 10**6) == sized
+    assert Options(4, mini_batch="random-node").sized_for(100, 50).delta == 1e-7
+    assert Options(4).sized_for(100, 4000).delta == 1e-3
+
+
+@pytest.mark.parametrize(("links", "share"), [(10, 0.05), (20_000, 0.025), (10**6, 0.01)])
+def test_few_links_hold_out_a_larger_share(links, share):
+    assert Options(4).held_out_share(links) == share
+    assert Options(4, validation=0.2).held_out_share(links) == 0.2
+
+
+@pytest.mark.parametrize("more", [{"mini_batch": "random-node"}, {"noise": True}, {"iterations": 10}])
+def test_sampling_follows_an_optimum_that_ends_by_itself(more):
+    with pytest.raises(InputError, match="sample_sweeps"):
+        Options(4, sample_sweeps=5, **more)
 
 
 def test_schedule():

@@ -1,0 +1,76 @@
+"""Evaluations of a chain: metrics on the held-out pairs, and monitors of its health."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.errors import MmsbgenError
+from mmsbgen.sampler import buffers, heldout
+from mmsbgen.sampler.sampler import Sampler
+
+
+def evaluate(sampler: Sampler, burnt_in: bool) -> heldout.Metrics | None:
+    """Metrics on the validation pairs, or None without any; ``burnt_in`` samples enter the running mean."""
+    pairs = sampler.split.validation
+    count = len(pairs.pairs)
+    if not count:
+        return None
+    held = sampler.held_values
+    if not burnt_in or sampler.samples == 0:
+        sampler.device.write(held["sums"], np.zeros(count))
+        sampler.samples = 0
+    sampler.launch("held-out", "perplexity_pairs", count, held)
+    n = sampler.samples + 1
+    sampler.samples = n if burnt_in else 0
+    sums = held | {"n_samples": np.float64(n)}
+    sampler.launch("held-out", "perplexity_sum", buffers.HELD_OUT_BLOCKS, sums)
+    totals = sampler.device.download(held["partial"]).sum(axis=0)
+    mean = sampler.device.download(held["sums"]) / n
+    p = sampler.device.download(held["probabilities"])
+    links = np.asarray(pairs.labels, bool)
+    sampler.published_sum += np.where(links, sampler.device.download(held["published"]), p)
+    sampler.published_evaluations += 1
+    n_links, n_non = int(links.sum()), int((~links).sum())
+    vertices = sampler.split.graph.n_vertices
+    density = sampler.split.graph.n_links / (vertices * (vertices - 1) / 2)
+    return heldout.Metrics(
+        samples=n,
+        perplexity=heldout.perplexity(totals[2], totals[3], count),
+        sample_perplexity=heldout.perplexity(totals[0], totals[1], count),
+        log_likelihood=heldout.weighted(totals[2], totals[3], n_links, n_non, density),
+        sample_log_likelihood=heldout.weighted(totals[0], totals[1], n_links, n_non, density),
+        auc=heldout.auc(mean, links),
+        published_perplexity=heldout.published(sampler.published_sum / sampler.published_evaluations, links),
+    )
+
+
+def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
+    """One row of the trace: where the chain is, its metrics, and monitors of its health."""
+    sampler.device.synchronize()
+    options = sampler.options
+    burnt_in = sampler.course.burnt_in(options, sampler.iteration)
+    if options.average and burnt_in:
+        sampler.accumulate()
+    metrics = evaluate(sampler, burnt_in)
+    mean_row_sum = float(sampler.row_sums().mean())
+    if not math.isfinite(mean_row_sum):
+        raise MmsbgenError(
+            f"the chain left the range of {options.dtype} by iteration {sampler.iteration}: its row sums are no finite "
+            "numbers. Use a smaller step size or the split step."
+        )
+    sampler.drain()
+    return {
+        "iteration": sampler.iteration,
+        "updates_per_vertex": sampler.vertex_updates / sampler.split.graph.n_vertices,
+        "seconds": seconds,
+        "eps": sampler.eps,
+        "phase": "sample" if sampler.sampling or options.draws_noise else "optimise",
+        "mean_row_sum": mean_row_sum,
+        "clips": sampler.clipped(),
+        "burnt_in": burnt_in,
+        **({} if metrics is None else dataclasses.asdict(metrics)),
+    }

@@ -1,0 +1,104 @@
+"""Give communities that came out empty a part of others that fall apart.
+
+From any start some planted communities end up in one community of the model while others of the model stay empty:
+no step of a vertex at a time can part them again.  The links that a community explains tell: where Leiden cuts them
+into parts, a part moves to an empty community, and the chain goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import igraph
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.sampler.explain import RowSource, explained
+from mmsbgen.sampler.rows import row_source
+from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.sampler.starts import by_label, seeded
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+#: Links below which a community counts as empty: a clique of three has as many.
+_FEWEST_LINKS = 3.0
+#: Links from which a community may fall apart.
+_ENOUGH_LINKS = 12
+#: Modularity of a cut from which its parts count.  Random graphs as dense as communities cut at 0.1 to 0.15.
+_MODULARITY = 0.15
+#: Share of its mass in the old community that a moved vertex keeps there.
+_KEPT = 0.1
+
+
+@dataclass(frozen=True)
+class Move:
+    """The ``members`` ``[V]`` of a part go from one community to an empty one."""
+
+    source: int
+    target: int
+    members: Ints
+
+
+def moves(links: Ints, rows: RowSource, beta: Floats, delta: float, seed: int) -> list[Move]:
+    """What to move, given training links ``[E, 2]`` and the state: the parts that stand out most, one a community."""
+    best = np.empty(len(links), np.int64)
+    share = np.empty(len(links))
+    used = np.zeros(beta.size)
+    first = 0
+    for ends, shares in explained(links, rows, beta, delta):
+        part = slice(first, first + len(ends))
+        best[part] = shares.argmax(axis=1)
+        share[part] = shares[np.arange(len(ends)), best[part]]
+        used += shares.sum(axis=0)
+        first = part.stop
+    empty = np.flatnonzero(used < _FEWEST_LINKS)
+    if not empty.size:
+        return []
+    clear = share > 0.5
+    parts = _parts(links[clear], best[clear], beta.size, seed)
+    return [Move(source, int(target), members) for target, (_, source, members) in zip(empty, parts, strict=False)]
+
+
+def _parts(links: Ints, labels: Ints, k: int, seed: int) -> list[tuple[float, int, Ints]]:
+    """Worth, community and members of every part but a community's largest one, those worth most first."""
+    found = []
+    order = np.argsort(labels, kind="stable")
+    groups = np.split(links[order], np.searchsorted(labels[order], np.arange(1, k)))
+    with seeded(seed):
+        for community, group in enumerate(groups):
+            if len(group) < _ENOUGH_LINKS:
+                continue
+            members, ends = np.unique(group, return_inverse=True)
+            graph = igraph.Graph(n=members.size, edges=ends.reshape(group.shape))
+            cut = graph.community_leiden(objective_function="modularity", n_iterations=2)
+            if cut.modularity <= _MODULARITY:
+                continue
+            sets = [part for part in by_label(np.asarray(cut.membership)) if part.size > 2]
+            found += [(cut.modularity * part.size, community, members[part]) for part in sets[1:]]
+    return sorted(found, key=lambda part: (-part[0], part[1], int(part[2][0])))
+
+
+def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
+    """pi ``[V, K]`` of ``vertices`` ``[V]``, ascending, after the moves; sums of rows stay."""
+    new = pi.copy()
+    for move in wanted:
+        at = np.searchsorted(vertices, move.members)
+        new[at, move.target] += (1.0 - _KEPT) * new[at, move.source]
+        new[at, move.source] *= _KEPT
+    return new
+
+
+def refine(sampler: Sampler) -> int:
+    """Move parts into the empty communities of a chain; returns how many were filled."""
+    rows, beta = row_source(sampler, mean=False), sampler.state.beta()
+    options = sampler.options
+    wanted = moves(sampler.split.training_links, rows, beta, options.crossing, options.seed + sampler.iteration)
+    if wanted:
+        vertices = np.unique(np.concatenate([move.members for move in wanted]))
+        sampler.state.replace_rows(vertices, moved(rows(vertices).astype(np.float64), vertices, wanted))
+        theta = sampler.state.theta()
+        for move in wanted:
+            theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2
+        sampler.set_theta(theta)
+    sampler.course.refined(sampler.iteration, len(wanted), sampler.per_sweep)
+    return len(wanted)

@@ -1,0 +1,79 @@
+"""Which start a run goes on from: several tried for some sweeps, the held-out log-likelihood choosing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from mmsbgen.sampler.evaluation import evaluate
+from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.sampler.starts import STARTS, Start
+
+#: Sweeps of a trial.
+SWEEPS = 25
+#: The same where the state has more than _LARGE elements.
+SWEEPS_LARGE = 8
+_LARGE = 10_000_000
+
+
+def choose(sampler: Sampler, asked: Callable[[], bool] = lambda: False) -> None:
+    """Start the chain as its options say; ``auto`` tries every start.
+
+    In large graphs a random start is not tried, as it needs more sweeps than a trial has.  Without held-out pairs
+    nothing can choose, and Leiden's communities are taken.  A trial that ``asked`` interrupts is the last one.
+    """
+    name = sampler.options.start
+    assert name is not None
+    if name != "auto":
+        sampler.initialise(_start(sampler, name))
+        return
+    large = sampler.split.graph.n_vertices * sampler.shape.k > _LARGE
+    if not len(sampler.split.validation.pairs):
+        sampler.initialise(_start(sampler, "communities"))
+        return
+    tried: list[tuple[float, Start, dict[str, Any]]] = []
+    for other in STARTS:
+        if (other == "random" and large) or (tried and asked()):
+            continue
+        start = _start(sampler, other)
+        sampler.initialise(start)
+        own = evaluate(sampler, burnt_in=False)
+        for _ in range((SWEEPS_LARGE if large else SWEEPS) * sampler.per_sweep):
+            sampler.step()
+        after = evaluate(sampler, burnt_in=False)
+        assert own is not None
+        assert after is not None
+        note = {
+            "start": other,
+            "sets": int(start.communities.max(initial=-1)) + 1,
+            "iterations": sampler.iteration,
+            **{f"own_{key}": value for key, value in _brief(own).items()},
+            **_brief(after),
+        }
+        tried.append((after.sample_log_likelihood, start, note))
+    _, best, _ = max(tried, key=lambda trial: trial[0])
+    sampler.initialise(best)
+    sampler.course.trials = [note for *_, note in tried]
+
+
+def trials_told(sampler: Sampler) -> list[str]:
+    """One line for people on what was tried, if anything was."""
+    trials = sampler.course.trials
+    if not trials:
+        return []
+    each = ", ".join(f"{trial['start']} {trial['log_likelihood']:.4g}" for trial in trials)
+    sweeps = trials[0]["iterations"] / sampler.per_sweep
+    return [
+        f"Starts, by the log-likelihood of a held-out pair after {sweeps:g} sweeps: {each}. "
+        f"Going on from {sampler.course.start}."
+    ]
+
+
+def _start(sampler: Sampler, name: str) -> Start:
+    return STARTS[name](sampler.split, sampler.shape.k, sampler.options.seed)
+
+
+def _brief(metrics: Any) -> dict[str, float]:
+    values = dataclasses.asdict(metrics)
+    return {"log_likelihood": values["sample_log_likelihood"], "auc": values["auc"]}
