@@ -20,9 +20,11 @@ from mmsbgen.sampler import checkpoint as checkpoints
 from mmsbgen.sampler import minibatch, results
 from mmsbgen.sampler.archive import writable_folder
 from mmsbgen.sampler.communities import Cover, Memberships, checked_threshold, cover, entries_needed
+from mmsbgen.sampler.diagnosis import Watch, convergence
+from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.rows import row_source
-from mmsbgen.sampler.run import Interrupted, Trace, graceful, run
+from mmsbgen.sampler.run import Interrupted, graceful, run
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.sampler.trial import choose, trials_told
 
@@ -253,6 +255,7 @@ def _sample(sampler: Sampler, parts: Split, request: Request, checkpoint: checkp
         if saved is not None:
             checkpoints.save(saved, running, so_far, seconds)
 
+    watch = Watch()
     with graceful() as stop:
         trace, before = _begin(sampler, request, checkpoint, stop)
         seconds = run(
@@ -263,9 +266,10 @@ def _sample(sampler: Sampler, parts: Split, request: Request, checkpoint: checkp
             checkpoint_seconds=request.checkpoint_seconds,
             checkpoint_at_end=request.keep_checkpoint,
             stop=stop,
+            watch=watch,
             seconds_before=before,
         )
-    return _result(sampler, parts, request, trace, seconds)
+    return _result(sampler, parts, request, trace, seconds, watch)
 
 
 def _begin(
@@ -288,7 +292,7 @@ def _begin(
     return checkpoint.trace, float(checkpoint.meta["seconds"])
 
 
-def _result(sampler: Sampler, parts: Split, request: Request, trace: Trace, seconds: float) -> Detection:
+def _result(sampler: Sampler, parts: Split, request: Request, trace: Trace, seconds: float, watch: Watch) -> Detection:
     threshold = checked_threshold(request.rule, request.threshold)
     needed = entries_needed(request.rule, threshold, sampler.shape.k)
     wide = results.memberships(sampler, min(max(needed, request.top), sampler.shape.k))
@@ -296,7 +300,8 @@ def _result(sampler: Sampler, parts: Split, request: Request, trace: Trace, seco
     memberships = wide.first(request.top)
     interrupted = sampler.iteration < sampler.limit
     rule = {"name": request.rule, "threshold": threshold}
-    record = results.record(sampler, found, rule, trace, seconds)
+    notes = {"convergence": convergence(sampler, trace, wide, watch)}
+    record = results.record(sampler, found, rule, trace, seconds, notes)
     if request.out is not None:
         results.write(request.out, memberships, found, record, sampler if request.whole else None)
     if request.saved is not None and not interrupted and not request.keep_checkpoint:

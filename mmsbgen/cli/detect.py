@@ -14,7 +14,7 @@ from mmsbgen.errors import InputError
 
 if TYPE_CHECKING:
     from mmsbgen.api import Detection
-    from mmsbgen.sampler.run import Trace
+    from mmsbgen.sampler.evaluation import Trace
     from mmsbgen.sampler.sampler import Sampler
 
 
@@ -303,6 +303,7 @@ def summary(found: Detection) -> None:
             f"Held-out pairs: AUC {_auc(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
             f"{last['log_likelihood']:.4g} a pair ({samples}); published perplexity {last['published_perplexity']:.3f}."
         )
+    click.echo(record["convergence"]["text"])
     stages = ", ".join(f"{name} {_seconds(value)}" for name, value in record["stage_seconds"].items())
     click.echo(
         f"{record['iterations']} iterations ({record['updates_per_vertex']:.1f} updates a vertex) in "

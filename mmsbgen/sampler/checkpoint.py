@@ -26,8 +26,8 @@ from mmsbgen.family import Array
 from mmsbgen.graph import Graph
 from mmsbgen.sampler.archive import ArchiveWriter
 from mmsbgen.sampler.course import Course
+from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.run import Trace
 from mmsbgen.sampler.sampler import Sampler
 
 FORMAT = 2

@@ -12,6 +12,8 @@ from mmsbgen.errors import MmsbgenError
 from mmsbgen.sampler import buffers, heldout
 from mmsbgen.sampler.sampler import Sampler
 
+Trace = list[dict[str, Any]]
+
 
 def evaluate(sampler: Sampler, burnt_in: bool) -> heldout.Metrics | None:
     """Metrics on the validation pairs, or None without any; ``burnt_in`` samples enter the running mean."""

@@ -16,7 +16,7 @@ from mmsbgen._version import __version__
 from mmsbgen.family import Array
 from mmsbgen.sampler.archive import ArchiveWriter, write_text
 from mmsbgen.sampler.communities import Cover, Memberships, largest
-from mmsbgen.sampler.run import Trace
+from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.sampler import Sampler
 
 
@@ -32,8 +32,18 @@ def memberships(sampler: Sampler, r: int) -> Memberships:
     return Memberships(ids, *found, sampler.beta(), sampler.options.crossing)
 
 
-def record(sampler: Sampler, cover: Cover, rule: dict[str, Any], trace: Trace, seconds: float) -> dict[str, Any]:
-    """Everything that tells how a result came about, in values that JSON has: a number that is not finite is None."""
+def record(
+    sampler: Sampler,
+    cover: Cover,
+    rule: dict[str, Any],
+    trace: Trace,
+    seconds: float,
+    notes: dict[str, Any],
+) -> dict[str, Any]:
+    """Everything that tells how a result came about, in values that JSON has: a number that is not finite is None.
+
+    ``notes`` are further entries.
+    """
     graph = sampler.split.graph
     found: dict[str, Any] = {
         "mmsbgen": __version__,
@@ -68,6 +78,7 @@ def record(sampler: Sampler, cover: Cover, rule: dict[str, Any], trace: Trace, s
             "overlap": cover.overlap,
             "sizes": [len(members) for members in cover.members],
         },
+        **notes,
         "trace": trace,
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }

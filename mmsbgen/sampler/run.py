@@ -8,13 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
-from mmsbgen.sampler.evaluation import evaluation
+from mmsbgen.sampler.diagnosis import Watch
+from mmsbgen.sampler.evaluation import Trace, evaluation
 from mmsbgen.sampler.refine import refine
 from mmsbgen.sampler.sampler import Sampler
-
-Trace = list[dict[str, Any]]
 
 
 class Interrupted:
@@ -56,6 +54,7 @@ def run(
     on_checkpoint: Callable[[Sampler, Trace, float], None] | None = None,
     checkpoint_seconds: float = 300.0,
     checkpoint_at_end: bool = False,
+    watch: Watch | None = None,
     stop: Interrupted | None = None,
     seconds_before: float = 0.0,
 ) -> float:
@@ -79,6 +78,8 @@ def run(
         sampler.advance(pause - sampler.iteration)
         if sampler.iteration % options.interval == 0 or sampler.course.ends_open(options, sampler.iteration, per_sweep):
             trace.append(evaluation(sampler, spent()))
+            if watch is not None:
+                watch.look(sampler)
             if sampler.course.refines(options, sampler.iteration, per_sweep):
                 refine(sampler)
             sampler.course.decide(options, trace, sampler.iteration, per_sweep)

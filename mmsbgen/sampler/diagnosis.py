@@ -1,0 +1,95 @@
+"""Whether a run has converged, in numbers and in plain words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.sampler.communities import Memberships, largest
+from mmsbgen.sampler.course import TOLERANCE, WINDOW, settled
+from mmsbgen.sampler.evaluation import Trace
+from mmsbgen.sampler.sampler import Sampler
+
+#: Moments whose leading communities are remembered; beyond, every second one is forgotten.
+_MOMENTS = 8
+#: Elements of the state above which the leading communities are looked up at every eighth evaluation only.
+_LARGE = 1 << 24
+#: Share of vertices with the same leading community below which a run is called unsettled.
+_AGREEMENT = 0.9
+
+
+class Watch:
+    """Remembers which community was each vertex's largest, as the run went on."""
+
+    def __init__(self) -> None:
+        self.moments: list[tuple[int, npt.NDArray[np.int32]]] = []
+        self._seen = 0
+
+    def look(self, sampler: Sampler) -> None:
+        """Take note of the present state; call it at evaluations."""
+        self._seen += 1
+        if sampler.split.graph.n_vertices * sampler.shape.k > _LARGE and self._seen % 8:
+            return
+        parts = [largest(sampler.rows(*chunk)[0], 1)[0][:, 0] for chunk in sampler.state_chunks()]
+        self.moments.append((sampler.iteration, np.concatenate(parts)))
+        if len(self.moments) > _MOMENTS:
+            # The latest stays.
+            self.moments = self.moments[1::2] if len(self.moments) % 2 == 0 else self.moments[::2]
+
+    def agreement(self, begin: int) -> float | None:
+        """Share of vertices whose largest community is still that of half-way since ``begin``; None if not known."""
+        if len(self.moments) < 2:
+            return None
+        end, last = self.moments[-1]
+        middle = begin + (end - begin) / 2
+        _, before = min(self.moments[:-1], key=lambda moment: abs(moment[0] - middle))
+        return float(np.mean(before == last))
+
+
+def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Watch) -> dict[str, Any]:
+    """What the run record says of convergence.
+
+    ``settled`` (None: too little to tell), ``effective_communities`` (exp of the entropy of the mean row, of the
+    entries that were kept), ``mean_row_sum``, ``agreement`` (of the leading communities of the two halves since the
+    last refinement), and ``text``, a verdict for people.
+    """
+    course = sampler.course
+    since = [row for row in trace if row["iteration"] > course.changed_at]
+    verdict = True if course.settled_at is not None else settled(since)
+    mass = np.bincount(found.indices.ravel(), found.values.ravel(), minlength=found.k)
+    share = mass[mass > 0] / mass.sum()
+    agreement = watch.agreement(course.changed_at)
+    return {
+        "settled": verdict,
+        "effective_communities": float(np.exp(-(share * np.log(share)).sum())) if share.size else 0.0,
+        "mean_row_sum": trace[-1]["mean_row_sum"] if trace else math.nan,
+        "agreement": agreement,
+        "text": _text(sampler, verdict, agreement),
+    }
+
+
+def _text(sampler: Sampler, verdict: bool | None, agreement: float | None) -> str:
+    same = (
+        ""
+        if agreement is None
+        else f"; {agreement:.0%} of the vertices kept their largest community in the second half"
+    )
+    unit = "sweeps" if sampler.options.block else "iterations"
+    done = f"{sampler.iteration / sampler.per_sweep:g} {unit}"
+    if verdict is None:
+        return f"Not known whether the run has converged: too few evaluations on held-out pairs in {done}{same}."
+    if not verdict:
+        return (
+            f"Warning: the run has not converged. After {done} the held-out log-likelihood still rises by more than "
+            f"{TOLERANCE:.1%} from {WINDOW} evaluations to the next{same}. Communities may still change: give it more "
+            "iterations (-n)."
+        )
+    if agreement is not None and agreement < _AGREEMENT:
+        return (
+            f"Warning: the held-out log-likelihood has settled after {done}, the communities have not{same}. Compare "
+            "another seed before you rely on single vertices."
+        )
+    return f"Converged: the held-out log-likelihood has settled after {done}{same}."
