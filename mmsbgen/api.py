@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.db.selection import Index
@@ -19,6 +22,7 @@ from mmsbgen.runtime import Runtime, by_tier
 from mmsbgen.sampler import checkpoint as checkpoints
 from mmsbgen.sampler import minibatch, results
 from mmsbgen.sampler.archive import writable_folder
+from mmsbgen.sampler.choose_k import Tried, choose_k
 from mmsbgen.sampler.communities import Cover, Memberships, checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnosis import Watch, convergence
 from mmsbgen.sampler.evaluation import Trace
@@ -59,6 +63,21 @@ class Detection:
         ids = self.memberships.ids
         return [ids[members].tolist() for members in self.cover.members]
 
+    def predict_links(self, pairs: Any) -> npt.NDArray[np.float64]:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2), from the entries of pi that were kept.
+
+        Raises :class:`InputError` for an id that is not in the graph.
+        """
+        wanted = np.asarray(pairs)
+        if wanted.ndim != 2 or wanted.shape[1] != 2:
+            raise InputError(f"pairs of shape {wanted.shape}: give an array (P, 2) of ids")
+        number = {name: vertex for vertex, name in enumerate(self.memberships.ids.tolist())}
+        try:
+            vertices = np.array([number[name] for name in wanted.ravel().tolist()], np.int64)
+        except KeyError as error:
+            raise InputError(f"{error.args[0]!r} is no vertex of the graph; give ids as the input has them") from None
+        return self.memberships.link_probabilities(vertices.reshape(wanted.shape))
+
 
 @dataclass
 class Request:
@@ -71,7 +90,8 @@ class Request:
     there is refused unless it is the one to resume, or ``overwrite`` is set.  ``resume`` is a checkpoint to go on
     from; options given beside it must be those of its run, only ``iterations`` may be more.  ``on_progress`` is
     called after every launch, ``on_message`` with plain-words lines.  ``fused`` is whether many iterations of stars are
-    made in one launch; None where that is faster (a resumed run goes on as it was).
+    made in one launch; None where that is faster (a resumed run goes on as it was).  With ``k_auto`` the held-out pairs
+    choose the number of communities (:func:`mmsbgen.sampler.choose_k.choose_k`); ``options`` need none then.
     """
 
     options: Mapping[str, Any]
@@ -88,6 +108,7 @@ class Request:
     overwrite: bool = False
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     fused: bool | None = None
+    k_auto: bool = False
     on_progress: Callable[[Sampler, Trace], None] | None = None
     on_message: Callable[[str], None] = lambda text: None
 
@@ -99,7 +120,7 @@ class Request:
 
 def detect(
     graph: Any,
-    n_communities: int | None = None,
+    n_communities: int | Literal["auto"] | None = None,
     *,
     random_state: int | None = None,
     device: str | None = None,
@@ -118,7 +139,8 @@ def detect(
     Args:
         graph: a path to an edge list, an ``(E, 2)`` array of ids, a scipy.sparse matrix, a networkx graph, or a
             :class:`mmsbgen.graph.Graph`.
-        n_communities: K, the number of communities of the model; needed unless a run is resumed.
+        n_communities: K, the number of communities of the model, or ``"auto"`` to let held-out pairs choose; needed
+            unless a run is resumed.
         random_state: seed, 0 by default; the same seed on the same device with the same configurations gives the
             same bits.
         device: what :func:`mmsbgen.backends.open_device` takes, such as ``"opencl:0"``; the best one by default.
@@ -137,7 +159,8 @@ def detect(
         DeviceMemoryError: when the state does not fit, before anything is allocated.
     """
     given = dict(options)
-    for name, value in (("n_communities", n_communities), ("seed", random_state)):
+    auto = n_communities == "auto"
+    for name, value in (("n_communities", None if auto else n_communities), ("seed", random_state)):
         if name in options:
             raise InputError(f"{name} is given by the argument {'random_state' if name == 'seed' else name}")
         if value is not None:
@@ -153,6 +176,7 @@ def detect(
         out=None if out is None else Path(out),
         resume=None if resume is None else Path(resume),
         overwrite=overwrite,
+        k_auto=auto,
     )
     return perform(graph, request)
 
@@ -167,7 +191,7 @@ def perform(source: Any, request: Request) -> Detection:
     checked_threshold(request.rule, request.threshold)
     checkpoint = checkpoints.load(request.resume) if request.resume else None
     _keeps_others(request)
-    options = _resumed(checkpoint, request) if checkpoint else _options(request.options)
+    options = _resumed(checkpoint, request) if checkpoint else _options(_with_k(request))
     minibatch.strategy(options.mini_batch)
     graph = as_graph(source)
     if checkpoint is not None:
@@ -176,6 +200,10 @@ def perform(source: Any, request: Request) -> Detection:
     for text in parts.warnings:
         request.on_message(f"{text}.")
     with open_device(request.device) as device, _runtime(device, request, checkpoint) as runtime:
+        tried: list[Tried] = []
+        if request.k_auto and checkpoint is None:
+            k, tried = _chosen_k(parts, options, runtime, request)
+            options = replace(options, n_communities=k)
         fused = request.fused
         if checkpoint is not None and fused is None:
             fused = checkpoint.fused and device.info.backend == "cuda"
@@ -185,9 +213,23 @@ def perform(source: Any, request: Request) -> Detection:
                 writable_folder(request.out)
             name = device.info.name
             request.on_message(f"{graph.name or 'graph'} on {name} ({device.info.platform}): {sampler.needs_text}.")
-            return _sample(sampler, parts, request, checkpoint)
+            return _sample(sampler, parts, request, checkpoint, tried)
         finally:
             sampler.close()
+
+
+def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request) -> tuple[int, list[Tried]]:
+    """The number of communities that held-out pairs choose; each is tried by blocks, whatever the run will do."""
+
+    def make(k: int) -> Sampler:
+        return Sampler(parts, Options(k, delta=options.delta, dtype=options.dtype, seed=options.seed), runtime)
+
+    with graceful() as stop:
+        k, tried = choose_k(parts, make, options.seed, lambda text: request.on_message(f"{text}."), lambda: bool(stop))
+        if stop:
+            raise KeyboardInterrupt
+    request.on_message(f"Going on with K={k}, the smallest within a standard error of the best.")
+    return k, tried
 
 
 def _keeps_others(request: Request) -> None:
@@ -199,6 +241,11 @@ def _keeps_others(request: Request) -> None:
         f"{saved} is the checkpoint of another run, which would be lost: go on with that run by --resume {saved}, "
         "give it up by --overwrite, or name another folder"
     )
+
+
+def _with_k(request: Request) -> dict[str, Any]:
+    """The options that were given; where K is yet to be chosen, with one that stands in."""
+    return {"n_communities": 2, **request.options} if request.k_auto else dict(request.options)
 
 
 def _options(given: Mapping[str, Any]) -> Options:
@@ -243,7 +290,9 @@ def _runtime(device: Device, request: Request, checkpoint: checkpoints.Checkpoin
         yield Runtime(device, MMSB, Index(store), dict(request.configs), dict(kept))
 
 
-def _sample(sampler: Sampler, parts: Split, request: Request, checkpoint: checkpoints.Checkpoint | None) -> Detection:
+def _sample(
+    sampler: Sampler, parts: Split, request: Request, checkpoint: checkpoints.Checkpoint | None, tried: list[Tried]
+) -> Detection:
     choices = sampler.runtime.choices
     for line in by_tier(choices):
         request.on_message(f"Configurations, {line}.")
@@ -269,7 +318,8 @@ def _sample(sampler: Sampler, parts: Split, request: Request, checkpoint: checkp
             watch=watch,
             seconds_before=before,
         )
-    return _result(sampler, parts, request, trace, seconds, watch)
+    notes = {"tried": [asdict(one) for one in tried]} if tried else {}
+    return _result(sampler, parts, request, trace, seconds, watch, notes)
 
 
 def _begin(
@@ -292,7 +342,15 @@ def _begin(
     return checkpoint.trace, float(checkpoint.meta["seconds"])
 
 
-def _result(sampler: Sampler, parts: Split, request: Request, trace: Trace, seconds: float, watch: Watch) -> Detection:
+def _result(
+    sampler: Sampler,
+    parts: Split,
+    request: Request,
+    trace: Trace,
+    seconds: float,
+    watch: Watch,
+    notes: dict[str, Any],
+) -> Detection:
     threshold = checked_threshold(request.rule, request.threshold)
     needed = entries_needed(request.rule, threshold, sampler.shape.k)
     wide = results.memberships(sampler, min(max(needed, request.top), sampler.shape.k))
@@ -300,7 +358,7 @@ def _result(sampler: Sampler, parts: Split, request: Request, trace: Trace, seco
     memberships = wide.first(request.top)
     interrupted = sampler.iteration < sampler.limit
     rule = {"name": request.rule, "threshold": threshold}
-    notes = {"convergence": convergence(sampler, trace, wide, watch)}
+    notes = notes | {"convergence": convergence(sampler, trace, wide, watch)}
     record = results.record(sampler, found, rule, trace, seconds, notes)
     if request.out is not None:
         results.write(request.out, memberships, found, record, sampler if request.whole else None)

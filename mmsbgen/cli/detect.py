@@ -47,9 +47,18 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
     return {"default": default, "show_default": default is not None, "help": name, **more}
 
 
+class _Communities(click.ParamType):  # type: ignore[type-arg]
+    """A number from 1 on, or ``auto``."""
+
+    name = "integer|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "auto" else click.IntRange(min=1).convert(value, param, ctx)
+
+
 @click.command(help="Find overlapping communities in GRAPH, an edge list (plain or .gz, SNAP style).")
 @click.argument("graph", type=click.Path(path_type=Path))
-@click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Number of communities of the model.")
+@click.option("-k", "--communities", "k", type=_Communities(), help="Number of communities of the model, or auto.")
 @click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results.")
 @click.option(
     "-n",
@@ -139,6 +148,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         fused=given["fused"],
         keep_checkpoint=given["keep"],
         overwrite=given["overwrite"],
+        k_auto=given["k"] == "auto",
         on_progress=report.progress,
         on_message=report.message,
     )
@@ -179,7 +189,9 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
     }
     optional = given["resume"] is not None
     wanted = {option: values[name] for option, name in names.items() if name in typed or not optional}
-    if wanted.get("n_communities", 0) is None:
+    if wanted.get("n_communities") == "auto":
+        del wanted["n_communities"]
+    elif wanted.get("n_communities", 0) is None:
         raise InputError("the number of communities is missing: give it with -k, for example -k 50")
     return wanted
 

@@ -45,6 +45,17 @@ class Memberships:
         np.put_along_axis(rows, self.indices[vertices].astype(np.int64), self.values[vertices], axis=1)
         return rows
 
+    def link_probabilities(self, pairs: Ints) -> Floats:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of the entries that were kept."""
+        found = np.empty(len(pairs))
+        step = max(1, (1 << 21) // self.k)
+        for first in range(0, len(pairs), step):
+            a, b = (self.rows(end).astype(np.float64) for end in pairs[first : first + step].T)
+            both = a * b
+            across = self.delta * (1.0 - both.sum(axis=1)).clip(min=0.0)
+            found[first : first + step] = both @ self.beta + across
+        return found
+
     def dense(self) -> Array:
         """pi ``[N, K]``; entries that were not kept are 0."""
         return self.rows(np.arange(len(self.indices)))

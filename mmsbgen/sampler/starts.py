@@ -166,7 +166,8 @@ def _ego_conductance(split: Split) -> Floats:
     degrees = adjacency.degrees.astype(np.float64)
     graph = igraph.Graph(n=n, edges=split.training_links)
     share = np.asarray(graph.transitivity_local_undirected(mode="zero"))
-    triangles = share * degrees * (degrees - 1) / 2
+    # Whole numbers, so that nets of equal conductance tie whatever the rounding of the share.
+    triangles = np.rint(share * degrees * (degrees - 1) / 2)
     ends = degrees[adjacency.neighbours]
     volume = degrees + np.bincount(np.repeat(np.arange(n), adjacency.degrees), ends, minlength=n)
     leaving = volume - 2 * (degrees + triangles)

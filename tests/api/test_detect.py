@@ -400,3 +400,27 @@ def test_resuming_on_another_device(ring, tmp_path):
 
 def test_the_graph_object_is_accepted(ring):
     assert mmsbgen.detect(load_edge_list(ring), 3, **FAST).record["graph"]["name"] == "ring"
+
+
+def test_the_number_of_communities_is_chosen(ring, tmp_path):
+    done = cli(ring, "-k", "auto", "-o", tmp_path)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert f"Going on with K={record['problem']['K']}" in done.stderr
+    assert record["problem"]["K"] in [one["k"] for one in record["tried"]]
+    assert record["convergence"]["text"] in done.stdout
+
+
+def test_links_are_predicted_from_the_memberships(ring):
+    found = api.detect(ring, 4, random_state=1)
+    graph = mmsbgen.graph.as_graph(ring)
+    linked = graph.ids[graph.links]
+    p = found.predict_links(linked)
+    assert p.shape == (len(linked),)
+    rows = found.memberships.dense()
+    both = rows[graph.links[:, 0]] * rows[graph.links[:, 1]]
+    expected = both @ found.memberships.beta + found.memberships.delta * (1 - both.sum(axis=1)).clip(min=0)
+    assert p == pytest.approx(expected)
+    with pytest.raises(InputError, match="'nobody' is no vertex"):
+        found.predict_links([["nobody", linked[0, 0]]])
+    with pytest.raises(InputError, match=r"\(P, 2\)"):
+        found.predict_links([1, 2, 3])
