@@ -20,17 +20,20 @@ _LARGE = 10_000_000
 def choose(sampler: Sampler, asked: Callable[[], bool] = lambda: False) -> None:
     """Start the chain as its options say; ``auto`` tries every start.
 
-    In large graphs a random start is not tried, as it needs more sweeps than a trial has.  Without held-out pairs
-    nothing can choose, and Leiden's communities are taken.  A trial that ``asked`` interrupts is the last one.
+    A trial is no longer than a quarter of a run of given length.  In large graphs a random start is not tried, as it
+    needs more sweeps than a trial has.  Where nothing can choose, without held-out pairs or without a sweep to try,
+    Leiden's communities are taken.  A trial that ``asked`` interrupts is the last one.
     """
     name = sampler.options.start
     assert name is not None
+    large = sampler.split.graph.n_vertices * sampler.shape.k > _LARGE
+    iterations = (SWEEPS_LARGE if large else SWEEPS) * sampler.per_sweep
+    if sampler.options.iterations is not None:
+        iterations = min(iterations, sampler.options.iterations // 4)
+    if name == "auto" and (iterations < sampler.per_sweep or not len(sampler.split.validation.pairs)):
+        name = "communities"
     if name != "auto":
         sampler.initialise(_start(sampler, name))
-        return
-    large = sampler.split.graph.n_vertices * sampler.shape.k > _LARGE
-    if not len(sampler.split.validation.pairs):
-        sampler.initialise(_start(sampler, "communities"))
         return
     tried: list[tuple[float, Start, dict[str, Any]]] = []
     for other in STARTS:
@@ -39,7 +42,7 @@ def choose(sampler: Sampler, asked: Callable[[], bool] = lambda: False) -> None:
         start = _start(sampler, other)
         sampler.initialise(start)
         own = evaluate(sampler, burnt_in=False)
-        for _ in range((SWEEPS_LARGE if large else SWEEPS) * sampler.per_sweep):
+        for _ in range(iterations):
             sampler.step()
         after = evaluate(sampler, burnt_in=False)
         assert own is not None
