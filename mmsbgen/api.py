@@ -220,9 +220,21 @@ def perform(source: Any, request: Request) -> Detection:
 
 def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request) -> tuple[int, list[Tried]]:
     """The number of communities that held-out pairs choose; each is tried by blocks, whatever the run will do."""
+    # What makes stars says nothing of blocks; priors and the like hold for both.
+    sizes: dict[str, Any] = {} if options.block else {"mini_batch_size": None, "n_partners": None, "schedule": None}
+    blocks = replace(
+        options,
+        mini_batch="block",
+        iterations=None,
+        noise=None,
+        sample_sweeps=0,
+        average=False,
+        evaluate_every=None,
+        **sizes,
+    )
 
     def make(k: int) -> Sampler:
-        return Sampler(parts, Options(k, delta=options.delta, dtype=options.dtype, seed=options.seed), runtime)
+        return Sampler(parts, replace(blocks, n_communities=k), runtime)
 
     with graceful() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: request.on_message(f"{text}."), lambda: bool(stop))
@@ -328,7 +340,7 @@ def _begin(
     """Start or restore the chain; returns the trace and the seconds so far."""
     if checkpoint is None:
         begin = time.monotonic()
-        choose(sampler, lambda: bool(stop))
+        choose(sampler, lambda: bool(stop), lambda text: request.on_message(f"{text}."))
         for line in trials_told(sampler):
             request.on_message(line)
         return [], time.monotonic() - begin

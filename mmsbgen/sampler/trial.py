@@ -17,12 +17,14 @@ SWEEPS_LARGE = 8
 _LARGE = 10_000_000
 
 
-def choose(sampler: Sampler, asked: Callable[[], bool] = lambda: False) -> None:
-    """Start the chain as its options say; ``auto`` tries every start.
+def choose(
+    sampler: Sampler, asked: Callable[[], bool] = lambda: False, say: Callable[[str], None] = lambda text: None
+) -> None:
+    """Start the chain as its options say; ``auto`` tries every start, and tells what takes its time by ``say``.
 
     A trial is no longer than a quarter of a run of given length.  In large graphs a random start is not tried, as it
     needs more sweeps than a trial has.  Where nothing can choose, without held-out pairs or without a sweep to try,
-    Leiden's communities are taken.  A trial that ``asked`` interrupts is the last one.
+    Leiden's communities are taken.  Once ``asked`` is true, what has been tried so far decides.
     """
     name = sampler.options.start
     assert name is not None
@@ -39,10 +41,12 @@ def choose(sampler: Sampler, asked: Callable[[], bool] = lambda: False) -> None:
     for other in STARTS:
         if (other == "random" and large) or (tried and asked()):
             continue
+        if large:
+            say(f"Trying the start {other!r} for {iterations} iterations")
         start = _start(sampler, other)
         sampler.initialise(start)
         own = evaluate(sampler, burnt_in=False)
-        for _ in range(iterations):
+        while sampler.iteration < iterations and not asked():
             sampler.step()
         after = evaluate(sampler, burnt_in=False)
         assert own is not None
