@@ -66,7 +66,7 @@ def test_all_inputs_give_the_same_chain_and_their_own_ids(ring):
 
 def test_files(ring, tmp_path):
     out = tmp_path / "out"
-    cli(ring, "-k", 5, "-n", 30, "-o", out, "--top", 2, "--threshold", 0.1)
+    cli(ring, "-k", 5, "-n", 30, "-o", out, "--top", 2, "--rule", "threshold", "--threshold", 0.1)
     assert sorted(p.name for p in out.iterdir()) == ["communities.txt", "memberships.npz", "run.json"]
     with np.load(out / "memberships.npz", allow_pickle=False) as archive:
         assert sorted(archive) == ["beta", "communities", "ids", "shares"]
