@@ -20,11 +20,12 @@ from mmsbgen.sampler.starts import by_label, seeded
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-#: Links below which a community counts as empty: a clique of three has as many.
-_FEWEST_LINKS = 3.0
+#: Links below which a community counts as empty: a clique of three has more, though others explain some of its three.
+_FEWEST_LINKS = 2.5
 #: Links from which a community may fall apart.
 _ENOUGH_LINKS = 12
-#: Modularity of a cut from which its parts count.  Random graphs as dense as communities cut at 0.1 to 0.15.
+#: Modularity of a cut from which its parts count.  Random graphs cut at up to about sqrt((1 - p) / (p n)): below this
+#: from 40 vertices on where half of all pairs are linked, from 90 on where a third are; smaller or sparser ones above.
 _MODULARITY = 0.15
 #: Share of its mass in the old community that a moved vertex keeps there.
 _KEPT = 0.1

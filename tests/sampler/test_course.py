@@ -1,0 +1,320 @@
+"""The course of a run: when it refines, samples and ends, told synthetic traces."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mmsbgen.sampler import course as course_module
+from mmsbgen.sampler.course import (
+    BLIND_SWEEPS,
+    NOISY_SWEEPS,
+    REFINE_ROUNDS,
+    REFINE_SWEEPS,
+    RESTART,
+    TOLERANCE,
+    WINDOW,
+    Course,
+    settled,
+)
+from mmsbgen.sampler.options import MOST_SWEEPS, Options
+
+OPEN = Options(4)
+SAMPLING = Options(4, sample_sweeps=50)
+PLAIN = Options(4, refine=False)
+NOISY = Options(4, noise=True)
+GIVEN = Options(4, iterations=100)
+STARS = Options(4, mini_batch="random-node", iterations=100)
+
+
+def rows(values, first: int = 2, every: int = 2) -> list[dict]:
+    """A trace with these log-likelihoods, from an iteration on."""
+    return [
+        {"iteration": first + at * every, "sample_log_likelihood": value, "auc": 0.9} for at, value in enumerate(values)
+    ]
+
+
+def rising(count: int, gain: float = 0.1) -> list[float]:
+    return [-10.0 * (1 - gain) ** at for at in range(count)]
+
+
+FLAT = [-1.0] * 2 * WINDOW
+
+
+# Settled ------------------------------------------------------------------------------------------------------
+
+
+def test_a_rising_trace_has_not_settled():
+    assert settled(rows(rising(30))) is False
+
+
+def test_a_flat_or_falling_trace_has_settled():
+    assert settled(rows(FLAT)) is True
+    assert settled(rows([-1.0 - 0.1 * at for at in range(20)])) is True
+
+
+def test_what_rose_long_ago_does_not_count():
+    assert settled(rows(rising(30) + FLAT)) is True
+    assert settled(rows(FLAT + rising(2 * WINDOW))) is False
+
+
+def test_too_short_a_trace_tells_nothing():
+    assert settled([]) is None
+    for values in (FLAT[1:], rising(2 * WINDOW - 1)):
+        assert settled(rows(values)) is None
+
+
+def test_a_trace_without_metrics_tells_nothing():
+    without = [{"iteration": at, "eps": 0.1} for at in range(50)]
+    assert settled(without) is None
+    assert settled(without + rows(FLAT)) is True
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3])
+@pytest.mark.parametrize(("gain", "verdict"), [(0.9, True), (1.1, False)])
+def test_the_gain_is_relative(scale, gain, verdict):
+    """Just below the tolerance a run has settled, just above it has not, whatever the unit."""
+    step = gain * TOLERANCE
+    assert settled(rows([-scale] * WINDOW + [-scale * (1 - step)] * WINDOW)) is verdict
+
+
+def test_one_outlier_decides_nothing():
+    """Means of windows are compared, not single values."""
+    noisy = [-1.0 + (0.01 if at % 2 else -0.01) for at in range(4 * WINDOW)]
+    verdicts = {settled(rows(noisy[:stop])) for stop in range(2 * WINDOW, len(noisy), 2)}
+    assert len(verdicts) == 1
+    assert settled(rows([*FLAT[:-1], -0.5])) is False
+
+
+# Refinement ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_sweep", [1, 3])
+def test_refinement_is_due_after_so_many_sweeps(per_sweep):
+    due = REFINE_SWEEPS * per_sweep
+    assert not Course().refines(OPEN, due - 1, per_sweep)
+    assert Course().refines(OPEN, due, per_sweep)
+    course = Course()
+    course.refined(due + 5, 2, per_sweep)
+    assert not course.refines(OPEN, 2 * due + 4, per_sweep)
+    assert course.refines(OPEN, 2 * due + 5, per_sweep)
+
+
+@pytest.mark.parametrize("options", [PLAIN, NOISY, STARS, replace(GIVEN, refine=False)])
+def test_some_runs_do_not_refine(options):
+    assert not Course().refines(options, 60, 1)
+
+
+@pytest.mark.parametrize("options", [OPEN, SAMPLING, GIVEN, Options(4, noise=False)])
+def test_runs_that_optimise_do(options):
+    assert Course().refines(options, 60, 1)
+
+
+def test_no_refinement_near_the_end():
+    """What moved has to settle: as many sweeps are left."""
+    for options, end in ((GIVEN, 100), (OPEN, MOST_SWEEPS)):
+        assert Course().refines(options, end - REFINE_SWEEPS, 1)
+        for late in (end - REFINE_SWEEPS + 1, end - 1, end, end + 100):
+            assert not Course().refines(options, late, 1)
+
+
+def test_no_refinement_once_the_end_is_known():
+    assert not Course(end=1000).refines(OPEN, 60, 1)
+    assert not Course(end=1000, sampling_from=50).refines(SAMPLING, 60, 1)
+
+
+def test_refinements_are_limited():
+    course = Course()
+    for done in range(REFINE_ROUNDS):
+        at = (done + 1) * REFINE_SWEEPS
+        assert course.refines(OPEN, at, 1)
+        course.refined(at, 1, 1)
+    assert not any(course.refines(OPEN, at, 1) for at in range(MOST_SWEEPS))
+    assert [note["iteration"] for note in course.refinements] == [30, 60, 90]
+    assert course.changed_at == 90
+
+
+def test_a_refinement_that_found_nothing_is_the_last():
+    course = Course()
+    course.refined(30, 0, 1)
+    assert course.refinements == [{"iteration": 30, "filled": 0}]
+    assert not any(course.refines(OPEN, at, 1) for at in range(MOST_SWEEPS))
+    assert course.changed_at == 0
+    assert (course.clock_from, course.clock_at) == (0, 0.0)
+
+
+def test_a_refinement_sets_the_clock_back():
+    """To 20 sweeps, or to where it stands if it has not come as far."""
+    course = Course()
+    course.refined(30, 1, per_sweep=3)
+    assert (course.clock_from, course.clock_at) == (30, 10.0)
+    course.refined(51, 1, per_sweep=3)
+    assert (course.clock_from, course.clock_at) == (51, 17.0)
+    course.refined(90, 1, per_sweep=3)
+    assert (course.clock_from, course.clock_at) == (90, RESTART)
+    course.refined(99, 0, per_sweep=3)
+    assert (course.clock_from, course.clock_at) == (90, RESTART)
+
+
+# Decisions ----------------------------------------------------------------------------------------------------
+
+
+def decided(options: Options, trace: list[dict], course: Course | None = None, per_sweep: int = 1) -> Course:
+    course = course or Course()
+    course.decide(options, trace, trace[-1]["iteration"], per_sweep)
+    return course
+
+
+def test_a_settled_run_ends():
+    course = decided(PLAIN, rows(FLAT))
+    assert (course.settled_at, course.sampling_from, course.end) == (20, None, 20)
+    assert course.limit(PLAIN, 1) == 20
+    assert not course.burnt_in(PLAIN, 20)
+
+
+def test_the_start_is_no_evaluation_of_the_run():
+    """What a start scores before the first iteration says nothing of how the run goes."""
+    assert decided(PLAIN, rows(FLAT, first=0)) == Course()
+
+
+def test_a_run_that_still_gains_goes_on():
+    course = decided(PLAIN, rows(rising(30)))
+    assert course == Course()
+    assert decided(PLAIN, rows(FLAT[1:])) == Course(), "too little is known"
+    assert course.limit(PLAIN, 3) == 3 * MOST_SWEEPS
+
+
+def test_a_run_refines_before_it_ends():
+    """It has settled, but communities may be empty."""
+    assert decided(OPEN, rows(FLAT)) == Course()
+    tried = Course()
+    tried.refined(30, 0, 1)
+    assert decided(OPEN, rows(FLAT, first=30), tried).end == 48
+    filled = Course()
+    filled.refined(30, 2, 1)
+    assert decided(OPEN, rows(FLAT, first=32), filled).end is None, "another round may find more"
+
+
+def test_metrics_from_before_a_refinement_do_not_count():
+    course = Course()
+    for at in (30, 60, 90):
+        course.refined(at, 1, 1)
+    before = rows([-1.0] * 45)
+    assert before[-1]["iteration"] == 90
+    assert decided(OPEN, before, course).end is None
+    early = before + rows(rising(2 * WINDOW - 1), first=92)
+    assert decided(OPEN, early, course).end is None
+    late = before + rows(FLAT, first=92)
+    assert decided(OPEN, late, course).end == 110
+
+
+@pytest.mark.parametrize("per_sweep", [1, 4])
+def test_sampling_follows(per_sweep):
+    """Its first fifth enters no mean."""
+    options = replace(SAMPLING, refine=False)
+    course = decided(options, rows(FLAT), per_sweep=per_sweep)
+    assert (course.settled_at, course.sampling_from, course.end) == (20, 20, 20 + 50 * per_sweep)
+    assert course.limit(options, per_sweep) == course.end
+    begins = 20 + 10 * per_sweep
+    assert not course.burnt_in(options, begins - 1)
+    assert course.burnt_in(options, begins)
+    assert course.burnt_in(options, course.end)
+    assert not Course().burnt_in(options, 10**6)
+
+
+def test_a_run_with_noise_samples_for_its_means():
+    course = decided(NOISY, rows(FLAT), per_sweep=2)
+    assert (course.settled_at, course.sampling_from, course.end) == (20, 20, 20 + 2 * NOISY_SWEEPS)
+    assert course.burnt_in(NOISY, 20 + 2 * NOISY_SWEEPS // 5)
+    assert not course.burnt_in(NOISY, 20 + 2 * NOISY_SWEEPS // 5 - 1)
+
+
+def test_a_decision_stands():
+    course = decided(PLAIN, rows(FLAT))
+    before = course.as_dict()
+    assert decided(PLAIN, rows(rising(40)), course).as_dict() == before
+    assert decided(PLAIN, rows(FLAT, first=200), course).as_dict() == before
+
+
+@pytest.mark.parametrize("options", [GIVEN, STARS, replace(GIVEN, noise=True)])
+def test_a_given_length_is_kept(options):
+    course = decided(options, rows(FLAT))
+    assert course == Course()
+    assert course.limit(options, 7) == 100
+    assert not course.ends_open(options, 10**6, 1)
+    assert not course.burnt_in(options, 49)
+    assert course.burnt_in(options, 50)
+
+
+@pytest.mark.parametrize("per_sweep", [1, 5])
+def test_a_run_that_never_settles_ends(per_sweep):
+    most = MOST_SWEEPS * per_sweep
+    course = Course()
+    assert not course.ends_open(PLAIN, most - 1, per_sweep)
+    assert course.ends_open(PLAIN, most, per_sweep)
+    course.decide(PLAIN, rows(rising(20)), most - 1, per_sweep)
+    assert course.end is None
+    course.decide(PLAIN, rows(rising(20)), most, per_sweep)
+    assert (course.settled_at, course.sampling_from, course.end) == (None, None, most)
+    assert not course.ends_open(PLAIN, most, per_sweep)
+
+
+def test_it_samples_too():
+    course = Course()
+    course.decide(SAMPLING, rows(rising(20)), MOST_SWEEPS - 1, 1)
+    assert course == Course()
+    course.decide(SAMPLING, rows(rising(20)), MOST_SWEEPS, 1)
+    assert (course.settled_at, course.sampling_from, course.end) == (None, MOST_SWEEPS, MOST_SWEEPS + 50)
+
+
+@pytest.mark.parametrize("per_sweep", [1, 2])
+def test_a_run_without_held_out_pairs_ends_after_a_time(per_sweep):
+    blind, after = [{"iteration": 0}], BLIND_SWEEPS * per_sweep
+    course = Course()
+    course.decide(PLAIN, blind, after - 1, per_sweep)
+    assert course.end is None
+    course.decide(PLAIN, blind, after, per_sweep)
+    assert (course.settled_at, course.end) == (None, after)
+
+
+def test_its_time_begins_anew_with_a_refinement():
+    course = Course()
+    course.refined(90, 1, 1)
+    course.decide(OPEN, [{"iteration": 0}], 90 + BLIND_SWEEPS - 1, 1)
+    assert course.end is None
+    course.decide(OPEN, [{"iteration": 0}], 90 + BLIND_SWEEPS, 1)
+    assert course.end == 90 + BLIND_SWEEPS
+
+
+def test_a_run_that_can_tell_does_not_end_blindly():
+    """Too few evaluations in a hundred sweeps: it goes on until there are enough."""
+    trace = rows(rising(4), every=40)
+    course = Course()
+    course.decide(PLAIN, trace, 120, 1)
+    assert course.end is None
+
+
+# Records ------------------------------------------------------------------------------------------------------
+
+
+def test_a_course_goes_through_json():
+    course = Course("ego", [{"start": "ego", "log_likelihood": -0.1}])
+    for at in (30, 60, 90):
+        course.refined(at, 2, 1)
+    course = decided(SAMPLING, rows(FLAT, first=92), course)
+    again = Course(**json.loads(json.dumps(course.as_dict())))
+    assert again == course
+    assert again.end == 160
+    assert Course(**Course().as_dict()) == Course()
+
+
+def test_a_record_is_no_view(monkeypatch):
+    course = Course()
+    course.refined(30, 1, 1)
+    record = course.as_dict()
+    course.refined(60, 1, 1)
+    assert len(record["refinements"]) == 1
+    monkeypatch.setattr(course_module, "REFINE_ROUNDS", 2)
+    assert not course.refines(OPEN, 120, 1)

@@ -1,0 +1,162 @@
+"""What communities explain of links, by eq. (3.5), and the rules that rest on it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mmsbgen.sampler import explain
+from mmsbgen.sampler.communities import Memberships, cover, largest
+from mmsbgen.sampler.explain import explained
+
+#: So small that across communities nothing is explained: sums of shares are 1 to the last bit.
+NEVER = 1e-300
+
+
+def one_by_one(links, pi, beta, delta) -> tuple[np.ndarray, np.ndarray]:
+    """rho_k = pi_ak pi_bk beta_k / Z for k, and the rest of Z of eq. (2.2), by loops in double precision."""
+    shares, across = np.zeros((len(links), len(beta))), np.zeros(len(links))
+    for row, (a, b) in enumerate(links):
+        same = sum(float(pi[a, k]) * float(pi[b, k]) for k in range(len(beta)))
+        z = sum(float(pi[a, k]) * float(pi[b, k]) * beta[k] for k in range(len(beta))) + (1 - same) * delta
+        for k in range(len(beta)):
+            shares[row, k] = float(pi[a, k]) * float(pi[b, k]) * beta[k] / z
+        across[row] = (1 - same) * delta / z
+    return shares, across
+
+
+@pytest.fixture(scope="module")
+def example():
+    rng = np.random.default_rng(8)
+    pi, beta = rng.dirichlet(np.full(7, 0.3), 30), rng.uniform(0.01, 0.9, 7)
+    links = np.unique(np.sort(rng.integers(0, 30, (90, 2)), axis=1), axis=0)
+    return links[links[:, 0] != links[:, 1]], pi, beta
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("delta", [1e-7, 1e-2])
+@pytest.mark.parametrize("block", [1, 7, 30, 7 * 64, 1 << 21])
+def test_shares_are_those_of_the_equation(example, monkeypatch, dtype, delta, block):
+    """However many links are worked on at a time; rows are asked for once a part."""
+    links, pi, beta = example
+    pi = pi.astype(dtype)
+    monkeypatch.setattr(explain, "_BLOCK", block)
+    asked = []
+
+    def rows(vertices):
+        asked.append(vertices)
+        return pi[vertices]
+
+    parts = list(explained(links, rows, beta, delta))
+    step = max(1, block // 7)
+    assert [len(ends) for ends, _ in parts] == [len(links[at : at + step]) for at in range(0, len(links), step)]
+    assert np.array_equal(np.concatenate([ends for ends, _ in parts]), links)
+    for vertices, (ends, _) in zip(asked, parts, strict=True):
+        assert np.array_equal(vertices, np.unique(ends))
+    found = np.concatenate([shares for _, shares in parts])
+    right, across = one_by_one(links, pi, beta, delta)
+    # Products and sums of 7 positive terms in double precision, in any order; 1 - sum cancels to some tens of eps.
+    assert found == pytest.approx(right, rel=1e-12)
+    assert found.dtype == np.float64
+    assert found.sum(axis=1) + across == pytest.approx(np.ones(len(links)), abs=1e-13)
+
+
+def test_ends_that_agree_leave_nothing_across():
+    """Single precision can give rows whose product sums to more than 1: no negative chance comes of it."""
+    above = np.float32(1 + 2**-23)
+    pi = np.array([[above, 0.0], [above, 0.0], [0.0, 1.0]], np.float32)
+    ((_, shares),) = explained(np.array([[0, 1], [0, 2]]), lambda v: pi[v], np.array([0.5, 0.5]), 0.01)
+    assert shares.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+
+
+def test_no_links():
+    assert list(explained(np.zeros((0, 2), np.int64), lambda v: np.ones((len(v), 2)), np.ones(2), 0.1)) == []
+
+
+# Rules --------------------------------------------------------------------------------------------------------
+
+
+def members(pi, links, rule, threshold=None, delta=NEVER, beta=None) -> dict[int, list[int]]:
+    k = pi.shape[1]
+    m = Memberships(np.arange(len(pi)), *largest(pi, k), np.full(k, 0.5) if beta is None else np.array(beta), delta)
+    found = cover(m, np.array(links, np.int64).reshape(-1, 2), rule, threshold)
+    return {label: there.tolist() for label, there in zip(found.labels, found.members, strict=True)}
+
+
+def one_hot(*communities: int, k: int = 3) -> np.ndarray:
+    return np.eye(k)[list(communities)]
+
+
+def test_share_wants_links_of_the_community_too():
+    """Vertex 6 has a fifth of itself in community 2, but none of its links go there; vertex 0 is in 0 alone."""
+    pi = np.concatenate([one_hot(0, 0, 1, 1, 2, 2), [[0.5, 0.3, 0.2]]])
+    links = [(0, 1), (2, 3), (4, 5), (0, 6), (1, 6), (2, 6), (3, 6)]
+    assert members(pi, links, "share") == {0: [0, 1, 6], 1: [2, 3, 6], 2: [4, 5]}
+    assert members(pi, links, "threshold", 0.125) == {0: [0, 1, 6], 1: [2, 3, 6], 2: [4, 5, 6]}
+
+
+def test_share_wants_a_share_of_the_vertex_too():
+    """Community 1 explains half of the links of vertex 4, which is in it by a tenth."""
+    pi = np.concatenate([one_hot(0, 0, 1, 1), [[0.9, 0.1, 0.0]]])
+    links = [(0, 1), (2, 3), (0, 4), (2, 4)]
+    assert members(pi, links, "share") == {0: [0, 1, 4], 1: [2, 3]}
+    assert members(pi, links, "share", 0.09) == {0: [0, 1, 4], 1: [2, 3, 4]}
+
+
+def test_a_link_counts_for_communities_by_what_they_explain():
+    """Both ends are half in either; the stronger community explains three quarters of their link."""
+    pi, links, beta = np.full((2, 2), 0.5), [(0, 1)], [0.25, 0.75]
+    for rule in ("share", "link"):
+        assert members(pi, links, rule, 0.49, beta=beta) == {1: [0, 1]}
+        assert members(pi, links, rule, 0.76, beta=beta) == {}
+    assert members(pi, links, "link", 0.74, beta=beta) == {1: [0, 1]}
+    # No share of a vertex is above a half: what else they need holds for both, and equal sets count once.
+    assert members(pi, links, "share", 0.24, beta=beta) == {0: [0, 1]}
+    assert members(pi, links, "share", 0.5, beta=beta) == {}
+
+
+def test_a_link_across_communities_counts_for_none():
+    pi = one_hot(0, 1)
+    assert members(pi, [(0, 1)], "share", delta=0.01) == {}
+    assert members(pi, [(0, 1)], "link", delta=0.01) == {}
+
+
+@pytest.mark.parametrize("rule", ["share", "link"])
+def test_a_vertex_without_links_is_in_none(rule):
+    pi = one_hot(0, 0, 0, 1)
+    assert members(pi, [(0, 1)], rule) == {0: [0, 1]}
+    assert members(pi, [], rule) == {}
+
+
+def test_exactly_an_eighth_of_the_links_is_too_little():
+    """Community 1 explains one whole link of vertex 0: an eighth of eight links, more of seven."""
+    others = one_hot(*[0] * 7, 1, 1)
+    pi = np.concatenate([[[0.5, 0.5, 0.0]], others])
+    inside = [(a, b) for b in range(1, 8) for a in range(1, b)] + [(8, 9)]
+    eight = [(0, v) for v in range(1, 9)]
+    assert members(pi, inside + eight, "share") == {0: [0, 1, 2, 3, 4, 5, 6, 7], 1: [8, 9]}
+    assert members(pi, inside + eight[1:], "share") == {0: [0, 1, 2, 3, 4, 5, 6, 7], 1: [0, 8, 9]}
+
+
+def test_exactly_an_eighth_of_the_vertex_is_too_little():
+    pi = np.concatenate([one_hot(0, 0, 1, 1), [[0.875, 0.125, 0.0]]])
+    links = [(0, 1), (2, 3), (0, 4), (2, 4), (3, 4)]
+    assert members(pi, links, "share") == {0: [0, 1, 4], 1: [2, 3]}
+    pi[4] = [0.875 - 2**-20, 0.125 + 2**-20, 0.0]
+    assert members(pi, links, "share") == {0: [0, 1, 4], 1: [2, 3, 4]}
+
+
+def test_share_agrees_with_a_loop(example, monkeypatch):
+    """In small parts, of vertices whose links are in several of them."""
+    links, pi, beta = example
+    delta = 1e-3
+    monkeypatch.setattr(explain, "_BLOCK", 7 * 10)
+    shares, _ = one_by_one(links, pi, beta, delta)
+    right: dict[int, list[int]] = {}
+    for k in range(7):
+        for v in range(30):
+            own = shares[(links == v).any(axis=1), k]
+            if pi[v, k] > 0.125 and own.sum() > 0.125 * len(own):
+                right.setdefault(k, []).append(v)
+    assert len(right) > 3
+    assert members(pi, links, "share", delta=delta, beta=beta) == right

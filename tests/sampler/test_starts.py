@@ -1,0 +1,345 @@
+"""Starts: Leiden's communities and ego nets against what one finds by hand, and the rows that are made of them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import igraph
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmsbgen.graph import Split, split
+from mmsbgen.graph.graph import build_graph
+from mmsbgen.sampler import starts, state
+from mmsbgen.sampler.options import STARTS, Options
+from mmsbgen.sampler.starts import MASS, Start
+
+
+def split_of(n: int, links, validation: float = 0.0, seed: int = 0) -> Split:
+    pairs = np.array(sorted(links), np.int64).reshape(-1, 2)
+    return split(
+        build_graph(pairs[:, 0], pairs[:, 1], np.arange(n), name="small", directed=False),
+        validation=validation,
+        seed=seed,
+    )
+
+
+def clique(first: int, size: int) -> list[tuple[int, int]]:
+    return [(a, b) for b in range(first, first + size) for a in range(first, b)]
+
+
+def ring_of_cliques(cliques: int, size: int, validation: float = 0.0) -> Split:
+    """Each clique has one link to the next: its last vertex to the next one's first."""
+    links = [link for at in range(cliques) for link in clique(at * size, size)]
+    links += [(at * size - 1, at * size) for at in range(1, cliques)] + [(0, cliques * size - 1)]
+    return split_of(cliques * size, links, validation)
+
+
+def sets_of(start: Start) -> list[list[int]]:
+    return [
+        start.vertices[start.communities == at].tolist() for at in range(int(start.communities.max(initial=-1)) + 1)
+    ]
+
+
+def same(one: Start, other: Start) -> bool:
+    return np.array_equal(one.vertices, other.vertices) and np.array_equal(one.communities, other.communities)
+
+
+def unlinked(n: int) -> Split:
+    """A split whose links are all held out."""
+    parts = split_of(n, clique(0, n))
+    return replace(parts, training_links=np.zeros((0, 2), np.int64))
+
+
+@st.composite
+def graphs(draw) -> Split:
+    """Graphs of up to 12 vertices, from one link to all, often with isolated vertices and leaves."""
+    n = draw(st.integers(2, 12))
+    pairs = clique(0, n)
+    return split_of(n, draw(st.sets(st.sampled_from(pairs), min_size=1, max_size=len(pairs))))
+
+
+def conductance_of(members: set[int], links: list[list[int]]) -> float:
+    """By going through all links; 1 for a set with nothing on its other side."""
+    cut = sum((a in members) != (b in members) for a, b in links)
+    volume = sum((a in members) + (b in members) for a, b in links)
+    smaller = min(volume, 2 * len(links) - volume)
+    return cut / smaller if smaller else 1.0
+
+
+def nets_of(parts: Split) -> list[set[int]]:
+    return [{v, *parts.training_adjacency.row(v).tolist()} for v in range(parts.graph.n_vertices)]
+
+
+# Leiden's communities -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cliques", "size"), [(5, 6), (12, 4), (30, 5)])
+def test_leiden_gives_the_cliques_of_a_ring(cliques, size):
+    """Of 30 cliques modularity at resolution 1 would join neighbours: the resolution has to be found."""
+    parts = ring_of_cliques(cliques, size)
+    found = starts.communities(parts, cliques, seed=4)
+    assert found.name == "communities"
+    assert sorted(sets_of(found)) == [list(range(at * size, (at + 1) * size)) for at in range(cliques)]
+    if cliques == 30:
+        with starts.seeded(4):
+            assert len(starts.leiden(150, parts.training_links, 1.0)) < 30
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 11, 100])
+def test_at_most_k_communities_largest_first(middling, k):
+    sets = sets_of(starts.communities(middling, k, seed=1))
+    sizes = [len(members) for members in sets]
+    assert 1 <= len(sets) <= k
+    assert sizes == sorted(sizes, reverse=True)
+    assert min(sizes) > 1
+
+
+@pytest.mark.parametrize("name", starts.STARTS)
+def test_the_same_seed_gives_the_same_start(middling, name):
+    assert same(*(starts.STARTS[name](middling, 7, 12) for _ in range(2)))
+
+
+def test_the_seed_reaches_leiden(middling):
+    """Random links have no clear communities: other seeds cut them otherwise."""
+    found = [starts.communities(middling, 7, seed) for seed in range(8)]
+    assert not all(same(found[0], other) for other in found[1:])
+
+
+def test_the_generators_of_others_are_left_alone(middling):
+    """igraph draws from Python's generator unless told otherwise: it does so again, and no number was taken."""
+
+    def drawn() -> list[tuple[int, int]]:
+        return igraph.Graph.Erdos_Renyi(n=40, m=60).get_edgelist()
+
+    random.seed(5)
+    right = [drawn(), drawn()]
+    random.seed(5)
+    first = drawn()
+    starts.communities(middling, 6, seed=3)
+    assert [first, drawn()] == right
+    with pytest.raises(RuntimeError, match="stop"), starts.seeded(3):
+        raise RuntimeError("stop")
+    random.seed(5)
+    assert [drawn(), drawn()] == right
+
+
+# Ego nets -----------------------------------------------------------------------------------------------------
+
+
+@given(graphs())
+@settings(deadline=None, max_examples=150)
+def test_conductance_is_that_of_counting(parts):
+    """Exactly so: both are quotients of the same whole numbers, so that ties are ties."""
+    links, degrees = parts.training_links.tolist(), parts.training_adjacency.degrees
+    right = [
+        conductance_of(net, links) if degree >= 2 else np.inf
+        for net, degree in zip(nets_of(parts), degrees, strict=True)
+    ]
+    assert starts._ego_conductance(parts).tolist() == right
+
+
+def test_conductance_of_larger_graphs():
+    for seed, share in enumerate((0.02, 0.1, 0.5)):
+        rng = np.random.default_rng(seed)
+        parts = split_of(80, [pair for pair in clique(0, 80) if rng.random() < share])
+        links, degrees = parts.training_links.tolist(), parts.training_adjacency.degrees
+        found = starts._ego_conductance(parts)
+        for v, net in enumerate(nets_of(parts)):
+            assert found[v] == (conductance_of(net, links) if degrees[v] >= 2 else np.inf)
+
+
+def test_conductance_by_hand():
+    whole = starts._ego_conductance(split_of(5, clique(0, 5)))
+    assert whole.tolist() == [1.0] * 5, "a clique that is the whole graph has no other side"
+    star = starts._ego_conductance(split_of(6, [(0, v) for v in range(1, 5)]))
+    assert star.tolist() == [1.0] + [np.inf] * 5, "leaves and isolated vertices have no net"
+    # A triangle with one link out, to a vertex of a square: 6 of its 7 ends stay.
+    tailed = split_of(8, [*clique(0, 3), (2, 3), (3, 4), (4, 5), (5, 6), (3, 6)])
+    assert starts._ego_conductance(tailed)[0] == 1 / 7
+    cliques = starts._ego_conductance(split_of(8, [*clique(0, 4), *clique(4, 4)]))
+    assert cliques.tolist() == [0.0] * 8
+
+
+def greedy(parts: Split, k: int) -> list[list[int]]:
+    """What the docstring says, in plain words of Python."""
+    links, nets, degrees = parts.training_links.tolist(), nets_of(parts), parts.training_adjacency.degrees
+    score = [conductance_of(net, links) if degrees[v] >= 2 else np.inf for v, net in enumerate(nets)]
+    minimal = [v for v, net in enumerate(nets) if degrees[v] >= 2 and all(score[v] <= score[u] for u in net)]
+    others = [v for v in range(len(nets)) if degrees[v] >= 2]
+    taken: set[int] = set()
+    found = []
+    for pool in (minimal, others):
+        for v in sorted(pool, key=lambda v: score[v]):
+            if len(found) < k and v not in taken and len(nets[v] & taken) <= len(nets[v]) / 2:
+                found.append(sorted(nets[v]))
+                taken |= nets[v]
+    return found
+
+
+@given(graphs(), st.integers(1, 6))
+@settings(deadline=None, max_examples=150)
+def test_ego_nets_are_chosen_as_by_hand(parts, k):
+    found = starts.ego_nets(parts, k, seed=0)
+    assert found.name == "ego"
+    assert sets_of(found) == greedy(parts, k)
+
+
+def test_ego_nets_overlap_with_earlier_ones_by_half_at_most(middling):
+    sets, nets = sets_of(starts.ego_nets(middling, 60, seed=0)), nets_of(middling)
+    assert len(sets) > 3
+    taken: set[int] = set()
+    overlaps = []
+    for members in map(set, sets):
+        assert members in nets
+        overlaps.append(len(members & taken) / len(members))
+        taken |= members
+    assert max(overlaps) <= 0.5
+    assert max(overlaps) > 0
+
+
+def test_ego_nets_of_a_ring_of_cliques_are_the_cliques():
+    sets = sets_of(starts.ego_nets(ring_of_cliques(6, 5), 6, seed=0))
+    assert sorted(sets) == [list(range(at * 5, at * 5 + 5)) for at in range(6)]
+
+
+# What all starts have in common -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", starts.STARTS)
+def test_held_out_links_do_not_count(name):
+    """A graph that lacks them gives the same start; one that has them for training does not."""
+    held = ring_of_cliques(6, 6, validation=0.25)
+    lacking = split_of(36, held.training_links.tolist())
+    make = starts.STARTS[name]
+    assert same(make(held, 9, 2), make(lacking, 9, 2))
+    if name != "random":
+        assert not same(make(held, 9, 2), make(split_of(36, held.graph.links.tolist()), 9, 2))
+
+
+@pytest.mark.parametrize("name", starts.STARTS)
+def test_no_training_links_give_no_sets(name):
+    start = starts.STARTS[name](unlinked(6), 4, 0)
+    assert start.name == name
+    assert sets_of(start) == []
+    assert start.rows(0, 6, 4, 0).sum(axis=1) == pytest.approx(np.ones(6))
+
+
+@pytest.mark.parametrize("name", starts.STARTS)
+@pytest.mark.parametrize("k", [1, 500])
+def test_one_community_and_more_than_vertices(middling, name, k):
+    start = starts.STARTS[name](middling, k, 0)
+    assert len(sets_of(start)) <= min(k, 60)
+    assert (len(sets_of(start)) > 0) == (name != "random")
+    rows = start.rows(0, 60, k, 0)
+    assert rows.shape == (60, k)
+    assert rows.sum(axis=1) == pytest.approx(np.ones(60))
+
+
+def test_there_is_one_function_for_every_option():
+    assert set(starts.STARTS) | {"auto"} == set(STARTS)
+    assert all(make(ring_of_cliques(3, 4), 3, 0).name == name for name, make in starts.STARTS.items())
+
+
+# Rows ---------------------------------------------------------------------------------------------------------
+
+
+def test_of_sets_sorts_by_vertex():
+    start = starts.of_sets("some", [np.array([4, 1]), np.array([1, 0, 4]), np.array([2])])
+    assert start.name == "some"
+    assert start.vertices.tolist() == [0, 1, 1, 2, 4, 4]
+    assert start.communities.tolist() == [1, 0, 1, 2, 0, 1]
+    nothing = starts.of_sets("none", [])
+    assert nothing.vertices.size == nothing.communities.size == 0
+
+
+def test_by_label_leaves_single_vertices_out():
+    sets = starts.by_label(np.array([7, 2, 7, 0, 5, 5, 2, 7]))
+    assert [members.tolist() for members in sets] == [[0, 2, 7], [1, 6], [4, 5]]
+    assert starts.by_label(np.arange(4)) == []
+    assert starts.by_label(np.zeros(0, np.int64)) == []
+
+
+def test_rows_put_their_mass_on_their_sets():
+    start = starts.of_sets("some", [np.array([1, 3, 4]), np.array([0, 1]), np.array([1, 4])])
+    rows = start.rows(0, 6, 5, seed=2)
+    rest = (1 - MASS) / 5
+    for vertex, own in {0: [1], 1: [0, 1, 2], 3: [0], 4: [0, 2]}.items():
+        right = np.full(5, rest)
+        right[own] += 0.9 / len(own)
+        assert rows[vertex] == pytest.approx(right, abs=1e-15)
+    assert rows.sum(axis=1) == pytest.approx(np.ones(6), abs=1e-14)
+    for vertex in (2, 5):
+        assert np.all(rows[vertex] > 0)
+        assert len(set(rows[vertex].tolist())) == 5
+
+
+@given(st.sets(st.integers(1, 19), max_size=5), st.integers(0, 2**64 - 1))
+@settings(deadline=None, max_examples=40)
+def test_rows_do_not_depend_on_the_parts_they_are_made_in(cuts, seed):
+    start = starts.of_sets("some", [np.arange(2, 9), np.arange(5, 14), np.array([0, 17])])
+    whole = start.rows(0, 20, 4, seed)
+    bounds = [0, *sorted(cuts), 20]
+    parts = np.concatenate([start.rows(a, b, 4, seed) for a, b in pairwise(bounds)])
+    inside = np.unique(start.vertices)
+    assert np.array_equal(parts[inside], whole[inside])
+    again = np.concatenate([start.rows(a, b, 4, seed) for a, b in pairwise(bounds)])
+    assert np.array_equal(parts, again)
+    free = np.setdiff1d(np.arange(20), inside)
+    assert not np.any(start.rows(0, 20, 4, seed ^ 1)[free] == whole[free])
+
+
+def test_free_rows_are_uniform_on_the_simplex():
+    """Dirichlet(1, ..., 1) over K communities: each entry has mean 1/K and variance (K - 1) / (K^2 (K + 1))."""
+    n, k = 20000, 5
+    rows = starts.of_sets("none", []).rows(0, n, k, seed=1)
+    spread = np.sqrt((k - 1) / (k**2 * (k + 1)))
+    assert np.all(np.abs(rows.mean(axis=0) - 1 / k) < 5 * spread / np.sqrt(n))
+    # The standard error of a variance is below variance * sqrt(kurtosis / n), and Beta(1, 4) has a kurtosis of 4.2.
+    assert np.all(np.abs(rows.var(axis=0) / spread**2 - 1) < 5 * np.sqrt(4.2 / n))
+
+
+def test_a_chain_starts_with_the_rows(opencl_device, chain, middling, monkeypatch):
+    monkeypatch.setattr(state, "CHUNK_ROWS", 7)
+    sampler = chain(opencl_device, middling, mini_batch="block", mini_batch_size=17, initial_row_sum=2.5, noise=None)
+    start = starts.ego_nets(middling, 5, seed=11)
+    sampler.initialise(start)
+    parts = [start.rows(first, min(first + 7, 60), 5, 11) for first in range(0, 60, 7)]
+    found = [sampler.rows(first, min(first + 7, 60)) for first in range(0, 60, 7)]
+    for (pi, sums), right in zip(found, parts, strict=True):
+        assert np.array_equal(pi, right.astype(np.float32))
+        assert np.all(sums == 2.5)
+    assert sampler.course.start == "ego"
+
+
+# theta --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("links", "n", "strength"),
+    [(clique(0, 6), 6, 0.9), (clique(0, 2), 60, 0.05), (clique(0, 6), 16, 0.625)],
+    ids=["dense", "sparse", "between"],
+)
+def test_theta_of_blocks_is_a_guess_at_the_strengths(links, n, strength):
+    """Five times the density: 15 of 120 pairs are 1/8."""
+    theta = starts.first_theta(split_of(n, links).graph, Options(3, mini_batch="block"))
+    assert theta.shape == (2, 3)
+    assert theta[1] == pytest.approx(np.full(3, strength), rel=1e-12)
+    assert theta.sum(axis=0) == pytest.approx(np.ones(3), rel=1e-12)
+
+
+def test_theta_of_stars_is_drawn_from_the_prior(middling):
+    k = 20000
+    options = Options(k, mini_batch="random-node", eta=(2.0, 0.5), seed=3)
+    theta = starts.first_theta(middling.graph, options)
+    assert theta.shape == (2, k)
+    for row, eta in zip(theta, options.eta, strict=True):
+        assert abs(row.mean() - eta) < 5 * np.sqrt(eta / k)
+    assert np.array_equal(theta, starts.first_theta(middling.graph, options))
+    assert not np.array_equal(theta, starts.first_theta(middling.graph, replace(options, seed=4)))
+    tiny = starts.first_theta(middling.graph, replace(options, eta=(1e-3, 1e-3)))
+    assert tiny.min() == 1e-6, "Gamma(0.001) draws zeros, of which no strength could be made"
