@@ -57,6 +57,15 @@ def test_the_vertices_of_the_graph_are_those_compared():
     assert without["coverage"] == 1.0
 
 
+def test_links_of_the_graph_do_not_matter(tmp_path: Path):
+    """This one is directed, of which `mmsbgen detect` warns."""
+    cover = tmp_path / "cover.txt"
+    cover.write_text("0 1 2\n")
+    result = call(cover, cover, "--graph", DATA / "email-Eu-core.txt.gz", "--json")
+    assert json.loads(result.stdout)["vertices"] == 1005
+    assert result.stderr == ""
+
+
 def test_bad_input_is_told(cover: Path, truth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     empty = tmp_path / "empty.txt"
     empty.write_text("# nothing\n")

@@ -1,0 +1,262 @@
+"""docs/quality.md: tables of runs, and what there is to say about them."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from _common import markdown_table
+from _quality_methods import MMSBGEN, ONE, SVINET, TITLES
+
+Run = Mapping[str, Any]
+
+#: The graphs, where they are from, and what their known communities are.
+GRAPHS = {
+    "fb_348": ("Facebook ego network 348, SNAP, as in shchur/overlapping-community-detection (MIT)", "social circles"),
+    "fb_686": ("Facebook ego network 686, of the same source", "social circles"),
+    "fb_1684": ("Facebook ego network 1684, of the same source", "social circles, nearly disjoint"),
+    "lfr-n1000-k28": ("LFR benchmark graph that comes with premgopalan/svinet", "planted, overlapping"),
+    "email-Eu-core": ("E-mail in a research institute, SNAP", "departments, disjoint"),
+    "amazon-1.90": ("Part of SNAP's com-amazon, as in FDUDSDE/KDD2022CLARE", "product categories, tiny"),
+    "CA-GrQc": ("Collaboration in general relativity, SNAP", "none known: held-out links instead"),
+}
+
+#: Rows of an earlier measurement with the same measures over the same vertices: runs, communities, coverage,
+#: memberships, ONMI and its deviation, LFK, average F1, Omega, seconds; the rules are communities.txt and pi > 0.1.
+QUOTED: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "fb_348": (
+        (3, 14.0, 0.94, 2.42, 0.230, 0.015, 0.229, 0.509, 0.080, 6.7),
+        (3, 14.0, 0.99, 1.63, 0.272, 0.025, 0.257, 0.515, -0.022, 6.7),
+    ),
+    "fb_686": (
+        (3, 14.0, 0.92, 2.87, 0.154, 0.001, 0.157, 0.482, 0.116, 3.4),
+        (3, 14.0, 0.99, 2.27, 0.152, 0.001, 0.147, 0.457, 0.084, 3.4),
+    ),
+    "fb_1684": (
+        (3, 17.0, 0.96, 2.35, 0.172, 0.024, 0.168, 0.421, 0.302, 3.9),
+        (3, 17.0, 0.99, 1.81, 0.201, 0.024, 0.202, 0.428, 0.384, 3.9),
+    ),
+    "lfr-n1000-k28": (
+        (3, 27.7, 1.00, 2.48, 0.824, 0.030, 0.834, 0.914, 0.847, 6.1),
+        (3, 27.7, 1.00, 2.47, 0.898, 0.030, 0.900, 0.938, 0.921, 6.1),
+    ),
+    "email-Eu-core": (
+        (3, 42.0, 0.86, 4.03, 0.048, 0.002, 0.056, 0.309, 0.117, 6.1),
+        (3, 42.0, 0.98, 1.99, 0.186, 0.023, 0.191, 0.424, 0.291, 6.1),
+    ),
+    "amazon-1.90": (
+        (3, 626.0, 0.86, 1.22, 0.373, 0.020, 0.393, 0.627, 0.416, 39.6),
+        (3, 626.0, 1.00, 1.32, 0.384, 0.023, 0.366, 0.614, 0.401, 39.6),
+    ),
+}
+#: AUC and seconds, of the same measurement.
+QUOTED_AUC = {"CA-GrQc": ("svinet, on 1 % of its own choice †", 0.93, 8)}
+_QUOTED_TITLES = ("svinet communities.txt, K given †", "svinet, pi > 0.1, K given †")
+_QUOTED_NOTE = (
+    "† svinet (from an earlier measurement on another machine): github.com/premgopalan/svinet at 453de34, "
+    "`-link-sampling`, seeds 1 to 3, stochastic variational inference of the same model by its authors (Gopalan and "
+    "Blei, PNAS 2013). Its seconds do not compare with the others."
+)
+
+_HEAD = (
+    "method",
+    "runs",
+    "communities",
+    "coverage",
+    "memberships a vertex",
+    "ONMI max",
+    "LFK",
+    "average F1",
+    "Omega",
+    "seconds",
+)
+
+INTRO = """\
+How well the communities that mmsbgen finds with its defaults agree with known ones, next to other methods on the same
+graphs. {command_note}
+
+    mmsbgen detect GRAPH -k K --seed S -o OUT
+
+is the command for every graph; K is the number of distinct known communities. Nothing else was chosen for a graph, but
+that CA-GrQc, of which none are known, has K = 50 and `--validation 0.1`.
+
+## Reading the tables
+
+* All scores are those of `mmsbgen evaluate COMMUNITIES TRUTH --graph GRAPH`, over all vertices of the graph, isolated
+  ones too; communities that occur twice in the truth or have one member count. Communities of one vertex and repeated
+  ones are left out of what methods find.
+* Read ONMI max first (McDaid, Greene and Hurley). The average F1 rewards one community of all vertices where
+  communities are large: see the row of that name, whose ONMI and Omega are 0.
+* mmsbgen, svinet and BigCLAM are told K, the others find their own number. This is an advantage of these three, and
+  the known communities are what people wrote down, not the only structure of a graph: no method comes near 1 on most.
+  Of the links mmsbgen and svinet hold some out, the others see all.
+* Means over seeds, ± the standard deviation over them. Seconds are the median: for mmsbgen of the whole command, with
+  reading the graph and compiling kernels, for the others of the method alone; the machine did other work meanwhile.
+* The methods run as their libraries have them, with the parameters that their names show; other parameters could
+  serve them better, as they could mmsbgen. A method that does not end within the limit is said to have no result.
+"""
+
+LIMITS = """\
+## What this does not show
+
+Seven small graphs, one machine, defaults only. Networks of millions of vertices have no known communities of this
+kind that cover them. K is given: how well it can be estimated was not measured. Where communities are disjoint or
+tiny the model has little to gain from mixed memberships: there take the method that stands first in such a table.
+"""
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean."""
+    return statistics.fmean(values)
+
+
+def deviation(values: Sequence[float]) -> str:
+    """`` ± 0.012``, the sample standard deviation; nothing for one value."""
+    return f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+
+
+def finished(runs: Sequence[Run], method: str) -> list[Run]:
+    """Runs of a method that have a result."""
+    return [run for run in runs if run["method"] == method and run["status"] == "ok"]
+
+
+def cover_row(title: str, runs: Sequence[Run]) -> list[str]:
+    """A row of a table of scores, of all runs of one method on one graph."""
+    done = [run for run in runs if run["status"] == "ok"]
+    if not done:
+        slow, limit = any(run["status"] == "timeout" for run in runs), max(run["limit"] for run in runs)
+        why = f"no result in {limit:g} s" if slow else "failed: " + str(runs[0].get("message", "")).replace("|", "/")
+        return [title, f"0 of {len(runs)}", *["-"] * 3, why, *["-"] * 3, f"> {limit:g}" if slow else "-"]
+    score = {name: [run["scores"][name] for run in done] for name in done[0]["scores"]}
+    count = f"{len(done)}" if len(done) == len(runs) else f"{len(done)} of {len(runs)}"
+    return [
+        title,
+        count,
+        f"{mean(score['communities']):.1f}",
+        f"{mean(score['coverage']):.2f}",
+        f"{mean(score['memberships']):.2f}",
+        f"{mean(score['onmi']):.3f}{deviation(score['onmi'])}",
+        f"{mean(score['onmi_lfk']):.3f}",
+        f"{mean(score['average_f1']):.3f}",
+        f"{mean(score['omega']):.3f}",
+        seconds_text([run["seconds"] for run in done]),
+    ]
+
+
+def seconds_text(values: Sequence[float]) -> str:
+    """The median, two digits of it, or all before the point."""
+    median = statistics.median(values)
+    return f"{median:.2g}" if median < 10 else f"{median:.0f}"
+
+
+def quoted_row(title: str, row: Sequence[float]) -> list[str]:
+    """A row of an earlier measurement."""
+    runs, communities, coverage, memberships, onmi, spread, *others, taken = row
+    return [
+        title,
+        f"{runs:.0f}",
+        f"{communities:.1f}",
+        f"{coverage:.2f}",
+        f"{memberships:.2f}",
+        f"{onmi:.3f} ± {spread:.3f}",
+        *(f"{other:.3f}" for other in others),
+        f"({taken:g})",
+    ]
+
+
+def cover_table(graph: str, runs: Sequence[Run]) -> list[str]:
+    """The table of a graph, best ONMI first, methods without a result last."""
+    rows: list[tuple[float, list[str]]] = []
+    for method in dict.fromkeys(run["method"] for run in runs):
+        mine = [run for run in runs if run["method"] == method]
+        done = finished(mine, method)
+        row = cover_row(TITLES[method], mine)
+        if method == MMSBGEN:
+            row[0] = f"**{row[0]}**"
+        rows.append((mean([run["scores"]["onmi"] for run in done]) if done else -1.0, row))
+    if not finished(runs, SVINET):
+        pairs = zip(_QUOTED_TITLES, QUOTED.get(graph, ()), strict=False)
+        rows += [(row[4], quoted_row(title, row)) for title, row in pairs]
+    rows.sort(key=lambda pair: -pair[0])
+    return markdown_table(_HEAD, [row for _, row in rows])
+
+
+def auc_table(graph: str, runs: Sequence[Run]) -> list[str]:
+    """The table of a graph without known communities."""
+    rows: list[tuple[float, list[str]]] = []
+    for method in dict.fromkeys(run["method"] for run in runs):
+        mine = [run for run in runs if run["method"] == method]
+        values = [run["auc"] for run in finished(mine, method)]
+        title = f"**{TITLES[method]}**" if method == MMSBGEN else TITLES[method]
+        if not values:
+            why = f"no result in {mine[0]['limit']:g} s" if mine[0]["status"] == "timeout" else "failed"
+            rows.append((-1.0, [title, f"0 of {len(mine)}", why, "-"]))
+            continue
+        taken = seconds_text([run["seconds"] for run in finished(mine, method)])
+        rows.append((mean(values), [title, str(len(values)), f"{mean(values):.3f}{deviation(values)}", taken]))
+    if graph in QUOTED_AUC:
+        title, value, seconds = QUOTED_AUC[graph]
+        rows.append((value, [title, "1", f"{value:.2f}", f"({seconds})"]))
+    rows.sort(key=lambda pair: -pair[0])
+    return markdown_table(("method", "runs", "AUC", "seconds"), [row for _, row in rows])
+
+
+def standing(graph: str, runs: Sequence[Run]) -> list[str]:
+    """A row of the summary: mmsbgen's ONMI on a graph, its place, and the best of the others."""
+    by_method: dict[str, float] = {}
+    for method in dict.fromkeys(run["method"] for run in runs if run["method"] != ONE):
+        done = finished(runs, method)
+        if done:
+            by_method[TITLES[method]] = mean([run["scores"]["onmi"] for run in done])
+    if TITLES[SVINET] not in by_method:
+        by_method |= {title: row[4] for title, row in zip(_QUOTED_TITLES, QUOTED.get(graph, ()), strict=False)}
+    ours = by_method.pop(TITLES[MMSBGEN], None)
+    best = max(by_method, key=by_method.__getitem__, default=None)
+    other = "-" if best is None else f"{by_method[best]:.3f}, {best}"
+    if ours is None:
+        return [graph, "not run", "-", other]
+    place = 1 + sum(value > ours for value in by_method.values())
+    return [graph, f"{ours:.3f}", f"{place} of {len(by_method) + 1}", other]
+
+
+def starts(runs: Sequence[Run]) -> str:
+    """Where mmsbgen's chains started, as far as the run records say."""
+    names = [str(run["start"]) for run in runs if run["method"] == MMSBGEN and run.get("start") is not None]
+    counts = ", ".join(f"{name} {names.count(name)}" for name in dict.fromkeys(names))
+    return f"Starts that mmsbgen chose: {counts}." if names else ""
+
+
+def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Sequence[str]) -> str:
+    """The page.  ``graphs`` has vertices, links and the truth's extents of each graph that was run."""
+    covers = [name for name in graphs if graphs[name]["communities"]]
+    of = {name: [run for run in runs if run["graph"] == name] for name in graphs}
+    ran = any(run["method"] == MMSBGEN for run in runs)
+    lines = ["# Quality", "", INTRO.format(command_note="" if ran else "mmsbgen's own rows are yet to be run.").strip()]
+    lines += ["", "## In short", ""]
+    lines += markdown_table(
+        ("graph", "mmsbgen, ONMI max", "place", "best of the others"), [standing(name, of[name]) for name in covers]
+    )
+    for name, known in graphs.items():
+        source, truth = GRAPHS.get(name, (name, "known communities"))
+        about = f"{source}. {known['vertices']} vertices, {known['links']} links."
+        if name in covers:
+            about += (
+                f" Known communities ({truth}): {known['communities']}, {known['distinct']} of them distinct; they "
+                f"cover {known['coverage']:.0%} of the vertices, each of those {known['memberships']:.2f} times."
+            )
+            table = cover_table(name, of[name])
+        else:
+            about += (
+                f" No communities are known: K = {known['k']}, {known['validation']:.0%} of the links and as many "
+                "non-links are held out (`--validation`), and the AUC is the chance that a link gets the larger "
+                "probability. All but svinet rank the same pairs; mmsbgen has chosen its start and its end by them, which "
+                "may flatter it a little."
+            )
+            table = auc_table(name, of[name])
+        lines += ["", f"## {name}", "", *textwrap.wrap(about, 120), "", *table]
+        if starts(of[name]):
+            lines += ["", starts(of[name])]
+    lines += ["", *textwrap.wrap(_QUOTED_NOTE, 120), "", LIMITS.strip(), "", "## How it was measured", ""]
+    return "\n".join([*lines, *(f"- {fact}" for fact in facts), ""])

@@ -1,0 +1,300 @@
+"""The benchmark of quality: what methods get and return, limits, going on where it stopped, and the page."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import networkx
+import numpy as np
+import pytest
+
+from mmsbgen.graph import Graph, as_graph, split
+from mmsbgen.sampler.heldout import auc
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _on_the_path(scripts: Path) -> None:
+    sys.path.insert(0, str(scripts / "bench"))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = importlib.import_module("bench_quality")
+    monkeypatch.setattr(module, "BUILD", tmp_path / "build")
+    return module
+
+
+@pytest.fixture
+def methods() -> ModuleType:
+    return importlib.import_module("_quality_methods")
+
+
+@pytest.fixture
+def page() -> ModuleType:
+    return importlib.import_module("_quality_page")
+
+
+def cliques() -> tuple[Graph, set[frozenset[int]]]:
+    """Six cliques of five in a ring and two isolated vertices; names and lines in no order."""
+    ring = networkx.ring_of_cliques(6, 5)
+    names = random.Random(3).sample(range(100, 140), 30)
+    links = [(names[u], names[v]) for u, v in ring.edges]
+    random.Random(4).shuffle(links)
+    graph = as_graph(np.array([*links, *((name, name) for name in (1, 999))]))
+    return graph, {frozenset(names[5 * i + j] for j in range(5)) for i in range(6)}
+
+
+@pytest.mark.parametrize("method", ["leiden", "lfm"])
+def test_communities_come_back_under_the_names_of_the_vertices(method: str, methods: ModuleType) -> None:
+    graph, expected = cliques()
+    found, seconds = methods.run_method(method, graph, 6, seed=0)
+    assert {frozenset(int(graph.ids[vertex]) for vertex in one) for one in found} == expected
+    assert seconds >= 0
+
+
+def test_cdlib_gets_its_vertices_in_order_and_what_was_asked_for(
+    methods: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, expected = cliques()
+    seen: list[Any] = []
+
+    def big_clam(given: networkx.Graph, **arguments: Any) -> SimpleNamespace:
+        seen.append((list(given.nodes), arguments))
+        return SimpleNamespace(communities=[*networkx.find_cliques(given), [0], [0]])
+
+    monkeypatch.setitem(sys.modules, "cdlib", SimpleNamespace(algorithms=SimpleNamespace(big_clam=big_clam)))
+    found, _ = methods.run_method("bigclam", graph, 6, seed=0)
+    assert seen == [(list(range(30)), {"dimensions": 6, "affiliation_method": "threshold"})]
+    named = {frozenset(int(graph.ids[vertex]) for vertex in one) for one in found}
+    assert expected <= named
+    assert all(len(one) > 1 for one in named)
+
+
+def test_repeated_and_single_communities_are_left_out(methods: ModuleType) -> None:
+    assert methods.tidy_cover([(3, 1), [1, 3], [2], [1, 2, 3]]) == [[1, 3], [1, 2, 3]]
+
+
+@pytest.mark.parametrize("name", ["common-neighbours", "adamic-adar"])
+def test_neighbours_rank_the_pairs_that_a_run_holds_out(name: str, methods: ModuleType) -> None:
+    graph = as_graph(np.array(networkx.watts_strogatz_graph(60, 6, 0.2, seed=1).edges))
+    parts = split(graph, validation=0.2, seed=5)
+    training = networkx.empty_graph(60)
+    training.add_edges_from(parts.training_links.tolist())
+    pairs = parts.validation.pairs.tolist()
+    if name == "adamic-adar":
+        scores = [score for _, _, score in networkx.adamic_adar_index(training, pairs)]
+    else:
+        scores = [len(list(networkx.common_neighbors(training, u, v))) for u, v in pairs]
+    expected = auc(np.array(scores, float), parts.validation.labels)
+    assert methods.neighbour_auc(name, graph, 0.2, 5) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_run_that_takes_too_long_is_ended_with_its_children(methods: ModuleType, tmp_path: Path) -> None:
+    script = "sleep 60 & echo $! > child; wait"
+    with pytest.raises(subprocess.TimeoutExpired):
+        methods.run_limited(["sh", "-c", script], 1.0, tmp_path)
+    child = int((tmp_path / "child").read_text())
+    state = Path(f"/proc/{child}/stat")
+    # Killed; where nobody reaps orphans it stays as a zombie.
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_svinet_is_called_as_its_manual_says(methods: ModuleType, tmp_path: Path) -> None:
+    graph, expected = cliques()
+    vertices, links = methods.with_links(graph)
+    program = tmp_path / "svinet"
+    # Takes the communities from the links that it is given: the components without those between cliques.
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import pathlib, sys\n"
+        "assert sys.argv[1:] == '-file links.txt -n 30 -k 6 -link-sampling -seed 3'.split(), sys.argv\n"
+        "links = [tuple(map(int, line.split('\\t'))) for line in open('links.txt')]\n"
+        "near = {v: {v} | {b if a == v else a for a, b in links if v in (a, b)} for v in range(30)}\n"
+        "sets = {frozenset(w for w in near[v] if len(near[v] & near[w]) > 3) for v in near}\n"
+        "folder = pathlib.Path('n30-k6-mmsb-seed3-linksampling')\n"
+        "folder.mkdir()\n"
+        "lines = [' '.join(map(str, one)) for one in sets] + ['']\n"
+        "(folder / 'communities.txt').write_text(' \\n'.join(lines))\n"
+    )
+    program.chmod(0o755)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    found = methods.run_svinet(program, graph, 6, 2, folder, 60)
+    assert {frozenset(int(graph.ids[vertex]) for vertex in one) for one in found} >= expected
+    shutil.rmtree(folder)
+    folder.mkdir()
+    program.write_text("#!/bin/sh\necho no room >&2\nexit 1\n")
+    with pytest.raises(RuntimeError, match="no communities .exit code 1.: no room"):
+        methods.run_svinet(program, graph, 6, 2, folder, 60)
+    assert len(vertices) == 30
+    assert links.max() == 29
+
+
+def call(bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str) -> dict[str, Any]:
+    places = ["--page", str(tmp_path / "quality.md"), "--report", str(tmp_path / "quality.json")]
+    monkeypatch.setattr(sys, "argv", ["bench_quality.py", *words, *places])
+    bench.main()
+    report: dict[str, Any] = json.loads((tmp_path / "quality.json").read_text())
+    return report
+
+
+def test_from_graphs_to_a_page_and_on_where_it_stopped(
+    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--data", str(DATA), "--graphs", "fb_348", "--seeds", "2", "--limit", "60"]
+    report = call(bench, monkeypatch, tmp_path, *words, "--methods", "lfm,one")
+    runs = {(run["method"], run["seed"]): run for run in report["runs"]}
+    assert set(runs) == {("lfm", 0), ("lfm", 1), ("one", 0)}
+    assert {run["status"] for run in runs.values()} == {"ok"}, runs
+    assert 0 < runs["lfm", 0]["scores"]["onmi"] < 0.5
+    assert runs["one", 0]["scores"]["average_f1"] == pytest.approx(0.595, abs=5e-4)
+    text = " ".join((tmp_path / "quality.md").read_text().split())
+    assert "227 vertices, 3192 links. Known communities (social circles): 14" in text
+    assert "| one community with every vertex | 1 | 1.0 | 1.00 | 1.00 | 0.000 |" in text
+    assert "mmsbgen's own rows are yet to be run" in text
+    assert "| fb_348 | not run |" in text
+
+    made: list[tuple[str, int]] = []
+
+    def counted(method: str, case: Any, seed: int, args: Any) -> dict[str, Any]:
+        made.append((method, seed))
+        return runs[method, 0] | {"seed": seed, "note": "again"}
+
+    monkeypatch.setattr(bench, "run", counted)
+    again = call(bench, monkeypatch, tmp_path, *words, "--methods", "lfm,one")
+    assert made == []
+    assert again["runs"] == report["runs"]
+    renewed = call(bench, monkeypatch, tmp_path, *words, "--only", "lfm")
+    assert made == [("lfm", 0), ("lfm", 1)]
+    assert {run["method"]: run.get("note") for run in renewed["runs"]} == {"lfm": "again", "one": None}
+    # Without what is kept under build/ the report's own runs stand in, and without --data the page can be made anew.
+    shutil.rmtree(tmp_path / "build")
+    made.clear()
+    (tmp_path / "quality.md").unlink()
+    assert call(bench, monkeypatch, tmp_path)["runs"] == renewed["runs"]
+    assert "## fb_348" in (tmp_path / "quality.md").read_text()
+    assert call(bench, monkeypatch, tmp_path, *words, "--methods", "one")["runs"] == renewed["runs"]
+    assert made == []
+
+
+def test_after_a_run_that_took_too_long_no_other_seed_is_tried(
+    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--data", str(DATA), "--graphs", "fb_348", "--methods", "lfm", "--limit", "0.01"]
+    report = call(bench, monkeypatch, tmp_path, *words)
+    assert [(run["seed"], run["status"]) for run in report["runs"]] == [(0, "timeout")]
+    text = (tmp_path / "quality.md").read_text()
+    row = "| LFM with LFMLocal(0.8), networkit | 0 of 1 | - | - | - | no result in 0.01 s | - | - | - | > 0.01 |"
+    assert row in text
+
+
+def test_mmsbgen_runs_with_its_defaults(bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def faked(command: list[str], limit: float, folder: Path) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        out = folder / "out"
+        out.mkdir()
+        record = {
+            "mmsbgen": "9.9",
+            "device": {"name": "d"},
+            "start": "ego",
+            "starts": [{"name": "ego"}],
+            "trace": [{"auc": 0.9}],
+        }
+        (out / "run.json").write_text(json.dumps(record))
+        (out / "communities.txt").write_text("0\t1\n")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(bench, "run_limited", faked)
+    words = ["--data", str(DATA), "--graphs", "fb_348,CA-GrQc", "--methods", "mmsbgen", "--seeds", "2"]
+    report = call(bench, monkeypatch, tmp_path, *words)
+    assert {run["status"] for run in report["runs"]} == {"ok"}, report["runs"]
+    options = [" ".join(command[1:]).replace(str(DATA.resolve()) + os.sep, "") for command in commands]
+    assert options == [
+        "detect fb_348.txt.gz -k 14 --seed 0 -o out",
+        "detect fb_348.txt.gz -k 14 --seed 1 -o out",
+        "detect CA-GrQc.txt.gz -k 50 --seed 0 -o out --validation 0.1",
+        "detect CA-GrQc.txt.gz -k 50 --seed 1 -o out --validation 0.1",
+    ]
+    assert [run["start"] for run in report["runs"]] == ["ego"] * 4
+    text = (tmp_path / "quality.md").read_text()
+    assert "Starts that mmsbgen chose: ego 2." in text
+    assert "- versions: mmsbgen 9.9\n" in text
+    assert "| **mmsbgen, defaults, K given** | 2 | 0.900 ± 0.000 |" in text
+
+
+def scored(method: str, onmi: float, seed: int = 0, **more: Any) -> dict[str, Any]:
+    scores = dict.fromkeys(("communities", "coverage", "memberships", "onmi_lfk", "average_f1", "omega"), 1.0)
+    run = {"graph": "g", "method": method, "seed": seed, "status": "ok", "seconds": 2.0, "limit": 120.0}
+    return run | {"scores": scores | {"onmi": onmi}} | more
+
+
+def test_a_table_has_good_and_bad_alike(page: ModuleType) -> None:
+    runs = [scored("mmsbgen", 0.2), scored("mmsbgen", 0.4, 1), scored("leiden", 0.5), scored("slpa", 0.1)]
+    runs.append(scored("coach", 0.0, status="failed", message="a | b"))
+    rows = [line.strip("| ").split(" | ") for line in page.cover_table("g", runs)[2:]]
+    assert [row[0] for row in rows] == [
+        "Leiden (disjoint), igraph",
+        "**mmsbgen, defaults, K given**",
+        "SLPA, cdlib",
+        "COACH, cdlib",
+    ]
+    # The sample deviation of 0.2 and 0.4 is 0.2 / sqrt(2).
+    assert rows[1][5] == "0.300 ± 0.141"
+    assert rows[3][5] == "failed: a / b"
+    assert page.standing("g", runs) == ["g", "0.300", "2 of 3", "0.500, Leiden (disjoint), igraph"]
+
+
+def test_quoted_rows_make_way_for_measured_ones(page: ModuleType) -> None:
+    quoted = page.cover_table("fb_348", [scored("mmsbgen", 0.25)])
+    assert [line.split(" | ")[0] for line in quoted[2:]] == [
+        "| svinet, pi > 0.1, K given †",
+        "| **mmsbgen, defaults, K given**",
+        "| svinet communities.txt, K given †",
+    ]
+    assert page.standing("fb_348", [scored("mmsbgen", 0.25)])[2] == "2 of 3"
+    measured = page.cover_table("fb_348", [scored("mmsbgen", 0.25), scored("svinet", 0.3)])
+    assert not any("†" in line for line in measured)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--methods", "magic"], "no method 'magic'"),
+        (["--data", str(DATA), "--graphs", "fb_9999"], "fb_9999.txt.gz is not there"),
+    ],
+)
+def test_bad_options_are_told(
+    words: list[str],
+    message: str,
+    bench: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        call(bench, monkeypatch, tmp_path, *words)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "quality.md").exists()
+
+
+def test_the_page_in_the_repository_is_that_of_its_report(
+    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripts: Path
+) -> None:
+    docs = scripts.parent / "docs"
+    shutil.copy(docs / "reports" / "quality.json", tmp_path / "quality.json")
+    call(bench, monkeypatch, tmp_path)
+    assert (tmp_path / "quality.md").read_text() == (docs / "quality.md").read_text()
