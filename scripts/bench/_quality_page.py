@@ -251,8 +251,8 @@ def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Se
             about += (
                 f" No communities are known: K = {known['k']}, {known['validation']:.0%} of the links and as many "
                 "non-links are held out (`--validation`), and the AUC is the chance that a link gets the larger "
-                "probability. All but svinet rank the same pairs; mmsbgen has chosen its start and its end by them, which "
-                "may flatter it a little."
+                "probability. All but svinet rank the same pairs; mmsbgen has chosen its start and its end by them, "
+                "which may flatter it a little."
             )
             table = auc_table(name, of[name])
         lines += ["", f"## {name}", "", *textwrap.wrap(about, 120), "", *table]
