@@ -20,8 +20,8 @@ from mmsbgen.sampler.starts import by_label, seeded
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-#: Links below which a community counts as empty: a clique of three has more, though others explain some of its three.
-_FEWEST_LINKS = 2.5
+#: Links below which a community counts as empty, of those that it explains best: a clique of three has as many.
+_FEWEST_LINKS = 3
 #: Links from which a community may fall apart.
 _ENOUGH_LINKS = 12
 #: Modularity of a cut from which its parts count.  Random graphs cut at up to about sqrt((1 - p) / (p n)): below this
@@ -44,15 +44,14 @@ def moves(links: Ints, rows: RowSource, beta: Floats, delta: float, seed: int) -
     """What to move, given training links ``[E, 2]`` and the state: the parts that stand out most, one a community."""
     best = np.empty(len(links), np.int64)
     share = np.empty(len(links))
-    used = np.zeros(beta.size)
     first = 0
     for ends, shares in explained(links, rows, beta, delta):
         part = slice(first, first + len(ends))
         best[part] = shares.argmax(axis=1)
         share[part] = shares[np.arange(len(ends)), best[part]]
-        used += shares.sum(axis=0)
         first = part.stop
-    empty = np.flatnonzero(used < _FEWEST_LINKS)
+    # What the prior leaves of an empty community in every row explains a little of many links, and none of them best.
+    empty = np.flatnonzero(np.bincount(best, minlength=beta.size) < _FEWEST_LINKS)
     if not empty.size:
         return []
     clear = share > 0.5

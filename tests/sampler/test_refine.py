@@ -10,6 +10,7 @@ import pytest
 
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
+from mmsbgen.sampler.explain import explained
 from mmsbgen.sampler.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
 
 DELTA = 1e-4
@@ -91,11 +92,22 @@ def test_parts_of_a_clearer_cut_come_first():
 
 @pytest.mark.parametrize(("triangle", "others"), [(0.9, []), (1.0, []), (0.9, [29])])
 def test_a_triangle_of_its_own_is_not_empty(triangle, others):
-    """Its community explains a little less than three links."""
+    """Its community explains three links best, if not wholly."""
     links = np.concatenate([LINKS, [[30, 31], [30, 32], [31, 32]]])
     own = np.array([30, 31, 32, *others])
     pi = rows_on([joined(0, 1), CLIQUES[2], own], k=3, n=33, mass=triangle)
     assert wanted(pi, links) == []
+
+
+@pytest.mark.parametrize("dust", [0.01, 0.03])
+def test_what_the_prior_leaves_in_every_row_is_nothing(dust):
+    """A community that all rows have a little of explains a little of every link, of many more than a clique has."""
+    copies = 900
+    links = np.concatenate([LINKS + 30 * at for at in range(copies)])
+    pi = np.tile(rows_on([joined(0, 1), CLIQUES[2]], k=3, mass=1 - 2 * dust), (copies, 1))
+    parts = explained(links, lambda vertices: pi[vertices], np.full(3, 0.5), DELTA)
+    assert sum(shares[:, 2].sum() for _, shares in parts) > 3
+    assert [target for _, target, _ in wanted(pi, links)] == [2]
 
 
 def test_a_single_link_is_nothing_to_keep():
