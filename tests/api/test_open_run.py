@@ -1,0 +1,212 @@
+"""Runs of open length as the defaults have them: they find what is planted, end by themselves, and go on as before."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mmsbgen
+from mmsbgen.api import Detection, Request, perform
+from mmsbgen.sampler.course import BLIND_SWEEPS, NOISY_SWEEPS, WARM_UP
+from mmsbgen.sampler.options import MOST_SWEEPS
+
+pytestmark = pytest.mark.opencl
+
+
+def planted(
+    n: int, k: int, counts: Sequence[int], p_in: float, p_out: float, seed: int
+) -> tuple[list[set[int]], np.ndarray]:
+    """Communities and links [E, 2]: each vertex in as many communities at random as drawn from ``counts``.
+
+    Two vertices are linked by chance ``p_in`` in each community that they share, and by ``p_out`` anyway.
+    """
+    rng = np.random.default_rng(seed)
+    inside = np.zeros((n, k), bool)
+    for vertex in range(n):
+        inside[vertex, rng.choice(k, rng.choice(counts), replace=False)] = True
+    a, b = np.triu_indices(n, 1)
+    shared = (inside[a] & inside[b]).sum(axis=1)
+    linked = rng.random(a.size) < 1 - (1 - p_in) ** shared * (1 - p_out)
+    return [set(np.flatnonzero(column).tolist()) for column in inside.T], np.stack([a[linked], b[linked]], axis=1)
+
+
+def jaccard(found: list[list[int]], right: list[set[int]]) -> float:
+    """The mean over both covers of every community's best Jaccard index in the other."""
+
+    def one_way(these, those):
+        return np.mean([max(len(x & y) / len(x | y) for y in those) for x in these])
+
+    sets = [set(members) for members in found]
+    return float(one_way(sets, right) + one_way(right, sets)) / 2
+
+
+def plain(trace: list[dict]) -> list[dict]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in trace]
+
+
+def assert_same(one: Detection, other: Detection) -> None:
+    for name in ("indices", "values", "beta"):
+        assert np.array_equal(getattr(one.memberships, name), getattr(other.memberships, name)), name
+    assert one.communities == other.communities
+    assert plain(one.trace) == plain(other.trace)
+    assert one.record["course"] == other.record["course"]
+
+
+GROUPS, LINKS = planted(200, 4, (1, 1, 2), p_in=0.4, p_out=0.005, seed=0)
+
+
+@pytest.fixture(scope="module")
+def defaults() -> Detection:
+    return mmsbgen.detect(LINKS, 4, device="pocl")
+
+
+def test_defaults_find_four_overlapping_groups(defaults):
+    assert len(defaults.communities) == 4
+    assert jaccard(defaults.communities, GROUPS) > 0.9
+
+
+def test_the_run_ends_by_itself(defaults):
+    record = defaults.record
+    course, end = record["course"], record["iterations"]
+    assert record["options"]["iterations"] is None
+    assert 0 < end < MOST_SWEEPS, "all 200 vertices are one block, so that an iteration is a sweep"
+    assert course["settled_at"] == course["end"] == end == defaults.trace[-1]["iteration"]
+    assert course["sampling_from"] is None
+    assert not defaults.interrupted
+    assert not record["interrupted"]
+    assert defaults.checkpoint is None
+    assert {row["phase"] for row in defaults.trace} == {"optimise"}
+    assert defaults.trace[0]["iteration"] == 0, "trials count for nothing"
+    assert [row["iteration"] for row in defaults.trace] == list(range(0, end + 1, 2))
+
+
+def test_its_start_is_the_best_of_three(defaults):
+    course = defaults.record["course"]
+    assert len(course["trials"]) == 3
+    assert course["start"] == max(course["trials"], key=lambda each: each["log_likelihood"])["start"]
+
+
+def test_the_same_seed_gives_the_same_bits(defaults):
+    assert_same(mmsbgen.detect(LINKS, 4, device="pocl"), defaults)
+    other = mmsbgen.detect(LINKS, 4, device="pocl", random_state=1)
+    assert not np.array_equal(other.memberships.values, defaults.memberships.values)
+    assert jaccard(other.communities, GROUPS) > 0.9
+
+
+def test_sampling_follows_the_optimum(defaults):
+    """The optimum is that of the run without; the mean over the samples finds the groups as well."""
+    found = mmsbgen.detect(LINKS, 4, device="pocl", sample_sweeps=20, average=True)
+    course, begin = found.record["course"], defaults.record["iterations"]
+    assert (course["settled_at"], course["sampling_from"], course["end"]) == (begin, begin, begin + 20)
+    assert found.record["iterations"] == begin + 20
+    optimised = [row for row in found.trace if row["iteration"] <= begin]
+    sampled = [row for row in found.trace if row["iteration"] > begin]
+    assert plain(optimised) == plain(defaults.trace)
+    assert {row["phase"] for row in sampled} == {"sample"}
+    # Evaluations every second iteration; the first fifth of the samples enters no mean.
+    assert [row["burnt_in"] for row in sampled] == [row["iteration"] >= begin + WARM_UP * 20 for row in sampled]
+    assert [row["samples"] for row in sampled] == [1, *range(1, 10)]
+    assert found.record["samples_averaged"] == 9
+    pi = found.memberships.dense()
+    assert pi.shape == (200, 4)
+    # A mean of 9 rows in single precision, each normalised with some roundings.
+    assert pi.sum(axis=1) == pytest.approx(np.ones(200), abs=1e-5)
+    assert not np.array_equal(pi, defaults.memberships.dense())
+    assert jaccard(found.communities, GROUPS) > 0.9
+
+
+def test_noise_from_the_start_samples_for_a_time_too():
+    found = mmsbgen.detect(LINKS, 4, device="pocl", noise=True, start="communities")
+    course = found.record["course"]
+    assert course["sampling_from"] <= MOST_SWEEPS
+    assert found.record["iterations"] == course["end"] == course["sampling_from"] + NOISY_SWEEPS
+    assert course["refinements"] == []
+    assert {row["phase"] for row in found.trace} == {"sample"}
+    begins = course["sampling_from"] + WARM_UP * NOISY_SWEEPS
+    assert [row["burnt_in"] for row in found.trace] == [row["iteration"] >= begins for row in found.trace]
+    assert found.trace[-1]["samples"] > 30
+
+
+def test_without_held_out_pairs_it_ends_after_a_time():
+    found = mmsbgen.detect(LINKS, 4, device="pocl", validation=0.0)
+    course = found.record["course"]
+    changed = max((note["iteration"] for note in course["refinements"] if note["filled"]), default=0)
+    assert (course["settled_at"], found.record["iterations"]) == (None, changed + BLIND_SWEEPS)
+    assert (course["start"], course["trials"]) == ("communities", [])
+    assert jaccard(found.communities, GROUPS) > 0.9
+
+
+# Interrupted --------------------------------------------------------------------------------------------------
+
+#: Leiden joins most of these: each vertex is in two or three of them, a fifth of all each.
+_, DENSE = planted(240, 12, (2, 3), p_in=0.5, p_out=0.002, seed=0)
+OPTIONS = {
+    "n_communities": 12,
+    "start": "communities",
+    "mini_batch_size": 115,
+    "sample_sweeps": 20,
+    "average": True,
+}
+
+
+def go(out: Path, until: int | None = None, **more) -> Detection:
+    """Run to the end, or until Ctrl-C after an iteration."""
+
+    def press(sampler, trace) -> None:
+        if sampler.iteration == until:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return perform(DENSE, Request(**{"options": OPTIONS, "device": "pocl", "out": out, "on_progress": press, **more}))
+
+
+def test_an_interrupted_open_run_goes_on_bit_for_bit(tmp_path):
+    """Stopped right before and right after a refinement, at the optimum, and between evaluations of samples."""
+    straight = go(tmp_path / "straight")
+    course = straight.record["course"]
+    first = course["refinements"][0]
+    assert first["filled"] > 0
+    assert straight.record["samples_averaged"] > 1
+    sampling, end = course["sampling_from"], course["end"]
+    assert end == sampling + 20 * 3
+
+    out, options = tmp_path / "stopped", OPTIONS
+    stops = [first["iteration"] - 1, first["iteration"], sampling, sampling + 31]
+    for at in stops:
+        stopped = go(out, at, options=options, resume=None if options else out / "checkpoint.npz")
+        options = {}
+        assert stopped.interrupted
+        assert stopped.checkpoint == out / "checkpoint.npz"
+        assert stopped.record["iterations"] == at
+        assert len(stopped.record["course"]["refinements"]) == sum(
+            note["iteration"] <= at for note in course["refinements"]
+        )
+        assert stopped.record["course"]["end"] == (end if at >= sampling else None)
+    found = go(out, options={}, resume=out / "checkpoint.npz")
+    assert not found.interrupted
+    assert found.checkpoint is None
+    assert_same(found, straight)
+    for name in ("communities.txt", "memberships.npz"):
+        assert (out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+# Regression ---------------------------------------------------------------------------------------------------
+
+
+def test_many_overlapping_communities_are_found():
+    """Like LFR graphs of 1000 vertices and 28 communities of about 90: every start leaves some to refinement."""
+    right, links = planted(1000, 28, (2, 3), p_in=0.35, p_out=0.002, seed=0)
+    found = mmsbgen.detect(links, 28, device="pocl")
+    assert sum(note["filled"] for note in found.record["course"]["refinements"]) > 0
+    assert jaccard(found.communities, right) > 0.95
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_few_large_communities_are_found(seed):
+    """A quarter of all vertices each: what the prior leaves in empty ones must not hide that they are empty."""
+    right, links = planted(300, 10, (2, 3), p_in=0.4, p_out=0.002, seed=seed)
+    assert jaccard(mmsbgen.detect(links, 10, device="pocl", random_state=seed).communities, right) > 0.9
