@@ -99,6 +99,14 @@ def test_at_most_k_communities_largest_first(middling, k):
     assert min(sizes) > 1
 
 
+def test_of_parts_that_nothing_joins_the_largest_are_kept():
+    """No resolution makes fewer sets of six cliques without links between them."""
+    sizes = [3, 7, 4, 6, 5, 8]
+    first = np.cumsum([0, *sizes])
+    parts = split_of(33, [link for at, size in zip(first, sizes, strict=False) for link in clique(int(at), size)])
+    assert [len(members) for members in sets_of(starts.communities(parts, 3, seed=0))] == [8, 7, 6]
+
+
 @pytest.mark.parametrize("name", starts.STARTS)
 def test_the_same_seed_gives_the_same_start(middling, name):
     assert same(*(starts.STARTS[name](middling, 7, 12) for _ in range(2)))
@@ -187,6 +195,16 @@ def test_ego_nets_are_chosen_as_by_hand(parts, k):
     found = starts.ego_nets(parts, k, seed=0)
     assert found.name == "ego"
     assert sets_of(found) == greedy(parts, k)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ego_nets_of_larger_graphs_are_chosen_as_by_hand(seed):
+    """With clusters, so that nets overlap by all shares and the order of the two passes matters."""
+    rng = np.random.default_rng(seed)
+    links = [(a, b) for a, b in clique(0, 50) if rng.random() < (0.5 if a // 8 == b // 8 else 0.04)]
+    parts = split_of(50, links)
+    for k in (4, 50):
+        assert sets_of(starts.ego_nets(parts, k, seed=0)) == greedy(parts, k)
 
 
 def test_ego_nets_overlap_with_earlier_ones_by_half_at_most(middling):
