@@ -104,13 +104,14 @@ class Course:
             return
         since = [row for row in trace if row["iteration"] > self.changed_at]
         verdict = settled(since)
-        if verdict and self._may_refine(options):
+        last = iteration >= MOST_SWEEPS * per_sweep
+        if verdict and self._may_refine(options) and not last:
             return
         blind = verdict is None and not any("auc" in row for row in trace)
         long_enough = iteration - self.changed_at >= BLIND_SWEEPS * per_sweep
         if verdict:
             self.settled_at = iteration
-        if verdict or (blind and long_enough) or iteration >= MOST_SWEEPS * per_sweep:
+        if verdict or (blind and long_enough) or last:
             samples = options.sample_sweeps if options.phased else NOISY_SWEEPS
             self.sampling_from = iteration if samples else None
             self.end = iteration + samples * per_sweep

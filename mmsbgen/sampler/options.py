@@ -127,7 +127,7 @@ class Options:
     def _check_sampling(self) -> None:
         if not self.sample_sweeps:
             return
-        if not self.phased:
+        if not self.phased or self.noise is False:
             raise InputError(
                 f"sample_sweeps={self.sample_sweeps} follow an optimum: that is for block mini-batches whose noise is "
                 "left open; stars, and blocks with noise, draw in every iteration"

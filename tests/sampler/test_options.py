@@ -85,7 +85,7 @@ def test_few_links_hold_out_a_larger_share(links, share):
     assert Options(4, validation=0.2).held_out_share(links) == 0.2
 
 
-@pytest.mark.parametrize("more", [{"mini_batch": "random-node"}, {"noise": True}, {"iterations": 10}])
+@pytest.mark.parametrize("more", [{"mini_batch": "random-node"}, {"noise": True}, {"noise": False}, {"iterations": 10}])
 def test_sampling_follows_an_optimum_that_ends_by_itself(more):
     with pytest.raises(InputError, match="sample_sweeps"):
         Options(4, sample_sweeps=5, **more)

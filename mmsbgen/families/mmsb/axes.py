@@ -193,8 +193,8 @@ ROW_TEAM = (
 
 #: Thread-local arrays of a whole block on a CPU live on one stack of a few megabytes; overflow kills the process.
 _PRIVATE_BYTES_CPU = 1 << 21
-#: Those that Intel's runtime allows for the work-items that it makes one vector of: 382976 bytes ran, 731136 did not.
-_PRIVATE_BYTES_VECTOR = 1 << 19
+#: Those that Intel's runtime allows for the work-items that it makes one vector of: 391168 bytes ran, 489472 did not.
+_PRIVATE_BYTES_VECTOR = 384 << 10
 #: Local memory of a CUDA thread.
 _PRIVATE_BYTES_GPU = 64 << 10
 

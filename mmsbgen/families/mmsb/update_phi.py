@@ -97,8 +97,16 @@ def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
+#: Bytes of a vector of which a draw's temporaries fit for all work-items of a sub-group; see vectorised_memory.
+_DRAWN_BYTES = 64
+
+
 def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
     probs, grads, pi = places(config)
+    vector = int(config["vector_width"]) * element_size(problem)
+    draws = problem["step"] == "split" and problem["noise"] == "on"
+    if traits.kind == "cpu" and config["team"] == "subgroup" and draws and vector > _DRAWN_BYTES:
+        return f"draws by vectors of {vector} bytes in every work-item of a sub-group; at most {_DRAWN_BYTES}"
     # What a processor's registers do not hold lies, like thread-local arrays, on the stack of the whole block.
     private = "LR" if traits.kind == "cpu" else "L"
     vectors = int(config["rows_in_flight"]) * (probs in private) + (grads in private) + (pi in private)
