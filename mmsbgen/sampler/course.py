@@ -30,6 +30,8 @@ TOLERANCE = 2e-3
 BLIND_SWEEPS = 100
 #: Sweeps that a run with noise from the start samples for after it has settled.
 NOISY_SWEEPS = 100
+#: Sweeps after an optimum whose link probabilities are averaged: the partners drawn make single states differ.
+CLOSING_SWEEPS = 50
 #: Share of the sampling sweeps that enter no mean.
 WARM_UP = 0.2
 
@@ -40,7 +42,8 @@ class Course:
 
     ``clock_from``: the iteration at which the schedule's clock stood at ``clock_at`` sweeps.  ``refinements``: the
     rounds so far, each with its iteration and how many communities were filled.  ``settled_at``: the iteration at
-    which the metrics had settled.  ``sampling_from``: the last iteration before those that draw.  ``end``: the last
+    which the metrics had settled.  ``sampling_from``: the last iteration before those that draw,
+    ``closing_from`` before those whose link probabilities are averaged where none draw.  ``end``: the last
     of all, once that is known.  ``start``: the start's name, and ``trials`` what was tried for it.
     """
 
@@ -51,6 +54,7 @@ class Course:
     refinements: list[dict[str, int]] = field(default_factory=list)
     settled_at: int | None = None
     sampling_from: int | None = None
+    closing_from: int | None = None
     end: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,6 +80,8 @@ class Course:
         """Whether the state after ``iteration`` enters running means and posterior averages."""
         if options.burn_in_end is not None:
             return iteration >= options.burn_in_end
+        if self.closing_from is not None:
+            return iteration > self.closing_from
         if self.sampling_from is None or self.end is None:
             return False
         return iteration >= self.sampling_from + WARM_UP * (self.end - self.sampling_from)
@@ -113,8 +119,12 @@ class Course:
             self.settled_at = iteration
         if verdict or (blind and long_enough) or last:
             samples = options.sample_sweeps if options.phased else NOISY_SWEEPS
-            self.sampling_from = iteration if samples else None
-            self.end = iteration + samples * per_sweep
+            more = samples or (0 if blind else CLOSING_SWEEPS)
+            if samples:
+                self.sampling_from = iteration
+            elif more:
+                self.closing_from = iteration
+            self.end = iteration + more * per_sweep
 
 
 def settled(trace: Sequence[dict[str, Any]]) -> bool | None:

@@ -12,7 +12,7 @@ import pytest
 
 import mmsbgen
 from mmsbgen.api import Detection, Request, perform
-from mmsbgen.sampler.course import BLIND_SWEEPS, NOISY_SWEEPS, WARM_UP
+from mmsbgen.sampler.course import BLIND_SWEEPS, CLOSING_SWEEPS, NOISY_SWEEPS, WARM_UP
 from mmsbgen.sampler.options import MOST_SWEEPS
 
 pytestmark = pytest.mark.opencl
@@ -75,8 +75,10 @@ def test_the_run_ends_by_itself(defaults):
     course, end = record["course"], record["iterations"]
     assert record["options"]["iterations"] is None
     assert 0 < end < MOST_SWEEPS, "all 200 vertices are one block, so that an iteration is a sweep"
-    assert course["settled_at"] == course["end"] == end == defaults.trace[-1]["iteration"]
+    assert course["settled_at"] + CLOSING_SWEEPS == course["end"] == end == defaults.trace[-1]["iteration"]
     assert course["sampling_from"] is None
+    means = [row["samples"] for row in defaults.trace if row["iteration"] > course["closing_from"]]
+    assert means == list(range(1, CLOSING_SWEEPS // 2 + 1)), "an evaluation every second sweep"
     assert not defaults.interrupted
     assert not record["interrupted"]
     assert defaults.checkpoint is None
@@ -101,12 +103,12 @@ def test_the_same_seed_gives_the_same_bits(defaults):
 def test_sampling_follows_the_optimum(defaults):
     """The optimum is that of the run without; the mean over the samples finds the groups as well."""
     found = mmsbgen.detect(LINKS, 4, device="pocl", sample_sweeps=20, average=True)
-    course, begin = found.record["course"], defaults.record["iterations"]
+    course, begin = found.record["course"], defaults.record["course"]["settled_at"]
     assert (course["settled_at"], course["sampling_from"], course["end"]) == (begin, begin, begin + 20)
     assert found.record["iterations"] == begin + 20
     optimised = [row for row in found.trace if row["iteration"] <= begin]
     sampled = [row for row in found.trace if row["iteration"] > begin]
-    assert plain(optimised) == plain(defaults.trace)
+    assert plain(optimised) == plain(defaults.trace[: len(optimised)])
     assert {row["phase"] for row in sampled} == {"sample"}
     # Evaluations every second iteration; the first fifth of the samples enters no mean.
     assert [row["burnt_in"] for row in sampled] == [row["iteration"] >= begin + WARM_UP * 20 for row in sampled]

@@ -10,6 +10,7 @@ import pytest
 from mmsbgen.sampler import course as course_module
 from mmsbgen.sampler.course import (
     BLIND_SWEEPS,
+    CLOSING_SWEEPS,
     NOISY_SWEEPS,
     REFINE_ROUNDS,
     REFINE_SWEEPS,
@@ -169,8 +170,11 @@ def decided(options: Options, trace: list[dict], course: Course | None = None, p
 
 def test_a_settled_run_ends():
     course = decided(PLAIN, rows(FLAT))
-    assert (course.settled_at, course.sampling_from, course.end) == (20, None, 20)
-    assert course.limit(PLAIN, 1) == 20
+    assert (course.settled_at, course.sampling_from, course.end) == (20, None, 20 + CLOSING_SWEEPS)
+    assert course.closing_from == 20
+    assert not course.burnt_in(OPEN, 20)
+    assert course.burnt_in(OPEN, 21)
+    assert course.limit(PLAIN, 1) == course.end
     assert not course.burnt_in(PLAIN, 20)
 
 
@@ -191,7 +195,7 @@ def test_a_run_refines_before_it_ends():
     assert decided(OPEN, rows(FLAT)) == Course()
     tried = Course()
     tried.refined(30, 0, 1)
-    assert decided(OPEN, rows(FLAT, first=30), tried).end == 48
+    assert decided(OPEN, rows(FLAT, first=30), tried).end == 48 + CLOSING_SWEEPS
     filled = Course()
     filled.refined(30, 2, 1)
     assert decided(OPEN, rows(FLAT, first=32), filled).end is None, "another round may find more"
@@ -207,7 +211,7 @@ def test_metrics_from_before_a_refinement_do_not_count():
     early = before + rows(rising(2 * WINDOW - 1), first=92)
     assert decided(OPEN, early, course).end is None
     late = before + rows(FLAT, first=92)
-    assert decided(OPEN, late, course).end == 110
+    assert decided(OPEN, late, course).end == 110 + CLOSING_SWEEPS
 
 
 @pytest.mark.parametrize("per_sweep", [1, 4])
@@ -257,7 +261,7 @@ def test_a_run_that_never_settles_ends(per_sweep):
     course.decide(PLAIN, rows(rising(20)), most - 1, per_sweep)
     assert course.end is None
     course.decide(PLAIN, rows(rising(20)), most, per_sweep)
-    assert (course.settled_at, course.sampling_from, course.end) == (None, None, most)
+    assert (course.settled_at, course.sampling_from, course.end) == (None, None, most + CLOSING_SWEEPS * per_sweep)
     assert not course.ends_open(PLAIN, most, per_sweep)
 
 
