@@ -14,7 +14,7 @@ from mmsbgen.sampler.starts import STARTS, Start
 SWEEPS = 25
 #: The same where the state has more than _LARGE elements.
 SWEEPS_LARGE = 8
-_LARGE = 10_000_000
+_LARGE = 2_000_000
 
 
 def choose(
