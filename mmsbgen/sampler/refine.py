@@ -27,6 +27,8 @@ _ENOUGH_LINKS = 12
 #: Modularity of a cut from which its parts count.  Random graphs cut at up to about sqrt((1 - p) / (p n)): below this
 #: from 40 vertices on where half of all pairs are linked, from 90 on where a third are; smaller or sparser ones above.
 _MODULARITY = 0.15
+#: Elements of rows that are moved at a time.
+_ELEMENTS = 1 << 22
 #: Share of its mass in the old community that a moved vertex keeps there.
 _KEPT = 0.1
 
@@ -79,10 +81,14 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int) -> list[tuple[float, in
 
 
 def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
-    """pi ``[V, K]`` of ``vertices`` ``[V]``, ascending, after the moves; sums of rows stay."""
+    """pi ``[V, K]`` of ``vertices`` ``[V]``, ascending, after the moves; sums of rows stay.
+
+    Members outside the range of ``vertices`` are passed over; those inside are among them.
+    """
     new = pi.copy()
     for move in wanted:
-        at = np.searchsorted(vertices, move.members)
+        inside = (move.members >= vertices[0]) & (move.members <= vertices[-1])
+        at = np.searchsorted(vertices, move.members[inside])
         new[at, move.target] += (1.0 - _KEPT) * new[at, move.source]
         new[at, move.source] *= _KEPT
     return new
@@ -95,7 +101,9 @@ def refine(sampler: Sampler) -> int:
     wanted = moves(sampler.split.training_links, rows, beta, options.crossing, options.seed + sampler.iteration)
     if wanted:
         vertices = np.unique(np.concatenate([move.members for move in wanted]))
-        sampler.state.replace_rows(vertices, moved(rows(vertices).astype(np.float64), vertices, wanted))
+        step = max(1, _ELEMENTS // sampler.shape.k)
+        for part in np.split(vertices, range(step, len(vertices), step)):
+            sampler.state.replace_rows(part, moved(rows(part).astype(np.float64), part, wanted))
         theta = sampler.state.theta()
         for move in wanted:
             theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2

@@ -10,8 +10,10 @@ import pytest
 
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
+from mmsbgen.sampler import refine as refine_module
 from mmsbgen.sampler.explain import explained
 from mmsbgen.sampler.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
+from mmsbgen.sampler.starts import of_sets as sets_of
 
 DELTA = 1e-4
 
@@ -275,3 +277,18 @@ def test_a_refinement_that_finds_nothing_changes_nothing(merged):
         assert np.array_equal(value, before[name]), name
     assert sampler.course.refinements == [*noted, {"iteration": 12, "filled": 0}]
     assert (sampler.course.clock_from, sampler.course.clock_at) == (course.clock_from, course.clock_at)
+
+
+def test_rows_are_moved_a_part_at_a_time(chain, pocl_device, middling, monkeypatch):
+    """However few rows are held at once, the same rows come out."""
+    states = []
+    for elements in (1 << 22, 12):
+        monkeypatch.setattr(refine_module, "_ELEMENTS", elements)
+        sampler = chain(pocl_device, middling, n_communities=4, mini_batch="block", noise=None)
+        sampler.initialise(sets_of("two", [np.arange(30), np.arange(30, 60)]))
+        wanted = [refine_module.Move(0, 2, np.arange(5, 25)), refine_module.Move(1, 3, np.arange(20, 50, 3))]
+        monkeypatch.setattr(refine_module, "moves", lambda *_, wanted=wanted: wanted)
+        assert refine_module.refine(sampler) == 2
+        states.append(sampler.rows(0, 60)[0])
+    assert np.array_equal(*states)
+    assert states[0][10, 2] > states[0][10, 0]
