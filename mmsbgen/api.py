@@ -36,6 +36,8 @@ __all__ = ["TOP", "Detection", "Request", "detect", "perform"]
 
 #: Entries of a row of pi that are kept by default.
 TOP = 16
+#: Links times communities from which a rule takes seconds.
+_LONG = 200_000_000
 #: The rule that makes communities of memberships.
 RULE = "share"
 
@@ -189,6 +191,8 @@ def perform(source: Any, request: Request) -> Detection:
     if request.top < 1:
         raise InputError(f"top={request.top}: at least one entry of each row is kept")
     checked_threshold(request.rule, request.threshold)
+    if request.k_auto and request.resume is not None:
+        raise InputError("-k auto starts a run; one that is resumed has its number of communities: leave -k out")
     checkpoint = checkpoints.load(request.resume) if request.resume else None
     _keeps_others(request)
     options = _resumed(checkpoint, request) if checkpoint else _options(_with_k(request))
@@ -201,7 +205,9 @@ def perform(source: Any, request: Request) -> Detection:
         request.on_message(f"{text}.")
     with open_device(request.device) as device, _runtime(device, request, checkpoint) as runtime:
         tried: list[Tried] = []
-        if request.k_auto and checkpoint is None:
+        if request.k_auto:
+            if request.out is not None:
+                writable_folder(request.out)
             k, tried = _chosen_k(parts, options, runtime, request)
             options = replace(options, n_communities=k)
         fused = request.fused
@@ -238,8 +244,6 @@ def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request
 
     with graceful() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: request.on_message(f"{text}."), lambda: bool(stop))
-        if stop:
-            raise KeyboardInterrupt
     request.on_message(f"Going on with K={k}, the smallest within a standard error of the best.")
     return k, tried
 
@@ -284,12 +288,13 @@ def _resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
     done = checkpoint.meta["iteration"]
     if given.iterations < done:
         raise InputError(f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}")
-    means = "" if before.burn_in_end is None else f", and means still begin at iteration {before.burn_in_end}"
+    after = replace(before, iterations=given.iterations, sample_sweeps=0)
+    still = "still begin" if before.burn_in_end is not None else "begin"
     request.on_message(
         f"The run goes to iteration {given.iterations} instead of {before.iterations or 'its own end'}; it is still "
-        f"evaluated every {before.interval} iterations{means}."
+        f"evaluated every {before.interval} iterations, and means {still} at iteration {after.burn_in_end}."
     )
-    return replace(before, iterations=given.iterations, sample_sweeps=0)
+    return after
 
 
 @contextmanager
@@ -366,6 +371,8 @@ def _result(
     threshold = checked_threshold(request.rule, request.threshold)
     needed = entries_needed(request.rule, threshold, sampler.shape.k)
     wide = results.memberships(sampler, min(max(needed, request.top), sampler.shape.k))
+    if parts.graph.n_links * sampler.shape.k > _LONG:
+        request.on_message(f"Communities by the rule {request.rule}, link by link.")
     found = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler))
     memberships = wide.first(request.top)
     interrupted = sampler.iteration < sampler.limit

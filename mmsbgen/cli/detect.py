@@ -115,7 +115,7 @@ class _Communities(click.ParamType):  # type: ignore[type-arg]
     help="Share of the links held out for validation; by default 1 %, up to 5 % where that would be fewer than 500.",
 )
 @click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
-@click.option("--average", is_flag=True, help="Average pi over the second half of the run (one more state).")
+@click.option("--average", is_flag=True, help="Average pi after the optimum, or over half of -n: one more state.")
 @click.option("--dtype", **_shown("float32 or float64.", "float32"))
 @click.option("--rule", **_shown("share, threshold, link or top.", "share"))
 @click.option("--threshold", **_shown("Of the rule.", type=float))

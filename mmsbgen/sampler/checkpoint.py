@@ -247,9 +247,8 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
     for name in _COUNTERS:
         setattr(sampler, name, meta[name])
     sampler.course = Course(**meta["course"])
-    if sampler.options.iterations is not None:
-        # A run that had found its end may be asked to go on.
-        sampler.course.end = None
+    if sampler.options.iterations is not None and checkpoint.options.iterations is None:
+        sampler.to_given_length()
     sampler.add_stage_seconds(meta["stage_seconds"])
 
 

@@ -60,7 +60,7 @@ def choose_k(
     communities and doubles as long as that pays; then the neighbours of the best at a ratio of the square root of 2
     are tried.  Each is optimised from Leiden's communities and, warm, from the sets that the one before has found.
 
-    Raises :class:`InputError` where no pairs are held out.
+    Raises :class:`InputError` where no pairs are held out, and KeyboardInterrupt once ``asked`` is true.
     """
     if not len(split.validation.pairs):
         raise InputError("the number of communities is chosen on held-out pairs: give --validation a positive share")
@@ -69,8 +69,9 @@ def choose_k(
 
     def better(k: int, warm: Start | None) -> bool:
         """Fit k; whether it is the best so far."""
+        say(f"Trying K={k}")
         try:
-            fit = _fitted(split, make, k, warm, seed, weights)
+            fit = _fitted(split, make, k, warm, seed, weights, asked)
         except DeviceMemoryError:
             say(f"K={k} does not fit in memory")
             return False
@@ -83,7 +84,7 @@ def choose_k(
     with seeded(seed):
         natural = len(leiden(split.graph.n_vertices, split.training_links, 1.0))
     k, most, misses, warm = max(2, natural // 2), max(2, split.graph.n_vertices // 2), 0, None
-    while k <= most and misses < _PATIENCE and not (fits and asked()):
+    while k <= most and misses < _PATIENCE:
         misses = 0 if better(k, warm) else misses + 1
         warm = fits[k].sets if k in fits else warm
         k *= 2
@@ -91,7 +92,7 @@ def choose_k(
         raise InputError(f"no number of communities could be tried for {split.graph.n_vertices} vertices; give -k")
     top = max(fits, key=lambda k: float(fits[k].logs @ weights))
     for near in (round(top / math.sqrt(2)), round(top * math.sqrt(2))):
-        if 1 < near <= most and near not in fits and not asked():
+        if 1 < near <= most and near not in fits:
             better(near, fits[max(k for k in fits if k <= near)].sets if min(fits) <= near else None)
     best = max(fits.values(), key=lambda fit: float(fit.logs @ weights))
     tried = [_told(fits[k], best, split, weights) for k in sorted(fits)]
@@ -119,7 +120,13 @@ def _told(fit: _Fit, best: _Fit, split: Split, weights: Floats) -> Tried:
 
 
 def _fitted(
-    split: Split, make: Callable[[int], Sampler], k: int, warm: Start | None, seed: int, weights: Floats
+    split: Split,
+    make: Callable[[int], Sampler],
+    k: int,
+    warm: Start | None,
+    seed: int,
+    weights: Floats,
+    asked: Callable[[], bool],
 ) -> _Fit:
     sampler = make(k)
     try:
@@ -127,15 +134,17 @@ def _fitted(
         if warm is not None:
             keep = warm.communities < k
             starts.append(Start("the one before", warm.vertices[keep], warm.communities[keep]))
-        return max((_one(sampler, start) for start in starts), key=lambda fit: float(fit.logs @ weights))
+        return max((_one(sampler, start, asked) for start in starts), key=lambda fit: float(fit.logs @ weights))
     finally:
         sampler.close()
 
 
-def _one(sampler: Sampler, start: Start) -> _Fit:
+def _one(sampler: Sampler, start: Start, asked: Callable[[], bool]) -> _Fit:
     sampler.initialise(start)
     for last in (False, True):
         for _ in range(REFINE_SWEEPS * sampler.per_sweep):
+            if asked():
+                raise KeyboardInterrupt
             sampler.step()
         if not last and not (sampler.options.refine and refine(sampler)):
             break

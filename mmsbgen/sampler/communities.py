@@ -64,6 +64,9 @@ class Memberships:
 def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
     """Indices and values ``[R, r]`` of the ``r`` largest entries of each row, largest first, ties by index."""
     k = rows.shape[1]
+    if r == 1:
+        first = rows.argmax(axis=1)[:, None]
+        return first.astype(np.int32), np.take_along_axis(rows, first, axis=1)
     if r < k:
         at = np.sort(np.argpartition(rows, k - r, axis=1)[:, k - r :], axis=1)
     else:

@@ -90,6 +90,9 @@ class Course:
         """Whether a refinement is due after ``iteration``."""
         if not self._may_refine(options) or self.sampling_from is not None or self.end is not None:
             return False
+        if self.burnt_in(options, iteration):
+            # What a community means would change within the averages.
+            return False
         left = self.limit(options, per_sweep) - iteration
         return min(iteration - self.changed_at, left) >= REFINE_SWEEPS * per_sweep
 

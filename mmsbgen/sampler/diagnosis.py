@@ -45,7 +45,10 @@ class Watch:
             return None
         end, last = self.moments[-1]
         middle = begin + (end - begin) / 2
-        _, before = min(self.moments[:-1], key=lambda moment: abs(moment[0] - middle))
+        when, before = min(self.moments[:-1], key=lambda moment: abs(moment[0] - middle))
+        if abs(when - middle) > (end - begin) / 4:
+            # A run that was resumed late has seen no state from half-way.
+            return None
         return float(np.mean(before == last))
 
 
@@ -78,7 +81,8 @@ def _text(sampler: Sampler, verdict: bool | None, agreement: float | None) -> st
         else f"; {agreement:.0%} of the vertices kept their largest community in the second half"
     )
     unit = "sweeps" if sampler.options.block else "iterations"
-    done = f"{sampler.iteration / sampler.per_sweep:g} {unit}"
+    settled_at = sampler.course.settled_at
+    done = f"{(sampler.iteration if settled_at is None else settled_at) / sampler.per_sweep:g} {unit}"
     if verdict is None:
         return f"Not known whether the run has converged: too few evaluations on held-out pairs in {done}{same}."
     if not verdict:

@@ -122,6 +122,10 @@ class Options:
             raise InputError(f"delta={self.delta}: it must lie between 0 and 0.5")
         if not 0 <= self.burn_in <= 1:
             raise InputError(f"burn_in={self.burn_in}: it is a share, between 0 and 1")
+        if self.start == "auto" and not self.block:
+            raise InputError(
+                "start='auto' tries sweeps, which only blocks make: give stars one of communities, ego, random"
+            )
         self._check_sampling()
 
     def _check_sampling(self) -> None:
@@ -238,7 +242,7 @@ class Options:
     def burn_in_end(self) -> int | None:
         """First iteration whose state enters running means and posterior averages, never the start.
 
-        None where iterations are left open: means begin with the sweeps that sample.
+        None where iterations are left open: means begin after the optimum.
         """
         if self.burn_in_iterations is not None or self.iterations is None:
             return self.burn_in_iterations

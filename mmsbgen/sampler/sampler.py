@@ -117,6 +117,19 @@ class Sampler:
         self.beta_sum: Array = np.zeros(self.options.n_communities)
         self.course = Course()
 
+    def to_given_length(self) -> None:
+        """Let a chain that looked for its end itself go on to the options' iterations: its means begin anew."""
+        self.course.settled_at = self.course.sampling_from = self.course.closing_from = self.course.end = None
+        self.samples = self.averaged = 0
+        self.beta_sum = np.zeros(self.options.n_communities)
+        if self.options.average:
+            self._clear_mean()
+
+    def _clear_mean(self) -> None:
+        for first, stop in self.state_chunks():
+            zeros = np.zeros((stop - first, self.shape.row), self.shape.real)
+            self.device.write(self.values["mean"], zeros, first)
+
     # What is sampled -----------------------------------------------------------------------------------------
 
     @property
@@ -282,7 +295,7 @@ class Sampler:
                 start.place(self.state, size or float(self.shape.k), self.options.seed)
         self.set_theta(first_theta(self.split.graph, self.options))
         if self.options.average:
-            self.device.write(self.values["mean"], np.zeros((n, self.shape.row), self.shape.real))
+            self._clear_mean()
         self.device.synchronize()
 
     def set_theta(self, theta: Array) -> None:

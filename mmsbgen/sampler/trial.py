@@ -24,7 +24,9 @@ def choose(
 
     A trial is no longer than a quarter of a run of given length.  In large graphs a random start is not tried, as it
     needs more sweeps than a trial has.  Where nothing can choose, without held-out pairs or without a sweep to try,
-    Leiden's communities are taken.  Once ``asked`` is true, what has been tried so far decides.
+    Leiden's communities are taken.
+
+    Raises KeyboardInterrupt once ``asked`` is true: half a trial must decide nothing, and nothing is lost yet.
     """
     name = sampler.options.start
     assert name is not None
@@ -39,14 +41,16 @@ def choose(
         return
     tried: list[tuple[float, Start, dict[str, Any]]] = []
     for other in STARTS:
-        if (other == "random" and large) or (tried and asked()):
+        if other == "random" and large:
             continue
         if large:
             say(f"Trying the start {other!r} for {iterations} iterations")
         start = _start(sampler, other)
         sampler.initialise(start)
         own = evaluate(sampler, burnt_in=False)
-        while sampler.iteration < iterations and not asked():
+        while sampler.iteration < iterations:
+            if asked():
+                raise KeyboardInterrupt
             sampler.step()
         after = evaluate(sampler, burnt_in=False)
         assert own is not None

@@ -12,6 +12,7 @@ import pytest
 
 import mmsbgen
 from mmsbgen.api import Detection, Request, perform
+from mmsbgen.errors import InputError
 from mmsbgen.sampler.course import BLIND_SWEEPS, CLOSING_SWEEPS, NOISY_SWEEPS, WARM_UP
 from mmsbgen.sampler.options import MOST_SWEEPS
 
@@ -212,3 +213,27 @@ def test_few_large_communities_are_found(seed):
     """A quarter of all vertices each: what the prior leaves in empty ones must not hide that they are empty."""
     right, links = planted(300, 10, (2, 3), p_in=0.4, p_out=0.002, seed=seed)
     assert jaccard(mmsbgen.detect(links, 10, device="pocl", random_state=seed).communities, right) > 0.9
+
+
+@pytest.mark.parametrize("more", [{"sample_sweeps": 20}, {}], ids=["sampling", "closing"])
+def test_an_open_run_can_go_on_to_a_given_length(tmp_path, more):
+    """What it averaged since its optimum is left behind: means begin where those of such a run begin."""
+    saved = tmp_path / "checkpoint.npz"
+    options = {"n_communities": 4, "average": True, **more}
+    first = perform(LINKS, Request(options, device="pocl", out=tmp_path, keep_checkpoint=True))
+    done = first.record["iterations"]
+    said: list[str] = []
+    length = 2 * done + 60
+    asked = Request({"iterations": length}, device="pocl", resume=saved, out=tmp_path, on_message=said.append)
+    found = perform(LINKS, asked)
+    assert found.record["iterations"] == length
+    assert f"means begin at iteration {length // 2}" in " ".join(said)
+    averaged = [row for row in found.trace if row["iteration"] >= length // 2]
+    assert found.record["samples_averaged"] == len(averaged) == averaged[-1]["samples"]
+    assert {row["phase"] for row in found.trace if row["iteration"] > done} == {"optimise"}
+    assert found.memberships.dense().sum(axis=1) == pytest.approx(np.ones(200), abs=1e-4)
+
+
+def test_auto_k_is_for_new_runs(tmp_path):
+    with pytest.raises(InputError, match="leave -k out"):
+        perform(LINKS, Request({}, resume=tmp_path / "x.npz", k_auto=True))

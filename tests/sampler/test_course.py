@@ -110,12 +110,18 @@ def test_some_runs_do_not_refine(options):
 
 @pytest.mark.parametrize("options", [OPEN, SAMPLING, GIVEN, Options(4, noise=False)])
 def test_runs_that_optimise_do(options):
-    assert Course().refines(options, 60, 1)
+    assert Course().refines(options, 40, 1)
+
+
+def test_no_refinement_once_states_are_averaged():
+    """A community that is filled means something else from then on."""
+    assert Course().refines(GIVEN, 49, 1)
+    assert not Course().refines(GIVEN, 50, 1)
 
 
 def test_no_refinement_near_the_end():
     """What moved has to settle: as many sweeps are left."""
-    for options, end in ((GIVEN, 100), (OPEN, MOST_SWEEPS)):
+    for options, end in ((replace(GIVEN, burn_in=0.9), 100), (OPEN, MOST_SWEEPS)):
         assert Course().refines(options, end - REFINE_SWEEPS, 1)
         for late in (end - REFINE_SWEEPS + 1, end - 1, end, end + 100):
             assert not Course().refines(options, late, 1)

@@ -36,6 +36,8 @@ from mmsbgen.sampler.options import Options, Schedule
         {"delta": 0.0},
         {"delta": 0.7},
         {"burn_in": 1.5},
+        {"start": "somewhere"},
+        {"start": "auto", "mini_batch": "random-node"},
         {"burn_in": float("nan")},
         {"seed": -1},
         {"seed": 2**64},
