@@ -310,7 +310,7 @@ def stopped(ring, tmp_path, monkeypatch) -> Path:
 
     with monkeypatch.context() as patch:
         patch.setattr(api, "graceful", graceful)
-        said = cli(ring, "-k", 3, "-n", 20, "-o", out, code=130).stderr
+        said = cli(ring, "-k", 3, "-n", 20, "--start", "random", "-o", out, code=130).stderr
     assert f"--resume {out / 'checkpoint.npz'}" in said
     return out
 
