@@ -14,7 +14,7 @@ from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.sampler import Sampler
 
 #: Moments whose leading communities are remembered; beyond, every second one is forgotten.
-_MOMENTS = 8
+_MOMENTS = 32
 #: Elements of the state above which the leading communities are looked up at every eighth evaluation only.
 _LARGE = 1 << 24
 #: Share of vertices with the same leading community below which a run is called unsettled.
