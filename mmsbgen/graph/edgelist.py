@@ -15,16 +15,15 @@ Isolated vertices are listed in a comment, ids separated by blanks or commas::
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from mmsbgen.errors import InputError
+from mmsbgen.files import read_bytes, unpacked
 from mmsbgen.graph._tokens import Fields, parse_integers, split_fields
 from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers, string_ids
 
@@ -152,23 +151,11 @@ def _as_int64(words: list[bytes]) -> Int64Array | None:
 
 def _read(file: Path) -> bytes:
     """The text of the file, unpacked, UTF-8, lines ended by a newline, without a byte-order mark."""
-    try:
-        raw = file.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{file} is a directory; give the edge list inside it") from None
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}; check its permissions") from error
+    raw = read_bytes(file, "give the edge list inside it")
     for magic, (kind, tool) in _FOREIGN.items():
         if raw.startswith(magic):
             raise InputError(f"{file} is a {kind} archive; unpack it first ({tool}), or use gzip")
-    if raw.startswith(b"\x1f\x8b"):
-        try:
-            raw = gzip.decompress(raw)
-        except (EOFError, OSError, zlib.error) as error:
-            raise InputError(f"{file} is a damaged or cut-off gzip file ({error}); fetch it again") from error
-    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    raw = unpacked(file, raw).removeprefix(b"\xef\xbb\xbf")
     if b"\r" in raw and b"\n" not in raw:
         raw = raw.replace(b"\r", b"\n")
     _refuse_other_text(file, raw)

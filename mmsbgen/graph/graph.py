@@ -153,6 +153,11 @@ class Graph:
         """E, the number of links."""
         return int(self.links.shape[0])
 
+    @property
+    def density(self) -> float:
+        """Share of the pairs of vertices that are linked; 0 below two vertices."""
+        return self.n_links / max(1.0, self.n_vertices * (self.n_vertices - 1) / 2)
+
     def adjacency(self) -> Adjacency:
         """Rows of all links; built at the first call and kept."""
         return self._adjacency

@@ -102,8 +102,7 @@ def choose_k(
 
 def _weights(split: Split) -> Floats:
     """What each held-out pair counts ``[H]``: both classes by their share in the graph."""
-    n, labels = split.graph.n_vertices, np.asarray(split.validation.labels, bool)
-    density = split.graph.n_links / (n * (n - 1) / 2)
+    density, labels = split.graph.density, np.asarray(split.validation.labels, bool)
     n_links, n_non_links = int(labels.sum()), int((~labels).sum())
     each: Floats = np.where(labels, density / max(1, n_links), (1 - density) / max(1, n_non_links))
     return each

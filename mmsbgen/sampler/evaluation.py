@@ -37,8 +37,7 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> heldout.Metrics | None:
     sampler.published_sum += np.where(links, sampler.device.download(held["published"]), p)
     sampler.published_evaluations += 1
     n_links, n_non = int(links.sum()), int((~links).sum())
-    vertices = sampler.split.graph.n_vertices
-    density = sampler.split.graph.n_links / (vertices * (vertices - 1) / 2)
+    density = sampler.split.graph.density
     return heldout.Metrics(
         samples=n,
         perplexity=heldout.perplexity(totals[2], totals[3], count),

@@ -71,8 +71,7 @@ def first_theta(graph: Graph, options: Options) -> Floats:
     The first sweep of blocks moves it all the way; communities are denser than the graph.
     """
     if options.block:
-        density = graph.n_links / (graph.n_vertices * (graph.n_vertices - 1) / 2)
-        strength = min(0.9, max(0.05, 5 * density))
+        strength = min(0.9, max(0.05, 5 * graph.density))
         return np.repeat([[1.0 - strength], [strength]], options.n_communities, axis=1)
     rng = np.random.Generator(np.random.PCG64([options.seed, 2]))
     eta = np.array(options.eta)[:, None]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from pathlib import Path
 
 from mmsbgen.errors import InputError
+from mmsbgen.files import read_bytes, unpacked
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
 
@@ -43,19 +42,7 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
 
 
 def _text(file: Path) -> str:
-    try:
-        raw = file.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{file} is a directory; give a file in it, such as {file / 'communities.txt'}") from None
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}; check its permissions") from error
-    if raw.startswith(b"\x1f\x8b"):
-        try:
-            raw = gzip.decompress(raw)
-        except (EOFError, OSError, zlib.error) as error:
-            raise InputError(f"{file} is a damaged or cut-off gzip file ({error}); fetch it again") from error
+    raw = unpacked(file, read_bytes(file, f"give a file in it, such as {file / 'communities.txt'}"))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
