@@ -31,13 +31,13 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Random numbers: Philox4x32-10, the same words as the kernels draw --------------------------------------------- */
+/* Random numbers: Philox4x32-7, the same words as the kernels draw --------------------------------------------- */
 
 static void philox(u64 seed, u32 index, u32 vertex, u32 iteration, u32 tag, u32 c[4])
 {
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
     c[0] = index; c[1] = vertex; c[2] = iteration; c[3] = tag;
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < 7; round++) {
         const u64 p0 = (u64)c[0] * 0xD2511F53u, p1 = (u64)c[2] * 0xCD9E8D57u;
         c[0] = (u32)(p1 >> 32) ^ c[1] ^ k0;
         c[1] = (u32)p1;

@@ -17,24 +17,26 @@ ALPHA = 1e-6
 COUNT = 20_000
 
 
-def words(seed: int, *counter: int) -> list[int]:
-    return [int(word) for word in random.philox(seed, *counter)]
-
-
 @pytest.mark.parametrize(
-    ("key", "counter", "answer"),
+    ("rounds", "key", "counter", "answer"),
     [
-        ((0, 0), (0, 0, 0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-        ((2**32 - 1,) * 2, (2**32 - 1,) * 4, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (7, (0, 0), (0, 0, 0, 0), (0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48)),
+        (10, (0, 0), (0, 0, 0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        (10, (2**32 - 1,) * 2, (2**32 - 1,) * 4, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
         (
+            10,
             (0xA4093822, 0x299F31D0),
             (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
             (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
         ),
     ],
 )
-def test_known_answers_of_random123(key: tuple[int, int], counter: tuple[int, ...], answer: tuple[int, ...]) -> None:
-    assert words(key[0] | key[1] << 32, *counter) == list(answer)
+def test_known_answers_of_random123(
+    rounds: int, key: tuple[int, int], counter: tuple[int, ...], answer: tuple[int, ...]
+) -> None:
+    index, vertex, iteration, tag = counter
+    words = random.philox(key[0] | key[1] << 32, index, vertex, iteration, tag, rounds=rounds)
+    assert [int(word) for word in words] == list(answer)
 
 
 def test_uniforms_are_exact_in_single_precision() -> None:
@@ -137,5 +139,5 @@ def test_no_correlation_across_uniforms_iterations_and_purposes() -> None:
 
 
 def test_no_two_purposes_share_words() -> None:
-    seen = {tuple(words(SEED, 0, 0, 0, purpose << 24)) for purpose in Purpose}
+    seen = {tuple(int(word) for word in random.philox(SEED, 0, 0, 0, purpose << 24)) for purpose in Purpose}
     assert len(seen) == len(Purpose)

@@ -13,7 +13,7 @@ typedef struct { u32 w[4]; } words4;
 static __device__ __forceinline__ words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
 {
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 7; ++round) {
         const u32 h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
         const u32 h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
         c0 = h1 ^ c1 ^ k0;

@@ -26,7 +26,7 @@ typedef struct { u32 w[4]; } words4;
 static inline words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
 {
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 7; ++round) {
         const u32 h0 = mul_hi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
         const u32 h1 = mul_hi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
         c0 = h1 ^ c1 ^ k0;
@@ -54,7 +54,7 @@ static inline wordsx philox_x(u64 seed, uint4 index, u32 c1, u32 c2, u32 c3)
 {
     ulong4 a0 = convert_ulong4(index), a1 = c1, a2 = c2, a3 = c3;
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 7; ++round) {
         const ulong4 p0 = (a0 & 0xFFFFFFFFul) * 0xD2511F53ul, p1 = (a2 & 0xFFFFFFFFul) * 0xCD9E8D57ul;
         a0 = (p1 >> 32) ^ a1 ^ k0;
         a1 = p1;
@@ -83,7 +83,7 @@ static inline void uniforms(
     /* 2 calls side by side; words in 64-bit lanes, so that one multiplication gives both halves of a product */
     ulong2 c0 = ((k >> 1) + (ulong2)(0, 1)), c1 = vertex, c2 = iteration, c3 = purpose << 24;
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 7; ++round) {
         const ulong2 p0 = (c0 & 0xFFFFFFFFul) * 0xD2511F53ul, p1 = (c2 & 0xFFFFFFFFul) * 0xCD9E8D57ul;
         c0 = (p1 >> 32) ^ c1 ^ k0;
         c1 = p1;
@@ -310,8 +310,9 @@ static inline realx gamma(
         const realx z = sqrt(-2.0f * log_x(unit_x(r.w[0]))) * cos_turns_x(unit_x(r.w[1]));
         const realx cz = cc * z, u2 = unit_x(r.w[2]);
         const realx w = cz * (3.0f + cz * (3.0f + cz));
-        /* The first test implies the second, and settles nearly all. */
-        const maskx good = pending & (cz > -1.0f);
+        /* 1 + w = (1 + cz)^3, which rounding may take below 0.
+           The first test of u2 implies the second, and settles nearly all. */
+        const maskx good = pending & (w > -1.0f);
         maskx taken = good & (u2 < 1.0f - 0.0331f * z * z * z * z);
         const maskx open = good & !taken;
         if (any(open))

@@ -58,7 +58,7 @@ typedef struct { u32 w[4]; } words4;
 static __device__ __forceinline__ words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
 {
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 7; ++round) {
         const u32 h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
         const u32 h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
         c0 = h1 ^ c1 ^ k0;
@@ -203,8 +203,9 @@ static __device__ __forceinline__ realx gamma(
         const realx z = sqrt(-2.0f * log_1(unit_1(r.w[0]))) * cos_turns_1(unit_1(r.w[1]));
         const realx cz = cc * z, u2 = unit_1(r.w[2]);
         const realx w = cz * (3.0f + cz * (3.0f + cz));
-        /* The first test implies the second, and settles nearly all. */
-        const maskx good = pending && (cz > -1.0f);
+        /* 1 + w = (1 + cz)^3, which rounding may take below 0.
+           The first test of u2 implies the second, and settles nearly all. */
+        const maskx good = pending && (w > -1.0f);
         maskx taken = good && (u2 < 1.0f - 0.0331f * z * z * z * z);
         const maskx open = good && !taken;
         if (open)

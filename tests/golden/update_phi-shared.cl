@@ -25,7 +25,7 @@ typedef struct { u32 w[4]; } words4;
 static inline words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
 {
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 7; ++round) {
         const u32 h0 = mul_hi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
         const u32 h1 = mul_hi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
         c0 = h1 ^ c1 ^ k0;
@@ -53,7 +53,7 @@ static inline wordsx philox_x(u64 seed, uint2 index, u32 c1, u32 c2, u32 c3)
 {
     ulong2 a0 = convert_ulong2(index), a1 = c1, a2 = c2, a3 = c3;
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 7; ++round) {
         const ulong2 p0 = (a0 & 0xFFFFFFFFul) * 0xD2511F53ul, p1 = (a2 & 0xFFFFFFFFul) * 0xCD9E8D57ul;
         a0 = (p1 >> 32) ^ a1 ^ k0;
         a1 = p1;

@@ -218,3 +218,13 @@ def test_noise_of_the_reflected_step_is_the_generator_s(device: Device) -> None:
         right = random.normals(42, index[None, :], index[:, None], iteration, Purpose.phi_uniform)
         # phi near 1 is known to 1e-7, and a standard deviation is 0.1.
         np.testing.assert_allclose(found, right, atol=2e-5 * (1 + np.abs(right).max()))
+
+
+def test_shapes_above_one_do_not_fall_to_the_floor(device: Device) -> None:
+    """Marsaglia and Tsang's cube near 0: exponential draws below 1e-6 have the chance 1e-6, and none is at the floor."""
+    tau, rows = 0.5, 2048
+    with ListedRows(device, np.full((rows, K), 1 / K), np.full(rows, K * 1e-19), 2 * tau, alpha=1.0, seed=43) as chains:
+        chains.advance(1)
+        drawn = chains.phi().ravel() / -np.expm1(-tau)
+    expected = 1e-6 * drawn.size
+    assert np.count_nonzero(drawn < 1e-6) < expected + 5 * np.sqrt(expected) + 3

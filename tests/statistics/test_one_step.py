@@ -160,7 +160,7 @@ def test_strengths_without_noise(device: Device, k: int, n_pairs: int) -> None:
 
 
 def test_words_do_not_depend_on_the_launch(device: Device) -> None:
-    """Bit for bit those of Philox4x32-10, whatever the block size and the type of the reals."""
+    """Bit for bit those of Philox4x32-7, whatever the block size and the type of the reals."""
     spec, traits = MMSB.kernel("draws"), traits_of(device.info)
     configs = spec.space.configs(MMSB.problem(), traits)
     sizes = sorted({int(config["block_size"]) for config in configs})

@@ -1,6 +1,6 @@
 """Counter-based random numbers in NumPy: the reference of ``templates/common/philox.jinja`` and ``draws.jinja``.
 
-Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011).  The key is the seed; the counter is (index, vertex, iteration,
+Philox4x32-7 (Salmon, Moraes, Dror, Shaw 2011).  The key is the seed; the counter is (index, vertex, iteration,
 purpose and draw), so that the words do not depend on any launch shape and no two purposes share words.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.families.mmsb.layout import MAX_DRAWS, Purpose
+from mmsbgen.families.mmsb.layout import MAX_DRAWS, PHILOX_ROUNDS, Purpose
 
 Words = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
@@ -20,7 +20,9 @@ _MASK = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 
 
-def philox(seed: int, index: Any, vertex: Any, iteration: Any, tag: Any) -> tuple[Words, Words, Words, Words]:
+def philox(
+    seed: int, index: Any, vertex: Any, iteration: Any, tag: Any, rounds: int = PHILOX_ROUNDS
+) -> tuple[Words, Words, Words, Words]:
     """Four arrays of 32-bit words (held as uint64) for broadcastable counters.
 
     ``tag`` is the last counter word: purpose in the upper byte, number of the draw below.
@@ -28,7 +30,7 @@ def philox(seed: int, index: Any, vertex: Any, iteration: Any, tag: Any) -> tupl
     counters = np.broadcast_arrays(*(np.asarray(c, dtype=np.uint64) for c in (index, vertex, iteration, tag)))
     c0, c1, c2, c3 = (np.array(c) for c in counters)
     k0, k1 = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
-    for _ in range(10):
+    for _ in range(rounds):
         p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
         c0, c1, c2, c3 = (
             (p1 >> _SHIFT) ^ c1 ^ np.uint64(k0),
