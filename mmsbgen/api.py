@@ -36,8 +36,6 @@ __all__ = ["TOP", "Detection", "Request", "detect", "perform"]
 
 #: Entries of a row of pi that are kept by default.
 TOP = 16
-#: Links times communities from which a rule takes seconds.
-_LONG = 200_000_000
 #: The rule that makes communities of memberships.
 RULE = "share"
 
@@ -86,12 +84,13 @@ class Request:
     """One detection: where it runs, how it reports, what it writes.
 
     ``options`` are the fields of :class:`mmsbgen.sampler.options.Options` that were given.  ``out`` is the folder
-    that receives the results, and a checkpoint every ``checkpoint_seconds`` and on interruption (with
-    ``keep_checkpoint`` also at the end); ``whole`` writes all of pi rather than the ``top`` largest entries of each
-    row.  A run that finishes without ``keep_checkpoint`` leaves no checkpoint in ``out``; one that another run left
+    that receives the results, and a checkpoint every ``checkpoint_seconds``, on interruption and before communities are
+    made of the chain; ``whole`` writes all of pi rather than the ``top`` largest entries of each
+    row.  A run that finishes leaves no checkpoint in ``out`` but with ``keep_checkpoint``; one that another run left
     there is refused unless it is the one to resume, or ``overwrite`` is set.  ``resume`` is a checkpoint to go on
     from; options given beside it must be those of its run, only ``iterations`` may be more.  ``on_progress`` is
-    called after every launch, ``on_message`` with plain-words lines.  ``fused`` is whether many iterations of stars are
+    called after every launch, ``on_making`` with what is made of the finished chain and the share of it that is done,
+    ``on_message`` with plain-words lines.  ``fused`` is whether many iterations of stars are
     made in one launch; None where that is faster (a resumed run goes on as it was).  With ``k_auto`` the held-out pairs
     choose the number of communities (:func:`mmsbgen.sampler.choose_k.choose_k`); ``options`` need none then.
     """
@@ -112,6 +111,7 @@ class Request:
     fused: bool | None = None
     k_auto: bool = False
     on_progress: Callable[[Sampler, Trace], None] | None = None
+    on_making: Callable[[str, float], None] = lambda what, share: None
     on_message: Callable[[str], None] = lambda text: None
 
     @property
@@ -317,9 +317,19 @@ def _sample(
         request.on_message("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
     saved = request.saved
 
+    whole: list[Path] = []
+
     def keep(running: Sampler, so_far: Trace, seconds: float) -> None:
-        if saved is not None:
+        if saved is None:
+            return
+        try:
             checkpoints.save(saved, running, so_far, seconds)
+            whole.append(saved)
+        except InputError as error:
+            if running.iteration < running.limit or request.keep_checkpoint:
+                raise
+            # The results may still fit where the whole chain does not.
+            request.on_message(f"Going on without a checkpoint: {error}")
 
     watch = Watch()
     with graceful() as stop:
@@ -330,13 +340,18 @@ def _sample(
             on_progress=request.on_progress,
             on_checkpoint=None if saved is None else keep,
             checkpoint_seconds=request.checkpoint_seconds,
-            checkpoint_at_end=request.keep_checkpoint,
+            checkpoint_at_end=True,
             stop=stop,
             watch=watch,
             seconds_before=before,
         )
     notes = {"tried": [asdict(one) for one in tried]} if tried else {}
-    return _result(sampler, parts, request, trace, seconds, watch, notes)
+    try:
+        return _result(sampler, parts, request, trace, seconds, watch, notes)
+    except BaseException as error:
+        for place in whole[-1:]:
+            error.add_note(f"The chain is kept: go on with --resume {place} -o {place.parent}")
+        raise
 
 
 def _begin(
@@ -359,6 +374,11 @@ def _begin(
     return checkpoint.trace, float(checkpoint.meta["seconds"])
 
 
+def _making(request: Request, what: str) -> Callable[[float], None]:
+    """What tells of the share of ``what`` that is done."""
+    return lambda share: request.on_making(what, share)
+
+
 def _result(
     sampler: Sampler,
     parts: Split,
@@ -370,10 +390,10 @@ def _result(
 ) -> Detection:
     threshold = checked_threshold(request.rule, request.threshold)
     needed = entries_needed(request.rule, threshold, sampler.shape.k)
-    wide = results.memberships(sampler, min(max(needed, request.top), sampler.shape.k))
-    if parts.graph.n_links * sampler.shape.k > _LONG:
-        request.on_message(f"Communities by the rule {request.rule}, link by link.")
-    found = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler))
+    entries, links = min(max(needed, request.top), sampler.shape.k), parts.graph.links
+    wide = results.memberships(sampler, entries, _making(request, "memberships"))
+    making = _making(request, f"communities by the rule {request.rule}")
+    found = cover(wide, links, request.rule, threshold, rows=row_source(sampler), tell=making)
     memberships = wide.first(request.top)
     interrupted = sampler.iteration < sampler.limit
     rule = {"name": request.rule, "threshold": threshold}

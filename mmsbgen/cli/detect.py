@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mmsbgen.errors import InputError
+from mmsbgen.errors import InputError, MmsbgenError
 
 if TYPE_CHECKING:
     from mmsbgen.api import Detection
@@ -150,6 +150,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         overwrite=given["overwrite"],
         k_auto=given["k"] == "auto",
         on_progress=report.progress,
+        on_making=report.making,
         on_message=report.message,
     )
     if given["keep"] and out is None:
@@ -157,9 +158,13 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     try:
         with report:
             found = perform(graph, request)
-    except KeyboardInterrupt:
-        click.echo("Interrupted; no results were written.", err=True)
+    except KeyboardInterrupt as stop:
+        click.echo(" ".join(["Interrupted; no results were written.", *_notes(stop)]), err=True)
         sys.exit(130)
+    except MmsbgenError as error:
+        for note in _notes(error):
+            click.echo(note, err=True)
+        raise
     if given["as_json"]:
         from mmsbgen.sampler.results import as_json
 
@@ -168,6 +173,10 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         summary(found)
     if found.interrupted:
         _interrupted(found, graph)
+
+
+def _notes(error: BaseException) -> list[str]:
+    return list(getattr(error, "__notes__", ()))
 
 
 def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
@@ -229,6 +238,7 @@ class _Report:
         self._task: Any = None
         self._begin: tuple[float, int] | None = None
         self._next = 0.0
+        self._made, self._since = "", 0.0
 
     def __enter__(self) -> _Report:
         return self
@@ -252,7 +262,8 @@ class _Report:
             return
         if sys.stderr.isatty():
             self._next = now + 0.1
-            self._show(sampler, trace)
+            title = f"{sampler.iteration}/{sampler.limit} iterations"
+            self._show(title, sampler.iteration, sampler.limit, _note(trace))
         else:
             self._next = now + _BETWEEN_LINES
             begin, first = self._begin
@@ -262,21 +273,39 @@ class _Report:
             where = f"iteration {sampler.iteration} of {sampler.limit}"
             click.echo(f"{where}, {_note(trace)}, {about} {left:.0f} s left", err=True)
 
-    def _show(self, sampler: Sampler, trace: Trace) -> None:
+    def making(self, what: str, share: float) -> None:
+        """What is made of a finished chain, where it takes longer than until the first line."""
+        if self.quiet:
+            return
+        now = time.monotonic()
+        if self._made != what:
+            self._made, self._since = what, now
+            self._next = now + _FIRST_LINE
+        if now < self._next:
+            return
+        if sys.stderr.isatty():
+            self._next = now + 0.1
+            self._show(f"Making {what}", share, 1.0, "")
+        else:
+            self._next = now + _BETWEEN_LINES
+            left = (now - self._since) / share * (1 - share)
+            click.echo(f"making {what}, {share:.0%} done, about {left:.0f} s left", err=True)
+
+    def _show(self, title: str, completed: float, total: float, note: str) -> None:
         if self._bar is None:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bar = Progress(
-                TextColumn("{task.completed:.0f}/{task.total:.0f} iterations"),
+                TextColumn("{task.description}"),
                 BarColumn(),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[note]}"),
                 console=Console(stderr=True),
             )
-            self._task = self._bar.add_task("", total=sampler.limit, note="")
+            self._task = self._bar.add_task(title, total=total, note="")
             self._bar.start()
-        self._bar.update(self._task, completed=sampler.iteration, total=sampler.limit, note=_note(trace))
+        self._bar.update(self._task, description=title, completed=completed, total=total, note=note)
 
 
 def _note(trace: Trace) -> str:

@@ -15,18 +15,22 @@ import numpy as np
 from mmsbgen._version import __version__
 from mmsbgen.family import Array
 from mmsbgen.sampler.archive import ArchiveWriter, write_text
-from mmsbgen.sampler.communities import Cover, Memberships, largest
+from mmsbgen.sampler.communities import Cover, Memberships, Tell, largest
 from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.sampler import Sampler
 
 
-def memberships(sampler: Sampler, r: int) -> Memberships:
-    """The ``r`` largest entries of every row of pi (of its posterior mean where that is kept), streamed."""
+def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Memberships:
+    """The ``r`` largest entries of every row of pi (of its posterior mean where that is kept), streamed.
+
+    ``tell`` is told the share of the rows that have been read.
+    """
     indices, values = [], []
     for first, stop in sampler.state_chunks():
         at, best = largest(sampler.rows(first, stop, mean=True)[0], r)
         indices.append(at)
         values.append(best)
+        tell(stop / sampler.shape.n_vertices)
     ids = np.asarray(sampler.split.graph.ids)
     found = (np.concatenate(indices), np.concatenate(values))
     return Memberships(ids, *found, sampler.beta(), sampler.options.crossing)

@@ -315,6 +315,58 @@ def stopped(ring, tmp_path, monkeypatch) -> Path:
     return out
 
 
+def test_what_ends_the_making_of_communities_leaves_the_chain(ring, tmp_path, monkeypatch):
+    """Ctrl-C, and an error, once a finished chain's links are looked at: what is resumed gives the same results."""
+    from mmsbgen.cli import detect as module
+
+    cli(ring, "-k", 3, "-n", 20, "-o", tmp_path / "straight")
+    for end, code in ((KeyboardInterrupt(), 130), (InputError("no more"), 2)):
+        out = tmp_path / str(code)
+        made: list[tuple[str, float]] = []
+
+        def making(self, what, share, made=made, end=end):
+            made.append((what, share))
+            if what != "memberships":
+                raise end
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module._Report, "making", making)
+            said = cli(ring, "-k", 3, "-n", 20, "-o", out, code=code).stderr
+        assert f"The chain is kept: go on with --resume {out / 'checkpoint.npz'} -o {out}" in said
+        assert made == [("memberships", 1.0), ("communities by the rule share", 1.0)], "30 vertices are one part"
+        assert os.listdir(out) == ["checkpoint.npz"]
+        more = cli(ring, "--resume", out / "checkpoint.npz", "-o", out)
+        assert "Resumed after iteration 20, bit for bit" in more.stderr
+        assert sorted(os.listdir(out)) == ["communities.txt", "memberships.npz", "run.json"]
+        for name in ("communities.txt", "memberships.npz"):
+            assert (out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+def test_the_making_of_communities_is_told_where_it_takes_long(ring, monkeypatch):
+    from mmsbgen.cli import detect as module
+
+    monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
+    monkeypatch.setattr(module, "_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("mmsbgen.sampler.explain._BLOCK", 4 * 20)
+    lines = [line for line in cli(ring, "-k", 4, "-n", 5).stderr.splitlines() if line.startswith("making ")]
+    assert lines[0] == "making memberships, 100% done, about 0 s left"
+    assert [line.split(",")[1] for line in lines[1:]] == [" 33% done", " 67% done", " 100% done"]
+    assert cli(ring, "-k", 4, "-n", 5, "--quiet").output == ""
+
+
+def test_results_are_made_where_the_chain_cannot_be_kept(ring, tmp_path, monkeypatch):
+    """A full disk may still have room for them; a checkpoint that was asked for must be there."""
+
+    def full(*_: object) -> None:
+        raise InputError("cannot write: no space left on device")
+
+    monkeypatch.setattr(api.checkpoints, "save", full)
+    found = cli(ring, "-k", 3, "-n", 5, "-o", tmp_path / "out")
+    assert "Going on without a checkpoint: cannot write" in found.stderr
+    assert sorted(os.listdir(tmp_path / "out")) == ["communities.txt", "memberships.npz", "run.json"]
+    assert "no space" in cli(ring, "-k", 3, "-n", 5, "-o", tmp_path / "two", "--checkpoint", code=2).stderr
+
+
 def test_a_new_run_keeps_the_checkpoint_of_an_interrupted_one(ring, stopped, tmp_path, monkeypatch):
     saved = stopped / "checkpoint.npz"
     before = {path.name: path.read_bytes() for path in stopped.iterdir()}

@@ -7,7 +7,7 @@ import pytest
 
 from mmsbgen.sampler import explain
 from mmsbgen.sampler.communities import Memberships, cover, largest
-from mmsbgen.sampler.explain import explained
+from mmsbgen.sampler.explain import explained, explained_at
 
 #: So small that across communities nothing is explained: sums of shares are 1 to the last bit.
 NEVER = 1e-300
@@ -61,12 +61,35 @@ def test_shares_are_those_of_the_equation(example, monkeypatch, dtype, delta, bl
     assert found.sum(axis=1) + across == pytest.approx(np.ones(len(links)), abs=1e-13)
 
 
+@pytest.mark.parametrize(("dtype", "rel"), [(np.float32, 3e-6), (np.float64, 1e-13)])
+@pytest.mark.parametrize("delta", [1e-7, 1e-2])
+@pytest.mark.parametrize(("block", "cached"), [(7, 7), (7 * 64, 7 * 5), (1 << 21, 1 << 17)])
+def test_shares_of_some_communities_are_those_of_the_equation(example, monkeypatch, dtype, rel, delta, block, cached):
+    """Each term of Z has two roundings and the sum of 7 six more: with delta <= beta their sizes add up to 3 Z at most,
+    so that 3 x 9 units of 2**-24 are room enough, 1.6e-6, and with those of the quotient 3e-6."""
+    links, pi, beta = example
+    pi = pi.astype(dtype)
+    monkeypatch.setattr(explain, "_BLOCK", block)
+    monkeypatch.setattr(explain, "_CACHED", cached)
+    at = largest(pi, 3)[0]
+    parts = list(explained_at(links, lambda vertices: pi[vertices], beta, delta, at))
+    assert np.array_equal(np.concatenate([ends for ends, _ in parts]), links)
+    found = np.concatenate([shares for _, shares in parts])
+    right, _ = one_by_one(links, pi, beta, delta)
+    for end in (0, 1):
+        wanted = np.take_along_axis(right, at[links[:, end]].astype(np.int64), axis=1)
+        assert found[:, end] == pytest.approx(wanted, rel=rel, abs=1e-30)
+
+
 def test_ends_that_agree_leave_nothing_across():
     """Single precision can give rows whose product sums to more than 1: no negative chance comes of it."""
     above = np.float32(1 + 2**-23)
     pi = np.array([[above, 0.0], [above, 0.0], [0.0, 1.0]], np.float32)
     ((_, shares),) = explained(np.array([[0, 1], [0, 2]]), lambda v: pi[v], np.array([0.5, 0.5]), 0.01)
     assert shares.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+    # Where a community has no strength at all, Z is what rounding makes of delta - delta.
+    ((_, shares),) = explained_at(np.array([[0, 1]]), lambda v: pi[v], np.zeros(2), 0.01, np.array([[0], [0], [1]]))
+    assert shares.tolist() == [[[0.0], [0.0]]]
 
 
 def test_no_links():
