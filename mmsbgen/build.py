@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
 from mmsbgen.errors import CompileError, LaunchError
-from mmsbgen.family import Argument, KernelSpec, Workload
+from mmsbgen.family import Argument, Array, KernelSpec, Workload
 from mmsbgen.problem import Problem
 from mmsbgen.render import Source, render
 from mmsbgen.space import Config, Traits, describe
 
 _SCALARS = {"u32": np.uint32, "u64": np.uint64, "double": np.float64}
+_GUARD_BYTES = 4096
+_GUARD = 0xA5
 
 
 def traits_of(info: DeviceInfo) -> Traits:
@@ -119,16 +122,43 @@ def check(device: Device, spec: KernelSpec, problem: Problem, config: Config, se
 
 
 def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None:
-    """The check of an already built kernel, whose problem the reference must be able to answer."""
+    """The check of an already built kernel, whose problem the reference must be able to answer.
+
+    Behind every array lies a guard of known bytes: a kernel that writes there, or into an input, answers wrongly.
+    """
     workload = bound.spec.workload(bound.problem, seed)
-    placed = upload(device, workload)
+    arrays = {name: value for name, value in workload.arguments.items() if isinstance(value, np.ndarray) and value.ndim}
+    placed = upload(device, replace(workload, arguments=workload.arguments | _guarded(arrays)))
     try:
         bound.launch(workload.count, placed).wait()
-        outputs = {
-            argument.name: device.download(placed[argument.name])
-            for argument in bound.spec.arguments
-            if argument.role in ("out", "inout")
-        }
+        got = {name: device.download(placed[name]) for name in arrays}
     finally:
         release(placed)
-    return workload.verify(outputs, bound.config)
+    written = {argument.name for argument in bound.spec.arguments if argument.role in ("out", "inout")}
+    outputs = {name: got[name][: len(arrays[name])] for name in got if name in written}
+    return workload.verify(outputs, bound.config) or _trespass(arrays, got, written)
+
+
+def _guarded(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays, each with at least a page of guard rows behind it."""
+    guarded = {}
+    for name, array in arrays.items():
+        row_bytes = array.itemsize * math.prod(array.shape[1:])
+        if row_bytes == 0:
+            guarded[name] = array
+            continue
+        guard = np.full(-(-_GUARD_BYTES // row_bytes) * row_bytes, _GUARD, np.uint8)
+        guarded[name] = np.concatenate([array, guard.view(array.dtype).reshape(-1, *array.shape[1:])])
+    return guarded
+
+
+def _trespass(arrays: Mapping[str, Array], got: Mapping[str, Array], written: Collection[str]) -> str | None:
+    """What a kernel wrote where it must not, if anything."""
+    for name, array in arrays.items():
+        inside, behind = got[name][: len(array)], got[name][len(array) :]
+        spoilt = np.flatnonzero(np.ascontiguousarray(behind).view(np.uint8).ravel() != _GUARD)
+        if spoilt.size:
+            return f"{spoilt.size} bytes behind the end of {name} were overwritten, the first at +{spoilt[0]}"
+        if name not in written and inside.tobytes() != np.ascontiguousarray(array).tobytes():
+            return f"the input {name} was overwritten"
+    return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.errors import DeviceMemoryError
+from mmsbgen.host import available_host_memory, readable
 
-_PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+__all__ = ["Needs", "available_host_memory", "readable", "require"]
 
 
 @dataclass(frozen=True)
@@ -28,80 +28,6 @@ class Needs:
     def host_total(self) -> int:
         """Bytes of all host arrays."""
         return sum(self.host.values())
-
-
-def readable(size: float) -> str:
-    """Bytes for a reader: 1.30 GB."""
-    for unit in ("B", "kB", "MB"):
-        if size < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.2f} GB"
-
-
-def _number(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
-
-
-def _groups(proc: Path, cgroup: Path) -> list[tuple[Path, str, str]]:
-    """Folders of this process's control group and its parents, with the names of limit and usage there.
-
-    Inside a container the path of the group may be one that only the host sees; then the mount's own root, which
-    is always among the parents, is the container's group.
-    """
-    found = []
-    try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            base, names = cgroup, ("memory.max", "memory.current")
-        elif "memory" in controllers.split(","):
-            base, names = cgroup / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        else:
-            continue
-        relative = Path(path.lstrip("/"))
-        found += [(base / part, *names) for part in dict.fromkeys((relative, *relative.parents))]
-    return found
-
-
-def _reclaimable(folder: Path) -> int:
-    """Page cache that the kernel gives back under pressure, counted as used by the control group and those below."""
-    try:
-        lines = (folder / "memory.stat").read_text().splitlines()
-    except OSError:
-        return 0
-    values = dict(line.split(" ", 1) for line in lines if " " in line)
-    # Version 1 has the sum over the groups below as total_inactive_file; version 2 sums up in any case.
-    return int(values.get("total_inactive_file", values.get("inactive_file", 0)))
-
-
-def available_host_memory(proc: Path = _PROC, cgroup: Path = _CGROUP) -> tuple[int, str]:
-    """Bytes that this process may still allocate, and where that limit comes from.
-
-    The smallest of the machine's available memory and what each enclosing control group, version 1 or 2, leaves.
-    ``proc`` and ``cgroup`` are where these file systems are mounted.
-    """
-    best, source = 2**62, "no known limit"
-    try:
-        meminfo = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
-        best, source = int(meminfo["MemAvailable"].split()[0]) * 1024, "the machine's available memory"
-    except (OSError, KeyError, ValueError):
-        pass
-    for folder, limit_name, usage_name in _groups(proc, cgroup):
-        limit, usage = _number(folder / limit_name), _number(folder / usage_name)
-        if limit is None or usage is None or limit >= 2**60:
-            continue
-        left = max(0, limit - usage + _reclaimable(folder))
-        if left < best:
-            best, source = left, f"the limit of {readable(limit)} of control group {folder.relative_to(cgroup)}"
-    return best, source
 
 
 def require(needs: Needs, info: DeviceInfo, used: int = 0) -> str:

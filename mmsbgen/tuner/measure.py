@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -16,7 +17,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.host import available_host_memory, readable, resident_bytes
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
 from mmsbgen.tuner.limits import BUFFER_BYTES, Roofs
@@ -27,15 +29,29 @@ __all__ = ["Limits", "Measurer", "WorkerLostError"]
 
 _SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
 """After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
+_WATCH_S = 0.1
+"""How often a child's memory is looked at."""
+_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds after which a child is killed: to open the device and make inputs, to compile, to check or time."""
+    """When a child is killed: seconds to open the device and make inputs, to compile, to check or time; its memory.
+
+    ``memory_bytes`` counts what the child and the compilers that it started hold in the machine's memory, inputs
+    included; None is four fifths of what the machine, or the control group, has left when the child starts.
+    """
 
     load_s: float = 600.0
     compile_s: float = 120.0
     run_s: float = 60.0
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("load_s", "compile_s", "run_s", "memory_bytes"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"a limit of {value} for {name}: it must be positive")
 
     def of(self, phase: str) -> float:
         """The limit of a phase by its name."""
@@ -43,11 +59,14 @@ class Limits:
 
 
 class WorkerLostError(MmsbgenError):
-    """The child was killed for taking too long (``status`` 'timeout'), or died by itself ('crashed')."""
+    """The child was killed for taking too long (``status`` 'timeout') or too much memory, or died ('crashed')."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (self.status, str(self))
 
 
 class Measurer:
@@ -159,7 +178,7 @@ class Measurer:
 
     def _running(self) -> _Child:
         if self._child is None:
-            child = _Child()
+            child = _Child(self.limits)
             try:
                 info: DeviceInfo = child.ask("open", (self.device,), "load", self.limits)
             except BaseException:
@@ -178,7 +197,8 @@ class Measurer:
 class _Child:
     """One child process in a session of its own, so that Ctrl-C does not reach it and its own children end with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
         self._connection, theirs = Pipe()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         with theirs:
@@ -201,9 +221,8 @@ class _Child:
             self._connection.send((method, arguments))
             deadline = time.monotonic() + limits.of(phase)
             while True:
-                if not self._connection.poll(max(0.0, deadline - time.monotonic())):
-                    self.kill()
-                    raise WorkerLostError("timeout", f"not done after {limits.of(phase):g} s ({_DOING[phase]})")
+                while not self._connection.poll(min(_WATCH_S, max(0.0, deadline - time.monotonic()))):
+                    self._watch(phase, limits, deadline)
                 kind, *rest = self._connection.recv()
                 if kind == "phase":
                     phase = rest[0]
@@ -216,6 +235,17 @@ class _Child:
                     raise error
         except (EOFError, OSError) as error:
             raise WorkerLostError("crashed", f"{self._ending()} ({_DOING[phase]})") from error
+
+    def _watch(self, phase: str, limits: Limits, deadline: float) -> None:
+        """Kill the process when its time is over or it has too much memory; raises :class:`WorkerLostError` then."""
+        if time.monotonic() >= deadline:
+            self.kill()
+            raise WorkerLostError("timeout", f"not done after {limits.of(phase):g} s ({_DOING[phase]})")
+        used = resident_bytes(self._process.pid)
+        if used > self._memory:
+            self.kill()
+            held = f"{readable(used)} of memory, the limit is {readable(self._memory)}"
+            raise WorkerLostError("crashed", f"killed as it took {held} ({_DOING[phase]})")
 
     def kill(self) -> None:
         """End the process and all that it started."""

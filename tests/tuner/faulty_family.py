@@ -14,6 +14,25 @@ from mmsbgen.render import environment
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
 TEMPLATE = """
+{% if fault in system_calls %}
+/* On PoCL a kernel is code of this process: it can ask the system for anything.  x86-64 Linux. */
+long system_call(long number, long a, long b, long c);
+long system_call(long number, long a, long b, long c)
+{
+    long got;
+    __asm__ volatile("movq %5, %%r10; movq $-1, %%r8; movq $0, %%r9; syscall"
+                     : "=a"(got) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(0x8022L)
+                     : "rcx", "r8", "r9", "r10", "r11", "memory");
+    return got;
+}
+{% endif %}
+{% if fault == "compiles without end" %}
+#define A0
+{% for i in range(16) %}
+#define A{{ i + 1 }} A{{ i }} A{{ i }} A{{ i }} A{{ i }} A{{ i }} A{{ i }} A{{ i }} A{{ i }}
+{% endfor %}
+A16
+{% endif %}
 {% from "common/signature.jinja" import signature with context %}
 typedef uint u32;
 typedef float real;
@@ -38,6 +57,22 @@ typedef float real;
 {% elif fault == "crashes" %}
     y[i] = 2.0f * x[i];
     if (i == 0) y[(ulong)1 << 44] = 1.0f;
+{% elif fault == "writes behind the end" %}
+    y[i] = 2.0f * x[i];
+    if (i < 16) y[n + 16 + i] = 1.0f;
+{% elif fault == "writes an input" %}
+    y[i] = 2.0f * x[i];
+    if (i == 0) ((__global real*)x)[1] = 0.0f;
+{% elif fault == "allocates without end" %}
+    for (;;) system_call(9, 0, 1l << 26, 3); /* mmap, with its pages filled at once */
+{% elif fault == "leaves" %}
+    y[i] = 2.0f * x[i];
+    system_call(231, 0, 0, 0); /* exit_group: the process ends as if all were well */
+{% elif fault == "loses the device" %}
+    y[i] = 2.0f * x[i];
+    system_call(60, 0, 0, 0); /* exit: the thread that is the device is gone, and all that waits for it waits on */
+{% elif fault == "traps" %}
+    __asm__ volatile("ud2");
 {% elif fault == "too much local memory" %}
     barrier(CLK_LOCAL_MEM_FENCE);
     y[i] = 2.0f * wide[get_local_id(0) ^ (n > 1u << 30)];
@@ -48,6 +83,7 @@ typedef float real;
 {% endif %}
 }
 """
+SYSTEM_CALLS = ("allocates without end", "leaves", "loses the device")
 FAULTS = (
     "slow",
     "does not compile",
@@ -56,6 +92,11 @@ FAULTS = (
     "hangs",
     "crashes",
     "too much local memory",
+    "compiles without end",
+    "writes behind the end",
+    "writes an input",
+    *SYSTEM_CALLS,
+    "traps",
     "cannot be checked",
     "none",
 )
@@ -84,7 +125,7 @@ def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    return {"fault": config["fault"], "turns": 64 if config["fault"] == "slow" else 1}
+    return {"fault": config["fault"], "system_calls": SYSTEM_CALLS, "turns": 64 if config["fault"] == "slow" else 1}
 
 
 DOUBLE = KernelSpec(
