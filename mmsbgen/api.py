@@ -25,7 +25,7 @@ from mmsbgen.sampler.archive import writable_folder
 from mmsbgen.sampler.choose_k import Tried, choose_k
 from mmsbgen.sampler.communities import Cover, Memberships, checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnosis import Watch, convergence
-from mmsbgen.sampler.evaluation import Trace
+from mmsbgen.sampler.evaluation import Trace, of_result
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.run import Interrupted, graceful, run
@@ -200,7 +200,8 @@ def perform(source: Any, request: Request) -> Detection:
     graph = as_graph(source)
     if checkpoint is not None:
         checkpoints.belongs(checkpoint, graph)
-    parts = split(graph, validation=options.held_out_share(graph.n_links), test=options.test, seed=options.seed)
+    shares = {"validation": options.held_out_share(graph.n_links), "test": options.test_share(graph.n_links)}
+    parts = split(graph, **shares, seed=options.seed)
     for text in parts.warnings:
         request.on_message(f"{text}.")
     with open_device(request.device) as device, _runtime(device, request, checkpoint) as runtime:
@@ -397,7 +398,8 @@ def _result(
     memberships = wide.first(request.top)
     interrupted = sampler.iteration < sampler.limit
     rule = {"name": request.rule, "threshold": threshold}
-    notes = notes | {"convergence": convergence(sampler, trace, wide, watch)}
+    held_out = {"validation": of_result(sampler, parts.validation), "test": of_result(sampler, parts.test)}
+    notes = notes | {"held_out": held_out, "convergence": convergence(sampler, trace, wide, watch)}
     record = results.record(sampler, found, rule, trace, seconds, notes)
     if request.out is not None:
         results.write(request.out, memberships, found, record, sampler if request.whole else None)

@@ -37,6 +37,7 @@ _SAME = (
     "average",
     "dtype",
     "validation",
+    "test",
     "seed",
 )
 #: Seconds to the first line of progress where there is no terminal, and between lines.
@@ -113,6 +114,11 @@ class _Communities(click.ParamType):  # type: ignore[type-arg]
     "--validation",
     type=float,
     help="Share of the links held out for validation; by default 1 %, up to 5 % where that would be fewer than 500.",
+)
+@click.option(
+    "--test",
+    type=float,
+    help="Share of the links held out of everything and evaluated at the end; by default 1 %.",
 )
 @click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
 @click.option("--average", is_flag=True, help="Average pi after the optimum, or over half of -n: one more state.")
@@ -318,7 +324,11 @@ def _note(trace: Trace) -> str:
 
 def _auc(evaluation: dict[str, Any], digits: int) -> str:
     value = evaluation["auc"]
-    return "unknown (one class only)" if value != value else f"{value:.{digits}f}"
+    return "unknown (one class only)" if value is None or value != value else f"{value:.{digits}f}"
+
+
+def _error(value: float | None) -> str:
+    return "" if value is None else f" ± {value:.2g}"
 
 
 def summary(found: Detection) -> None:
@@ -341,8 +351,16 @@ def summary(found: Detection) -> None:
     if "auc" in last:
         samples = f"mean of {last['samples']} samples" if last["samples"] > 1 else "one sample"
         click.echo(
-            f"Held-out pairs: AUC {_auc(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
+            f"Validation pairs: AUC {_auc(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
             f"{last['log_likelihood']:.4g} a pair ({samples}); published perplexity {last['published_perplexity']:.3f}."
+        )
+    test = record["held_out"]["test"]
+    if test is not None:
+        click.echo(
+            f"Test pairs, which decided nothing: AUC {_auc(test, 4)}{_error(test['auc_error'])}, balanced perplexity "
+            f"{test['perplexity']:.3f}, log-likelihood {test['log_likelihood']:.4g}"
+            f"{_error(test['log_likelihood_error'])} a pair (standard errors; {test['links']} links, "
+            f"{test['non_links']} non-links)."
         )
     click.echo(record["convergence"]["text"])
     stages = ", ".join(f"{name} {_seconds(value)}" for name, value in record["stage_seconds"].items())

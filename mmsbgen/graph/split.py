@@ -96,7 +96,7 @@ class Split:
 
 
 def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: int) -> Split:
-    """Draw a :class:`Split`; the same graph, fractions and seed give the same one.
+    """Draw a :class:`Split`; the same graph, fractions and seed give the same one, ``test`` or not the same validation.
 
     ``validation`` and ``test`` are the fractions of all links to hold out: that many links (rounded, at least
     one when the fraction is positive) uniformly without replacement, and as many distinct pairs uniformly
@@ -122,9 +122,16 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
             f"{graph.name}: validation {validation} and test {test} would hold out {n_held_out} of {n_links} links "
             "and leave none for training; lower the fractions"
         )
-    rng = np.random.Generator(np.random.PCG64([seed, 3]))
-    drawn = rng.choice(n_links, size=n_held_out, replace=False) if n_held_out else np.empty(0, dtype=np.int64)
-    non_links = _draw_non_links(graph, n_held_out, rng)
+    # Test pairs have a stream of their own: the validation pairs are the same with and without them.
+    rng, test_rng = (np.random.Generator(np.random.PCG64(key)) for key in ([seed, 3], [seed, 3, 1]))
+    drawn = rng.choice(n_links, size=n_validation, replace=False) if n_validation else np.empty(0, dtype=np.int64)
+    non_links = _draw_non_links(graph.n_vertices, graph.links, n_validation, rng)
+    if n_test:
+        left = np.delete(np.arange(n_links), drawn)
+        drawn = np.concatenate([drawn, test_rng.choice(left, size=n_test, replace=False)])
+        taken = np.concatenate([graph.links, non_links])
+        taken = unpack_pairs(np.sort(pack_pairs(taken[:, 0], taken[:, 1])))
+        non_links = np.concatenate([non_links, _draw_non_links(graph.n_vertices, taken, n_test, test_rng)])
     if len(non_links) < n_held_out:
         notes.append(
             f"the graph has only {len(non_links)} non-links and {n_held_out} were wanted: all are held out, "
@@ -157,23 +164,23 @@ def _held_out(links: Int64Array, non_links: Int64Array) -> HeldOut:
     return HeldOut(read_only(np.concatenate(parts)), read_only(labels))
 
 
-def _draw_non_links(graph: Graph, count: int, rng: np.random.Generator) -> Int64Array:
-    """Draw ``min(count, all)`` distinct non-links uniformly, in random order, without rejection.
+def _draw_non_links(n: int, taken: Int64Array, count: int, rng: np.random.Generator) -> Int64Array:
+    """Draw ``min(count, all)`` distinct pairs of ``n`` vertices that are not ``taken``, in random order, uniformly.
 
-    All pairs u < v are ranked row by row.  Leaving out the ranks of the links, the r-th non-link has as many
-    links below it as there are links whose own rank less the links before it is at most r.
+    No draw is rejected.  All pairs u < v are ranked row by row.  Leaving out the ranks of those taken (``[T, 2]``,
+    lexicographic), the r-th pair has as many of them below it as there are whose own rank less those before it is at
+    most r.
     """
-    n = graph.n_vertices
     vertex = np.arange(n, dtype=np.uint64)
     # Unsigned, as the product reaches n * n before it is halved.
     row_begin = (vertex * (np.uint64(max(2 * n - 1, 0)) - vertex) // np.uint64(2)).astype(np.int64)
-    u, v = graph.links[:, 0], graph.links[:, 1]
-    free_before = row_begin[u] + (v - u - 1) - np.arange(graph.n_links)
-    n_non_links = n * (n - 1) // 2 - graph.n_links
-    count = min(count, n_non_links)
+    u, v = taken[:, 0], taken[:, 1]
+    free_before = row_begin[u] + (v - u - 1) - np.arange(len(taken))
+    n_free = n * (n - 1) // 2 - len(taken)
+    count = min(count, n_free)
     if count == 0:
         return np.empty((0, 2), dtype=np.int64)
-    rank = rng.choice(n_non_links, size=count, replace=False)
+    rank = rng.choice(n_free, size=count, replace=False)
     rank += np.searchsorted(free_before, rank, side="right")
     first = np.searchsorted(row_begin, rank, side="right") - 1
     return np.stack([first, rank - row_begin[first] + first + 1], axis=1)

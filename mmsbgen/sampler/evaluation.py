@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.errors import MmsbgenError
+from mmsbgen.graph import HeldOut
 from mmsbgen.sampler import buffers, heldout
+from mmsbgen.sampler.explain import Floats, Ints
+from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.sampler import Sampler
 
 Trace = list[dict[str, Any]]
+#: Elements of rows of pi that are worked on at a time.
+_ELEMENTS = 1 << 21
 
 
 def evaluate(sampler: Sampler, burnt_in: bool) -> heldout.Metrics | None:
@@ -47,6 +52,42 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> heldout.Metrics | None:
         auc=heldout.auc(mean, links),
         published_perplexity=heldout.published(sampler.published_sum / sampler.published_evaluations, links),
     )
+
+
+def of_result(sampler: Sampler, pairs: HeldOut) -> dict[str, Any] | None:
+    """Metrics of ``pairs`` by the memberships that a run reports (the posterior mean where it is kept), on the host.
+
+    ``auc``, ``log_likelihood`` (nats a pair, classes by their share in the graph), their standard errors as
+    ``auc_error`` and ``log_likelihood_error``, the balanced ``perplexity``, and how many ``links`` and ``non_links``
+    there are; None without pairs.
+    """
+    links = np.asarray(pairs.labels, bool)
+    if not links.size:
+        return None
+    p, density = link_probabilities(sampler, pairs.pairs), sampler.split.graph.density
+    logs = heldout.log_likelihoods(p, links)
+    sums, counts = (float(logs[links].sum()), float(logs[~links].sum())), (pairs.n_links, pairs.n_non_links)
+    return {
+        "links": pairs.n_links,
+        "non_links": pairs.n_non_links,
+        "auc": heldout.auc(p, links),
+        "auc_error": heldout.auc_error(p, links),
+        "log_likelihood": heldout.weighted(*sums, *counts, density),
+        "log_likelihood_error": heldout.weighted_error(logs, links, density),
+        "perplexity": heldout.perplexity(*sums, links.size),
+    }
+
+
+def link_probabilities(sampler: Sampler, pairs: Ints) -> Floats:
+    """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of whole rows."""
+    rows, beta, delta = row_source(sampler), sampler.beta(), sampler.options.crossing
+    found = np.empty(len(pairs))
+    step = max(1, _ELEMENTS // beta.size)
+    for first in range(0, len(pairs), step):
+        a, b = (rows(end).astype(np.float64) for end in pairs[first : first + step].T)
+        both = a * b
+        found[first : first + step] = both @ beta + delta * (1.0 - both.sum(axis=1)).clip(min=0.0)
+    return found
 
 
 def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:

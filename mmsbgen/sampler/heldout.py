@@ -42,6 +42,18 @@ def auc(probabilities: Floats, links: Bools) -> float:
     return float(np.mean((below + upto) / 2) / negative.size)
 
 
+def auc_error(probabilities: Floats, links: Bools) -> float:
+    """Standard error of :func:`auc` as an estimate of that of all pairs (DeLong, DeLong and Clarke-Pearson 1988)."""
+    positive, negative = np.sort(probabilities[links]), np.sort(probabilities[~links])
+    variance = 0.0
+    for these, those in ((positive, negative), (negative, positive)):
+        if these.size < 2 or not those.size:
+            return math.nan
+        below = np.searchsorted(those, these, side="left") + np.searchsorted(those, these, side="right")
+        variance += float(np.var(below / (2 * those.size), ddof=1)) / these.size
+    return math.sqrt(variance)
+
+
 def perplexity(link_sum: float, non_link_sum: float, pairs: int) -> float:
     """exp of minus the mean log-likelihood of all pairs."""
     return math.exp(min(700.0, -(link_sum + non_link_sum) / pairs))
@@ -51,6 +63,23 @@ def weighted(link_sum: float, non_link_sum: float, links: int, non_links: int, d
     """density * mean over links + (1 - density) * mean over non-links; a class without pairs counts nothing."""
     total = density * link_sum / links if links else 0.0
     return float(total + ((1.0 - density) * non_link_sum / non_links if non_links else 0.0))
+
+
+def weighted_error(values: Floats, links: Bools, density: float) -> float:
+    """Standard error of :func:`weighted` of ``values`` ``[H]`` of single pairs; a class of one pair counts nothing."""
+    variance = 0.0
+    for one, share in ((links, density), (~links, 1.0 - density)):
+        if one.sum() > 1:
+            variance += share**2 * float(values[one].var(ddof=1)) / int(one.sum())
+    return math.sqrt(variance)
+
+
+def log_likelihoods(probabilities: Floats, links: Bools) -> Floats:
+    """log p(y) ``[H]`` of what was observed, given p(link)."""
+    observed: Floats = np.where(
+        links, np.log(np.maximum(probabilities, 1e-300)), np.log1p(-np.minimum(probabilities, 1 - 1e-16))
+    )
+    return observed
 
 
 def published(means: Floats, links: Bools) -> float:

@@ -46,6 +46,8 @@ SAMPLE_STEP = 0.06
 STAR_ITERATIONS = 1000
 #: Sweeps of blocks after which a run ends even where its held-out log-likelihood still moves.
 MOST_SWEEPS = 300
+#: Share of the links held out for test, where they are at least so many.
+TEST_SHARE, FEWEST_TEST_LINKS = 0.01, 10
 STARTS = ("auto", "communities", "ego", "random")
 
 
@@ -98,7 +100,11 @@ class Options:
     dtype: str = "float32"
     validation: float | None = None
     """Share of the links held out. None: 1 %, or up to 5 % where that would be fewer than 500 links."""
-    test: float = 0.0
+    test: float | None = None
+    """Share of the links held out of everything, to be evaluated once at the end.
+
+    None: 1 %, or nothing where that would be fewer than 10 links or ``validation`` is 0.
+    """
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -188,6 +194,12 @@ class Options:
     def held_out_share(self, n_links: int) -> float:
         """The share of ``n_links`` links that is held out for validation."""
         return min(0.05, max(0.01, 500 / max(1, n_links))) if self.validation is None else self.validation
+
+    def test_share(self, n_links: int) -> float:
+        """The share of ``n_links`` links that is held out for test."""
+        if self.test is not None:
+            return self.test
+        return TEST_SHARE if self.validation != 0 and TEST_SHARE * n_links >= FEWEST_TEST_LINKS else 0.0
 
     @property
     def phased(self) -> bool:

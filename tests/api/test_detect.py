@@ -172,6 +172,21 @@ def test_summary(ring):
     assert "No vertex has a large enough share" in cli(ring, "-k", 4, "-n", 5, "--threshold", 0.9999).output
 
 
+def test_pairs_for_test_are_evaluated_at_the_end_and_told(ring):
+    told = cli(ring, "-k", 3, "-n", 10, "--test", 0.2).stdout
+    (line,) = (line for line in told.splitlines() if line.startswith("Test pairs"))
+    assert "12 links, 12 non-links" in line
+    found = mmsbgen.detect(ring, 3, test=0.2, **FAST)
+    assert found.record["graph"]["held_out_pairs"] == 2 * (12 + 3), "5 % of 60 links are for validation"
+    assert found.record["held_out"]["test"]["links"] == 12
+    assert (
+        f"AUC {found.record['held_out']['test']['auc']:.4f}"
+        in cli(ring, "-k", 3, "-n", 4, "-m", 8, "--n-partners", 4, "--test", 0.2).stdout
+    )
+    assert mmsbgen.detect(ring, 3, **FAST).record["held_out"]["test"] is None, "a hundredth is less than one link"
+    assert "Test pairs" not in cli(ring, "-k", 3, "-n", 4).stdout
+
+
 def test_progress_without_a_terminal(ring, monkeypatch):
     from mmsbgen.cli import detect as module
 

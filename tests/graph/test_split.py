@@ -94,6 +94,15 @@ def test_same_seed_same_split() -> None:
     )
 
 
+@pytest.mark.parametrize("test", [0.01, 0.3])
+def test_validation_is_the_same_whatever_is_held_out_for_test(test: float) -> None:
+    graph = as_graph(DATA / "fb_348.txt.gz")
+    without, beside = split(graph, validation=0.1, seed=1), split(graph, validation=0.1, test=test, seed=1)
+    assert beside.test.n_links == round(test * graph.n_links)
+    assert np.array_equal(without.validation.pairs, beside.validation.pairs)
+    assert np.array_equal(without.validation.labels, beside.validation.labels)
+
+
 def test_every_link_and_non_link_is_equally_likely() -> None:
     """A six-vertex graph with one isolated vertex: 5 links, 10 non-links, 2 of each held out."""
     links = [(0, 1), (0, 4), (1, 2), (2, 4), (3, 4)]

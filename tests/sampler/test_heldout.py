@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from mmsbgen.families.mmsb import reference
+from mmsbgen.graph import split
 from mmsbgen.sampler import heldout
+from mmsbgen.sampler.evaluation import of_result
 from mmsbgen.sampler.run import evaluation
 
 
@@ -32,6 +34,63 @@ def test_formulas():
     means, links = np.array([0.5, 0.0, 0.2]), np.array([True, True, False])
     right = math.exp(-(math.log(0.5) + math.log(1e-30) + math.log(0.8)) / 3)
     assert heldout.published(means, links) == pytest.approx(right)
+
+
+def test_standard_errors_are_those_of_repeated_draws():
+    """Of 4000 sets of 40 links and 60 non-links; an sd of that many is known to 1.1 %, its mean estimate to less."""
+    rng = np.random.default_rng(1)
+    links, density = np.arange(100) < 40, 0.3
+    draws = 1 / (1 + np.exp(-rng.normal(np.where(links, 1.0, -0.5), 1.0, (4000, 100))))
+    areas, errors, weighted, weighted_errors = [], [], [], []
+    for p in draws:
+        areas.append(heldout.auc(p, links))
+        errors.append(heldout.auc_error(p, links))
+        logs = heldout.log_likelihoods(p, links)
+        weighted.append(heldout.weighted(logs[links].sum(), logs[~links].sum(), 40, 60, density))
+        weighted_errors.append(heldout.weighted_error(logs, links, density))
+    assert np.mean(np.square(errors)) == pytest.approx(np.var(areas), rel=5 * math.sqrt(2 / 4000))
+    # Log-likelihoods have long tails: their variance varies twice as much as that of normal numbers.
+    assert np.mean(np.square(weighted_errors)) == pytest.approx(np.var(weighted), rel=10 * math.sqrt(2 / 4000))
+
+
+def test_standard_errors_where_a_class_is_missing():
+    two = np.array([0.2, 0.4])
+    assert math.isnan(heldout.auc_error(two, np.array([True, True])))
+    assert math.isnan(heldout.auc_error(two, np.array([True, False])))
+    assert heldout.weighted_error(two, np.array([True, False]), 0.5) == 0.0
+    assert heldout.weighted_error(two, np.array([True, True]), 0.5) == pytest.approx(0.5 * 0.1)
+    assert heldout.log_likelihoods(np.array([0.0, 1.0, 0.5]), np.array([True, False, True])) == pytest.approx(
+        [math.log(1e-300), math.log(2**-53), math.log(0.5)]
+    )
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_results_are_evaluated_on_pairs_that_nothing_else_sees(opencl_device, chain, middling, monkeypatch, average):
+    """By eq. (2.2) of the rows that the run reports, a part at a time, and alike for validation and test."""
+    monkeypatch.setattr("mmsbgen.sampler.evaluation._ELEMENTS", 5 * 7)
+    parts = split(middling.graph, validation=0.1, test=0.2, seed=1)
+    sampler = chain(opencl_device, parts, iterations=6, evaluate_every=1, delta=1e-4, dtype="float64", average=average)
+    sampler.initialise()
+    for _ in range(6):
+        sampler.step()
+        last = evaluation(sampler, 0.0)
+    pi, beta = sampler.rows(0, 60, mean=True)[0], sampler.beta()
+    for pairs in (parts.validation, parts.test):
+        found = of_result(sampler, pairs)
+        links = pairs.labels
+        p = np.array([(pi[a] * pi[b] * beta).sum() + 1e-4 * (1 - pi[a] @ pi[b]) for a, b in pairs.pairs])
+        right = parts.graph.density * np.log(p[links]).mean() + (1 - parts.graph.density) * np.log1p(-p[~links]).mean()
+        assert (found["links"], found["non_links"]) == (pairs.n_links, pairs.n_non_links)
+        assert found["log_likelihood"] == pytest.approx(right, rel=1e-10)
+        assert found["auc"] == pytest.approx(heldout.auc(p, links))
+        assert found["perplexity"] == pytest.approx(math.exp(-np.log(np.where(links, p, 1 - p)).mean()), rel=1e-10)
+        assert 0 < found["auc_error"] < 0.2
+        assert found["log_likelihood_error"] > 0
+    if not average:
+        found = of_result(sampler, parts.validation)
+        assert found["log_likelihood"] == pytest.approx(last["sample_log_likelihood"], rel=1e-10)
+        assert found["perplexity"] == pytest.approx(last["sample_perplexity"], rel=1e-10)
+    assert of_result(sampler, split(middling.graph, validation=0.1, seed=1).test) is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

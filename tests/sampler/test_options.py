@@ -95,3 +95,12 @@ def test_sampling_follows_an_optimum_that_ends_by_itself(more):
 
 def test_schedule():
     assert Schedule(0.5, 4.0, 0.5)(12) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("links", "share"), [(10**6, 0.01), (1000, 0.01), (999, 0.0), (0, 0.0)])
+def test_a_hundredth_of_the_links_is_for_test_where_that_says_anything(links, share):
+    assert Options(4).test_share(links) == share
+    assert Options(4, validation=0.2).test_share(links) == share
+    assert Options(4, validation=0.0).test_share(links) == 0.0
+    assert Options(4, test=0.2).test_share(links) == 0.2
+    assert Options(4, validation=0.0, test=0.2).test_share(links) == 0.2
