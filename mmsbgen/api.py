@@ -240,8 +240,8 @@ def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request
         **sizes,
     )
 
-    def make(k: int) -> Sampler:
-        return Sampler(parts, replace(blocks, n_communities=k), runtime)
+    def make(k: int, seed: int) -> Sampler:
+        return Sampler(parts, replace(blocks, n_communities=k, seed=seed), runtime)
 
     with graceful() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: request.on_message(f"{text}."), lambda: bool(stop))
