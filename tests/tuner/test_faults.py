@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -19,7 +20,7 @@ from mmsbgen.tuner.measure import Limits, Measurer, WorkerLostError
 from mmsbgen.tuner.tune import tune
 from mmsbgen.tuner.worker import resolve_family
 
-LIMITS = Limits(compile_s=6.0, run_s=4.0, memory_bytes=1200 * 10**6)
+LIMITS = Limits(compile_s=6.0, run_s=4.0)
 SMALL_ROOFS = 32 << 20
 
 
@@ -34,7 +35,8 @@ def test_a_run_survives_one_of_each_and_finds_the_best(opencl_device: Device, st
         family.problem(),
         store=store,
         strategy="exhaustive",
-        limits=LIMITS,
+        # The child holds a quarter of a GB by itself; elsewhere a compiler that works without end takes more and more.
+        limits=replace(LIMITS, memory_bytes=450 * 10**6 if pocl else 4 * 10**9),
         fixed={"block_size": 64},
         roof_bytes=SMALL_ROOFS,
     )
@@ -78,7 +80,7 @@ def test_a_run_survives_one_of_each_and_finds_the_best(opencl_device: Device, st
     if pocl:
         said |= {
             "leaves": "the process died: exit code 0",
-            "allocates without end": "of memory, the limit is 1.20 GB (running)",
+            "allocates without end": "of memory, the limit is 450 MB (running)",
             "loses the device": f"not done after {LIMITS.run_s:g} s (running)",
         }
     for fault, message in said.items():
