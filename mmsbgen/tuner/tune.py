@@ -16,6 +16,7 @@ from typing import Any
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.build import traits_of
 from mmsbgen.db.canonical import digest
+from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.records import Key, RoofRecord, RunRecord, TrialRecord
 from mmsbgen.db.store import Store
 from mmsbgen.db_keys import device_record, key_of
@@ -26,6 +27,7 @@ from mmsbgen.space import Config
 from mmsbgen.tuner.limits import BUFFER_BYTES
 from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
+from mmsbgen.tuner.resume import end_dead_runs, known_finals, known_trials, this_process
 from mmsbgen.tuner.search import BudgetSpentError, Candidates, candidates, check_strategy, search
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome, resolve_family
@@ -115,10 +117,12 @@ def tune(
             seed=seed,
             host=platform.node(),
             versions=_versions(),
+            extra={"process": this_process()},
         )
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
         session = _Session(measurer, store, run, tell, interrupt, check, retune, patience or Patience(), report)
+        end_dead_runs(store)
         store.begin_run(run)
         status = "failed"
         try:
@@ -261,6 +265,10 @@ class _Session:
             chosen.append(kernel.default)
         if len(chosen) < 2:
             return
+        if not self.retune:
+            kernel.finals += known_finals(self.store, kernel.key, [trial.config_digest for trial in chosen])
+            if kernel.finals:
+                return
         one_round = sum(trial.median_s or 0.0 for trial in chosen)
         rounds = max(3, min(15, int(_FINAL_S / one_round)))
         try:
@@ -271,9 +279,8 @@ class _Session:
         for trial, timing in zip(chosen, timings, strict=True):
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
             outcome = Outcome("ok", timing=timing, compile_s=trial.compile_s, resources=resources)
-            again = made.record(trial.config, outcome, round_=1)
-            self.store.add_trial(again)
-            kernel.finals.append(again)
+            kernel.finals.append(made.record(trial.config, outcome, round_=1))
+        self.store.add_bundle(Bundle([self.run], [], kernel.finals))
 
 
 @dataclass(frozen=True)
@@ -319,7 +326,7 @@ class _Evaluator:
 
     def __init__(self, session: _Session, kernel: KernelReport, made: _Recorder) -> None:
         self.session, self.kernel, self.made = session, kernel, made
-        self.known = {} if session.retune else session.store.known_configs(key=kernel.key)
+        self.known = {} if session.retune else known_trials(session.store, kernel.key)
         self.done: dict[str, TrialRecord] = {}
         self.best_s: float | None = None
 

@@ -1,0 +1,83 @@
+"""What a run takes over from those before it, however they ended."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from mmsbgen.db.records import Key, RunRecord, TrialRecord
+from mmsbgen.db.store import Store
+
+__all__ = ["end_dead_runs", "known_finals", "known_trials", "this_process"]
+
+_PROC = Path("/proc")
+
+
+def this_process() -> dict[str, Any]:
+    """What tells this process from all others of this machine, those before it with the same number included."""
+    return {"pid": os.getpid(), "started": _started(os.getpid()), "numbers": _numbers()}
+
+
+def end_dead_runs(store: Store) -> list[RunRecord]:
+    """Mark as interrupted the runs of this machine whose process is gone without having said so; return them.
+
+    A process that was killed cannot end its run.  Runs of other machines are left alone.
+    """
+    dead = [run for run in store.runs() if run.status == "running" and run.host == platform.node() and _is_dead(run)]
+    for run in dead:
+        store.finish_run(run.uuid, status="interrupted")
+    return dead
+
+
+def known_trials(store: Store, key: Key) -> dict[str, TrialRecord]:
+    """The newest trial of each configuration under ``key`` by ``config_digest``, those of searches before finals.
+
+    Finals are timed in turns: a search that goes on ranks by what it had when it was ended.
+    """
+    known: dict[str, TrialRecord] = {}
+    for trial in reversed(store.trials(key=key)):
+        before = known.get(trial.config_digest)
+        if before is None or trial.round == 0 or before.round > 0:
+            known[trial.config_digest] = trial
+    return known
+
+
+def known_finals(store: Store, key: Key, configs: Collection[str]) -> Sequence[TrialRecord]:
+    """The finals of the newest run that timed exactly ``configs`` (digests) in turns; empty without such a run."""
+    by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
+    for trial in store.trials(key=key, status="ok"):
+        if trial.round > 0:
+            by_run[trial.run].setdefault(trial.config_digest, trial)
+    for finals in by_run.values():
+        if finals.keys() == set(configs):
+            return [finals[name] for name in configs]
+    return []
+
+
+def _is_dead(run: RunRecord) -> bool:
+    process = run.extra.get("process")
+    if not isinstance(process, dict) or process.get("numbers") != _numbers():
+        return False
+    pid = process.get("pid")
+    return isinstance(pid, int) and _started(pid) != process.get("started")
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in clock ticks since the machine did; None when it is gone, or only waits to be."""
+    try:
+        state, *fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+    return None if state in "ZX" else int(fields[18])
+
+
+def _numbers() -> str:
+    """The start of the machine and the name space in which process numbers count; empty where that is not known."""
+    try:
+        return f"{(_PROC / 'sys/kernel/random/boot_id').read_text().strip()} {os.readlink(_PROC / 'self/ns/pid')}"
+    except OSError:
+        return ""
