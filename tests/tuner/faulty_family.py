@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import jinja2
@@ -150,6 +151,11 @@ DOUBLE = KernelSpec(
     workload=_workload,
     check_problem=lambda problem: problem.replace(n=64),
 )
+SOUND = replace(
+    DOUBLE,
+    name="many",
+    space=Space((Axis("fault", ("slow", "none", "wrong"), ""), Axis("block_size", tuple(range(8, 25)), "")), ()),
+)
 FAULTY = KernelFamily(
     name="faulty",
     doc="kernels that fail",
@@ -157,6 +163,6 @@ FAULTY = KernelFamily(
         Parameter("n", 1 << 20, "numbers", minimum=1, maximum=1 << 30),
         Parameter("room", 0, "elements behind them"),
     ),
-    kernels={"twice": DOUBLE},
+    kernels={"twice": DOUBLE, "many": SOUND},
     row_bytes=lambda problem: 1024,
 )

@@ -1,0 +1,117 @@
+"""Tuning runs that are killed at any moment, and the runs that go on from there."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.db.records import RunRecord, TrialRecord
+from mmsbgen.db.store import Store, open_store
+from mmsbgen.tuner.resume import end_dead_runs, this_process
+
+KILLS = 20
+
+
+def having(mark: str) -> list[psutil.Process]:
+    """The processes, children of children included, that a tuning run with this mark has started."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TUNING_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def committed(database: Path) -> dict[str, TrialRecord]:
+    with open_store(database, read_only=True) as store:
+        return {trial.uid: trial for trial in store.trials()}
+
+
+@pytest.mark.slow
+@pytest.mark.opencl
+def test_killed_at_random_points_a_tune_repeats_nothing_and_loses_nothing(
+    pocl_device: Device, tmp_path: Path, faulty: str
+) -> None:
+    from tuning_process import tune_many  # beside this file, where ``faulty`` made it importable
+
+    # Processes are forked from one that has imported everything, so that the kills fall on the tuner's work.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tuning_process", "mmsbgen.backends.opencl", "sqlalchemy.dialects.sqlite"])
+    database, seed = tmp_path / "tuning.sqlite3", random.randrange(1 << 32)
+    draw = random.Random(seed)
+    before: dict[str, TrialRecord] = {}
+    gained: list[int] = []
+    for _ in range(KILLS):
+        mark = uuid.uuid4().hex
+        process = context.Process(target=tune_many, args=(pocl_device.info.spec, faulty, str(database), mark))
+        process.start()
+        began = time.monotonic()
+        # Half of the points are counted from the start, half from the first new trial.
+        if draw.random() < 0.5:
+            while process.is_alive() and time.monotonic() < began + 30 and len(committed(database)) == len(before):
+                time.sleep(0.05)
+        process.join(draw.uniform(0.0, 1.2))
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        deadline = time.monotonic() + 10
+        while left := having(mark):
+            assert time.monotonic() < deadline, f"seed {seed}: {left} outlived the tune"
+            time.sleep(0.02)
+        after = committed(database)
+        assert before.keys() <= after.keys(), f"seed {seed}: a trial was lost"
+        gained.append(len(after) - len(before))
+        before = after
+    assert any(gained), f"seed {seed}: no kill fell between trials"
+    process = context.Process(target=tune_many, args=(pocl_device.info.spec, faulty, str(database), "the last"))
+    process.start()
+    process.join(120)
+    assert process.exitcode == 0
+    after = committed(database)
+    assert before.keys() <= after.keys()
+    searched = Counter(trial.config_digest for trial in after.values() if trial.round == 0)
+    assert len(searched) == 51
+    assert set(searched.values()) == {1}, f"seed {seed}: a committed trial was repeated"
+    finals = Counter(trial.config_digest for trial in after.values() if trial.round > 0)
+    assert len(finals) >= 3
+    assert set(finals.values()) == {1}
+    with open_store(database) as store:
+        assert Counter(run.status for run in store.runs())["finished"] >= 1
+        assert not [run for run in store.runs() if run.status == "running"]
+    assert having("the last") == []
+
+
+def test_runs_whose_process_is_gone_are_ended(store: Store) -> None:
+    mine, numbers = this_process(), this_process()["numbers"]
+    runs = {
+        "alive": RunRecord(strategy="", host=os.uname().nodename, extra={"process": mine}),
+        "dead": RunRecord(strategy="", host=os.uname().nodename, extra={"process": {**mine, "started": 1}}),
+        "elsewhere": RunRecord(strategy="", host="elsewhere", extra={"process": {**mine, "started": 1}}),
+        "boot before": RunRecord(
+            strategy="", host=os.uname().nodename, extra={"process": {**mine, "numbers": f"{numbers}x", "started": 1}}
+        ),
+        "old": RunRecord(strategy="", host=os.uname().nodename),
+    }
+    for run in runs.values():
+        store.begin_run(run)
+    assert [run.uuid for run in end_dead_runs(store)] == [runs["dead"].uuid]
+    status = {run.uuid: run.status for run in store.runs()}
+    assert {name: status[run.uuid] for name, run in runs.items()} == {
+        "alive": "running",
+        "dead": "interrupted",
+        "elsewhere": "running",
+        "boot before": "running",
+        "old": "running",
+    }
