@@ -29,12 +29,12 @@ from mmsbgen.sampler.starts import Start, by_label, communities, leiden, of_sets
 Floats = npt.NDArray[np.float64]
 #: Share of a row from which a vertex is in a set of a warm start.
 _INSIDE = 0.2
-#: Numbers in a row that are no better before the grid ends.
+#: Numbers in a row that are no better by a standard error before the grid ends.
 _PATIENCE = 2
-#: Ratios at which neighbours of the best number are tried, after the grid's 2.
-_RATIOS = (math.sqrt(2), 2**0.25)
-#: Chains of the best number and its neighbours; as many smaller and larger numbers count as neighbours.
-_CHAINS, _NEIGHBOURS = 3, 2
+#: Ratio of the number taken to the largest one below it that was tried, at which the search ends.
+_RATIO = 1.15
+#: Chains, of different seeds, of those numbers that decide.
+_CHAINS = 3
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,10 @@ def choose_k(
     """The number of communities for a split graph, and what was tried, in the order of K.
 
     ``make`` builds a chain of K communities with a seed, which is closed here.  The grid begins at half the number of
-    Leiden's communities and doubles as long as that pays; then the neighbours of the best at a ratio of the square
-    root of 2 are tried, then those at its root.  Each is optimised from Leiden's communities and, warm, from the sets
-    that the one before has found.  At last the best and its neighbours get chains of other seeds.
+    Leiden's communities and doubles as long as that pays.  Then the smallest number within a standard error of the best
+    is sought by halving, in ratio, what lies between it and the next one below.  Each is optimised from Leiden's
+    communities and, warm, from the sets that the next one below has found.  The best one, the one taken and the next
+    one below get chains of other seeds.
 
     Raises :class:`InputError` where no pairs are held out, and KeyboardInterrupt once ``asked`` is true.
     """
@@ -85,11 +86,8 @@ def choose_k(
     search.grid()
     if not search.fits:
         raise InputError(f"no number of communities could be tried for {split.graph.n_vertices} vertices; give -k")
-    search.neighbours()
-    search.repeat()
-    tried = search.tried()
-    goal = max(one.log_likelihood for one in tried)
-    return next(one.k for one in tried if one.log_likelihood >= goal - one.standard_error), tried
+    search.narrow()
+    return search.taken, [search.told(k) for k in sorted(search.fits)]
 
 
 class _Search:
@@ -117,27 +115,57 @@ class _Search:
         """The number whose chains have the best mean."""
         return max(self.fits, key=self.value)
 
+    @property
+    def taken(self) -> int:
+        """The smallest number within a standard error of the best one."""
+        best = self.best
+        return min(k for k in self.fits if self.value(best) - self.value(k) <= self.error(k, best))
+
+    @property
+    def seed_variance(self) -> float:
+        """Variance of log-likelihoods of chains that differ in their seed, pooled over all numbers."""
+        chains = [np.array([fit.value for fit in fits]) for fits in self.fits.values()]
+        free = sum(values.size - 1 for values in chains)
+        return sum(float(((values - values.mean()) ** 2).sum()) for values in chains) / free if free else 0.0
+
+    def error(self, k: int, other: int) -> float:
+        """Standard error of the difference of two numbers' log-likelihoods: of the pairs held out, and of the seeds."""
+        if k == other:
+            return 0.0
+        difference = np.mean([fit.logs for fit in self.fits[other]], axis=0)
+        difference -= np.mean([fit.logs for fit in self.fits[k]], axis=0)
+        of_pairs = heldout.weighted_error(difference, self.labels, self.split.graph.density)
+        return math.sqrt(of_pairs**2 + self.seed_variance * sum(1 / len(self.fits[one]) for one in (k, other)))
+
     def grid(self) -> None:
         """Double as long as that pays."""
         with seeded(self.seed):
             natural = len(leiden(self.split.graph.n_vertices, self.split.training_links, 1.0))
         k, misses, warm = max(2, natural // 2), 0, None
         while k <= self.most and misses < _PATIENCE:
+            before = self.best if self.fits else None
             self.fit(k, warm)
-            misses = 0 if self.fits and self.best == k else misses + 1
+            pays = k in self.fits and (before is None or self.value(k) > self.value(before) + self.error(k, before))
+            misses = 0 if pays else misses + 1
             warm = self.fits[k][0].sets if k in self.fits else warm
             k *= 2
 
-    def neighbours(self) -> None:
-        """Close in on the best number from both sides."""
-        for ratio in _RATIOS:
-            for near in (round(self.best / ratio), round(self.best * ratio)):
-                if 1 < near <= self.most and near not in self.fits:
-                    below = [k for k in self.fits if k < near]
-                    self.fit(near, self.fits[max(below)][0].sets if below else None)
+    def narrow(self) -> None:
+        """Find where the numbers within a standard error of the best begin, with several chains of all that decide."""
+        while True:
+            taken = self.taken
+            smaller = [k for k in sorted(self.fits) if k < taken]
+            below = max(smaller, default=1)
+            between = max(round(math.sqrt(taken * below)), below + 1)
+            deciding = [self.best] if between < taken > _RATIO * below else [self.best, taken, *smaller[-1:]]
+            single = [k for k in deciding if len(self.fits[k]) < _CHAINS]
+            if single:
+                self.repeat(single[0])
+            elif len(deciding) > 1 or not self.fit(between, self.fits[below][0].sets if smaller else None):
+                return
 
-    def fit(self, k: int, warm: Start | None) -> None:
-        """Run k from Leiden's communities and from ``warm``, and keep the better chain; none where k does not fit."""
+    def fit(self, k: int, warm: Start | None) -> bool:
+        """Run k from Leiden's communities and from ``warm``, and keep the better chain; False where k does not fit."""
         starts = [communities(self.split, k, self.seed)]
         if warm is not None:
             keep = warm.communities < k
@@ -150,22 +178,14 @@ class _Search:
             self.say(
                 f"K={k}: log-likelihood {best.value:.5g} a held-out pair, AUC {best.auc:.4f}, from {best.start.name}"
             )
+        return bool(fits)
 
-    def repeat(self) -> None:
-        """Run the best number and its neighbours with other seeds, and again where that makes another one the best."""
-        while True:
-            numbers = sorted(self.fits)
-            at = numbers.index(self.best)
-            near = numbers[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS + 1]
-            wanting = [k for k in near if len(self.fits[k]) < _CHAINS]
-            if not wanting:
-                return
-            self.say(f"Trying {', '.join(f'K={k}' for k in wanting)} with other seeds")
-            for k in wanting:
-                for other in range(len(self.fits[k]), _CHAINS):
-                    more = self.again(k, (self.seed + other) % 2**64)
-                    # What fitted once and does not now, since memory is shared, counts as it is.
-                    self.fits[k] += more or self.fits[k][:1]
+    def repeat(self, k: int) -> None:
+        """Run a number again with other seeds."""
+        self.say(f"Trying K={k} with other seeds")
+        for other in range(len(self.fits[k]), _CHAINS):
+            # What fitted once and does not now, since memory is shared, counts as it is.
+            self.fits[k] += self.again(k, (self.seed + other) % 2**64) or self.fits[k][:1]
 
     def again(self, k: int, seed: int) -> list[_Fit]:
         """A chain of another seed; where it starts from Leiden's communities, these are found anew."""
@@ -198,22 +218,11 @@ class _Search:
         logs = heldout.log_likelihoods(sampler.device.download(sampler.held_values["probabilities"]), self.labels)
         return _Fit(start, metrics.auc, logs, metrics.sample_log_likelihood, _sets(sampler))
 
-    def tried(self) -> list[Tried]:
-        """What the search has to say of every number, in order."""
-        chains = [np.array([fit.value for fit in fits]) for fits in self.fits.values()]
-        free = sum(values.size - 1 for values in chains)
-        variance = sum(float(((values - values.mean()) ** 2).sum()) for values in chains) / free if free else 0.0
-        best, told = self.best, []
-        best_logs = np.mean([fit.logs for fit in self.fits[best]], axis=0)
-        for k in sorted(self.fits):
-            fits = self.fits[k]
-            difference = best_logs - np.mean([fit.logs for fit in fits], axis=0)
-            of_pairs = heldout.weighted_error(difference, self.labels, self.split.graph.density)
-            of_seeds = 0.0 if k == best else variance * (1 / len(fits) + 1 / len(self.fits[best]))
-            error = math.sqrt(of_pairs**2 + of_seeds)
-            auc = float(np.mean([fit.auc for fit in fits]))
-            told.append(Tried(k, fits[0].start.name, self.value(k), auc, error, len(fits), math.sqrt(variance)))
-        return told
+    def told(self, k: int) -> Tried:
+        """What the search has to say of a number."""
+        fits, auc = self.fits[k], float(np.mean([fit.auc for fit in self.fits[k]]))
+        error, deviation = self.error(k, self.best), math.sqrt(self.seed_variance)
+        return Tried(k, fits[0].start.name, self.value(k), auc, error, len(fits), deviation)
 
 
 def _sets(sampler: Sampler) -> Start:

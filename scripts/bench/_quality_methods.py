@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.graph import Graph, load_edge_list, split
+from mmsbgen.graph import Graph, HeldOut, Split, load_edge_list, split
 from mmsbgen.sampler.heldout import auc
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.starts import STARTS
 
 Communities = Iterable[Sequence[int]]
 
@@ -111,6 +113,10 @@ METHODS = {
     ),
 }
 MMSBGEN = "mmsbgen"
+#: mmsbgen from a random start, whatever the trial of the starts would have said.
+FROM_RANDOM = "mmsbgen-random"
+#: The sets that mmsbgen's chains may start from, as covers, before any sweep.
+START_COVERS = {"start-communities": "communities", "start-ego": "ego"}
 SVINET = "svinet"
 #: One community of every vertex: what measures give to a cover that says nothing.
 ONE = "one"
@@ -119,6 +125,9 @@ COMMON, ADAMIC_ADAR = "common-neighbours", "adamic-adar"
 
 TITLES = {
     MMSBGEN: "mmsbgen, defaults, K given",
+    FROM_RANDOM: "mmsbgen --start random",
+    "start-communities": "mmsbgen's start from Leiden's communities, before any sweep",
+    "start-ego": "mmsbgen's start from ego nets, before any sweep",
     SVINET: "svinet -link-sampling (communities.txt, K given)",
     ONE: "one community with every vertex",
     COMMON: "common neighbours",
@@ -199,17 +208,34 @@ def run_limited(command: Sequence[str], limit: float, folder: Path) -> subproces
         return subprocess.CompletedProcess(command, process.returncode, out.read(), err.read())
 
 
-def neighbour_auc(name: str, graph: Graph, validation: float, seed: int) -> float:
-    """AUC of held-out pairs by common neighbours in the training links; the pairs are those of mmsbgen's run."""
-    parts = split(graph, validation=validation, seed=seed)
+def split_of_run(graph: Graph, validation: float | None, seed: int) -> Split:
+    """The split of `mmsbgen detect` with this seed and, unless it is None, this share for validation."""
+    options = Options(1, validation=validation, seed=seed)
+    shares = {"validation": options.held_out_share(graph.n_links), "test": options.test_share(graph.n_links)}
+    return split(graph, **shares, seed=seed)
+
+
+def start_cover(start: str, graph: Graph, k: int, seed: int) -> list[list[int]]:
+    """The sets that a chain of `mmsbgen detect` with this seed would start from."""
+    found = STARTS[start](split_of_run(graph, None, seed), k, seed)
+    return tidy_cover(found.vertices[found.communities == label].tolist() for label in range(k))
+
+
+def neighbour_auc(name: str, graph: Graph, validation: float, seed: int) -> tuple[float, float]:
+    """AUC of held-out pairs by common neighbours in the training links: of those for validation and for test.
+
+    The pairs are those of mmsbgen's run.
+    """
+    parts = split_of_run(graph, validation, seed)
     rows = parts.training_adjacency
-    degrees = rows.degrees
-    weights = np.ones(graph.n_vertices) if name == COMMON else 1 / np.log(np.maximum(degrees, 2))
-    scores = [
-        float(weights[np.intersect1d(rows.row(u), rows.row(v), assume_unique=True)].sum())
-        for u, v in parts.validation.pairs.tolist()
-    ]
-    return auc(np.array(scores), parts.validation.labels)
+    weights = np.ones(graph.n_vertices) if name == COMMON else 1 / np.log(np.maximum(rows.degrees, 2))
+
+    def ranked(pairs: HeldOut) -> float:
+        ends = pairs.pairs.tolist()
+        common = [np.intersect1d(rows.row(u), rows.row(v), assume_unique=True) for u, v in ends]
+        return auc(np.array([float(weights[both].sum()) for both in common]), pairs.labels)
+
+    return ranked(parts.validation), ranked(parts.test)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from _common import markdown_table
-from _quality_methods import MMSBGEN, ONE, SVINET, TITLES
+from _quality_methods import FROM_RANDOM, MMSBGEN, ONE, START_COVERS, SVINET, TITLES
 
 Run = Mapping[str, Any]
 
@@ -107,6 +107,16 @@ tiny the model has little to gain from mixed memberships: there take the method 
 """
 
 
+STARTS_INTRO = """\
+## Starts, and what becomes of them
+
+A chain of mmsbgen starts from sets that a fast method finds, or at random ([statistics.md](statistics.md)). A start
+must not carry the score alone: here are the covers that the starts are, before any sweep, beside what the chains end
+with; means over seeds. ONMI max for graphs with known communities, AUC of validation pairs for the other. The
+log-likelihood is that of a validation pair (nats; classes by their share in the graph), of the start that was chosen
+before any sweep, and at the end."""
+
+
 def mean(values: Sequence[float]) -> float:
     """Arithmetic mean."""
     return statistics.fmean(values)
@@ -120,6 +130,11 @@ def deviation(values: Sequence[float]) -> str:
 def finished(runs: Sequence[Run], method: str) -> list[Run]:
     """Runs of a method that have a result."""
     return [run for run in runs if run["method"] == method and run["status"] == "ok"]
+
+
+def compared(runs: Sequence[Run]) -> list[str]:
+    """The methods of a table that compares: mmsbgen's other starts have a table of their own."""
+    return [name for name in dict.fromkeys(run["method"] for run in runs) if name not in (FROM_RANDOM, *START_COVERS)]
 
 
 def cover_row(title: str, runs: Sequence[Run]) -> list[str]:
@@ -169,7 +184,7 @@ def quoted_row(title: str, row: Sequence[float]) -> list[str]:
 def cover_table(graph: str, runs: Sequence[Run]) -> list[str]:
     """The table of a graph, best ONMI first, methods without a result last."""
     rows: list[tuple[float, list[str]]] = []
-    for method in dict.fromkeys(run["method"] for run in runs):
+    for method in compared(runs):
         mine = [run for run in runs if run["method"] == method]
         done = finished(mine, method)
         row = cover_row(TITLES[method], mine)
@@ -186,27 +201,29 @@ def cover_table(graph: str, runs: Sequence[Run]) -> list[str]:
 def auc_table(graph: str, runs: Sequence[Run]) -> list[str]:
     """The table of a graph without known communities."""
     rows: list[tuple[float, list[str]]] = []
-    for method in dict.fromkeys(run["method"] for run in runs):
+    for method in compared(runs):
         mine = [run for run in runs if run["method"] == method]
         values = [run["auc"] for run in finished(mine, method)]
         title = f"**{TITLES[method]}**" if method == MMSBGEN else TITLES[method]
         if not values:
             why = f"no result in {mine[0]['limit']:g} s" if mine[0]["status"] == "timeout" else "failed"
-            rows.append((-1.0, [title, f"0 of {len(mine)}", why, "-"]))
+            rows.append((-1.0, [title, f"0 of {len(mine)}", why, "-", "-"]))
             continue
         taken = seconds_text([run["seconds"] for run in finished(mine, method)])
-        rows.append((mean(values), [title, str(len(values)), f"{mean(values):.3f}{deviation(values)}", taken]))
+        tests = [run["test_auc"] for run in finished(mine, method) if "test_auc" in run]
+        test = f"{mean(tests):.3f}{deviation(tests)}" if tests else "-"
+        rows.append((mean(values), [title, str(len(values)), f"{mean(values):.3f}{deviation(values)}", test, taken]))
     if graph in QUOTED_AUC:
         title, value, seconds = QUOTED_AUC[graph]
-        rows.append((value, [title, "1", f"{value:.2f}", f"({seconds})"]))
+        rows.append((value, [title, "1", f"{value:.2f}", "-", f"({seconds})"]))
     rows.sort(key=lambda pair: -pair[0])
-    return markdown_table(("method", "runs", "AUC", "seconds"), [row for _, row in rows])
+    return markdown_table(("method", "runs", "AUC", "AUC of test pairs", "seconds"), [row for _, row in rows])
 
 
 def standing(graph: str, runs: Sequence[Run]) -> list[str]:
     """A row of the summary: mmsbgen's ONMI on a graph, its place, and the best of the others."""
     by_method: dict[str, float] = {}
-    for method in dict.fromkeys(run["method"] for run in runs if run["method"] != ONE):
+    for method in [one for one in compared(runs) if one != ONE]:
         done = finished(runs, method)
         if done:
             by_method[TITLES[method]] = mean([run["scores"]["onmi"] for run in done])
@@ -219,6 +236,43 @@ def standing(graph: str, runs: Sequence[Run]) -> list[str]:
         return [graph, "not run", "-", other]
     place = 1 + sum(value > ours for value in by_method.values())
     return [graph, f"{ours:.3f}", f"{place} of {len(by_method) + 1}", other]
+
+
+def _score(run: Run) -> float:
+    return float(run["scores"]["onmi"] if "scores" in run else run["auc"])
+
+
+def _own(run: Run, start: str, key: str) -> float | None:
+    """What a run's start was worth before any sweep."""
+    return next((one[f"own_{key}"] for one in run.get("starts") or () if one["start"] == start), None)
+
+
+def _average(values: Sequence[float | None], digits: str) -> str:
+    there = [value for value in values if value is not None]
+    return f"{mean(there):{digits}}" if there else "-"
+
+
+def starts_row(graph: str, runs: Sequence[Run]) -> list[str]:
+    """A row of the table of starts."""
+    ours = finished(runs, MMSBGEN)
+    row = [graph]
+    for method, start in START_COVERS.items():
+        covers = [_score(run) for run in finished(runs, method)]
+        ranked = [_own(run, start, "auc") for run in ours if "auc" in run]
+        row.append(_average(covers or ranked, ".3f"))
+    for method in (MMSBGEN, FROM_RANDOM):
+        values = [_score(run) for run in finished(runs, method)]
+        row.append(f"{mean(values):.3f}{deviation(values)}" if values else "-")
+    row.append(_average([_own(run, run["start"], "log_likelihood") for run in ours], ".4g"))
+    row.append(_average([run.get("log_likelihood") for run in ours], ".4g"))
+    return row
+
+
+def starts_table(of: Mapping[str, Sequence[Run]]) -> list[str]:
+    """What starts are worth by themselves, and what chains make of them."""
+    head = ["graph", "Leiden's communities", "ego nets", "end, by default", "end, from random"]
+    head += ["log-likelihood at the start", "at the end"]
+    return markdown_table(head, [starts_row(graph, runs) for graph, runs in of.items()])
 
 
 def starts(runs: Sequence[Run]) -> str:
@@ -238,6 +292,7 @@ def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Se
     lines += markdown_table(
         ("graph", "mmsbgen, ONMI max", "place", "best of the others"), [standing(name, of[name]) for name in covers]
     )
+    lines += ["", *STARTS_INTRO.splitlines(), "", *starts_table(of)]
     for name, known in graphs.items():
         source, truth = GRAPHS.get(name, (name, "known communities"))
         about = f"{source}. {known['vertices']} vertices, {known['links']} links."
@@ -252,7 +307,8 @@ def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Se
                 f" No communities are known: K = {known['k']}, {known['validation']:.0%} of the links and as many "
                 "non-links are held out (`--validation`), and the AUC is the chance that a link gets the larger "
                 "probability. All but svinet rank the same pairs; mmsbgen has chosen its start and its end by them, "
-                "which may flatter it a little."
+                "which may flatter it a little: a further 1 % of the links, and as many non-links, are for test, and "
+                "nothing was chosen by those."
             )
             table = auc_table(name, of[name])
         lines += ["", f"## {name}", "", *textwrap.wrap(about, 120), "", *table]

@@ -4,7 +4,8 @@ Writes docs/quality.md and, with every run, docs/reports/quality.json.  Each run
 limit, and is kept under build/quality, so that a benchmark that was interrupted goes on where it stopped; runs that
 are not there are taken from docs/reports/quality.json.  Without --data the page is made of these alone.
 
-The baselines need: pip install -e '.[evaluate,benchmark]'.  To renew mmsbgen's own rows: --only mmsbgen.
+The baselines need: pip install -e '.[evaluate,benchmark]'.  To renew mmsbgen's own rows:
+--only mmsbgen,mmsbgen-random,start-communities,start-ego.
 """
 
 from __future__ import annotations
@@ -28,15 +29,18 @@ from _common import REPORTS, ROOT, environment, processor, progress
 from _quality_methods import (
     ADAMIC_ADAR,
     COMMON,
+    FROM_RANDOM,
     METHODS,
     MMSBGEN,
     ONE,
+    START_COVERS,
     SVINET,
     TITLES,
     missing_library,
     neighbour_auc,
     run_limited,
     run_svinet,
+    start_cover,
     write_cover,
 )
 from _quality_page import GRAPHS, QUOTED, page
@@ -47,8 +51,8 @@ from mmsbgen.scores import evaluate, read_cover
 BUILD = ROOT / "build" / "quality"
 #: Graphs without known communities: their K and the share of links held out.
 HELD_OUT = {"CA-GrQc": (50, 0.1)}
-COVER_METHODS = (MMSBGEN, *METHODS, SVINET, ONE)
-AUC_METHODS = (MMSBGEN, COMMON, ADAMIC_ADAR)
+COVER_METHODS = (MMSBGEN, FROM_RANDOM, *START_COVERS, *METHODS, SVINET, ONE)
+AUC_METHODS = (MMSBGEN, FROM_RANDOM, COMMON, ADAMIC_ADAR)
 
 
 @dataclass
@@ -98,10 +102,10 @@ class Case:
         return asdict(evaluate(read_cover(cover), self.truth, self.graph.ids.tolist()))
 
 
-def run_mmsbgen(case: Case, seed: int, folder: Path, limit: float) -> dict[str, Any]:
-    """The command of the page's first lines, as a user would give it."""
+def run_mmsbgen(case: Case, seed: int, folder: Path, limit: float, *more: str) -> dict[str, Any]:
+    """The command of the page's first lines, as a user would give it, with ``more`` options."""
     command = [str(Path(sys.executable).parent / "mmsbgen"), "detect", str(case.file.resolve()), "-k", str(case.k)]
-    command += ["--seed", str(seed), "-o", "out"]
+    command += ["--seed", str(seed), "-o", "out", *more]
     if case.truth is None:
         command += ["--validation", str(HELD_OUT[case.name][1])]
     begin = time.perf_counter()
@@ -115,8 +119,9 @@ def run_mmsbgen(case: Case, seed: int, folder: Path, limit: float) -> dict[str, 
     found |= {"start": record.get("start", course.get("start")), "starts": record.get("starts", course.get("trials"))}
     found |= {key: record[key] for key in ("options", "iterations", "rule") if key in record}
     found["versions"] = {"mmsbgen": record["mmsbgen"]}
+    found |= {"log_likelihood": record["trace"][-1]["log_likelihood"], "held_out": record["held_out"]}
     if case.truth is None:
-        return found | {"auc": record["trace"][-1]["auc"]}
+        return found | {"auc": record["trace"][-1]["auc"], "test_auc": record["held_out"]["test"]["auc"]}
     return found | {"scores": case.scores(folder / "out" / "communities.txt")}
 
 
@@ -143,12 +148,17 @@ def run(method: str, case: Case, seed: int, args: argparse.Namespace) -> dict[st
         try:
             if method == MMSBGEN:
                 found = run_mmsbgen(case, seed, folder, args.limit)
+            elif method == FROM_RANDOM:
+                found = run_mmsbgen(case, seed, folder, args.limit, "--start", "random")
             elif method in (COMMON, ADAMIC_ADAR):
-                found = {"auc": neighbour_auc(method, case.graph, HELD_OUT[case.name][1], seed)}
+                known, test = neighbour_auc(method, case.graph, HELD_OUT[case.name][1], seed)
+                found = {"auc": known, "test_auc": test}
             elif method in METHODS:
                 found = run_baseline(method, case, seed, folder, args.limit)
             else:
                 cover = [list(range(case.graph.n_vertices))]
+                if method in START_COVERS:
+                    cover = start_cover(START_COVERS[method], case.graph, case.k, seed)
                 if method == SVINET:
                     cover = run_svinet(args.svinet, case.graph, case.k, seed, folder, args.limit)
                 taken = time.perf_counter() - begin

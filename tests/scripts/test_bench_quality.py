@@ -20,6 +20,8 @@ import pytest
 
 from mmsbgen.graph import Graph, as_graph, split
 from mmsbgen.sampler.heldout import auc
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.starts import STARTS
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -88,16 +90,18 @@ def test_repeated_and_single_communities_are_left_out(methods: ModuleType) -> No
 
 @pytest.mark.parametrize("name", ["common-neighbours", "adamic-adar"])
 def test_neighbours_rank_the_pairs_that_a_run_holds_out(name: str, methods: ModuleType) -> None:
-    graph = as_graph(np.array(networkx.watts_strogatz_graph(60, 6, 0.2, seed=1).edges))
-    parts = split(graph, validation=0.2, seed=5)
-    training = networkx.empty_graph(60)
+    graph = as_graph(np.array(networkx.watts_strogatz_graph(400, 6, 0.2, seed=1).edges))
+    parts = split(graph, validation=0.2, test=0.01, seed=5)
+    training = networkx.empty_graph(400)
     training.add_edges_from(parts.training_links.tolist())
-    pairs = parts.validation.pairs.tolist()
-    if name == "adamic-adar":
-        scores = [score for _, _, score in networkx.adamic_adar_index(training, pairs)]
-    else:
-        scores = [len(list(networkx.common_neighbors(training, u, v))) for u, v in pairs]
-    expected = auc(np.array(scores, float), parts.validation.labels)
+    expected = []
+    for held in (parts.validation, parts.test):
+        pairs = held.pairs.tolist()
+        if name == "adamic-adar":
+            scores = [score for _, _, score in networkx.adamic_adar_index(training, pairs)]
+        else:
+            scores = [len(list(networkx.common_neighbors(training, u, v))) for u, v in pairs]
+        expected.append(auc(np.array(scores, float), held.labels))
     assert methods.neighbour_auc(name, graph, 0.2, 5) == pytest.approx(expected, abs=1e-12)
 
 
@@ -220,8 +224,9 @@ def test_mmsbgen_runs_with_its_defaults(bench: ModuleType, tmp_path: Path, monke
             "mmsbgen": "9.9",
             "device": {"name": "d"},
             "start": "ego",
-            "starts": [{"name": "ego"}],
-            "trace": [{"auc": 0.9}],
+            "starts": [{"start": "ego", "own_auc": 0.5, "own_log_likelihood": -2.0}],
+            "trace": [{"auc": 0.9, "log_likelihood": -1.0}],
+            "held_out": {"test": {"auc": 0.8}},
         }
         (out / "run.json").write_text(json.dumps(record))
         (out / "communities.txt").write_text("0\t1\n")
@@ -242,7 +247,33 @@ def test_mmsbgen_runs_with_its_defaults(bench: ModuleType, tmp_path: Path, monke
     text = (tmp_path / "quality.md").read_text()
     assert "Starts that mmsbgen chose: ego 2." in text
     assert "- versions: mmsbgen 9.9\n" in text
-    assert "| **mmsbgen, defaults, K given** | 2 | 0.900 ± 0.000 |" in text
+    assert "| **mmsbgen, defaults, K given** | 2 | 0.900 ± 0.000 | 0.800 ± 0.000 |" in text
+    assert "| CA-GrQc | - | 0.500 | 0.900 ± 0.000 | - | -2 | -1 |" in text
+    commands.clear()
+    call(bench, monkeypatch, tmp_path, *words[:2], "--graphs", "fb_348", "--methods", "mmsbgen-random", "--seeds", "1")
+    assert commands[0][-2:] == ["--start", "random"]
+
+
+def test_covers_of_starts_are_those_of_a_run(
+    bench: ModuleType, methods: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the training links of the run's own split, before any sweep; they have a table of their own."""
+    words = ["--data", str(DATA), "--graphs", "fb_348", "--seeds", "2", "--methods", "start-communities,start-ego"]
+    report = call(bench, monkeypatch, tmp_path, *words)
+    runs = {(run["method"], run["seed"]): run["scores"]["onmi"] for run in report["runs"]}
+    assert len(runs) == 4
+    graph = as_graph(DATA / "fb_348.txt.gz")
+    options = Options(14, seed=1)
+    parts = split(graph, validation=options.held_out_share(3192), test=options.test_share(3192), seed=1)
+    for name, start in methods.START_COVERS.items():
+        sets = STARTS[start](parts, 14, 1)
+        cover = [sets.vertices[sets.communities == label].tolist() for label in range(14)]
+        assert methods.start_cover(start, graph, 14, 1) == [one for one in cover if len(one) > 1]
+        assert 0.1 < runs[name, 1] < 0.5
+    text = (tmp_path / "quality.md").read_text()
+    own = [f"{sum(runs[name, seed] for seed in (0, 1)) / 2:.3f}" for name in methods.START_COVERS]
+    assert f"| fb_348 | {own[0]} | {own[1]} | - | - | - | - |" in text
+    assert "before any sweep |" not in text, "no method to compare with"
 
 
 def scored(method: str, onmi: float, seed: int = 0, **more: Any) -> dict[str, Any]:
