@@ -5,14 +5,20 @@ It is made in one place, so that the tuner that writes records and the runtime t
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.backends.discovery import discover
 from mmsbgen.build import compiler_options, traits_of
+from mmsbgen.db.nearness import Difference
 from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, ToolchainRecord
+from mmsbgen.errors import InputError
+from mmsbgen.families import family
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.render import template_digest
 
-__all__ = ["device_record", "kernel_record", "key_of", "problem_record", "toolchain_record"]
+__all__ = ["Present", "device_record", "kernel_record", "key_of", "problem_record", "toolchain_record"]
 
 
 def device_record(info: DeviceInfo) -> DeviceRecord:
@@ -63,3 +69,46 @@ def key_of(info: DeviceInfo, spec: KernelSpec, problem: Problem) -> Key:
         kernel_record(info, spec, problem.family),
         problem_record(spec, problem),
     )
+
+
+class Present:
+    """The package's templates as they are, and the devices of this machine with their drivers and compilers."""
+
+    @cached_property
+    def devices(self) -> list[DeviceInfo]:
+        """The devices of this machine; looked for when first asked for."""
+        return discover()[0]
+
+    def differences(self, key: Key) -> list[Difference]:
+        """The parts of a record's key that have changed since: today's value is wanted, the record's was found.
+
+        A template is compared with the package's, driver and compiler with those of the same device in this
+        machine.  Of a family or a device that is not here nothing can be said: the list is empty.
+        """
+        return [*self._of_template(key), *self._of_device(key)]
+
+    def _of_template(self, key: Key) -> list[Difference]:
+        try:
+            kernels = family(key.kernel.family).kernels
+        except InputError:
+            return []
+        if key.kernel.name not in kernels:
+            return [Difference("kernel", None, key.kernel.name)]
+        dialect = "cuda" if key.device.backend == "cuda" else "opencl"
+        digest = template_digest(kernels[key.kernel.name].template, dialect)
+        found = key.kernel.template_digest
+        return [] if digest == found else [Difference("template digest", digest, found)]
+
+    def _of_device(self, key: Key) -> list[Difference]:
+        same = [info for info in self.devices if device_record(info).identity == key.device.identity]
+        if not same:
+            return []
+        info = next((info for info in same if info.driver == key.device.driver), same[0])
+        toolchain = toolchain_record(info)
+        pairs = {
+            "driver": (info.driver, key.device.driver),
+            "compiler": (toolchain.compiler, key.toolchain.compiler),
+            "compiler version": (toolchain.version, key.toolchain.version),
+            "compiler options": (toolchain.options, key.toolchain.options),
+        }
+        return [Difference(part, now, then) for part, (now, then) in pairs.items() if now != then]

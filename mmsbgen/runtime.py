@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mmsbgen._version import __version__
 from mmsbgen.backends.base import Device, Event
 from mmsbgen.build import BoundKernel, build, traits_of
+from mmsbgen.db.records import QuarantineRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db_keys import key_of
 from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError
@@ -17,6 +19,7 @@ from mmsbgen.problem import Problem, Value
 from mmsbgen.space import Config, describe
 
 log = logging.getLogger(__name__)
+_MESSAGE = 4000
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Choice:
     tier: str
     reason: str
     template_digest: str
+    recorded: Config = field(default_factory=dict)
+    """As the database has it, without the modes of the run."""
 
     def as_dict(self) -> dict[str, Any]:
         """For run records."""
@@ -63,8 +68,8 @@ class Runtime:
 
         ``modes`` are axes that must have these values, whatever the records have: how fast another mode is says
         nothing of what is wanted. A configuration that was asked for, or that a run goes on with, keeps its own.
-        A selected configuration that does not compile here, or whose first launch is refused, is reported and
-        replaced by the next best one, at last by the default.
+        A selected configuration that does not compile here, or whose first launch is refused, is reported, marked
+        in the database and replaced by the next best one, at last by the default.
         """
         bound, choice = self._built(name, problem, {} if name in self.fixed or name in self.kept else modes)
         self.choices[name] = choice
@@ -111,7 +116,7 @@ class Runtime:
         spec = self.family.kernel(name)
         while True:
             config, tier, reason = self._select(name, problem, modes)
-            choice = Choice(name, dict(config) | modes, tier, reason, "")
+            choice = Choice(name, dict(config) | modes, tier, reason, "", recorded=config)
             try:
                 bound = build(self.device, spec, problem, choice.config)
                 break
@@ -126,7 +131,22 @@ class Runtime:
         refused, text = self.refused.setdefault((choice.kernel, problem), {}), describe(choice.config)
         if text not in refused:
             log.warning("%s; it is of tier %s, the next best configuration is tried instead", error, choice.tier)
-            refused[text] = f"the configuration of tier {choice.tier} {what}: {text}"
+            marked = self.quarantine(choice, problem, error)
+            refused[text] = f"the configuration of tier {choice.tier} {what}: {text}{marked}"
+
+    def quarantine(self, choice: Choice, problem: Problem, error: Exception) -> str:
+        """Mark a configuration that the database had as one that fails here; returns what to add to the report."""
+        if self.index is None or choice.tier in ("default", "fixed") or self.device.info.backend == "fake":
+            return ""
+        failure = QuarantineRecord(
+            key=key_of(self.device.info, self.family.kernel(choice.kernel), problem),
+            config=choice.config,
+            recorded=choice.recorded or choice.config,
+            status="compile_error" if isinstance(error, CompileError) else "launch_error",
+            message=str(error)[:_MESSAGE],
+            extra={"tier": choice.tier, "mmsbgen": __version__},
+        )
+        return ", which is quarantined until it is tuned again" if self.index.quarantine(failure) else ""
 
     def _select(self, name: str, problem: Problem, modes: dict[str, Value]) -> tuple[Config, str, str]:
         spec, traits = self.family.kernel(name), traits_of(self.device.info)
@@ -152,6 +172,7 @@ class Runtime:
             valid=valid,
             default=default,
             irrelevant=self.family.soft_parameters,
+            modes=modes,
         )
         return selection.config, selection.tier, selection.reason
 
@@ -185,8 +206,9 @@ class ChosenKernel(BoundKernel):
             event.wait()
         except LaunchError as error:
             name = self.spec.name
+            marked = self.runtime.quarantine(self.choice, self.problem, error)
             raise LaunchError(
-                f"{name} ({describe(self.config)}): {error}. Before another run, {self.runtime.advice(name)}"
+                f"{name} ({describe(self.config)}{marked}): {error}. Before another run, {self.runtime.advice(name)}"
             ) from error
         self.launched = True
         return event

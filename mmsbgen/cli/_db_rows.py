@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from mmsbgen.cli._common import seconds
 from mmsbgen.db.explain import nearest
 from mmsbgen.db.nearness import Difference, phrase
 from mmsbgen.db.ranking import candidate, ranked
-from mmsbgen.db.records import DeviceRecord, Key, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records import DeviceRecord, Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection import Group, shipped_groups, without
 from mmsbgen.db.store import Store, device_matches
 
@@ -74,13 +75,22 @@ _RESULT = [
     Column("roof_gbps"),
     Column("roof_fraction", "of roof", _percent, "right"),
 ]
-BEST = [*_KEY, *_RESULT, Column("trials", "trials", str, "right"), Column("trial")]
+BEST = [
+    *_KEY,
+    *_RESULT,
+    Column("trials", "trials", str, "right"),
+    Column("stale", "stale", lambda found: _differences(found, none="")),
+    Column("quarantined", "quarantined", lambda found: _failures(found)),
+    Column("trial"),
+]
 TRIAL = [
     Column("created_at", "when", _moment),
     *_KEY,
     Column("status", "status"),
     *_RESULT,
     Column("message", "message", _first_line),
+    Column("stale", "stale", lambda found: _differences(found, none="")),
+    Column("quarantined", "quarantined", _first_line),
     Column("times"),
     Column("bytes_moved"),
     Column("registers"),
@@ -118,11 +128,21 @@ RUN = [
     Column("versions"),
     Column("extra"),
 ]
+QUARANTINE = [
+    Column("created_at", "when", _moment),
+    *_KEY,
+    Column("config", "configuration", _pairs),
+    Column("status", "status"),
+    Column("message", "message", _first_line),
+    Column("extra"),
+]
+_MADE = ("trial", "config", "times", "stale", "quarantined")
 EXPLAIN = [
     *_KEY,
     Column("trials", "trials", str, "right"),
     Column("best_s", "best", seconds, "right"),
     Column("differences", "differs in", lambda found: _differences(found)),
+    Column("quarantined", "quarantined", lambda found: _failures(found)),
     Column("stale", "stale", lambda stale: "stale" if stale else ""),
     Column("shipped", "shipped in"),
     Column("trial"),
@@ -146,24 +166,50 @@ def key_row(key: Key) -> dict[str, Any]:
     }
 
 
-def trial_row(trial: TrialRecord) -> dict[str, Any]:
+class Marks:
+    """What of the records is stale or quarantined, for the columns that say so."""
+
+    def __init__(self, failures: Iterable[QuarantineRecord], stale: Callable[[Key], list[Difference]]) -> None:
+        self._failures: defaultdict[Key, list[QuarantineRecord]] = defaultdict(list)
+        for failure in failures:
+            self._failures[failure.key].append(failure)
+        self._stale = cache(stale)
+
+    def stale(self, key: Key) -> Rows:
+        """The parts of a key that are no longer what they were."""
+        return [asdict(d) for d in self._stale(key)]
+
+    def failures(self, key: Key) -> Rows:
+        """The configurations that are not selected for a key, and why."""
+        return [{"config": dict(f.config), "reason": f.reason} for f in self._failures.get(key, [])]
+
+    def reason(self, key: Key, digest: str) -> str:
+        """Why a configuration is not selected for a key; empty when it may be."""
+        found = (f for f in self._failures.get(key, []) if digest in (f.config_digest, f.recorded_digest))
+        return next((f.reason for f in found), "")
+
+
+def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
     """Everything about a trial."""
-    names = [c.field for c in TRIAL if c not in _KEY and c.field not in ("trial", "config", "times")]
+    names = [c.field for c in TRIAL if c not in _KEY and c.field not in _MADE]
     row: dict[str, Any] = {"trial": trial.uid, **key_row(trial.key), "config": dict(trial.config)}
-    return row | {name: getattr(trial, name) for name in names} | {"times": list(trial.times)}
+    row |= {name: getattr(trial, name) for name in names} | {"times": list(trial.times)}
+    return row | {"stale": marks.stale(trial.key), "quarantined": marks.reason(trial.key, trial.config_digest)}
 
 
-def best_rows(trials: Iterable[TrialRecord]) -> Rows:
-    """The best trial of each key, sorted by device, kernel and problem, with how many were tried."""
+def best_rows(trials: Iterable[TrialRecord], marks: Marks) -> Rows:
+    """The best trial of each key that may be selected, by device, kernel and problem, with how many were tried."""
     by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in trials:
         by_key[trial.key].append(trial)
     rows = []
     for found in by_key.values():
-        order = ranked(candidate(trial) for trial in found if trial.status == "ok")
+        usable = [t for t in found if t.status == "ok" and not marks.reason(t.key, t.config_digest)]
+        order = ranked(map(candidate, usable))
         if order:
-            row = trial_row(next(trial for trial in found if trial.uid == order[0].uid))
-            rows.append({c.field: row.get(c.field) for c in BEST} | {"trials": len(found)})
+            row = trial_row(next(trial for trial in found if trial.uid == order[0].uid), marks)
+            row |= {"trials": len(found), "quarantined": marks.failures(found[0].key)}
+            rows.append({c.field: row[c.field] for c in BEST})
     return sorted(rows, key=lambda r: (r["backend"], r["device"], r["platform"], r["kernel"], str(r["problem"])))
 
 
@@ -189,7 +235,18 @@ def run_row(run: RunRecord) -> dict[str, Any]:
     return asdict(run)
 
 
-def explain_rows(store: Store, kernel: str, device: str | None, wanted: dict[str, Any], limit: int) -> Rows:
+def quarantine_rows(failures: Iterable[QuarantineRecord]) -> Rows:
+    """Everything about configurations that are not selected."""
+    rows = []
+    for failure in failures:
+        row = {**key_row(failure.key), "config": dict(failure.config), "extra": dict(failure.extra)}
+        rows.append(row | {name: getattr(failure, name) for name in ("created_at", "status", "message")})
+    return rows
+
+
+def explain_rows(
+    store: Store, kernel: str, device: str | None, wanted: dict[str, Any], limit: int, marks: Marks
+) -> Rows:
     """The keys with 'ok' trials of a kernel, shipped ones too, that are nearest to the parts in ``wanted``."""
     by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in store.trials(kernel=kernel, device=device, status="ok"):
@@ -206,6 +263,7 @@ def explain_rows(store: Store, kernel: str, device: str | None, wanted: dict[str
             "trials": near.trials,
             "best_s": near.best_s,
             "differences": [asdict(d) for d in near.differences],
+            "quarantined": marks.failures(near.key),
             "stale": near.stale,
             "shipped": near.source,
             "trial": near.best_ref,
@@ -214,8 +272,12 @@ def explain_rows(store: Store, kernel: str, device: str | None, wanted: dict[str
     ]
 
 
-def _differences(found: Iterable[Mapping[str, Any]]) -> str:
+def _failures(found: Iterable[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{_pairs(failure['config'])} ({_first_line(failure['reason'])})" for failure in found)
+
+
+def _differences(found: Iterable[Mapping[str, Any]], none: str = "nothing") -> str:
     differing = [Difference(**d) for d in found]
     if not differing:
-        return "nothing"
+        return none
     return ", ".join(f"{phrase(d.part, d.found)} (wanted {phrase(d.part, d.wanted)})" for d in differing)

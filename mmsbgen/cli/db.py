@@ -13,6 +13,7 @@ from mmsbgen.cli._common import MmsbgenGroup, print_csv, print_json, print_table
 from mmsbgen.errors import InputError
 
 if TYPE_CHECKING:
+    from mmsbgen.cli._db_rows import Marks
     from mmsbgen.db.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,7 +75,7 @@ def best(
 
     with _reading(ctx) as store:
         trials = store.trials(kernel=kernel, device=device, problem=parameters(problem))
-        found = rows.best_rows(trials)[:limit]
+        found = rows.best_rows(trials, _marks(store))[:limit]
     _show(Output(as_json, as_csv), rows.BEST, found)
 
 
@@ -103,7 +104,8 @@ def trials(
         found = store.trials(
             kernel=kernel, device=device, problem=parameters(problem), status=status, run=run, limit=limit
         )
-    _show(Output(as_json, as_csv), rows.TRIAL, [rows.trial_row(trial) for trial in found])
+        marks = _marks(store)
+    _show(Output(as_json, as_csv), rows.TRIAL, [rows.trial_row(trial, marks) for trial in found])
 
 
 @db.command()
@@ -129,6 +131,39 @@ def runs(ctx: click.Context, limit: int | None, as_json: bool, as_csv: bool) -> 
     with _reading(ctx) as store:
         found = [rows.run_row(run) for run in store.runs()[:limit]]
     _show(Output(as_json, as_csv), rows.RUN, found)
+
+
+@db.command()
+@click.option("--kernel", metavar="NAME", help="Only this kernel.")
+@output_options
+@click.pass_context
+def quarantine(ctx: click.Context, kernel: str | None, as_json: bool, as_csv: bool) -> None:
+    """Configurations that failed in a run, and are not selected there until they are tuned again."""
+    from mmsbgen.cli import _db_rows as rows
+
+    with _reading(ctx) as store:
+        found = rows.quarantine_rows(store.quarantined(kernel=kernel))
+    _show(Output(as_json, as_csv), rows.QUARANTINE, found)
+
+
+@db.command()
+@click.argument("other", metavar="OTHER")
+@click.pass_context
+def merge(ctx: click.Context, other: str) -> None:
+    """Add the records of OTHER, a database file or an SQLAlchemy URL, that this database lacks.
+
+    All of them are added or none, and OTHER is only read; doing it again adds nothing.
+    """
+    from mmsbgen.db.store import open_store
+
+    with open_store(other, read_only=True) as source:
+        if source.missing:
+            raise InputError(f"there is no tuning database at {source.location}: name one that has records")
+        bundle = source.bundle()
+        with open_store(ctx.obj) as store:
+            count = store.add_bundle(bundle)
+            place = store.location
+        click.echo(f"{count} of {len(bundle.trials)} trials of {source.location} added to {place}", err=True)
 
 
 @db.command("export")
@@ -184,7 +219,7 @@ def explain(
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
     wanted |= {f"problem.{name}": value for name, value in parameters(problem).items()}
     with _reading(ctx) as store:
-        found = rows.explain_rows(store, kernel, device, wanted, limit)
+        found = rows.explain_rows(store, kernel, device, wanted, limit, _marks(store))
     _show(Output(as_json, as_csv), rows.EXPLAIN, found)
 
 
@@ -203,6 +238,14 @@ def parameters(texts: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             found[name] = value
     return found
+
+
+def _marks(store: Store) -> Marks:
+    """What is quarantined, and what is stale on this machine and with the package as it is."""
+    from mmsbgen.cli._db_rows import Marks
+    from mmsbgen.db_keys import Present
+
+    return Marks(store.quarantined(), Present().differences)
 
 
 def _reading(ctx: click.Context) -> Store:

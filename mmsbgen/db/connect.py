@@ -131,6 +131,17 @@ def connect(location: Location, *, read_only: bool = False) -> Database:
     return Database(location, engine)
 
 
+def copy_file(location: Location, memory: Database) -> None:
+    """Copy an SQLite file, which is only read, into a database in memory.  Raises ``StoreError``."""
+    file = connect(location, read_only=True)
+    with explained(str(location)), file.engine.connect() as source, memory.engine.connect() as target:
+        there, here = source.connection.driver_connection, target.connection.driver_connection
+        assert isinstance(there, sqlite3.Connection)
+        assert isinstance(here, sqlite3.Connection)
+        there.backup(here)
+    file.close()
+
+
 def _file_engine(path: Path, *, read_only: bool) -> Engine:
     _check_file(path, read_only=read_only)
     mode = "ro" if read_only else "rwc"

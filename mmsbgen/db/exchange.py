@@ -1,8 +1,8 @@
 """The JSON-lines form of tuning records: what export writes, import reads and the package ships.
 
 The first line is ``{"format": "mmsbgen-tuning", "version": 1, "trials": ...}``.  Each further line has a
-``type``: devices, toolchains, kernels and problems come first, each with its ``key``; runs, roofs and
-trials follow and refer to them by key, and to runs by uuid.
+``type``: devices, toolchains, kernels and problems come first, each with its ``key``; runs, roofs, trials and
+quarantined configurations follow and refer to them by key, and to runs by uuid.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from mmsbgen.db.records import (
     KernelRecord,
     Key,
     ProblemRecord,
+    QuarantineRecord,
     RoofRecord,
     RunRecord,
     ToolchainRecord,
@@ -32,7 +33,8 @@ from mmsbgen.db.records import (
 from mmsbgen.errors import InputError
 
 FORMAT = "mmsbgen-tuning"
-VERSION = 1
+VERSION = 2
+"""Newest version of the format: it may hold quarantined configurations."""
 
 _PARTS: dict[str, type[Any]] = {
     "device": DeviceRecord,
@@ -49,16 +51,20 @@ class Bundle:
     runs: list[RunRecord] = field(default_factory=list)
     roofs: list[RoofRecord] = field(default_factory=list)
     trials: list[TrialRecord] = field(default_factory=list)
+    quarantine: list[QuarantineRecord] = field(default_factory=list)
 
 
 def lines(bundle: Bundle) -> Iterator[str]:
     """The lines of a file that holds ``bundle``, without line ends; the same bundle gives the same lines."""
     counts = {"runs": len(bundle.runs), "roofs": len(bundle.roofs), "trials": len(bundle.trials)}
-    yield canonical_json({"format": FORMAT, "version": VERSION, **counts})
+    if bundle.quarantine:
+        counts["quarantine"] = len(bundle.quarantine)
+    yield canonical_json({"format": FORMAT, "version": VERSION if bundle.quarantine else 1, **counts})
     parts: dict[tuple[str, str], Any] = {("device", roof.device.key): roof.device for roof in bundle.roofs}
-    for trial in bundle.trials:
+    keys = [*(trial.key for trial in bundle.trials), *(failure.key for failure in bundle.quarantine)]
+    for whole in keys:
         for name in _PARTS:
-            part = getattr(trial.key, name)
+            part = getattr(whole, name)
             parts.setdefault((name, part.key), part)
     for (name, key), part in sorted(parts.items(), key=lambda item: item[0]):
         yield canonical_json({"type": name, "key": key, **_fields(part)})
@@ -66,11 +72,14 @@ def lines(bundle: Bundle) -> Iterator[str]:
         yield canonical_json({"type": "run", **_fields(run)})
     for roof in sorted(bundle.roofs, key=lambda r: (r.measured_at, r.uid)):
         yield canonical_json({"type": "roof", **_fields(roof), "device": roof.device.key})
-    for trial in sorted(bundle.trials, key=lambda t: (t.created_at, t.uid)):
-        values = _fields(trial)
-        del values["key"]
-        references = {name: getattr(trial.key, name).key for name in _PARTS}
-        yield canonical_json({"type": "trial", **values, **references})
+    kinds: dict[str, Iterable[TrialRecord | QuarantineRecord]]
+    kinds = {"trial": bundle.trials, "quarantine": bundle.quarantine}
+    for kind, records in kinds.items():
+        for record in sorted(records, key=lambda r: (r.created_at, r.uid)):
+            values = _fields(record)
+            del values["key"]
+            references = {name: getattr(record.key, name).key for name in _PARTS}
+            yield canonical_json({"type": kind, **values, **references})
 
 
 def write(bundle: Bundle, path: Path) -> None:
@@ -149,6 +158,7 @@ class _Reader:
             "run": self._run,
             "roof": self._roof,
             "trial": self._trial,
+            "quarantine": self._quarantine,
         }
 
     def add(self, values: dict[str, Any]) -> None:
@@ -177,11 +187,18 @@ class _Reader:
         self.bundle.roofs.append(self._of_run(_made(RoofRecord, values)))
 
     def _trial(self, values: dict[str, Any]) -> None:
+        values["key"] = self._key(values)
+        self.bundle.trials.append(self._of_run(_made(TrialRecord, values)))
+
+    def _quarantine(self, values: dict[str, Any]) -> None:
+        values["key"] = self._key(values)
+        self.bundle.quarantine.append(_made(QuarantineRecord, values))
+
+    def _key(self, values: dict[str, Any]) -> Key:
         names = tuple(str(values.pop(name, None)) for name in _PARTS)
         if names not in self._keys:
             self._keys[names] = Key(*(self._referred(kind, name) for kind, name in zip(_PARTS, names, strict=True)))
-        values["key"] = self._keys[names]
-        self.bundle.trials.append(self._of_run(_made(TrialRecord, values)))
+        return self._keys[names]
 
     def _of_run(self, record: Any) -> Any:
         if record.run not in self._runs:
@@ -209,9 +226,9 @@ def _fields(record: Any) -> dict[str, Any]:
 def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
     if values.get("format") != FORMAT:
         raise ValueError(f"this is no file of tuning records: its first line must name the format {FORMAT!r}")
-    if values.get("version") != VERSION:
+    if values.get("version") not in range(1, VERSION + 1):
         raise ValueError(
-            f"format version {values.get('version')!r} is not known, this version of mmsbgen reads {VERSION}: "
+            f"format version {values.get('version')!r} is not known, this version of mmsbgen reads up to {VERSION}: "
             "upgrade mmsbgen"
         )
     return values

@@ -24,6 +24,7 @@ from mmsbgen.db.canonical import digest, json_object, storable_text, utc_now, ut
 TRIAL_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
 ROOF_KINDS = ("copy", "gather")
+FAILURES = ("compile_error", "launch_error")
 
 _LARGEST = 2**63 - 1
 _SHORTEST_S = 1e-12
@@ -290,6 +291,52 @@ class TrialRecord:
     def roof_fraction(self) -> float | None:
         """``gbps`` over ``roof_gbps``."""
         return None if self.gbps is None or self.roof_gbps is None else self.gbps / self.roof_gbps
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineRecord:
+    """A configuration that was selected for a key and failed when it was to run.
+
+    It is not selected for that key again until a later trial of it, with status 'ok', is stored for the same key.
+    """
+
+    key: Key
+    """What was looked up, not the key of the record from which the configuration came."""
+    config: Mapping[str, Any]
+    """As it was used."""
+    recorded: Mapping[str, Any]
+    """As a trial records it: the same but for the modes that the caller asked for."""
+    status: str
+    """One of ``FAILURES``."""
+    message: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    created_at: str = field(default_factory=utc_now)
+
+    def __post_init__(self) -> None:
+        _json(self, "config", "recorded", "extra")
+        _texts(self, "message")
+        _one_of(self, "status", FAILURES)
+        _times(self, "created_at")
+
+    @cached_property
+    def config_digest(self) -> str:
+        """Digest of the configuration as it was used."""
+        return digest(self.config)
+
+    @cached_property
+    def recorded_digest(self) -> str:
+        """Digest of the configuration as a trial records it."""
+        return digest(self.recorded)
+
+    @cached_property
+    def uid(self) -> str:
+        """Names this failure in every database that holds it."""
+        return digest([self.key.key, self.config_digest, self.created_at])
+
+    @property
+    def reason(self) -> str:
+        """The failure for a reader, on one line."""
+        return f"{self.status}: {' '.join(self.message.split())}"
 
 
 def _texts(record: object, *names: str) -> None:

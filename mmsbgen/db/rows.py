@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -14,12 +14,13 @@ from mmsbgen.db.records import (
     KernelRecord,
     Key,
     ProblemRecord,
+    QuarantineRecord,
     RoofRecord,
     RunRecord,
     ToolchainRecord,
     TrialRecord,
 )
-from mmsbgen.db.schema import Base, Device, Kernel, Problem, Roof, Run, Toolchain, Trial
+from mmsbgen.db.schema import Base, Device, Kernel, Problem, Quarantine, Roof, Run, Toolchain, Trial
 from mmsbgen.errors import InputError
 
 type_of_part: dict[type[Base], type[Any]] = {
@@ -79,20 +80,13 @@ def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
     for known in ids_of(connection, Trial, "uid", new):
         del new[known]
     runs = run_ids(connection, (t.run for t in new.values()))
-    keys = [t.key for t in new.values()]
-    devices = part_ids(connection, Device, (k.device for k in keys))
-    toolchains = part_ids(connection, Toolchain, (k.toolchain for k in keys))
-    kernels = part_ids(connection, Kernel, (k.kernel for k in keys))
-    problems = part_ids(connection, Problem, (k.problem for k in keys))
+    keys = _key_ids(connection, [t.key for t in new.values()])
     rows = [
         {
             **plain(t, "run", "key"),
             "uid": t.uid,
             "run_id": runs[t.run],
-            "device_id": devices[t.key.device.key],
-            "toolchain_id": toolchains[t.key.toolchain.key],
-            "kernel_id": kernels[t.key.kernel.key],
-            "problem_id": problems[t.key.problem.key],
+            **keys(t.key),
             "config_digest": t.config_digest,
             "median_s": t.median_s,
             "spread_s": t.spread_s,
@@ -102,6 +96,29 @@ def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
         for t in new.values()
     ]
     return insert_new(connection, Trial, "uid", rows)
+
+
+def insert_quarantined(connection: Connection, failures: Iterable[QuarantineRecord]) -> int:
+    """Insert those failures that are new, with all they refer to; return how many."""
+    new = {failure.uid: failure for failure in failures}
+    keys = _key_ids(connection, [f.key for f in new.values()])
+    digests = ("config_digest", "recorded_digest", "uid")
+    rows = [{**plain(f, "key"), **keys(f.key), **{name: getattr(f, name) for name in digests}} for f in new.values()]
+    return insert_new(connection, Quarantine, "uid", rows)
+
+
+def _key_ids(connection: Connection, keys: list[Key]) -> Callable[[Key], dict[str, int]]:
+    """What gives the columns of a key; parts that are not there yet are inserted."""
+    devices = part_ids(connection, Device, (k.device for k in keys))
+    toolchains = part_ids(connection, Toolchain, (k.toolchain for k in keys))
+    kernels = part_ids(connection, Kernel, (k.kernel for k in keys))
+    problems = part_ids(connection, Problem, (k.problem for k in keys))
+    return lambda key: {
+        "device_id": devices[key.device.key],
+        "toolchain_id": toolchains[key.toolchain.key],
+        "kernel_id": kernels[key.kernel.key],
+        "problem_id": problems[key.problem.key],
+    }
 
 
 def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
@@ -169,6 +186,22 @@ def trial_record(row: Row[Any], parts: Parts) -> TrialRecord:
     run_id, device, toolchain, kernel, problem, *values = tuple(row)
     key = parts.key(device, toolchain, kernel, problem)
     return TrialRecord(run=parts.runs[run_id], key=key, **dict(zip(_TRIAL_FIELDS, values, strict=True)))
+
+
+_QUARANTINE_FIELDS = [f.name for f in fields(QuarantineRecord) if f.name != "key"]
+QUARANTINE_KEY = (Quarantine.device_id, Quarantine.toolchain_id, Quarantine.kernel_id, Quarantine.problem_id)
+
+
+def select_quarantined() -> Select[Any]:
+    """The columns that :func:`quarantine_record` needs."""
+    return select(*QUARANTINE_KEY, *(getattr(Quarantine, name) for name in _QUARANTINE_FIELDS))
+
+
+def quarantine_record(row: Row[Any], parts: Parts) -> QuarantineRecord:
+    """The failure in a row of :func:`select_quarantined`."""
+    device, toolchain, kernel, problem, *values = tuple(row)
+    key = parts.key(device, toolchain, kernel, problem)
+    return QuarantineRecord(key=key, **dict(zip(_QUARANTINE_FIELDS, values, strict=True)))
 
 
 def run_record(row: Row[Any]) -> RunRecord:

@@ -17,7 +17,7 @@ from sqlalchemy.types import TypeDecorator
 
 from mmsbgen.db.canonical import canonical_json
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """Schema revisions that this version knows, oldest first; the last is the present one."""
 
 VERSION_TABLE = "mmsbgen_schema"
@@ -176,5 +176,27 @@ class Trial(Base):
     compile_s: Mapped[float | None] = mapped_column(Double)
     energy_j: Mapped[float | None] = mapped_column(Double)
     round: Mapped[int] = mapped_column(BigInteger)
+    extra: Mapped[Any] = mapped_column(CanonicalJson)
+    created_at: Mapped[str] = mapped_column(String(27))
+
+
+class Quarantine(Base):
+    """A configuration that failed for a key when it was to run."""
+
+    __tablename__ = "quarantine"
+    __table_args__ = (Index(None, "kernel_id", "device_id", "problem_id"),)
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    uid: Mapped[str] = mapped_column(String(32), unique=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"))
+    toolchain_id: Mapped[int] = mapped_column(ForeignKey("toolchains.id"))
+    kernel_id: Mapped[int] = mapped_column(ForeignKey("kernels.id"))
+    problem_id: Mapped[int] = mapped_column(ForeignKey("problems.id"))
+    config: Mapped[Any] = mapped_column(CanonicalJson)
+    recorded: Mapped[Any] = mapped_column(CanonicalJson)
+    config_digest: Mapped[str] = mapped_column(String(32))
+    recorded_digest: Mapped[str] = mapped_column(String(32))
+    status: Mapped[str] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(Text)
     extra: Mapped[Any] = mapped_column(CanonicalJson)
     created_at: Mapped[str] = mapped_column(String(27))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mmsbgen.db import exchange
+from mmsbgen.db.canonical import digest
 from mmsbgen.db.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
 from mmsbgen.db.ranking import Candidate, candidate, ranked
-from mmsbgen.db.records import DeviceRecord, Key, TrialRecord
+from mmsbgen.db.records import DeviceRecord, Key, QuarantineRecord, TrialRecord
+from mmsbgen.errors import MmsbgenError
 
 if TYPE_CHECKING:
     from mmsbgen.db.store import Store
@@ -26,6 +29,8 @@ SHIPPED = Path(__file__).parent / "shipped"
 """Folder of the records that come with the package."""
 
 _Kernel = tuple[str, str]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Index:
         self._store = store
         self._shipped = shipped
         self._groups: dict[_Kernel, list[Group]] = {}
+        self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
         self._plans: dict[tuple[str, frozenset[str]], _Plan] = {}
 
     @classmethod
@@ -104,6 +110,7 @@ class Index:
         valid: Callable[[dict[str, Any]], bool],
         default: Mapping[str, Any],
         irrelevant: Collection[str] = (),
+        modes: Mapping[str, Any] | None = None,
     ) -> Selection:
         """The best known configuration that ``valid`` accepts, from the first tier that has one.
 
@@ -112,24 +119,53 @@ class Index:
         toolchain, or one of the same backend and architecture; 'vendor', one of the same backend, vendor and
         kind; 'default'.  No tier uses records of another template digest.  ``irrelevant`` names problem
         parameters that add nothing to the distance; a record that differs in them only is the nearest of its
-        tier, but not exact.
+        tier, but not exact.  ``modes`` are values with which every configuration will be used: what is quarantined
+        for ``key`` with them is passed over.
         """
         ignored = frozenset(irrelevant)
         plan = self._plans.get((key.key, ignored))
         if plan is None:
             plan = self._plans[key.key, ignored] = _plan(key, self.groups(key), ignored)
-        refused = 0
+        refused = barred = 0
         for tier, group, reason in plan.options:
             for found in group.candidates:
                 config = json.loads(found.config_json)
-                if valid(config):
-                    notes = _notes(refused, 0 if tier == "exact" else plan.stale)
+                if self.quarantined(key, config | dict(modes or {})) is not None:
+                    barred += 1
+                elif valid(config):
+                    notes = _notes(refused, barred, 0 if tier == "exact" else plan.stale)
                     return Selection(config, tier, reason + notes, found.uid, found.median_s)
-                refused += 1
+                else:
+                    refused += 1
         reason = "no record for this kernel on this device, its architecture or its vendor"
         if plan.options:
             reason = "no usable record for this kernel"
-        return Selection(dict(default), "default", reason + _notes(refused, plan.stale))
+        return Selection(dict(default), "default", reason + _notes(refused, barred, plan.stale))
+
+    def quarantined(self, key: Key, config: Mapping[str, Any]) -> QuarantineRecord | None:
+        """Why a configuration must not be selected for ``key``: its failure there, or None."""
+        kernel = (key.kernel.family, key.kernel.name)
+        if kernel not in self._barred:
+            found = self._store.quarantined(family=kernel[0], kernel=kernel[1]) if self._store is not None else []
+            self._barred[kernel] = {(failure.key.key, failure.config_digest): failure for failure in found}
+        return self._barred[kernel].get((key.key, digest(config))) if self._barred[kernel] else None
+
+    def quarantine(self, failure: QuarantineRecord) -> bool:
+        """Bar a configuration that failed from now on, and in later runs too; False where that cannot be stored.
+
+        A database that cannot be written is reported, and no reason to stop.
+        """
+        self.quarantined(failure.key, failure.config)
+        kernel = (failure.key.kernel.family, failure.key.kernel.name)
+        self._barred[kernel][failure.key.key, failure.config_digest] = failure
+        if self._store is None:
+            return False
+        try:
+            self._store.quarantine(failure)
+        except MmsbgenError as error:
+            log.warning("the failure could not be marked for later runs, which will try it again: %s", error)
+            return False
+        return True
 
     def groups(self, key: Key) -> list[Group]:
         """The records of a key's kernel, whatever their template digest; read when first asked for."""
@@ -147,6 +183,7 @@ class Index:
     def refresh(self) -> None:
         """Forget what was read, so that the next look-up sees new trials."""
         self._groups.clear()
+        self._barred.clear()
         self._plans.clear()
 
 
@@ -224,10 +261,12 @@ def _device_tier(device: DeviceRecord, there: DeviceRecord) -> str:
     return "vendor" if (device.vendor, device.kind) == (there.vendor, there.kind) else "default"
 
 
-def _notes(refused: int, stale: int) -> str:
+def _notes(refused: int, barred: int, stale: int) -> str:
     notes = ""
     if refused:
         notes += f"; {_records(refused)} not valid here"
+    if barred:
+        notes += f"; {_records(barred)} quarantined: failed here before"
     if stale:
         notes += f"; {_records(stale, 'has', 'have')} another template digest: stale"
     return notes

@@ -11,12 +11,23 @@ from sqlalchemy import Connection, Select, Text, select, type_coerce, update
 
 from mmsbgen.db import exchange, rows
 from mmsbgen.db.canonical import canonical_json, utc_now
-from mmsbgen.db.connect import Database, Location, connect, locate
+from mmsbgen.db.connect import Database, Location, connect, copy_file, locate
+from mmsbgen.db.errors import StoreError
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.migrate import migrate, revision
+from mmsbgen.db.quarantine import active
 from mmsbgen.db.ranking import Candidate, candidate, ranked
-from mmsbgen.db.records import DeviceRecord, Key, ProblemRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records import (
+    DeviceRecord,
+    Key,
+    ProblemRecord,
+    QuarantineRecord,
+    RoofRecord,
+    RunRecord,
+    TrialRecord,
+)
 from mmsbgen.db.schema import REVISIONS, Base, Device, Kernel, Problem, Roof, Run, Toolchain, Trial
+from mmsbgen.errors import InputError
 
 T = TypeVar("T")
 
@@ -33,17 +44,34 @@ def open_store(url: str | Path | None = None, *, read_only: bool = False) -> Sto
     """
     location = locate(url)
     if not read_only:
-        database = connect(location)
-        _or_close(database, migrate)
-        return Store(database, location=str(location))
+        return _writable(location)
     if not location.exists():
         return _empty_store(location)
     database = connect(location, read_only=True)
     found = _or_close(database, revision)
     if found == REVISIONS[-1]:
-        return Store(database, location=str(location))
+        return Store(database, location, read_only=True)
     database.close()
-    return _empty_store(location) if found is None else open_store(url)
+    return _empty_store(location) if found is None else _upgraded(location)
+
+
+def _upgraded(location: Location) -> Store:
+    """A database of an older schema: brought to the present one or, where it cannot be written, a copy in memory."""
+    try:
+        return _writable(location)
+    except (InputError, StoreError):
+        if location.path is None:
+            raise
+        database = connect(Location())
+        _or_close(database, lambda memory: copy_file(location, memory))
+        _or_close(database, migrate)
+        return Store(database, location, read_only=True)
+
+
+def _writable(location: Location) -> Store:
+    database = connect(location)
+    _or_close(database, migrate)
+    return Store(database, location)
 
 
 def _or_close(database: Database, work: Callable[[Database], T]) -> T:
@@ -57,7 +85,7 @@ def _or_close(database: Database, work: Callable[[Database], T]) -> T:
 def _empty_store(location: Location) -> Store:
     database = connect(Location())
     database.write(Base.metadata.create_all)
-    return Store(database, location=str(location), missing=True)
+    return Store(database, location, read_only=True, missing=True)
 
 
 class Store:
@@ -67,12 +95,17 @@ class Store:
     All of them may be repeated: what is already there is not added twice.
     """
 
-    def __init__(self, database: Database, *, location: str, missing: bool = False) -> None:
+    def __init__(self, database: Database, place: Location, *, read_only: bool = False, missing: bool = False) -> None:
         self.database = database
-        self.location = location
-        """The database for messages, without a password."""
+        self.place = place
+        self.read_only = read_only
         self.missing = missing
         """True when there was nothing to read: opened read-only, and no database there."""
+
+    @property
+    def location(self) -> str:
+        """The database for messages, without a password."""
+        return str(self.place)
 
     def begin_run(self, run: RunRecord) -> None:
         """Store a run as it starts, or again when it is resumed."""
@@ -109,6 +142,21 @@ class Store:
         """Store measured roofs of runs that were begun.  Raises ``InputError`` for another run."""
         measured = list(roofs)
         self.database.write(lambda connection: rows.insert_roofs(connection, measured))
+
+    def quarantine(self, failure: QuarantineRecord) -> None:
+        """Store that a selected configuration failed, also where this store was opened to be read only.
+
+        Raises ``InputError`` or ``StoreError`` where the database cannot be written.
+        """
+        if self.read_only and (self.place.path or self.place.url):
+            with _writable(self.place) as writable:
+                writable.quarantine(failure)
+        else:
+            self.database.write(lambda connection: rows.insert_quarantined(connection, [failure]))
+
+    def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
+        """What is barred from being selected, newest first; see :func:`mmsbgen.db.quarantine.active`."""
+        return self.database.read(lambda c: active(c, rows.Parts(c), family=family, kernel=kernel))
 
     def trials(
         self,
@@ -173,12 +221,18 @@ class Store:
     def known_configs(self, *, run: str | None = None, key: Key | None = None) -> dict[str, TrialRecord]:
         """The newest trial of each configuration by ``config_digest``, of a run, of a key or of both.
 
-        A resumed run skips these.
+        A resumed run skips these.  What is quarantined for ``key`` is left out: only a new trial can lift that.
         """
-        return {trial.config_digest: trial for trial in reversed(self.trials(run=run, key=key))}
+        known = {trial.config_digest: trial for trial in reversed(self.trials(run=run, key=key))}
+        if key is not None:
+            for failure in self.quarantined(family=key.kernel.family, kernel=key.kernel.name):
+                if failure.key == key:
+                    known.pop(failure.config_digest, None)
+                    known.pop(failure.recorded_digest, None)
+        return known
 
     def best(self, key: Key) -> TrialRecord | None:
-        """The best trial for exactly this key, or None; see :func:`mmsbgen.db.ranking.ranked`."""
+        """The best trial for exactly this key, quarantined or not, or None; see :func:`mmsbgen.db.ranking.ranked`."""
         trials = {trial.uid: trial for trial in self.trials(key=key, status="ok")}
         order = ranked(map(candidate, trials.values()))
         return trials[order[0].uid] if order else None
@@ -210,6 +264,7 @@ class Store:
                 runs=[rows.run_record(row) for row in connection.execute(select(Run.__table__))],
                 roofs=[rows.roof_record(row, parts) for row in connection.execute(select(Roof.__table__))],
                 trials=[rows.trial_record(row, parts) for row in connection.execute(rows.select_trials())],
+                quarantine=[rows.quarantine_record(r, parts) for r in connection.execute(rows.select_quarantined())],
             )
 
         return self.database.read(work)
@@ -227,6 +282,7 @@ class Store:
                     here = update(Run).where(Run.uuid == run.uuid, Run.status == "running")
                     connection.execute(here.values(status=run.status, finished=run.finished))
             rows.insert_roofs(connection, bundle.roofs)
+            rows.insert_quarantined(connection, bundle.quarantine)
             return rows.insert_trials(connection, bundle.trials)
 
         return self.database.write(work)

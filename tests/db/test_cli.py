@@ -14,10 +14,13 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.cli._common import LazyCommand, MmsbgenGroup, seconds
 from mmsbgen.cli.db import db
-from mmsbgen.db.records import RoofRecord
+from mmsbgen.db import exchange
+from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.records import QuarantineRecord, RoofRecord
 from mmsbgen.db.store import open_store
 
 QUERIES = ["best", "trials", "devices", "runs"]
+ALL_QUERIES = [*QUERIES, "quarantine"]
 
 
 def call(*arguments: object) -> Result:
@@ -28,7 +31,7 @@ def call(*arguments: object) -> Result:
 
 @pytest.fixture
 def filled(tmp_path: Path, make: Any) -> Path:
-    path = tmp_path / "tuning.sqlite3"
+    path = tmp_path / "filled.sqlite3"
     with open_store(path) as store:
         store.begin_run(make.run)
         for n in range(3):
@@ -121,6 +124,50 @@ def test_explain(filled: Path) -> None:
     assert result.stderr == "Error: name the kernel to explain: --kernel NAME\n"
 
 
+def test_quarantined_configurations_are_shown(filled: Path, make: Any) -> None:
+    config = {"n": 2}
+    with open_store(filled) as store:
+        store.quarantine(
+            QuarantineRecord(
+                key=make.key(), config=config, recorded=config, status="launch_error", message="too many\nregisters"
+            )
+        )
+    best = json.loads(call("--database", filled, "best", "--json", "--device", "H200").stdout)
+    assert [(row["config"], row["quarantined"]) for row in best] == [
+        ({"n": 1}, [{"config": config, "reason": "launch_error: too many registers"}])
+    ], "the best that may be selected"
+    assert "n=2 (launch_error: too many registers)" in call("--database", filled, "best").stdout
+    trials = json.loads(call("--database", filled, "trials", "--json", "--device", "H200").stdout)
+    assert [row["config"] for row in trials if row["quarantined"]] == [config]
+    near = call("--database", filled, "explain", "--kernel", "gather", "--device", "H200").stdout
+    assert "n=2 (launch_error: too many registers)" in near
+    (row,) = json.loads(call("--database", filled, "quarantine", "--json", "--kernel", "gather").stdout)
+    assert (row["config"], row["status"], row["message"]) == (config, "launch_error", "too many\nregisters")
+    assert "too many" in call("--database", filled, "quarantine").stdout
+    assert "no records" in call("--database", filled, "quarantine", "--kernel", "other").stderr
+
+
+def test_merge(filled: Path, tmp_path: Path, url: str, make: Any) -> None:
+    assert f"5 of 5 trials of {filled} added" in call("--database", url, "merge", filled).stderr
+    assert "0 of 5 trials" in call("--database", url, "merge", filled).stderr
+    with open_store(url) as store:
+        before = text_of(store.bundle())
+        store.add_trial(make.trial(config={"n": 100}))
+    with open_store(filled, read_only=True) as store:
+        assert text_of(store.bundle()) == before
+    assert "1 of 6 trials" in call("--database", filled, "merge", url).stderr
+    missing = call("--database", url, "merge", tmp_path / "nothing.sqlite3")
+    assert (missing.exit_code, "there is no tuning database at" in missing.stderr) == (2, True)
+    assert not (tmp_path / "nothing.sqlite3").exists()
+    unread = call("--database", tmp_path / "new.sqlite3", "merge", "postgresql://127.0.0.1:1/x")
+    assert (unread.exit_code, "cannot connect" in unread.stderr) == (2, True)
+    assert not (tmp_path / "new.sqlite3").exists()
+
+
+def text_of(bundle: Bundle) -> list[str]:
+    return list(exchange.lines(bundle))
+
+
 def test_export_and_import(filled: Path, tmp_path: Path) -> None:
     file, other = tmp_path / "e.jsonl.gz", tmp_path / "other.sqlite3"
     assert "5 trials written" in call("--database", filled, "export", file).stderr
@@ -138,7 +185,7 @@ def test_import_of_a_malformed_file_makes_no_database(tmp_path: Path) -> None:
     assert not (tmp_path / "t.sqlite3").exists()
 
 
-@pytest.mark.parametrize("command", [*QUERIES, "explain"])
+@pytest.mark.parametrize("command", [*ALL_QUERIES, "explain"])
 def test_without_a_database_all_is_empty_and_nothing_is_made(tmp_path: Path, command: str) -> None:
     path = tmp_path / "none" / "t.sqlite3"
     arguments = ["--kernel", "x"] if command == "explain" else []

@@ -194,7 +194,7 @@ def change(lines: list[str], kind: str, **values: Any) -> list[str]:
     [
         (lambda lines: [], "is empty"),
         (lambda lines: lines[1:], "line 1: .*must name the format"),
-        (lambda lines: ['{"format":"mmsbgen-tuning","version":2}'], "line 1: format version 2 is not known"),
+        (lambda lines: ['{"format":"mmsbgen-tuning","version":3}'], "line 1: format version 3 is not known"),
         (lambda lines: lines[:-1], "cut short: it has 1 of 2 trials"),
         (lambda lines: [*lines[:-1], lines[-1][:30]], "line 9: "),
         (lambda lines: [*lines, "[1, 2]"], "line 10: a JSON object"),

@@ -1,0 +1,152 @@
+"""Each part of a key, changed on a real device: the old record is a miss, explained, kept and marked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+from click.testing import CliRunner
+
+from mmsbgen import build, db_keys, render
+from mmsbgen.backends import open_device
+from mmsbgen.cli.db import db
+from mmsbgen.db.records import RunRecord, TrialRecord
+from mmsbgen.db.selection import Index
+from mmsbgen.db.store import open_store
+from mmsbgen.db_keys import Present, key_of
+from mmsbgen.families.mmsb import MMSB
+
+pytestmark = pytest.mark.opencl
+
+SPEC = MMSB.kernel("update_beta")
+PROBLEM = MMSB.problem(K=64)
+CONFIG = {"block_size": 4}
+
+
+@pytest.fixture(scope="module")
+def info() -> Any:
+    with open_device("pocl") as device:
+        return device.info
+
+
+def rows(database: Path, *arguments: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(db, ["--database", str(database), *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def recorded(tmp_path: Path, info: Any, **changes: Any) -> tuple[Path, Any]:
+    """A database with one record, of this device but for the changes."""
+    path, run = tmp_path / "t.sqlite3", RunRecord(strategy="exhaustive")
+    key = key_of(replace(info, **changes), SPEC, PROBLEM)
+    with open_store(path) as store:
+        store.begin_run(run)
+        store.add_trial(TrialRecord(run=run.uuid, key=key, config=CONFIG, status="ok", times=(1e-6,)))
+    return path, key
+
+
+def look_up(path: Path, key: Any) -> Any:
+    with open_store(path, read_only=True) as store:
+        return Index(store, shipped=None).select(key, valid=lambda config: True, default={"block_size": 1})
+
+
+def told(path: Path, key: Any) -> list[str]:
+    """The parts in which `db explain` says that the nearest record differs from ``key``."""
+    arguments = ["explain", "--kernel", SPEC.name, "--driver", key.device.driver, "--device", key.device.platform]
+    arguments += ["--compiler", key.toolchain.compiler, "--compiler-version", key.toolchain.version]
+    arguments += ["--compiler-options", key.toolchain.options, "--template-digest", key.kernel.template_digest]
+    arguments += [word for name, value in key.problem.params.items() for word in ("--problem", f"{name}={value}")]
+    near = rows(path, *arguments)[0]
+    assert near["device"] == key.device.name
+    return [difference["part"] for difference in near["differences"]]
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        ("driver", {"driver": "3.0+old"}),
+        ("compiler", {"compiler": "Another 3.1+debian"}),
+        ("compiler version", {"compiler": "Portable Computing Language 3.0"}),
+        ("compiler options", {"sub_group_sizes": (32,)}),
+    ],
+)
+def test_another_driver_compiler_or_option(tmp_path: Path, info: Any, part: str, changes: dict[str, Any]) -> None:
+    path, old = recorded(tmp_path, info, **changes)
+    key = key_of(info, SPEC, PROBLEM)
+    chosen = look_up(path, key)
+    assert chosen.tier == "architecture", "a miss: offered as what it is"
+    assert f"no record for {part} " in chosen.reason
+    assert told(path, key) == [part]
+    assert look_up(path, old).tier == "exact", "kept as it was"
+    for command in ("best", "trials"):
+        (row,) = rows(path, command)
+        assert [(d["part"], d["found"]) for d in row["stale"]] == [(part, _found(old, part))]
+
+
+def _found(key: Any, part: str) -> str:
+    chain = key.toolchain
+    parts = {"driver": key.device.driver, "compiler": chain.compiler, "compiler version": chain.version}
+    return str((parts | {"compiler options": chain.options})[part])
+
+
+def test_an_edited_template_even_an_included_one(tmp_path: Path, info: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, old = recorded(tmp_path, info)
+    assert [row["stale"] for row in rows(path, "best")] == [[]]
+    environment = render.environment()
+    loader = environment.loader
+    assert loader is not None
+    text = loader.get_source(environment, "common/prelude.jinja")[0]
+    edited = jinja2.DictLoader({"common/prelude.jinja": text + "\n/* edited */\n"})
+    monkeypatch.setattr(environment, "loader", jinja2.ChoiceLoader([edited, loader]))
+    render.template_digest.cache_clear()
+    try:
+        key = key_of(info, SPEC, PROBLEM)
+        chosen = look_up(path, key)
+        assert (chosen.tier, chosen.config) == ("default", {"block_size": 1}), "never used"
+        assert "1 record has another template digest: stale" in chosen.reason
+        assert told(path, key) == ["template digest"]
+        for command in ("best", "trials"):
+            (row,) = rows(path, command)
+            assert [d["part"] for d in row["stale"]] == ["template digest"]
+        shown = CliRunner().invoke(db, ["--database", str(path), "best"]).stdout
+        assert f"template digest {old.kernel.template_digest} (wanted template digest" in shown
+    finally:
+        monkeypatch.undo()
+        render.template_digest.cache_clear()
+    assert look_up(path, key_of(info, SPEC, PROBLEM)).tier == "exact"
+
+
+def test_other_compiler_options_of_the_package(tmp_path: Path, info: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = recorded(tmp_path, info)
+    monkeypatch.setattr(db_keys, "compiler_options", lambda traits: (*build.compiler_options(traits), "-w"))
+    assert look_up(path, key_of(info, SPEC, PROBLEM)).tier == "architecture"
+    assert [d["part"] for d in rows(path, "best")[0]["stale"]] == ["compiler options"]
+
+
+def test_another_device_or_problem_is_a_miss_but_not_stale(tmp_path: Path, info: Any) -> None:
+    path, _ = recorded(tmp_path, info, name="another")
+    chosen = look_up(path, key_of(info, SPEC, PROBLEM))
+    assert (chosen.tier, chosen.reason) == (
+        "architecture",
+        f"no record for device {info.name}: nearest has device another",
+    )
+    assert rows(path, "best")[0]["stale"] == []
+    (tmp_path / "more").mkdir()
+    path, _ = recorded(tmp_path / "more", info)
+    other = key_of(info, SPEC, MMSB.problem(K=128))
+    chosen = look_up(path, other)
+    assert (chosen.tier, chosen.reason) == ("problem", "no record for K=128: nearest has K=64")
+    assert told(path, other) == ["problem.K"]
+    assert rows(path, "best")[0]["stale"] == []
+
+
+def test_a_kernel_that_is_gone_and_a_family_that_is_not_known(info: Any) -> None:
+    key = key_of(info, SPEC, PROBLEM)
+    gone = replace(key, kernel=replace(key.kernel, name="gone"))
+    assert [d.part for d in Present().differences(gone)] == ["kernel"]
+    assert Present().differences(replace(key, kernel=replace(key.kernel, family="unknown"))) == []
