@@ -17,8 +17,17 @@ from mmsbgen.families import family
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.render import template_digest
+from mmsbgen.space import Traits
 
-__all__ = ["Present", "device_record", "kernel_record", "key_of", "problem_record", "toolchain_record"]
+__all__ = [
+    "Present",
+    "device_record",
+    "kernel_record",
+    "key_of",
+    "problem_record",
+    "recorded_traits",
+    "toolchain_record",
+]
 
 
 def device_record(info: DeviceInfo) -> DeviceRecord:
@@ -68,6 +77,31 @@ def key_of(info: DeviceInfo, spec: KernelSpec, problem: Problem) -> Key:
         toolchain_record(info),
         kernel_record(info, spec, problem.family),
         problem_record(spec, problem),
+    )
+
+
+def recorded_traits(device: DeviceRecord) -> Traits:
+    """What a device's constraints see, from its record."""
+    extra = device.extra
+    return traits_of(
+        DeviceInfo(
+            backend=device.backend,  # type: ignore[arg-type]
+            index=0,
+            name=device.name,
+            vendor=device.vendor,
+            platform=device.platform,
+            architecture=device.architecture,
+            driver=device.driver,
+            kind=device.kind,  # type: ignore[arg-type]
+            compiler="",
+            compute_units=device.compute_units,
+            global_memory=device.memory_bytes,
+            max_allocation=device.memory_bytes,
+            local_memory=int(extra.get("local_memory", 0)),
+            max_block_size=int(extra.get("max_block_size", 1024)),
+            sub_group_sizes=tuple(extra.get("sub_group_sizes", ())),
+            vector_width_float=int(extra.get("vector_width_float", 1)),
+        )
     )
 
 

@@ -36,6 +36,31 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Demand:
+    """What one configuration asks of a device in a call, as far as its declaration can tell; sizes are bytes.
+
+    The tuner orders configurations by it before it has measured any (:mod:`mmsbgen.tuner.model`).
+    """
+
+    moved: int
+    """Between memory and the chip, what is moved twice counted twice."""
+    units: int = 0
+    """Work units of the launch; 0 where that is not known."""
+    near: int = 0
+    """Through caches, local memory and thread-local arrays beyond that."""
+    local: int = 0
+    """Local memory of a block."""
+    private: int = 0
+    """Registers and thread-local arrays of a work-item."""
+    wanted: int = 16
+    """What a work-item has asked for before it waits for the first of it."""
+    barriers: int = 0
+    """How often the work-items of a block wait for each other, over the life of a block."""
+    busy: float = 1.0
+    """Part of the work-items that has something to do."""
+
+
+@dataclass(frozen=True)
 class Expected:
     """The reference's answer for one output: ``|got - value| <= tolerance`` element by element.
 
@@ -91,6 +116,7 @@ class KernelSpec:
     move; ``check_problem`` a problem small enough for the reference that takes the same code path.  ``modes``
     are axes that say what the kernel does rather than how fast: tuning leaves them as ``default`` has them.
     ``used_with`` has the values of the family's parameters with which a run uses the kernel; any where it is silent.
+    ``demand`` says what a configuration asks of a device; without it only launch shape and ``traffic`` are known.
     """
 
     name: str
@@ -108,6 +134,7 @@ class KernelSpec:
     check_problem: Callable[[Problem], Problem]
     modes: tuple[str, ...] = ()
     used_with: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    demand: Callable[[Problem, Config, Traits], Demand] | None = None
 
 
 @dataclass(frozen=True)

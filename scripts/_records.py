@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from mmsbgen.backends import DeviceInfo
-from mmsbgen.build import traits_of
 from mmsbgen.db.canonical import digest
 from mmsbgen.db.ranking import candidate, ranked
 from mmsbgen.db.records import DeviceRecord, TrialRecord
+from mmsbgen.db_keys import recorded_traits
 from mmsbgen.families import family
-from mmsbgen.space import Traits
 
 _PLATFORMS = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA OpenCL"}
 
@@ -79,7 +77,7 @@ class Case:
         Where the default has changed since, the configuration with which the first run began stands for it.
         """
         spec = family().kernel("update_phi")
-        today = spec.default(family().problem(**self.problem), traits_of_record(self.device))
+        today = spec.default(family().problem(**self.problem), recorded_traits(self.device))
         first = min((trial for trial in self.trials if trial.round == 0), key=lambda t: t.created_at, default=None)
         return self.times.get(digest(dict(today)), self.times[first.config_digest] if first else None)
 
@@ -133,28 +131,3 @@ def device_label(device: DeviceRecord) -> str:
         return name
     cores = f", {device.compute_units} cores" if device.kind == "cpu" else ""
     return f"{name}{cores} ({_PLATFORMS.get(device.platform, device.platform)})"
-
-
-def traits_of_record(device: DeviceRecord) -> Traits:
-    """What a device's constraints see, from its record."""
-    extra = device.extra
-    return traits_of(
-        DeviceInfo(
-            backend=device.backend,  # type: ignore[arg-type]
-            index=0,
-            name=device.name,
-            vendor=device.vendor,
-            platform=device.platform,
-            architecture=device.architecture,
-            driver=device.driver,
-            kind=device.kind,  # type: ignore[arg-type]
-            compiler="",
-            compute_units=device.compute_units,
-            global_memory=device.memory_bytes,
-            max_allocation=device.memory_bytes,
-            local_memory=int(extra.get("local_memory", 0)),
-            max_block_size=int(extra.get("max_block_size", 1024)),
-            sub_group_sizes=tuple(extra.get("sub_group_sizes", ())),
-            vector_width_float=int(extra.get("vector_width_float", 1)),
-        )
-    )

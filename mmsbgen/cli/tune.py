@@ -34,7 +34,7 @@ INTERRUPTED = 130
 @click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph.")
 @click.option("--mini-batch", default="block", show_default=True, help="Mini-batches, with --graph.")
 @click.option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem.")
-@click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE", help="Keep an axis at one value.")
+@click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
 @click.option("--budget-trials", type=int, metavar="N", help="Most configurations a kernel.  [default: 100]")
 @click.option("--budget-seconds", type=float, metavar="S", help="Most seconds for the whole run.")
 @click.option("--strategy", default="default", metavar="NAME", show_default=True, help="Search strategy, see below.")
@@ -80,9 +80,9 @@ def tune(
 
     found = family_named(family)
     specs = [found.kernel(name) for name in kernels]
-    given = dict(_pairs(values, "--problem"))
+    given = dict(pairs(values, "--problem"))
     problem = found.problem(**_of_graph(graph, k, mini_batch) | given)
-    axes = _axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
+    axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if explain_space:
         _explain(device, found, kernels, dict(problem), axes, as_json)
         return
@@ -141,7 +141,7 @@ def _of_graph(graph: Path | None, k: int | None, mini_batch: str) -> dict[str, A
     return dict(problem_of(split(loaded, validation=held_out, seed=options.seed), options))
 
 
-def _pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
+def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
     pairs = []
     for text in texts:
         name, equals, value = text.partition("=")
@@ -151,19 +151,21 @@ def _pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, Value]:
+def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:
     """The values meant by ``--fix``, in the types that the axes have."""
     known: dict[str, dict[str, Value]] = {}
     for spec in specs:
         for axis in spec.space.axes:
             known.setdefault(axis.name, {}).update({str(value).lower(): value for value in axis.values})
-    fixed: dict[str, Value] = {}
-    for name, text in _pairs(texts, "--fix"):
+    fixed: dict[str, tuple[Value, ...]] = {}
+    for name, text in pairs(texts, "--fix"):
         if name not in known:
             raise InputError(f"--fix {name}: no such axis; there are {', '.join(sorted(known))}")
-        if text.lower() not in known[name]:
-            raise InputError(f"--fix {name}={text}: the values are {', '.join(map(str, known[name].values()))}")
-        fixed[name] = known[name][text.lower()]
+        words = [word.strip().lower() for word in text.split(",")]
+        odd = [word for word in words if word not in known[name]]
+        if odd:
+            raise InputError(f"--fix {name}={odd[0]}: the values are {', '.join(map(str, known[name].values()))}")
+        fixed[name] = tuple(known[name][word] for word in words)
     return fixed
 
 
@@ -172,7 +174,7 @@ def _explain(
     family: KernelFamily,
     kernels: tuple[str, ...],
     values: dict[str, Value],
-    fixed: dict[str, Value],
+    fixed: dict[str, tuple[Value, ...]],
     as_json: bool,
 ) -> None:
     """Print what the constraints leave of each kernel's space on a device."""

@@ -79,7 +79,15 @@ def run(
         values = {n: found for n, found in values.items() if len(found) > 1} or {names[0]: values[names[0]]}
         codes = [{n: found.index(config[n]) for n, found in values.items()} for config in configs]
         axes = {n: list(range(len(found))) for n, found in values.items()}
-        space = Searchspace(None, None, None, from_cache={"tune_params": axes, "cache": dict(enumerate(codes))})
+
+        class Space(Searchspace):  # type: ignore[misc]
+            """Some strategies go to a random neighbour and break down where a configuration has none."""
+
+            def get_random_neighbor(self, param_config: Any, *args: Any, **kwargs: Any) -> Any:
+                found = super().get_random_neighbor(param_config, *args, **kwargs)
+                return self.get_random_sample(1)[0] if found is None else found
+
+        space = Space(None, None, None, from_cache={"tune_params": axes, "cache": dict(enumerate(codes))})
         most = min(budget or len(configs), len(configs))
         options = Options(
             objective=["time"],

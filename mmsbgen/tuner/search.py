@@ -9,28 +9,47 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mmsbgen.errors import InputError
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem, Value
 from mmsbgen.space import Config, Traits, describe
 from mmsbgen.tuner import kernel_tuner_strategies
+from mmsbgen.tuner.model import Estimate, estimates, features
+from mmsbgen.tuner.surrogate import coordinates, expected_improvement, posterior
 
-__all__ = ["STRATEGIES", "BudgetSpentError", "Candidates", "Evaluate", "candidates", "check_strategy", "search"]
+__all__ = [
+    "STRATEGIES",
+    "BudgetSpentError",
+    "Candidates",
+    "Evaluate",
+    "Fixed",
+    "candidates",
+    "check_strategy",
+    "search",
+]
+
+Fixed = Mapping[str, Value | tuple[Value, ...]]
+"""Axes that keep one value, or that take only some of theirs."""
 
 Evaluate = Callable[[Sequence[Config]], list[float]]
 """Seconds of each configuration, infinity for one that failed; asking again for the same costs nothing."""
 
 OWN_STRATEGIES = ("default", "exhaustive", "random")
 STRATEGIES = (*OWN_STRATEGIES, *kernel_tuner_strategies.NAMES)
-_COVER_TRIES = 48
-_RIDGE = 0.3
+#: Part of the budget that goes to the sample, and how many are drawn for each of its places.
+_FIRST = 0.2
+_DRAWN = 24
+#: Measurements that the search looks at, best first: fitting takes the cube of their number.
+_REMEMBERED = 256
+#: Log seconds above the best that are told apart.
+_CARED_FOR = 1.0
+#: Length of the model's numbers where an axis has length 1.
+_MODELLED = 0.5
 
 
 class BudgetSpentError(Exception):
@@ -48,6 +67,8 @@ class Candidates:
     default: dict[str, Value]
     refusals: Counter[str]
     examples: Mapping[str, str]
+    estimates: Sequence[Estimate] = ()
+    """What the model by bytes and occupancy says of each, where it was asked."""
 
     @property
     def total(self) -> int:
@@ -55,24 +76,24 @@ class Candidates:
         return len(self.configs) + self.refusals.total()
 
 
-def candidates(
-    spec: KernelSpec, problem: Problem, traits: Traits, fixed: Mapping[str, Value] | None = None
-) -> Candidates:
-    """The part of a kernel's space that is searched: valid here, with ``fixed`` axes and modes left as they are.
+def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed | None = None) -> Candidates:
+    """The part of a kernel's space that is searched: valid here, within ``fixed``, with modes left as they are.
 
     Raises :class:`InputError` when ``fixed`` has a value that the axis lacks, or when nothing is valid.
     """
     default = dict(spec.default(problem, traits))
-    kept = {name: default[name] for name in spec.modes} | dict(fixed or {})
+    asked = {name: default[name] for name in spec.modes} | dict(fixed or {})
+    kept = {name: values if isinstance(values, tuple) else (values,) for name, values in asked.items()}
     configs: list[dict[str, Value]] = []
     refusals: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for axis in spec.space.axes:
-        if axis.name in kept and kept[axis.name] not in axis.values:
-            allowed = ", ".join(map(str, axis.values))
-            raise InputError(f"{spec.name}: {axis.name}={kept[axis.name]} is not one of {allowed}")
+        for value in kept.get(axis.name, ()):
+            if value not in axis.values:
+                allowed = ", ".join(map(str, axis.values))
+                raise InputError(f"{spec.name}: {axis.name}={value} is not one of {allowed}")
     for config in spec.space.product():
-        if any(config[name] != value for name, value in kept.items() if name in config):
+        if any(config[name] not in values for name, values in kept.items() if name in config):
             continue
         reason = spec.space.refusal(config, problem, traits)
         if reason is None:
@@ -86,7 +107,7 @@ def candidates(
         raise InputError(f"{spec.name} has no valid configuration for this problem on this device: {reasons}")
     if default not in configs:
         default = configs[0]
-    return Candidates(configs, default, refusals, examples)
+    return Candidates(configs, default, refusals, examples, estimates(spec, problem, configs, traits))
 
 
 def check_strategy(name: str) -> None:
@@ -118,87 +139,60 @@ def search(name: str, space: Candidates, evaluate: Evaluate, *, budget: int | No
 
 
 def _default(space: Candidates, evaluate: Evaluate, budget: int | None, rng: random.Random) -> None:
-    """All there is when the budget allows; else a sample that covers every value, then a search around the best."""
+    """All there is when the budget allows; else a sample of what the model likes, then a search by expected gain."""
     if budget is None or len(space.configs) <= budget:
         evaluate(rng.sample(space.configs, len(space.configs)))
         return
     seen = _Seen(space, evaluate)
     seen.try_one(space.configs.index(space.default))
-    for index in _covering(space.configs, rng, most=max(1, budget // 2)):
-        seen.try_one(index)
-    for turn in range(len(space.configs)):
-        best = seen.promising(among_neighbours=turn % 4 != 3)
-        if best is None:
-            return
-        seen.try_one(best)
-
-
-def _covering(configs: Sequence[Config], rng: random.Random, most: int) -> Iterator[int]:
-    """Indices of configurations that together have every value of every axis, the most uncovered values first."""
-    missing = {(name, value) for config in configs for name, value in config.items()}
-    for _ in range(most):
-        if not missing:
-            return
-        drawn = rng.sample(range(len(configs)), min(_COVER_TRIES, len(configs)))
-        gains = [len(missing & set(configs[i].items())) for i in drawn]
-        if max(gains) == 0:
-            wanted = min(missing, key=repr)
-            drawn = [rng.choice([i for i, config in enumerate(configs) if config[wanted[0]] == wanted[1]])]
-            gains = [1]
-        index = drawn[gains.index(max(gains))]
-        missing -= set(configs[index].items())
-        yield index
+    first = max(2, int(budget * _FIRST))
+    likely = seen.likely(rng, most=max(4 * first, len(space.configs) // 4))
+    while len(seen.seconds) < first:
+        seen.try_one(seen.farthest(rng.sample(likely, min(_DRAWN, len(likely)))))
+    while len(seen.seconds) < len(space.configs):
+        seen.try_one(seen.promising())
 
 
 class _Seen:
-    """What was measured so far, with a linear model of log time over axis values that ranks the rest."""
+    """What was measured so far, in coordinates of axes and of the model by bytes and occupancy."""
 
     def __init__(self, space: Candidates, evaluate: Evaluate) -> None:
         self.configs = space.configs
         self.evaluate = evaluate
         self.seconds: dict[int, float] = {}
-        names = list(space.configs[0])
-        values = {name: sorted({config[name] for config in space.configs}, key=repr) for name in names}
-        self.codes = np.array([[values[name].index(config[name]) for name in names] for config in space.configs])
-        sizes = [len(values[name]) for name in names]
-        starts = np.cumsum([0, *sizes[:-1]])
-        self.features = np.zeros((len(space.configs), sum(sizes)))
-        self.features[np.arange(len(space.configs))[:, None], self.codes + starts] = 1.0
+        self.work = np.log([estimate.work for estimate in space.estimates] or np.ones(len(space.configs)))
+        self.points = coordinates(space.configs)
+        if space.estimates:
+            self.points = np.hstack([self.points, _MODELLED * features(space.estimates)])
 
     def try_one(self, index: int) -> None:
         """Measure one configuration, unless that was done."""
         if index not in self.seconds:
             (self.seconds[index],) = self.evaluate([self.configs[index]])
 
-    def promising(self, *, among_neighbours: bool) -> int | None:
-        """The untried configuration that the model likes best, among those one axis away from the best if asked.
+    def likely(self, rng: random.Random, most: int) -> list[int]:
+        """Those that the model likes best; ties in any order."""
+        order = rng.sample(range(len(self.configs)), len(self.configs))
+        return sorted(order, key=lambda index: float(self.work[index]))[:most]
 
-        Where the best has no such neighbour left, those of the second best count, and so on.
-        """
-        untried = np.ones(len(self.configs), bool)
-        untried[list(self.seconds)] = False
-        if not untried.any():
-            return None
-        pool = untried
-        if among_neighbours:
-            for index in sorted(self.seconds, key=lambda i: self.seconds[i])[:8]:
-                near = untried & ((self.codes != self.codes[index]).sum(axis=1) == 1)
-                if math.isfinite(self.seconds[index]) and near.any():
-                    pool = near
-                    break
-        predicted = np.where(pool, self._predict(), np.inf)
-        return int(np.argmin(predicted))
+    def farthest(self, drawn: Sequence[int]) -> int:
+        """Of these, the one that has least in common with what was tried."""
+        fresh = [i for i in drawn if i not in self.seconds] or [
+            i for i in range(len(self.configs)) if i not in self.seconds
+        ]
+        tried = self.points[list(self.seconds)]
+        apart = [float(((tried - self.points[i]) ** 2).sum(axis=1).min()) for i in fresh]
+        return fresh[apart.index(max(apart))]
 
-    def _predict(self) -> npt.NDArray[Any]:
-        """Log seconds of every configuration, by ridge regression on axis values; a failure is twice the worst."""
-        tried = list(self.seconds)
-        finite = [t for t in self.seconds.values() if math.isfinite(t)]
-        if not finite:
-            return np.zeros(len(self.configs))
-        worst = 2 * max(finite)
-        y = np.log([min(self.seconds[i], worst) for i in tried])
-        x = self.features[tried]
-        mean = y.mean()
-        weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(x.shape[1]), x.T @ (y - mean))
-        predicted: npt.NDArray[Any] = self.features @ weights + mean
-        return predicted
+    def promising(self) -> int:
+        """The untried configuration with the largest expected improvement on the best."""
+        known = sorted(self.seconds, key=lambda index: self.seconds[index])[:_REMEMBERED]
+        finite = [s for s in self.seconds.values() if math.isfinite(s)]
+        worst = 2 * max(finite, default=1.0)
+        values = np.log([min(self.seconds[index], worst) for index in known])
+        # How bad the hopeless ones are tells nothing of the best, and would drown what little sets those apart.
+        values = np.minimum(values, values.min() + _CARED_FOR)
+        mean, deviation = posterior(self.points, known, values)
+        gain = expected_improvement(mean, deviation, float(values.min()))
+        gain[list(self.seconds)] = -math.inf
+        return int(np.argmax(gain))

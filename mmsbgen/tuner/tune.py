@@ -7,7 +7,7 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
@@ -22,13 +22,13 @@ from mmsbgen.db.store import Store
 from mmsbgen.db_keys import device_record, key_of
 from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.family import KernelFamily, KernelSpec
-from mmsbgen.problem import Problem, Value
+from mmsbgen.problem import Problem
 from mmsbgen.space import Config
 from mmsbgen.tuner.limits import BUFFER_BYTES
 from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.resume import end_dead_runs, known_finals, known_trials, this_process
-from mmsbgen.tuner.search import BudgetSpentError, Candidates, candidates, check_strategy, search
+from mmsbgen.tuner.search import BudgetSpentError, Candidates, Fixed, candidates, check_strategy, search
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
@@ -66,7 +66,7 @@ def tune(
     progress: Progress | None = None,
     check: bool = True,
     retune: bool = False,
-    fixed: Mapping[str, Value] | None = None,
+    fixed: Fixed | None = None,
     limits: Limits | None = None,
     patience: Patience | None = None,
     roof_bytes: int = BUFFER_BYTES,
@@ -88,7 +88,7 @@ def tune(
         progress: is told what happens.
         check: whether every configuration's answer is held against the family's reference.
         retune: measure again what the store has.
-        fixed: axes that keep one value.
+        fixed: axes that keep one value, or a tuple of them.
         limits: after how many seconds a candidate is given up.
         patience: how long a configuration is timed.
         roof_bytes: size of the buffer in which the roofs are measured; a small one measures a cache.
@@ -143,7 +143,7 @@ def _check_arguments(
     budget_trials: int | None,
     budget_seconds: float | None,
     specs: Sequence[KernelSpec],
-    fixed: Mapping[str, Value],
+    fixed: Fixed,
 ) -> None:
     check_strategy(strategy)
     if budget_trials is not None and budget_trials < 1:
@@ -156,9 +156,7 @@ def _check_arguments(
         raise InputError(f"no axis {unknown[0]!r}; there are {', '.join(sorted(axes))}")
 
 
-def _jobs(
-    info: DeviceInfo, specs: Sequence[KernelSpec], problem: Problem, fixed: Mapping[str, Value] | None
-) -> list[_Job]:
+def _jobs(info: DeviceInfo, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None) -> list[_Job]:
     """What to do for each kernel; shares of time go by traffic, but no kernel gets less than a twentieth of most."""
     traits = traits_of(info)
     traffic = [max(1, spec.traffic(problem)) for spec in specs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from mmsbgen.families.mmsb import graph_workloads, workloads
+from mmsbgen.families.mmsb import demands, graph_workloads, workloads
 from mmsbgen.families.mmsb.axes import (
     BLOCK_SIZE,
     COMMON,
@@ -98,6 +98,11 @@ SAMPLE_PARTNERS = KernelSpec(
 ROW_AXES = (TEAM, VECTOR_WIDTH, BLOCK_SIZE, REDUCTION)
 PI_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(partial(sum_bytes, values=1))))
 
+
+def _pi_traffic(problem: Problem) -> int:
+    return 2 * problem.integer("m") * row_bytes(problem)
+
+
 UPDATE_PI = KernelSpec(
     name="update_pi",
     template="mmsb/update_pi.jinja",
@@ -116,16 +121,22 @@ UPDATE_PI = KernelSpec(
     default=defaults(PI_SPACE, TEAM_GPU, TEAM_CPU),
     variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
     launch=launch_teams,
-    traffic=lambda p: 2 * p.integer("m") * row_bytes(p),
+    traffic=_pi_traffic,
     flops=lambda p: 2 * p.integer("m") * p.integer("K"),
     workload=workloads.update_pi,
     check_problem=workloads.small,
     used_with=LISTED,
+    demand=lambda p, c, t: demands.rows_of_team(p, c, t, moved=_pi_traffic(p), units=p.integer("m"), sums=0),
 )
 
 # Held-out pairs -----------------------------------------------------------------------------------------------
 
 PAIR_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(partial(sum_bytes, values=2))))
+
+
+def _pair_traffic(problem: Problem) -> int:
+    return 2 * problem.integer("pairs") * row_bytes(problem)
+
 
 PERPLEXITY_PAIRS = KernelSpec(
     name="perplexity_pairs",
@@ -147,10 +158,13 @@ PERPLEXITY_PAIRS = KernelSpec(
     default=defaults(PAIR_SPACE, TEAM_GPU, TEAM_CPU),
     variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
     launch=launch_teams,
-    traffic=lambda p: 2 * p.integer("pairs") * row_bytes(p),
+    traffic=_pair_traffic,
     flops=lambda p: 4 * p.integer("pairs") * p.integer("K"),
     workload=workloads.perplexity_pairs,
     check_problem=workloads.small,
+    demand=lambda p, c, t: demands.rows_of_team(
+        p, c, t, moved=_pair_traffic(p), units=p.integer("pairs"), sums=1, rows=2
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmsbgen.families.mmsb import workloads
+from mmsbgen.families.mmsb import demands, workloads
 from mmsbgen.families.mmsb.axes import (
     BLOCK_SIZE,
     COMMON,
@@ -40,7 +40,7 @@ from mmsbgen.families.mmsb.shared import (
     row_bytes,
     scalar,
 )
-from mmsbgen.family import Argument, KernelSpec, Launch
+from mmsbgen.family import Argument, Demand, KernelSpec, Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
@@ -118,6 +118,25 @@ def _partial_default(problem: Problem, traits: Traits) -> Config:
     )
 
 
+def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
+    """Both sums are read and written for every turn of pairs, unless they are kept in registers."""
+    pairs, groups = int(config["pairs_in_flight"]), workloads.theta_groups(problem)
+    turns = -(-problem.integer("m") // (groups * pairs))
+    vectors = chunks(problem, config, traits) * int(config["vector_width"]) * element_size(problem)
+    kept = {"global": 0, "private": 2, "registers": 2 + pairs}[str(config["accumulators"])]
+    return demands.rows_of_team(
+        problem,
+        config,
+        traits,
+        moved=THETA_PARTIAL.traffic(problem),
+        units=groups,
+        sums=turns,
+        near=0 if config["accumulators"] == "registers" else 4 * groups * turns * row_bytes(problem),
+        private=kept * vectors,
+        rows=2 * pairs,
+    )
+
+
 THETA_PARTIAL = KernelSpec(
     name="theta_partial",
     template="mmsb/theta_partial.jinja",
@@ -151,6 +170,7 @@ THETA_PARTIAL = KernelSpec(
     flops=lambda p: 6 * p.integer("m") * p.integer("K"),
     workload=workloads.theta_partial,
     check_problem=workloads.small_with_groups,
+    demand=_partial_demand,
 )
 
 # The step -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.families.mmsb import workloads
+from mmsbgen.families.mmsb import demands, workloads
 from mmsbgen.families.mmsb.axes import (
     BLOCK_SIZE,
     GEN,
@@ -27,7 +27,7 @@ from mmsbgen.families.mmsb.axes import (
 )
 from mmsbgen.families.mmsb.layout import MAX_UNROLLED, row_length
 from mmsbgen.families.mmsb.shared import LISTED
-from mmsbgen.family import Argument, KernelSpec
+from mmsbgen.family import Argument, Demand, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
@@ -234,6 +234,21 @@ def traffic(problem: Problem) -> int:
     return problem.integer("m") * (problem.integer("n") + 2) * row
 
 
+def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
+    """What a configuration asks of a device."""
+    return demands.gather(
+        problem,
+        config,
+        traits,
+        places=places(config),
+        partners=problem.integer("n"),
+        rows=int(config["rows_in_flight"]),
+        moved=traffic(problem),
+        local=shared_bytes(problem, config, traits),
+        unrolled=config["placement"] in GEN,
+    )
+
+
 def flops(problem: Problem) -> int:
     """Two fused multiply-adds for every element of a partner's row."""
     return 4 * problem.integer("m") * problem.integer("n") * problem.integer("K")
@@ -278,4 +293,5 @@ UPDATE_PHI = KernelSpec(
     modes=("normalise",),
     used_with=LISTED,
     check_problem=workloads.small,
+    demand=demand,
 )

@@ -1,0 +1,164 @@
+"""Strategies held against recorded sweeps: what would each have found, and at what cost?  No device is needed.
+
+A sweep is what the database has of one kernel for one problem on one device.  A strategy may try what was recorded, and
+is answered with the recorded seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mmsbgen.db.canonical import digest
+from mmsbgen.db.records import Key, TrialRecord
+from mmsbgen.db_keys import recorded_traits
+from mmsbgen.errors import InputError
+from mmsbgen.family import KernelFamily, KernelSpec
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config, Traits
+from mmsbgen.tuner.model import estimates
+from mmsbgen.tuner.search import BudgetSpentError, Candidates, search
+
+__all__ = ["Replay", "Sweep", "replay", "sweeps"]
+
+Unit = Literal["trials", "seconds"]
+"""What a budget counts: configurations, or the seconds that compiling and measuring them took."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Recorded configurations of one kernel, problem and device.
+
+    ``seconds`` has the time of each by digest, infinity for one that failed, and ``cost_s`` what trying it took:
+    compiling it, where that was not done ahead, and its launches.
+    """
+
+    key: Key
+    spec: KernelSpec
+    problem: Problem
+    traits: Traits
+    configs: tuple[Config, ...]
+    seconds: dict[str, float]
+    cost_s: dict[str, float]
+
+    @property
+    def best_s(self) -> float:
+        """Seconds of the fastest."""
+        return min(self.seconds.values())
+
+    @property
+    def total_s(self) -> float:
+        """What trying all of them took."""
+        return sum(self.cost_s.values())
+
+    @property
+    def label(self) -> str:
+        """Kernel, platform and the problem's sizes, for a table."""
+        params = self.key.problem.params
+        sizes = " ".join(f"{name}={params[name]}" for name in params if isinstance(params[name], int))
+        words = [str(value) for value in params.values() if isinstance(value, str)]
+        return f"{self.spec.name} {sizes} {' '.join(words)}".strip()
+
+    def candidates(self, *, blind: int | None = None) -> Candidates:
+        """The recorded configurations as a space.
+
+        A search begins with the built-in default where that was recorded, and with one drawn by the seed ``blind``
+        where that is given: a default may have been chosen on this very device.
+        """
+        configs = [dict(config) for config in self.configs]
+        default = dict(self.spec.default(self.problem, self.traits))
+        if blind is not None or default not in configs:
+            default = random.Random(blind).choice(configs)
+        modelled = estimates(self.spec, self.problem, configs, self.traits)
+        return Candidates(configs, default, Counter(), {}, modelled)
+
+    def valid(self) -> int:
+        """How many configurations are valid here with the modes as recorded: what an exhaustive sweep would have."""
+        modes = {name: {config[name] for config in self.configs} for name in self.spec.modes}
+        return sum(
+            all(config[name] in values for name, values in modes.items())
+            for config in self.spec.space.configs(self.problem, self.traits)
+        )
+
+
+def sweeps(trials: Iterable[TrialRecord], family: KernelFamily, *, least: int = 50) -> list[Sweep]:
+    """The sweeps of at least ``least`` configurations among records, largest first.
+
+    A configuration counts with the least of its repetitions: what else runs on a machine makes a kernel slower, never
+    faster.  Configurations that the declaration of today refuses are left out.
+    """
+    by_key: dict[Key, dict[str, list[TrialRecord]]] = {}
+    for trial in trials:
+        if trial.key.problem.family == family.name and trial.key.kernel.name in family.kernels:
+            by_key.setdefault(trial.key, {}).setdefault(trial.config_digest, []).append(trial)
+    found = []
+    for key, records in by_key.items():
+        spec, traits = family.kernel(key.kernel.name), recorded_traits(key.device)
+        try:
+            problem = family.problem(**key.problem.params)
+        except InputError:
+            continue
+        configs, seconds, cost = [], {}, {}
+        for name, measured in records.items():
+            config = measured[0].config
+            if spec.space.refusal(config, problem, traits) is not None:
+                continue
+            configs.append(config)
+            seconds[name] = min((s for t in measured if t.status == "ok" for s in t.times), default=math.inf)
+            cost[name] = _cost(measured)
+        if len(configs) >= least and math.isfinite(min(seconds.values())):
+            found.append(Sweep(key, spec, problem, traits, tuple(configs), seconds, cost))
+    return sorted(found, key=lambda sweep: (-len(sweep.configs), sweep.key.key))
+
+
+def _cost(measured: Sequence[TrialRecord]) -> float:
+    """Seconds of the first record: later ones found a compiled kernel."""
+    first = min((t for t in measured if t.round == 0), key=lambda t: t.created_at, default=measured[0])
+    launched = sum(first.times) * int(first.extra.get("batch", 1))
+    return (first.compile_s or 0.0) + launched
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One strategy's search: ``loss`` is by which part its find is slower than the sweep's best."""
+
+    strategy: str
+    seed: int
+    tried: int
+    cost_s: float
+    loss: float
+
+
+def replay(
+    sweep: Sweep, strategy: str, *, seed: int, share: float = 0.1, unit: Unit = "trials", blind: bool = False
+) -> Replay:
+    """Let a strategy search a sweep with ``share`` of the trials, or of the seconds, that all of it took.
+
+    With ``blind`` it does not begin with the built-in default.  A budget in seconds is never exceeded: what would
+    exceed it is not measured.  Raises :class:`InputError` for an unknown strategy.
+    """
+    space = sweep.candidates(blind=seed if blind else None)
+    trials = max(1, round(share * len(sweep.configs)))
+    most = trials if unit == "trials" else len(sweep.configs)
+    limit = share * sweep.total_s if unit == "seconds" else math.inf
+    seen: dict[str, float] = {}
+    spent = 0.0
+
+    def evaluate(configs: Sequence[Config]) -> list[float]:
+        nonlocal spent
+        for config in configs:
+            name = digest(dict(config))
+            if name in seen:
+                continue
+            if len(seen) >= most or (seen and spent + sweep.cost_s[name] > limit):
+                raise BudgetSpentError
+            seen[name] = sweep.seconds[name]
+            spent += sweep.cost_s[name]
+        return [seen[digest(dict(config))] for config in configs]
+
+    search(strategy, space, evaluate, budget=trials, seed=seed)
+    return Replay(strategy, seed, len(seen), spent, min(seen.values()) / sweep.best_s - 1)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mmsbgen.tuner.surrogate import coordinates, expected_improvement, posterior
+
+
+def test_numbers_lie_by_their_logarithm_and_words_apart() -> None:
+    points = coordinates([{"a": 0, "b": "x", "c": 1}, {"a": 1, "b": "y", "c": 1}, {"a": 3, "b": "z", "c": 1}])
+    assert points[:, 0] == pytest.approx([0, 0.5, 1])
+    for i in range(3):
+        for j in range(i):
+            assert np.linalg.norm(points[i, 1:] - points[j, 1:]) == pytest.approx(1)
+    assert points.shape == (3, 4)
+
+
+def test_truth_values_are_words() -> None:
+    points = coordinates([{"a": False}, {"a": True}])
+    assert np.linalg.norm(points[0] - points[1]) == pytest.approx(1)
+
+
+def test_a_single_configuration_has_no_coordinates() -> None:
+    assert coordinates([{"a": 1}]).shape == (1, 0)
+
+
+def test_the_posterior_goes_through_a_smooth_curve_and_doubts_where_nothing_is_known() -> None:
+    points = np.linspace(0, 1, 41)[:, None]
+    truth = np.sin(5 * points[:, 0])
+    known = [0, 6, 12, 18, 24]
+    mean, deviation = posterior(points, known, truth[known])
+    between = mean[3], truth[3]
+    assert between[0] == pytest.approx(between[1], abs=0.1)
+    assert deviation[40] > 3 * deviation[12]
+    # The largest part of the variance that may be taken for noise is a tenth.
+    assert np.abs(mean[known] - truth[known]).max() < np.sqrt(0.1) * truth[known].std()
+
+
+def test_equal_values_are_no_error() -> None:
+    mean, deviation = posterior(np.arange(6.0)[:, None], [0, 1], np.zeros(2))
+    assert np.isfinite(mean).all()
+    assert (deviation > 0).all()
+
+
+def test_expected_improvement_of_a_normal_variable() -> None:
+    rng = np.random.default_rng(1)
+    drawn = rng.normal(0.3, 0.7, 400_000)
+    gain = np.maximum(0, 0.1 - drawn)
+    # Four standard errors of the mean of the draws.
+    tolerance = 4 * gain.std() / np.sqrt(len(drawn))
+    found = expected_improvement(np.array([0.3]), np.array([0.7]), 0.1)
+    assert found[0] == pytest.approx(gain.mean(), abs=tolerance)
