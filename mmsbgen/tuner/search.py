@@ -44,6 +44,8 @@ STRATEGIES = (*OWN_STRATEGIES, *kernel_tuner_strategies.NAMES)
 #: Part of the budget that goes to the sample, and how many are drawn for each of its places.
 _FIRST = 0.2
 _DRAWN = 24
+#: Configurations chosen at a time, so that they can be compiled side by side.
+_TOGETHER = 4
 #: Measurements that the search looks at, best first: fitting takes the cube of their number.
 _REMEMBERED = 256
 #: Log seconds above the best that are told apart.
@@ -144,13 +146,14 @@ def _default(space: Candidates, evaluate: Evaluate, budget: int | None, rng: ran
         evaluate(rng.sample(space.configs, len(space.configs)))
         return
     seen = _Seen(space, evaluate)
-    seen.try_one(space.configs.index(space.default))
     first = max(2, int(budget * _FIRST))
     likely = seen.likely(rng, most=max(4 * first, len(space.configs) // 4))
-    while len(seen.seconds) < first:
-        seen.try_one(seen.farthest(rng.sample(likely, min(_DRAWN, len(likely)))))
+    sample = [space.configs.index(space.default)]
+    while len(sample) < first:
+        sample.append(seen.farthest(rng.sample(likely, min(_DRAWN, len(likely))), sample))
+    seen.try_all(sample)
     while len(seen.seconds) < len(space.configs):
-        seen.try_one(seen.promising())
+        seen.try_all(seen.promising(_TOGETHER))
 
 
 class _Seen:
@@ -165,34 +168,39 @@ class _Seen:
         if space.estimates:
             self.points = np.hstack([self.points, _MODELLED * features(space.estimates)])
 
-    def try_one(self, index: int) -> None:
-        """Measure one configuration, unless that was done."""
-        if index not in self.seconds:
-            (self.seconds[index],) = self.evaluate([self.configs[index]])
+    def try_all(self, indices: Sequence[int]) -> None:
+        """Measure configurations; what the budget does not end before is told, one after the other."""
+        found = self.evaluate([self.configs[index] for index in indices])
+        self.seconds.update(zip(indices, found, strict=True))
 
     def likely(self, rng: random.Random, most: int) -> list[int]:
         """Those that the model likes best; ties in any order."""
         order = rng.sample(range(len(self.configs)), len(self.configs))
         return sorted(order, key=lambda index: float(self.work[index]))[:most]
 
-    def farthest(self, drawn: Sequence[int]) -> int:
-        """Of these, the one that has least in common with what was tried."""
-        fresh = [i for i in drawn if i not in self.seconds] or [
-            i for i in range(len(self.configs)) if i not in self.seconds
-        ]
-        tried = self.points[list(self.seconds)]
+    def farthest(self, drawn: Sequence[int], chosen: Sequence[int]) -> int:
+        """Of these, the one that has least in common with those chosen before."""
+        fresh = [i for i in drawn if i not in chosen] or [i for i in range(len(self.configs)) if i not in chosen]
+        tried = self.points[list(chosen)]
         apart = [float(((tried - self.points[i]) ** 2).sum(axis=1).min()) for i in fresh]
         return fresh[apart.index(max(apart))]
 
-    def promising(self) -> int:
-        """The untried configuration with the largest expected improvement on the best."""
+    def promising(self, count: int) -> list[int]:
+        """The untried configurations with the largest expected improvement on the best, likeliest first.
+
+        Each is chosen as though those before it had turned out as expected (the kriging believer).
+        """
         known = sorted(self.seconds, key=lambda index: self.seconds[index])[:_REMEMBERED]
         finite = [s for s in self.seconds.values() if math.isfinite(s)]
         worst = 2 * max(finite, default=1.0)
         values = np.log([min(self.seconds[index], worst) for index in known])
         # How bad the hopeless ones are tells nothing of the best, and would drown what little sets those apart.
         values = np.minimum(values, values.min() + _CARED_FOR)
-        mean, deviation = posterior(self.points, known, values)
-        gain = expected_improvement(mean, deviation, float(values.min()))
-        gain[list(self.seconds)] = -math.inf
-        return int(np.argmax(gain))
+        chosen: list[int] = []
+        while len(chosen) < min(count, len(self.configs) - len(self.seconds)):
+            mean, deviation = posterior(self.points, [*known, *chosen], values)
+            gain = expected_improvement(mean, deviation, float(values.min()))
+            gain[[*self.seconds, *chosen]] = -math.inf
+            chosen.append(int(np.argmax(gain)))
+            values = np.append(values, mean[chosen[-1]])
+        return chosen

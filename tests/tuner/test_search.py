@@ -90,11 +90,11 @@ def test_the_default_strategy_finds_a_good_configuration_in_60_of_thousands(spac
     assert len(space.configs) > 2000
     best = min(map(Landscape.truth, space.configs))
     found = []
-    for seed in range(10):
+    for seed in range(5):
         seen = Landscape(budget=60)
         search("default", space, seen, budget=60, seed=seed)
         found.append(min(seen.seconds.values()) / best)
-    assert sorted(found)[8] < 1.1, found
+    assert sorted(found)[3] < 1.1, found
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
