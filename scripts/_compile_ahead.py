@@ -145,9 +145,9 @@ class CompileAhead(Progress):
 def beginning(strategy: str, space: Candidates, budget: int | None, seed: int) -> list[Config]:
     """The configurations with which a strategy begins, whatever it measures.
 
-    A budget makes the default strategy cover all values with half of it and then follow what it measured.
+    A budget makes the default strategy spend a fifth of it on a sample and then follow what it measured.
     """
-    most = _MOST_COVERING if budget is None else min(_MOST_COVERING, budget // 2)
+    most = _MOST_COVERING if budget is None else min(_MOST_COVERING, budget // 5)
     found: list[Config] = []
 
     def note(configs: Sequence[Config]) -> list[float]:

@@ -44,6 +44,8 @@ STRATEGIES = (*OWN_STRATEGIES, *kernel_tuner_strategies.NAMES)
 #: Part of the budget that goes to the sample, and how many are drawn for each of its places.
 _FIRST = 0.2
 _DRAWN = 24
+#: The sample where only time bounds the search.
+_FIRST_OF_ANY = 20
 #: Configurations chosen at a time, so that they can be compiled side by side.
 _TOGETHER = 4
 #: Measurements that the search looks at, best first: fitting takes the cube of their number.
@@ -142,11 +144,11 @@ def search(name: str, space: Candidates, evaluate: Evaluate, *, budget: int | No
 
 def _default(space: Candidates, evaluate: Evaluate, budget: int | None, rng: random.Random) -> None:
     """All there is when the budget allows; else a sample of what the model likes, then a search by expected gain."""
-    if budget is None or len(space.configs) <= budget:
+    if budget is not None and len(space.configs) <= budget:
         evaluate(rng.sample(space.configs, len(space.configs)))
         return
     seen = _Seen(space, evaluate)
-    first = max(2, int(budget * _FIRST))
+    first = min(len(space.configs), _FIRST_OF_ANY if budget is None else max(2, int(budget * _FIRST)))
     likely = seen.likely(rng, most=max(4 * first, len(space.configs) // 4))
     sample = [space.configs.index(space.default)]
     while len(sample) < first:

@@ -22,7 +22,7 @@ from mmsbgen.db_keys import key_of
 from mmsbgen.families import family
 from mmsbgen.render import render
 from mmsbgen.tuner.report import KernelReport
-from mmsbgen.tuner.search import candidates, search
+from mmsbgen.tuner.search import BudgetSpentError, candidates, search
 
 GPU = DeviceInfo(
     backend="cuda",
@@ -75,18 +75,19 @@ def _trial(report: KernelReport, config: Any, seconds: float) -> TrialRecord:
 
 
 def test_it_begins_with_what_the_strategy_tries_first(ahead: ModuleType) -> None:
-    """The real search measures other times, and covers all values in the same order all the same."""
+    """The real search measures other times, and begins with the same sample all the same."""
     report, rng, tried = _report(), random.Random(5), []
 
     def measure(configs: Sequence[Any]) -> list[float]:
+        if len(tried) >= 40:
+            raise BudgetSpentError
         tried.extend(configs)
         return [rng.random() for _ in configs]
 
     search("default", report.space, measure, budget=40, seed=3)
     first = ahead.beginning("default", report.space, 40, 3)
-    assert len(first) == 20
-    same = next((i for i, (a, b) in enumerate(zip(first, tried, strict=False)) if a != b), 20)
-    assert same >= 15
+    assert len(first) == 8
+    assert tried[: len(first)] == first
 
 
 def test_the_device_finds_what_was_compiled_ahead(ahead: ModuleType, tmp_path: Path) -> None:
