@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mmsbgen.db.records import TrialRecord
     from mmsbgen.family import KernelFamily, KernelSpec
     from mmsbgen.problem import Value
+    from mmsbgen.tuner.fleet import FleetReport
     from mmsbgen.tuner.limits import Roofs
     from mmsbgen.tuner.report import KernelReport, TuneReport
 
@@ -28,6 +29,8 @@ INTERRUPTED = 130
 
 @click.command()
 @click.option("--device", metavar="SPEC", help="Device by number or name, see 'mmsbgen devices'; else the best one.")
+@click.option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once.")
+@click.option("--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.")
 @click.option("--family", default="mmsb", show_default=True, help="Family of kernels.")
 @click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Kernel to tune; may be repeated.")
 @click.option("--graph", type=click.Path(path_type=Path), help="Tune for this graph as `mmsbgen detect` samples it.")
@@ -47,6 +50,8 @@ INTERRUPTED = 130
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def tune(
     device: str | None,
+    workers: str | None,
+    scheduler: str | None,
     family: str,
     kernels: tuple[str, ...],
     graph: Path | None,
@@ -91,24 +96,30 @@ def tune(
     from mmsbgen.tuner.tune import tune as run
 
     check_strategy(strategy)
-    progress = None if quiet or as_json else _progress(budget_seconds)
+    several = workers is not None or scheduler is not None
+    if several and (device is not None or None not in (workers, scheduler)):
+        raise InputError("--device, --workers and --scheduler each say where to tune: give one of them")
+    options: dict[str, Any] = {
+        "budget_trials": budget_trials,
+        "budget_seconds": budget_seconds,
+        "strategy": strategy,
+        "seed": seed,
+        "retune": retune,
+        "fixed": axes,
+        "roof_bytes": roof_mib << 20,
+    }
+    report: TuneReport | FleetReport
+    progress = None if quiet or as_json else _progress(budget_seconds, live=not several)
     try:
         with open_store(database) as store:
-            report = run(
-                device,
-                family,
-                kernels or None,
-                problem,
-                store=store,
-                budget_trials=budget_trials,
-                budget_seconds=budget_seconds,
-                strategy=strategy,
-                seed=seed,
-                progress=progress,
-                retune=retune,
-                fixed=axes,
-                roof_bytes=roof_mib << 20,
-            )
+            if several:
+                from mmsbgen.tuner.fleet import tune_fleet
+
+                options |= {"workers": _listed(workers), "scheduler": scheduler}
+                told = None if progress is None else progress.of
+                report = tune_fleet(family, kernels or None, problem, store=store, progress=told, **options)
+            else:
+                report = run(device, family, kernels or None, problem, store=store, progress=progress, **options)
             location = store.location
     finally:
         if progress is not None:
@@ -116,7 +127,9 @@ def tune(
     if as_json:
         click.echo(json.dumps(report.as_dict() | {"database": location}, indent=2))
     else:
-        _print(report, location)
+        for one in getattr(report, "devices", [report]):
+            _print(one)
+        click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
     if report.interrupted:
         sys.exit(INTERRUPTED)
 
@@ -201,7 +214,17 @@ def _explain(
     print_table(sides, [{key: str(value) for key, value in row.items()} for row in rows])
 
 
-def _print(report: TuneReport, location: str) -> None:
+def _listed(text: str | None) -> list[str] | None:
+    """The devices named for ``--workers``."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise InputError(f"--workers {text!r}: write devices as opencl:0,opencl:1, or 'all'")
+    return words
+
+
+def _print(report: TuneReport) -> None:
     """The report as tables and sentences."""
     info, roofs = report.info, report.roofs
     click.echo(f"{info.name} ({info.platform})")
@@ -230,7 +253,6 @@ def _print(report: TuneReport, location: str) -> None:
                 click.echo(f"{kernel.kernel}: no configuration worked{f'; the last: {last.message}' if last else ''}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
-    click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
 
 
 def _described(config: Mapping[str, Value]) -> str:
@@ -261,7 +283,7 @@ def _times(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}x"
 
 
-def _progress(budget_seconds: float | None) -> Any:
+def _progress(budget_seconds: float | None, *, live: bool = True) -> Any:
     """A display on standard error: one line that changes on a terminal, a line a kernel elsewhere."""
     from rich.console import Console
     from rich.live import Live
@@ -272,8 +294,9 @@ def _progress(budget_seconds: float | None) -> Any:
     console = Console(stderr=True)
 
     class Display(Progress):
-        def __init__(self) -> None:
-            self.live: Live | None = Live(console=console, transient=True) if console.is_terminal else None
+        def __init__(self, live: bool = live, name: str = "") -> None:
+            self.name = name
+            self.live: Live | None = Live(console=console, transient=True) if console.is_terminal and live else None
             self.began = time.monotonic()
             if self.live is not None:
                 self.live.start()
@@ -282,11 +305,15 @@ def _progress(budget_seconds: float | None) -> Any:
             if self.live is not None:
                 self.live.stop()
 
+        def of(self, device: str) -> Display:
+            """A display of one among several devices."""
+            return Display(live=False, name=f"{device}: ")
+
         def show(self, text: str, *, keep: bool = False) -> None:
             if self.live is not None and not keep:
                 self.live.update(Text(text))
             elif keep:
-                console.print(text, highlight=False, markup=False, soft_wrap=True)
+                console.print(self.name + text, highlight=False, markup=False, soft_wrap=True)
 
         def started(self, report: TuneReport) -> None:
             self.show(f"tuning on {report.info.name} ({report.info.platform}); Ctrl-C ends it without loss", keep=True)

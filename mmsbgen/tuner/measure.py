@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.errors import InputError, MmsbgenError
@@ -25,7 +25,7 @@ from mmsbgen.tuner.limits import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome
 
-__all__ = ["Limits", "Measurer", "WorkerLostError"]
+__all__ = ["Limits", "Measurer", "Measures", "WorkerLostError"]
 
 _SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
 """After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
@@ -67,6 +67,18 @@ class WorkerLostError(MmsbgenError):
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
         return type(self), (self.status, str(self))
+
+
+class Measures(Protocol):
+    """What a run asks of where it measures; see :class:`Measurer` for what each does and raises."""
+
+    def open(self) -> DeviceInfo: ...  # noqa: D102
+    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs: ...  # noqa: D102
+    def load(self, kernel: str, problem: Problem) -> None: ...  # noqa: D102
+    def measure(  # noqa: D102
+        self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
+    ) -> Outcome: ...
+    def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]: ...  # noqa: D102
 
 
 class Measurer:

@@ -7,7 +7,8 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
@@ -24,15 +25,16 @@ from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
+from mmsbgen.tuner.lanes import Lanes, search_in_lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES
-from mmsbgen.tuner.measure import Limits, Measurer
+from mmsbgen.tuner.measure import Limits, Measurer, Measures
 from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.resume import end_dead_runs, known_finals, known_trials, this_process
-from mmsbgen.tuner.search import BudgetSpentError, Candidates, Fixed, candidates, check_strategy, search
+from mmsbgen.tuner.search import BudgetSpentError, Candidates, Fixed, candidates, check_strategy
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
-__all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
+__all__ = ["DEFAULT_TRIALS", "Interrupt", "Place", "TuneReport", "new_run", "tune"]
 
 DEFAULT_TRIALS = 100
 _FINALISTS = 3
@@ -70,6 +72,7 @@ def tune(
     limits: Limits | None = None,
     patience: Patience | None = None,
     roof_bytes: int = BUFFER_BYTES,
+    place: Place | None = None,
 ) -> TuneReport:
     """Find the fastest configuration of ``kernels`` for ``problem`` on a device, and store every trial as it ends.
 
@@ -92,6 +95,7 @@ def tune(
         limits: after how many seconds a candidate is given up.
         patience: how long a configuration is timed.
         roof_bytes: size of the buffer in which the roofs are measured; a small one measures a cache.
+        place: where to measure instead of on ``device_spec``, as a part of which run; its owner begins and ends it.
 
     Ctrl-C ends the run after the configuration at hand: its report says so, and what was measured stays.
 
@@ -108,34 +112,61 @@ def tune(
     _check_arguments(strategy, budget_trials, budget_seconds, specs, fixed or {})
     if budget_trials is None and budget_seconds is None:
         budget_trials = DEFAULT_TRIALS
-    with Measurer(device_spec, reference, limits, seed) as measurer, _Interrupt(progress or Progress()) as interrupt:
-        info = measurer.open()
+    with ExitStack() as stack:
+        owned = place is None
+        if place is None:
+            measurer = stack.enter_context(Measurer(device_spec, reference, limits, seed))
+            interrupt = stack.enter_context(Interrupt(progress or Progress()))
+            place = Place(measurer, new_run(strategy, budget_trials, budget_seconds, seed), interrupt)
+        info, run = place.measurer.open(), place.run
         jobs = _jobs(info, specs, problem, fixed)
-        run = RunRecord(
-            strategy=strategy,
-            budget={"trials": budget_trials, "seconds": budget_seconds},
-            seed=seed,
-            host=platform.node(),
-            versions=_versions(),
-            extra={"process": this_process()},
-        )
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
-        session = _Session(measurer, store, run, tell, interrupt, check, retune, patience or Patience(), report)
-        end_dead_runs(store)
-        store.begin_run(run)
+        session = _Session(place, store, tell, check, retune, patience or Patience(), report)
+        if owned:
+            end_dead_runs(store)
+            store.begin_run(run)
         status = "failed"
         try:
             tell.started(report)
             session.measure_roofs(found.row_bytes(problem), roof_bytes)
             session.go(problem, jobs, budget_trials, budget_seconds)
-            status = "interrupted" if interrupt.requested else "finished"
+            status = "interrupted" if place.interrupt.requested else "finished"
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
-            store.finish_run(run.uuid, status=status)
+            if owned:
+                store.finish_run(run.uuid, status=status)
         report.status, report.seconds = status, time.monotonic() - session.begin
         return report
+
+
+@dataclass(frozen=True)
+class Place:
+    """What measures, in which run, who may end it, and how many devices share the search."""
+
+    measurer: Measures
+    run: RunRecord
+    interrupt: Interrupt
+    lanes: Lanes = field(default_factory=lambda: Lanes(1))
+
+
+def new_run(
+    strategy: str,
+    budget_trials: int | None,
+    budget_seconds: float | None,
+    seed: int,
+    extra: Mapping[str, Any] | None = None,
+) -> RunRecord:
+    """A run of this process that is about to begin."""
+    return RunRecord(
+        strategy=strategy,
+        budget={"trials": budget_trials, "seconds": budget_seconds},
+        seed=seed,
+        host=platform.node(),
+        versions=_versions(),
+        extra={"process": this_process(), **(extra or {})},
+    )
 
 
 def _check_arguments(
@@ -176,7 +207,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-class _Interrupt:
+class Interrupt:
     """Ctrl-C once asks to stop, twice stops at once.  Signals only reach the main thread."""
 
     def __init__(self, progress: Progress) -> None:
@@ -184,7 +215,7 @@ class _Interrupt:
         self._progress = progress
         self._before: Any = None
 
-    def __enter__(self) -> _Interrupt:
+    def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._on_signal)
         return self
@@ -204,11 +235,9 @@ class _Interrupt:
 class _Session:
     """What the steps of one run share."""
 
-    measurer: Measurer
+    place: Place
     store: Store
-    run: RunRecord
     progress: Progress
-    interrupt: _Interrupt
     check: bool
     retune: bool
     patience: Patience
@@ -219,7 +248,7 @@ class _Session:
         """Search every kernel's space within its part of what is left of ``seconds``."""
         end = None if seconds is None else self.begin + seconds
         for position, job in enumerate(jobs):
-            if self.interrupt.requested:
+            if self.place.interrupt.requested:
                 return
             deadline = None
             if end is not None:
@@ -228,29 +257,31 @@ class _Session:
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
-            self.measurer.load(job.spec.name, problem)
+            self.place.measurer.load(job.spec.name, problem)
             gather = self.report.roofs.gather if self.report.roofs else None
-            made = _Recorder(self.run.uuid, job.key, job.spec.traffic(problem), gather)
-            search(
-                self.run.strategy,
+            made = _Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather)
+            search_in_lanes(
+                self.place.lanes,
+                self.place.run.strategy,
                 job.space,
                 _Evaluator(self, kernel, made),
+                tried=lambda kernel=kernel: len(kernel.trials),  # type: ignore[misc]
                 budget=trials,
-                seed=self.run.seed,
+                seed=self.place.run.seed,
             )
-            if not self.interrupt.requested:
+            if not self.place.interrupt.requested:
                 self._finals(kernel, made)
             self.progress.finished(kernel)
 
     def measure_roofs(self, row_bytes: int, buffer_bytes: int) -> None:
         """Measure and store what the device can do at best."""
-        self.report.roofs = roofs = self.measurer.roofs(row_bytes, buffer_bytes)
+        self.report.roofs = roofs = self.place.measurer.roofs(row_bytes, buffer_bytes)
         device = device_record(self.report.info)
         self.store.add_roofs(
             [
-                RoofRecord(run=self.run.uuid, device=device, kind="copy", gbps=roofs.copy),
+                RoofRecord(run=self.place.run.uuid, device=device, kind="copy", gbps=roofs.copy),
                 RoofRecord(
-                    run=self.run.uuid, device=device, kind="gather", gbps=roofs.gather, row_bytes=roofs.row_bytes
+                    run=self.place.run.uuid, device=device, kind="gather", gbps=roofs.gather, row_bytes=roofs.row_bytes
                 ),
             ]
         )
@@ -270,7 +301,7 @@ class _Session:
         one_round = sum(trial.median_s or 0.0 for trial in chosen)
         rounds = max(3, min(15, int(_FINAL_S / one_round)))
         try:
-            timings = self.measurer.turns([trial.config for trial in chosen], rounds)
+            timings = self.place.measurer.turns([trial.config for trial in chosen], rounds)
         except MmsbgenError as error:
             kernel.note = f"the finalists could not be timed again: {error}"
             return
@@ -278,7 +309,7 @@ class _Session:
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
             outcome = Outcome("ok", timing=timing, compile_s=trial.compile_s, resources=resources)
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
-        self.store.add_bundle(Bundle([self.run], [], kernel.finals))
+        self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
 
 
 @dataclass(frozen=True)
@@ -297,6 +328,8 @@ class _Recorder:
         extra: dict[str, Any] = {}
         if timing.batch > 1:
             extra["batch"] = timing.batch
+        if outcome.where:
+            extra["where"] = outcome.where
         if timing.given_up:
             extra["given_up"] = True
         if "private_bytes" in resources:
@@ -347,14 +380,16 @@ class _Evaluator:
 
     def _measure(self, config: Config) -> TrialRecord:
         session = self.session
-        outcome = session.measurer.measure(config, best_s=self.best_s, patience=session.patience, check=session.check)
+        outcome = session.place.measurer.measure(
+            config, best_s=self.best_s, patience=session.patience, check=session.check
+        )
         trial = self.made.record(config, outcome)
         session.store.add_trial(trial)
         return trial
 
     def _stop_if_spent(self) -> None:
         kernel = self.kernel
-        if self.session.interrupt.requested:
+        if self.session.place.interrupt.requested:
             raise BudgetSpentError
         if kernel.budget is not None and len(kernel.trials) >= kernel.budget:
             raise BudgetSpentError

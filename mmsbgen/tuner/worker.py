@@ -50,6 +50,8 @@ class Outcome:
     timing: Timing | None = None
     compile_s: float | None = None
     resources: Mapping[str, int] | None = None
+    where: str = ""
+    """The worker of a fleet that measured."""
 
 
 def resolve_family(reference: str) -> KernelFamily:

@@ -156,6 +156,20 @@ SOUND = replace(
     name="many",
     space=Space((Axis("fault", ("slow", "none", "wrong"), ""), Axis("block_size", tuple(range(8, 25)), "")), ()),
 )
+
+
+def _once(config: Config, problem: Problem, traits: Traits) -> str | None:
+    return "one is enough" if config["fault"] == "hangs" and config["block_size"] != 16 else None
+
+
+HANGING = replace(
+    DOUBLE,
+    name="some",
+    space=Space(
+        (Axis("fault", ("slow", "none", "wrong", "hangs"), ""), Axis("block_size", (16, 32, 64, 128), "")),
+        (Constraint("once", _once),),
+    ),
+)
 FAULTY = KernelFamily(
     name="faulty",
     doc="kernels that fail",
@@ -163,6 +177,6 @@ FAULTY = KernelFamily(
         Parameter("n", 1 << 20, "numbers", minimum=1, maximum=1 << 30),
         Parameter("room", 0, "elements behind them"),
     ),
-    kernels={"twice": DOUBLE, "many": SOUND},
+    kernels={"twice": DOUBLE, "many": SOUND, "some": HANGING},
     row_bytes=lambda problem: 1024,
 )

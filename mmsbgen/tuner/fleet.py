@@ -1,0 +1,246 @@
+"""One tuning run over several devices and machines, by Dask distributed.
+
+Each worker is a process with one device.  Workers whose devices are alike, that is have the same key in the database,
+share one search: its candidates are dealt out among them.  Each other device gets a search of its own.  The process
+that asks keeps the searches and writes to the database; workers measure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from mmsbgen import __version__
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.db.store import Store
+from mmsbgen.db_keys import kernel_record
+from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config
+from mmsbgen.tuner import fleet_worker
+from mmsbgen.tuner.fleet_cluster import Crew, LostError, connected, local_workers, resources
+from mmsbgen.tuner.fleet_worker import Bench, Described
+from mmsbgen.tuner.lanes import Lanes
+from mmsbgen.tuner.limits import BUFFER_BYTES, Roofs
+from mmsbgen.tuner.measure import Limits
+from mmsbgen.tuner.report import Progress, TuneReport
+from mmsbgen.tuner.resume import end_dead_runs
+from mmsbgen.tuner.timing import Patience, Timing
+from mmsbgen.tuner.tune import Interrupt, Place, new_run, tune
+from mmsbgen.tuner.worker import Outcome, resolve_family
+
+__all__ = ["FleetReport", "tune_fleet"]
+
+T = TypeVar("T")
+_TRIES = 3
+
+
+@dataclass
+class FleetReport:
+    """A run over several devices: one report for each kind of device, with the places of its workers."""
+
+    run: str
+    devices: list[TuneReport] = field(default_factory=list)
+    workers: list[list[str]] = field(default_factory=list)
+    """For each device the workers that measured, ``host spec``."""
+    status: str = "running"
+    seconds: float = 0.0
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was ended from outside; what it measured is stored all the same."""
+        return self.status == "interrupted"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as values that JSON can hold."""
+        devices = [
+            report.as_dict() | {"workers": workers} for report, workers in zip(self.devices, self.workers, strict=True)
+        ]
+        return {"run": self.run, "status": self.status, "devices": devices, "seconds": self.seconds}
+
+
+class FleetMeasurer:
+    """Measures on the workers of one kind of device as :class:`mmsbgen.tuner.measure.Measurer` does in a child."""
+
+    def __init__(self, crew: Crew, info: DeviceInfo, family: str, limits: Limits, seed: int, lanes: Lanes) -> None:
+        self.crew, self.info, self.lanes = crew, info, lanes
+        self.bench = Bench(family, limits, seed)
+
+    def open(self) -> DeviceInfo:
+        """The device that all these workers have."""
+        return self.info
+
+    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
+        """Measured on one of the devices."""
+        return self._again(fleet_worker.roofs, self.bench, row_bytes, buffer_bytes)
+
+    def load(self, kernel: str, problem: Problem) -> None:
+        """What is measured from now on; each worker makes the inputs when its first candidate comes."""
+        self.bench = Bench(self.bench.family, self.bench.limits, self.bench.seed, kernel, problem)
+
+    def measure(
+        self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
+    ) -> Outcome:
+        """Measure on the first device that is free; a worker that dies of it, or meanwhile, is an outcome."""
+        with self.lanes.waiting():
+            try:
+                return self.crew.ask(
+                    fleet_worker.measure, self.bench, dict(config), best_s, patience or Patience(), check
+                )
+            except LostError as lost:
+                return Outcome("crashed", str(lost))
+
+    def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
+        """Time configurations in turns, all on one of the devices."""
+        return self._again(fleet_worker.turns, self.bench, [dict(config) for config in configs], rounds)
+
+    def _again(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Ask once more, of whoever is there, where the worker dies: this is no candidate's fault."""
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(LostError):
+                return self.crew.ask(function, *arguments)
+        return self.crew.ask(function, *arguments)
+
+
+def tune_fleet(
+    family: str,
+    kernels: Sequence[str] | None,
+    problem: Problem,
+    *,
+    store: Store,
+    workers: Sequence[str] | None = None,
+    scheduler: str | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    **options: Any,
+) -> FleetReport:
+    """Tune on several devices at once, in one run.
+
+    Args:
+        family: a family's name, or ``package.module:NAME``.
+        kernels: as for :func:`mmsbgen.tuner.tune.tune`.
+        problem: a problem of the family.
+        store: where the run, roofs and trials of all devices go.
+        workers: devices of this machine, each of which gets a worker; "all" alone takes every one.
+        scheduler: address of a Dask scheduler whose workers were started by ``mmsbgen worker``.
+        progress: makes what is told of the search on a device, from the device's name.
+        options: further arguments of :func:`mmsbgen.tuner.tune.tune`; budgets count for each kind of device.
+
+    Raises:
+        InputError: what :func:`mmsbgen.tuner.tune.tune` refuses; no scheduler or worker answers; a worker has
+            another version of mmsbgen or of a kernel.
+        MmsbgenError: all workers of a device are gone; the searches on the others are brought to their end first.
+    """
+    if (workers is None) == (scheduler is None):
+        raise InputError("name either devices of this machine for workers or a scheduler, not both")
+    found = resolve_family(family)
+    names = list(kernels or found.worth_tuning(problem))
+    with (
+        connected(scheduler) if scheduler is not None else local_workers(workers or ()) as client,
+        Interrupt(Progress()) as interrupt,
+    ):
+        crews = _crews(client, family, names)
+        run = new_run(
+            str(options.get("strategy", "default")),
+            options.get("budget_trials"),
+            options.get("budget_seconds"),
+            int(options.get("seed", 0)),
+            {"workers": [place for _, described in crews for place in map(_place, described)]},
+        )
+        report = FleetReport(run.uuid)
+        limits, seed = options.get("limits") or Limits(), int(options.get("seed", 0))
+        searches: list[_Search] = []
+        for crew, described in crews:
+            lanes, info = Lanes(len(described)), described[0].info
+            measurer = FleetMeasurer(crew, info, family, limits, seed, lanes)
+            told = progress(f"{info.name} ({info.platform})") if progress else None
+            place = Place(measurer, run, interrupt, lanes)
+            searches.append(
+                _Search(
+                    lambda place=place, told=told: tune(  # type: ignore[misc]
+                        None, family, names, problem, store=store, progress=told, place=place, **options
+                    )
+                )
+            )
+            report.workers.append([_place(one) for one in described])
+        begin, status = time.monotonic(), "failed"
+        end_dead_runs(store)
+        store.begin_run(run)
+        try:
+            for search in searches:
+                search.start()
+            for search in searches:
+                while search.is_alive():
+                    search.join(0.2)
+            for search in searches:
+                if search.error is not None:
+                    raise search.error
+            status = "interrupted" if interrupt.requested else "finished"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            store.finish_run(run.uuid, status=status)
+        report.devices = [search.report for search in searches if search.report is not None]
+        report.workers = [w for w, search in zip(report.workers, searches, strict=True) if search.report is not None]
+        report.status, report.seconds = status, time.monotonic() - begin
+        return report
+
+
+class _Search(threading.Thread):
+    """The search on one kind of device, in a thread that waits for its workers."""
+
+    def __init__(self, work: Callable[[], TuneReport]) -> None:
+        super().__init__(daemon=True)
+        self.work = work
+        self.report: TuneReport | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Keep what came of it for the main thread."""
+        try:
+            self.report = self.work()
+        except BaseException as error:
+            self.error = error
+
+
+def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[Crew, list[Described]]]:
+    """The workers by kind of device, each asked what it has.  Raises :class:`InputError` where versions differ."""
+    crews = []
+    for resource, addresses in sorted(resources(client).items()):
+        futures = [
+            client.submit(
+                fleet_worker.describe, family, kernels, workers=[address], resources={resource: 1}, pure=False
+            )
+            for address in addresses
+        ]
+        try:
+            described: list[Described] = client.gather(futures)
+        except MmsbgenError:
+            raise
+        except Exception as error:
+            raise MmsbgenError(f"a worker of {', '.join(addresses)} cannot be asked: {error}") from error
+        for one in described:
+            _same_version(one, family, kernels)
+        places = [_place(one) for one in described]
+        for place in places:
+            if places.count(place) > 1:
+                raise InputError(f"two workers have the device {place}: end one, a device measures for one worker only")
+        crews.append((Crew(client, resource, places), described))
+    return crews
+
+
+def _same_version(one: Described, family: str, kernels: Sequence[str]) -> None:
+    found = resolve_family(family)
+    here = {name: kernel_record(one.info, found.kernel(name), found.name).key for name in kernels}
+    if one.version != __version__ or one.kernels != here:
+        raise InputError(
+            f"the worker on {_place(one)} has mmsbgen {one.version} and other kernels than this process with "
+            f"{__version__}: install the same version there and start it again"
+        )
+
+
+def _place(one: Described) -> str:
+    return f"{one.host} {one.info.spec}"

@@ -1,0 +1,126 @@
+"""What runs in a worker of a fleet: the measuring of one device, asked for by tasks.
+
+A worker is one process with one thread and one device, which its environment names.  The device is opened in a child of
+the worker, as everywhere, so that a candidate costs neither the worker nor the connection to the scheduler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from filelock import FileLock
+from platformdirs import user_cache_path
+
+from mmsbgen import __version__
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.db_keys import kernel_record
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config
+from mmsbgen.tuner.limits import Roofs
+from mmsbgen.tuner.measure import Limits, Measurer
+from mmsbgen.tuner.timing import Patience, Timing
+from mmsbgen.tuner.worker import Outcome, resolve_family
+
+__all__ = ["DEVICE_VARIABLE", "Bench", "Described", "dask_setup", "describe", "measure", "roofs", "turns"]
+
+DEVICE_VARIABLE = "MMSBGEN_WORKER_DEVICE"
+"""Environment variable with the spec of a worker's device."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A worker's device, where it is, and the state of the kernels there by name."""
+
+    info: DeviceInfo
+    host: str
+    version: str
+    kernels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a task is about: a kernel of a family for a problem, and how it is measured."""
+
+    family: str
+    limits: Limits
+    seed: int
+    kernel: str = ""
+    problem: Problem | None = None
+
+
+class _Kept:
+    """The worker's one measurer; it lives as long as the worker and is made anew when a task is of another kind."""
+
+    measurer: Measurer | None = None
+    bench: Bench | None = None
+    info: DeviceInfo | None = None
+    lock = threading.Lock()
+
+
+def dask_setup(worker: object) -> None:
+    """Called by Dask in the worker's main thread: Ctrl-C at the terminal is for the process that asks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def describe(family: str, kernels: Sequence[str]) -> Described:
+    """Tell what this worker has, to be compared with the others' and the coordinator's."""
+    with _mine(Bench(family, Limits(), 0)) as measurer:
+        info = measurer.open()
+    found = resolve_family(family)
+    states = {name: kernel_record(info, found.kernel(name), found.name).key for name in kernels}
+    return Described(info, platform.node(), __version__, states)
+
+
+def roofs(bench: Bench, row_bytes: int, buffer_bytes: int) -> Roofs:
+    """See :meth:`mmsbgen.tuner.measure.Measurer.roofs`."""
+    with _mine(bench) as measurer:
+        return measurer.roofs(row_bytes, buffer_bytes)
+
+
+def measure(bench: Bench, config: Config, best_s: float | None, patience: Patience, check: bool) -> Outcome:
+    """See :meth:`mmsbgen.tuner.measure.Measurer.measure`."""
+    with _mine(bench) as measurer:
+        outcome = measurer.measure(config, best_s=best_s, patience=patience, check=check)
+    return replace(outcome, where=f"{platform.node()} {os.environ[DEVICE_VARIABLE]}")
+
+
+def turns(bench: Bench, configs: Sequence[Config], rounds: int) -> list[Timing]:
+    """See :meth:`mmsbgen.tuner.measure.Measurer.turns`."""
+    with _mine(bench) as measurer:
+        return measurer.turns(configs, rounds)
+
+
+@contextlib.contextmanager
+def _mine(bench: Bench) -> Iterator[Measurer]:
+    """The measurer of this worker's device with the inputs that the task needs, while nobody else uses the device."""
+    with _Kept.lock:
+        kept, before = _Kept.measurer, _Kept.bench
+        if kept is None or before is None or (before.family, before.limits, before.seed) != _kind(bench):
+            if kept is not None:
+                kept.close()
+            _Kept.measurer = kept = Measurer(os.environ[DEVICE_VARIABLE], bench.family, bench.limits, bench.seed)
+            before = None
+        _Kept.info = _Kept.info or kept.open()
+        with _turn(_Kept.info):
+            _Kept.bench = None
+            if bench.problem is not None and before != bench:
+                kept.load(bench.kernel, bench.problem)
+            yield kept
+            _Kept.bench = bench
+
+
+def _kind(bench: Bench) -> tuple[str, Limits, int]:
+    return bench.family, bench.limits, bench.seed
+
+
+def _turn(info: DeviceInfo) -> FileLock:
+    """Held while a device of this machine measures; all that is offered as a device on one processor is one device."""
+    folder = user_cache_path("mmsbgen", ensure_exists=True)
+    name = "processor" if info.kind == "cpu" else info.spec.replace(":", "-")
+    return FileLock(folder / f"{platform.node()}-{name}.turn")
