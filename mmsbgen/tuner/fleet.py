@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from mmsbgen import __version__
+from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.db.store import Store
 from mmsbgen.db_keys import kernel_record

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from mmsbgen import __version__
+from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.db_keys import kernel_record
 from mmsbgen.problem import Problem
