@@ -17,6 +17,7 @@ from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.runtime import Runtime, by_tier
 from mmsbgen.sampler import checkpoint as checkpoints
@@ -232,6 +233,7 @@ def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request
     blocks = replace(
         options,
         mini_batch="block",
+        storage=STORAGES[0],
         iterations=None,
         noise=None,
         sample_sweeps=0,

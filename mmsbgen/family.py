@@ -143,7 +143,8 @@ class KernelFamily:
 
     ``row_bytes`` gives the bytes of the rows that the family's dominant kernel gathers at random: the size for
     which a device's gather roof is measured.  ``tuned`` names the kernels that are worth tuning, the one that
-    takes most of the time first; all of them where it is empty.
+    takes most of the time first; all of them where it is empty.  ``refusal`` says why values, each allowed by itself,
+    make no problem together, or None.
     """
 
     name: str
@@ -152,10 +153,15 @@ class KernelFamily:
     kernels: Mapping[str, KernelSpec]
     row_bytes: Callable[[Problem], int]
     tuned: tuple[str, ...] = ()
+    refusal: Callable[[Problem], str | None] = lambda problem: None
 
     def problem(self, **values: object) -> Problem:
         """A checked problem of this family; raises :class:`InputError`."""
-        return Problem.of(self.name, self.parameters, values)
+        found = Problem.of(self.name, self.parameters, values)
+        reason = self.refusal(found)
+        if reason is not None:
+            raise InputError(reason)
+        return found
 
     def kernel(self, name: str) -> KernelSpec:
         """The kernel called ``name``; raises :class:`InputError` listing those there are."""
@@ -166,10 +172,11 @@ class KernelFamily:
 
     def worth_tuning(self, problem: Problem) -> tuple[str, ...]:
         """Names of the kernels that a run of ``problem`` uses and that are worth tuning, in the order of ``tuned``."""
+        defaults = {p.name: p.default for p in self.parameters}
         return tuple(
             name
             for name in self.tuned or self.kernels
-            if all(problem[key] in values for key, values in self.kernels[name].used_with.items())
+            if all(problem.get(key, defaults[key]) in values for key, values in self.kernels[name].used_with.items())
         )
 
     @property

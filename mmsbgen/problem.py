@@ -21,6 +21,8 @@ class Parameter:
 
     ``soft`` marks a parameter that changes the answer or the time only a little, so that a record with
     another value is still worth transferring (a mode of the arithmetic, say, but not a data type).
+    ``implicit`` marks one that a problem has only where it is not at its default: it came when records without it
+    were there, and their keys stay as they are.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Parameter:
     maximum: int = 2**62
     choices: tuple[str, ...] = ()
     soft: bool = False
+    implicit: bool = False
 
     def check(self, value: object) -> Value:
         """Return ``value`` in its declared type, or raise :class:`InputError` naming it and what is allowed."""
@@ -61,14 +64,16 @@ class Problem(Mapping[str, Value]):
     def of(cls, family: str, parameters: Iterable[Parameter], values: Mapping[str, object]) -> Problem:
         """Check ``values`` against the declared ``parameters``, fill in defaults and freeze.
 
-        Raises :class:`InputError` for unknown names and for values that are not allowed.
+        Raises :class:`InputError` for unknown names and for values that are not allowed.  Implicit parameters at their
+        default are left out.
         """
         declared = {p.name: p for p in parameters}
         unknown = sorted(set(values) - set(declared))
         if unknown:
             raise InputError(f"{family} has no parameter {unknown[0]!r}; it has {', '.join(declared)}")
         checked = {name: p.check(values.get(name, p.default)) for name, p in declared.items()}
-        return cls(family, tuple(sorted(checked.items())))
+        kept = {name: x for name, x in checked.items() if not (declared[name].implicit and x == declared[name].default)}
+        return cls(family, tuple(sorted(kept.items())))
 
     def __getitem__(self, name: str) -> Value:
         for key, value in self.items_:

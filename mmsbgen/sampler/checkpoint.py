@@ -130,7 +130,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float) -> None:
 
     def rows() -> Iterator[Array]:
         for first, stop in sampler.state_chunks():
-            yield sampler.rows(first, stop)[0]
+            yield shape.stored.nearest(sampler.rows(first, stop)[0])  # exact: the bits that are stored
 
     n, k = shape.n_vertices, shape.k
     slots = device.download(sampler.values["slots"])
@@ -142,7 +142,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float) -> None:
         archive.add("sums", device.download(sampler.held_values["sums"]))
         archive.add("published_sum", sampler.published_sum)
         archive.add("beta_sum", sampler.beta_sum)
-        archive.add_parts("pi", (n, k), shape.real, rows())
+        archive.add_parts("pi", (n, k), shape.stored.dtype, rows())
         if "mean" in sampler.values:
             parts = (device.download_range(sampler.values["mean"], a, b)[:, :k] for a, b in sampler.state_chunks())
             archive.add_parts("mean", (n, k), shape.real, parts)
@@ -231,12 +231,15 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
         _restore_rows(
             checkpoint.path,
             "pi",
+            shape.stored.dtype,
             sampler,
-            lambda first, rows: sampler.state.set_rows(first, rows, sums[first : first + len(rows)]),
+            lambda first, rows: sampler.state.restore_rows(first, rows, sums[first : first + len(rows)]),
         )
         if "mean" in sampler.values:
             mean = sampler.values["mean"]
-            _restore_rows(checkpoint.path, "mean", sampler, lambda first, rows: device.write(mean, rows, first))
+            _restore_rows(
+                checkpoint.path, "mean", shape.real, sampler, lambda first, rows: device.write(mean, rows, first)
+            )
         sampler.state.set_theta(_shaped(archive, "theta", (2, k)).astype(shape.real))
         beta = np.full(shape.row, 0.5, shape.real)
         beta[:k] = _shaped(archive, "beta", (k,))
@@ -259,20 +262,18 @@ def _shaped(archive: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> 
     return found
 
 
-def _restore_rows(path: Path, name: str, sampler: Sampler, write: Any) -> None:
+def _restore_rows(path: Path, name: str, wanted: np.dtype[Any], sampler: Sampler, write: Any) -> None:
     """Stream ``name.npy`` out of the archive into padded rows."""
     shape = sampler.shape
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
         version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0
         found, _, dtype = read(member)
-        if found != (shape.n_vertices, shape.k) or dtype != shape.real:
-            raise ValueError(
-                f"its {name} is {found} {dtype}, this run needs {(shape.n_vertices, shape.k)} {shape.real}"
-            )
+        if found != (shape.n_vertices, shape.k) or dtype != wanted:
+            raise ValueError(f"its {name} is {found} {dtype}, this run needs {(shape.n_vertices, shape.k)} {wanted}")
         for first, stop in sampler.state_chunks():
-            data = member.read((stop - first) * shape.k * shape.real.itemsize)
-            rows = np.zeros((stop - first, shape.row), shape.real)
-            rows[:, : shape.k] = np.frombuffer(data, shape.real).reshape(stop - first, shape.k)
+            data = member.read((stop - first) * shape.k * wanted.itemsize)
+            rows = np.zeros((stop - first, shape.row), wanted)
+            rows[:, : shape.k] = np.frombuffer(data, wanted).reshape(stop - first, shape.k)
             write(first, rows)
         member.read(1)  # reading past the end compares the checksum of the whole

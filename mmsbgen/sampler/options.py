@@ -10,6 +10,7 @@ from typing import Any
 
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.layout import DELTA
+from mmsbgen.families.mmsb.storage import STORAGES
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified")
@@ -98,6 +99,8 @@ class Options:
     average: bool = False
     """Keep the posterior mean of pi: one more array of the state's size."""
     dtype: str = "float32"
+    storage: str = STORAGES[0]
+    """Of rows of pi: float32 stands for ``dtype``; for stars bfloat16 and float16, rounded stochastically."""
     validation: float | None = None
     """Share of the links held out. None: 1 %, or up to 5 % where that would be fewer than 500 links."""
     test: float | None = None
@@ -114,6 +117,7 @@ class Options:
             ("partners", PARTNERS),
             ("nonlink_weight", NONLINK_WEIGHTS),
             ("dtype", DTYPES),
+            ("storage", STORAGES),
             ("start", (None, *STARTS)),
         ):
             if getattr(self, name) not in allowed:
@@ -131,6 +135,12 @@ class Options:
         if self.start == "auto" and not self.block:
             raise InputError(
                 "start='auto' tries sweeps, which only blocks make: give stars one of communities, ego, random"
+            )
+        if self.storage != STORAGES[0] and (self.block or self.dtype != "float32"):
+            what = f"{self.mini_batch!r} mini-batches" if self.block else f"dtype={self.dtype!r}"
+            raise InputError(
+                f"storage={self.storage!r} does not go with {what}: it is for stars (mini_batch='random-node', say) in "
+                f"float32; leave it out, or store rows as {STORAGES[0]}"
             )
         self._check_sampling()
 

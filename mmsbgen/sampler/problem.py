@@ -35,6 +35,7 @@ def problem_of(split: Split, options: Options) -> Problem:
         n=rule.n,
         pairs=max(1, len(split.validation.pairs)),
         dtype=sized.dtype,
+        storage=sized.storage,
         step=sized.step,
         theta_step="gain" if sized.block else "published" if sized.step == "published" else "reflected",
         noise="on" if sized.draws_noise else "off",

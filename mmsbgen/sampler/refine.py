@@ -103,7 +103,8 @@ def refine(sampler: Sampler) -> int:
         vertices = np.unique(np.concatenate([move.members for move in wanted]))
         step = max(1, _ELEMENTS // sampler.shape.k)
         for part in np.split(vertices, range(step, len(vertices), step)):
-            sampler.state.replace_rows(part, moved(rows(part).astype(np.float64), part, wanted))
+            new = moved(rows(part).astype(np.float64), part, wanted)
+            sampler.state.replace_rows(part, new, options.seed, sampler.iteration)
         theta = sampler.state.theta()
         for move in wanted:
             theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2

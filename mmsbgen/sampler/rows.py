@@ -16,6 +16,7 @@ def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
     where = np.arange(shape.n_vertices) if averaged else device.download(values["slots"])
     pi = values["mean"] if averaged else values["pi"]
     step = values["rows"].shape[0]
+    gather = sampler.kernels["mean_rows" if averaged and shape.stored.narrow else "gather_rows"]
 
     def rows(vertices: Ints) -> Array:
         found = np.empty((len(vertices), shape.k), shape.real)
@@ -23,7 +24,7 @@ def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
             part = where[vertices[first : first + step]].astype(np.uint32)
             given = {"pi": pi, "sums": values["row_sums_out"], "first": np.uint32(0), "n_rows": np.uint32(len(part))}
             with device.upload(part) as slots:
-                sampler.kernels["gather_rows"].launch(len(part) * shape.row, values | given | {"slots": slots})
+                gather.launch(len(part) * shape.row, values | given | {"slots": slots})
                 found[first : first + step] = device.download_range(values["rows"], 0, len(part))[:, : shape.k]
         if averaged:
             found /= shape.real.type(averaged)

@@ -13,6 +13,8 @@ import numpy as np
 from mmsbgen.backends.base import Event
 from mmsbgen.build import BoundKernel
 from mmsbgen.errors import CompileError, ConfigError, InputError
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Array
 from mmsbgen.graph import EdgeSet, Split
@@ -70,7 +72,7 @@ class Sampler:
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of(split, options)
-        self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype)
+        self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
         groups = theta_groups(self.problem)
         rounds = self._rounds()
         partners = rounds * self._partner_slots()
@@ -244,6 +246,10 @@ class Sampler:
             self.kernels["block_links draws"] = self.runtime.variant("block_links", drawing)
         if self.options.average:
             self.kernels["add_rows"] = self.runtime.variant("gather_rows", self.problem, accumulate=True)
+            if self.shape.stored.narrow:
+                # The mean is of reals, whatever the rows are stored in.
+                of_reals = MMSB.problem(**dict(self.problem) | {"storage": STORAGES[0]})
+                self.kernels["mean_rows"] = self.runtime.variant("gather_rows", of_reals)
 
     def close(self) -> None:
         """Give all device memory back."""

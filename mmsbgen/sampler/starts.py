@@ -62,7 +62,7 @@ class Start:
         for first, stop in State.chunk_ranges(shape):
             rows = np.zeros((stop - first, shape.row), shape.real)
             rows[:, : shape.k] = self.rows(first, stop, shape.k, seed)
-            state.set_rows(first, rows, np.full(stop - first, row_sum))
+            state.set_rows(first, rows, np.full(stop - first, row_sum), seed)
 
 
 def first_theta(graph: Graph, options: Options) -> Floats:

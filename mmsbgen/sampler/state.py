@@ -15,6 +15,7 @@ import numpy as np
 
 from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.families.mmsb.layout import row_length
+from mmsbgen.families.mmsb.storage import STORAGES, Storage, storage_named
 from mmsbgen.family import Array
 
 #: Rows that leave the device at a time.
@@ -23,12 +24,13 @@ CHUNK_ROWS = 16384
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the state: N vertices, K communities, spare rows, and the type of the reals."""
+    """Sizes of the state: N vertices, K communities, spare rows, the type of the reals, and how rows are stored."""
 
     n_vertices: int
     k: int
     spare_rows: int
     dtype: str
+    storage: str = STORAGES[0]
 
     @property
     def row(self) -> int:
@@ -41,6 +43,11 @@ class Shape:
         return np.dtype(self.dtype)
 
     @property
+    def stored(self) -> Storage:
+        """How rows of pi are stored."""
+        return storage_named(self.storage, self.dtype)
+
+    @property
     def slots(self) -> int:
         """Rows that are allocated."""
         return self.n_vertices + self.spare_rows
@@ -49,7 +56,7 @@ class Shape:
         """Bytes of the state's arrays by name."""
         size = self.real.itemsize
         needed = {
-            "pi": self.slots * self.row * size,
+            "pi": self.slots * self.row * self.stored.dtype.itemsize,
             "row sums": self.slots * size,
             "slots": 4 * self.slots,
             "theta and beta": 3 * self.row * size,
@@ -68,7 +75,7 @@ class State:
         real = shape.real
         self.buffers: dict[str, Buffer] = {}
         try:
-            self.buffers["pi"] = device.alloc((shape.slots, shape.row), real)
+            self.buffers["pi"] = device.alloc((shape.slots, shape.row), shape.stored.dtype)
             self.buffers["row_sums"] = device.alloc(shape.slots, real)
             self.buffers["slots"] = device.alloc(shape.n_vertices, np.uint32)
             spares = np.arange(shape.n_vertices, shape.slots, dtype=np.uint32)
@@ -107,19 +114,29 @@ class State:
         for first in range(0, shape.n_vertices, rows):
             yield first, min(first + rows, shape.n_vertices)
 
-    def set_rows(self, first: int, rows: Array, sums: Array) -> None:
+    def set_rows(self, first: int, rows: Array, sums: Array, seed: int) -> None:
         """Write rows ``[R, LD]`` and sums ``[R]`` of the vertices ``first, first + 1, ...`` in slot order.
 
-        Only for a state whose slots are still the identity: a fresh one.
+        Only for a state whose slots are still the identity: a fresh one.  Where rows are stored in 16 bits, ``seed``
+        rounds them with the bits of iteration 0.
         """
-        self.device.write(self.buffers["pi"], np.ascontiguousarray(rows, self.shape.real), first)
+        vertices = np.arange(first, first + len(rows))
+        self.restore_rows(first, self.shape.stored.drawn(rows, vertices, seed, 0), sums)
+
+    def restore_rows(self, first: int, stored: Array, sums: Array) -> None:
+        """As :meth:`set_rows`, for rows ``[R, LD]`` as they are stored."""
+        self.device.write(self.buffers["pi"], np.ascontiguousarray(stored, self.shape.stored.dtype), first)
         self.device.write(self.buffers["row_sums"], np.ascontiguousarray(sums, self.shape.real), first)
 
-    def replace_rows(self, vertices: Array, rows: Array) -> None:
-        """Write rows ``[V, K]`` of pi of some vertices ``[V]`` into their slots; their sums of phi stay."""
+    def replace_rows(self, vertices: Array, rows: Array, seed: int = 0, iteration: int = 0) -> None:
+        """Write rows ``[V, K]`` of pi of some vertices ``[V]`` into their slots; their sums of phi stay.
+
+        Rows of 16 bits are rounded by draws of the iteration that its steps do not take.
+        """
         slots = self.device.download(self.buffers["slots"])[vertices]
         padded = np.zeros((len(vertices), self.shape.row), self.shape.real)
         padded[:, : self.shape.k] = rows
+        padded = self.shape.stored.drawn(padded, vertices, seed, iteration, draw=1)
         for i, slot in enumerate(slots.tolist()):
             self.device.write(self.buffers["pi"], padded[i : i + 1], slot)
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Traits
@@ -19,13 +21,16 @@ KS = (1, 3, 7, 64, 100, 257, 1024)
 FACTORS: dict[str, tuple[Any, ...]] = {
     "K": KS,
     "dtype": ("float32", "float64"),
+    "storage": STORAGES,
     "n": (11, 1, 3),
     "step": ("split", "reflected", "published"),
     "theta_step": ("reflected", "published", "gain"),
     "noise": ("on", "off"),
     "partners": ("uniform", "stratified", "block"),
 }
-_SHAPING = ("K", "dtype")  # which configurations are valid depends on these
+_SHAPING = ("K", "dtype", "storage")  # which configurations are valid depends on these
+#: Rows of 16 bits at these K only, each in one type: enumerating all configurations for each again would take long.
+_NARROW_AT = {7: "float16", 100: "float16", 257: "bfloat16", 1024: "bfloat16"}
 _TRIES = 24
 
 Item = tuple[str, Any]
@@ -55,7 +60,12 @@ def covering(family: KernelFamily, spec: KernelSpec, traits: Traits, limit: int 
     rows = []
     for values in itertools.product(*shaping.values()):
         shape = dict(zip(shaping, values, strict=True))
-        problem = spec.check_problem(family.problem(**shape))
+        if "storage" in shape and shape["storage"] not in (STORAGES[0], _NARROW_AT.get(shape["K"])):
+            continue
+        try:
+            problem = spec.check_problem(family.problem(**shape))
+        except InputError:
+            continue  # values that make no problem together
         rows += [tuple((shape | config).items()) for config in spec.space.configs(problem, traits)]
     axes = {axis.name for axis in spec.space.axes}
     wanted = {pair for row in rows for pair in _pairs(row)}

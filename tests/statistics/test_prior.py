@@ -75,6 +75,23 @@ def test_chains_keep_the_prior(device: Device, k: int, eps: float, steps: int) -
         expect_prior(*chains.rows())
 
 
+@pytest.mark.parametrize("storage", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("k", "eps", "find"), [(50, 0.1, True), (300, 0.03, False)])
+def test_chains_of_rows_in_16_bits(device: Device, storage: str, k: int, eps: float, find: bool) -> None:
+    """The same law where every row is rounded in every step, most of its coordinates to 0 in half precision.
+
+    Stochastic rounding moves no mean; what it adds to a coordinate's variance in a step is below a quarter of a squared
+    step of the type, phi^2 / 2^16, next to eps phi of the noise.
+    """
+    start = flat(k) if find else dirichlet_rows(np.random.default_rng(k), 1 / k, M, k)
+    with ListedRows(device, *start, eps, seed=25, storage=storage) as chains:
+        chains.advance(round(7 / (eps / 2)) if find else 40)
+        pi, sums = chains.rows()
+        assert np.abs(pi.sum(axis=1) - 1).max() <= chains.storage.step * (1 + 1e-6)
+        expect_prior(pi, sums)
+        assert chains.clips() == 0
+
+
 def test_the_reflected_step_flattens_the_prior(device: Device) -> None:
     """Why split is the default: sums of 10.6 and a largest membership of 0.19 where 1 and 0.63 are right."""
     with ListedRows(device, *flat(50), 0.03, step="reflected", seed=24) as chains:

@@ -14,6 +14,7 @@ from mmsbgen.backends import Device
 from mmsbgen.build import BoundKernel, build, release, traits_of
 from mmsbgen.families.mmsb import MMSB, block_workloads, graph_workloads
 from mmsbgen.families.mmsb.layout import DELTA, row_length
+from mmsbgen.families.mmsb.storage import storage_named
 from tests.statistics.laws import Floats
 
 #: Launches after which the host waits, so that queues and their events stay short.
@@ -31,7 +32,7 @@ class Rows:
         anchors: rows of the anchors ``[A, K]``; one flat row where None.
         beta: strengths ``[K]``; 1/2 where None.
         alpha: concentration; 1/K where None.
-        delta, step, noise, dtype, seed: as in a run.
+        delta, step, noise, dtype, storage, seed: as in a run.
         config: the configuration of the kernel that ends rows; its default where None.
     """
 
@@ -49,10 +50,11 @@ class Rows:
         step: str = "split",
         noise: bool = True,
         dtype: str = "float32",
+        storage: str = "float32",
         seed: int = 1,
         config: dict[str, Any] | None = None,
     ) -> None:
-        self.device = device
+        self.device, self.storage = device, storage_named(storage, dtype)
         (self.m, self.k), self.real = pi.shape, np.dtype(dtype)
         anchors = np.full((1, self.k), 1 / self.k) if anchors is None else np.asarray(anchors)
         self.n_anchors, m, length = len(anchors), self.m, row_length(self.k)
@@ -66,10 +68,10 @@ class Rows:
             strengths[: self.k] = beta
         here, there = np.arange(self.n_total), np.arange(self.n_total)
         there[:m] += self.n_total
-        self.options = {"K": self.k, "N": self.n_total, "m": m, "dtype": dtype, "step": step}
+        self.options = {"K": self.k, "N": self.n_total, "m": m, "dtype": dtype, "storage": storage, "step": step}
         self.options["noise"] = "on" if noise else "off"
         self.config = config
-        arrays = {"pi": rows.astype(self.real), "row_sums": row_sums.astype(self.real)}
+        arrays = {"pi": self.storage.nearest(rows), "row_sums": row_sums.astype(self.real)}
         arrays |= {"beta": strengths.astype(self.real), "clip_counts": np.zeros(m, np.uint32)}
         self.buffers = {name: device.upload(value) for name, value in arrays.items()}
         self.buffers["vertices"] = device.upload(np.arange(m, dtype=np.uint32))
@@ -116,7 +118,7 @@ class Rows:
         first = self.n_total if self._flip else 0
         pi = self.device.download_range(self.buffers["pi"], first, first + self.m)[:, : self.k]
         sums = self.device.download_range(self.buffers["row_sums"], first, first + self.m)
-        return pi.astype(np.float64), sums.astype(np.float64)
+        return self.storage.values(pi).astype(np.float64), sums.astype(np.float64)
 
     def phi(self) -> Floats:
         """phi ``[M, K]``."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mmsbgen.families.mmsb import block_kernels, kernels, star_kernels, state_kernels, theta_kernels
-from mmsbgen.families.mmsb.axes import element_size
+from mmsbgen.families.mmsb import block_kernels, kernels, star_kernels, state_kernels, storage, theta_kernels
+from mmsbgen.families.mmsb.axes import stored_size
 from mmsbgen.families.mmsb.layout import row_length
 from mmsbgen.families.mmsb.update_phi import UPDATE_PHI
 from mmsbgen.family import KernelFamily
@@ -16,6 +16,13 @@ PARAMETERS = (
     Parameter("n", 32, "partners of a vertex", minimum=1, maximum=2**31),
     Parameter("pairs", 16384, "held-out pairs", minimum=1, maximum=2**32 - 1),
     Parameter("dtype", "float32", "type of the state and of the arithmetic", choices=("float32", "float64")),
+    Parameter(
+        "storage",
+        storage.STORAGES[0],
+        "type in which rows of pi are stored; float32 stands for that of dtype",
+        choices=storage.STORAGES,
+        implicit=True,
+    ),
     Parameter("step", "split", "how a row ends", choices=("split", "reflected", "published"), soft=True),
     Parameter("theta_step", "reflected", "how theta moves", choices=("reflected", "published", "gain"), soft=True),
     Parameter("noise", "on", "whether steps draw", choices=("on", "off"), soft=True),
@@ -63,7 +70,8 @@ MMSB = KernelFamily(
         "init_pi",
         "gather_rows",
     ),
-    row_bytes=lambda problem: row_length(problem.integer("K")) * element_size(problem),
+    row_bytes=lambda problem: row_length(problem.integer("K")) * stored_size(problem),
+    refusal=storage.refusal,
 )
 
 __all__ = ["MMSB", "PARAMETERS"]

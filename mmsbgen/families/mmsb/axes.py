@@ -20,6 +20,7 @@ from mmsbgen.families.mmsb.layout import (
     Purpose,
     row_length,
 )
+from mmsbgen.families.mmsb.storage import HALF_NORMAL, HALF_SCALE, storage_of
 from mmsbgen.family import Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Constraint, Traits
@@ -37,6 +38,11 @@ REDUCTION = Axis("reduction", ("none", "shuffle", "local"), "how a team adds up:
 def element_size(problem: Problem) -> int:
     """Bytes of the problem's real type."""
     return 8 if problem["dtype"] == "float64" else 4
+
+
+def stored_size(problem: Problem) -> int:
+    """Bytes of a stored element of pi."""
+    return storage_of(problem).dtype.itemsize
 
 
 def row_vectors(problem: Problem, config: Config) -> int:
@@ -100,7 +106,52 @@ def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dic
         "pick": lambda c, no, yes: f"({c} ? {yes} : {no})",
         "noise": problem.get("noise", "on") == "on",
         "half": _half(int(config["block_size"])),
+        **stored_words(problem, width, words.glob),
     } | more
+
+
+def stored_words(problem: Problem, width: int, glob: str) -> dict[str, Any]:
+    """Template variables of kernels that read or write rows of pi: their types, and words for a load and a store.
+
+    ``wide(x)`` is a stored vector in the real type, ``load(row, v)`` that of place v of a row; ``store(row, v, value)``
+    is the statement that stores a vector and ``store_one(row, k, value)`` that of a coordinate, in kernels that have
+    seed, vertex and iteration.  ``non_link(dot)`` is the probability of a non-link: rows of 16 bits may add up to a
+    little more than 1, so that it is kept at what beta leaves, a pair of one-hot rows at the largest beta.
+    """
+    storage = storage_of(problem)
+    narrow = storage.narrow
+    literal = literal_of(problem)
+
+    def store(row: str, v: str, value: str) -> str:
+        if narrow:
+            value = f"narrow({value}, seed, {v} * {width}u, vertex, iteration)"
+        return f"{row}[{v}] = {value};"
+
+    def store_one(row: str, k: str, value: str) -> str:
+        if narrow:
+            return f"(({glob} u16*){row})[{k}] = narrow_k({value}, seed, {k}, vertex, iteration);"
+        return f"(({glob} real*){row})[{k}] = {value};"
+
+    def wide(x: str) -> str:
+        return f"widen({x})" if narrow else x
+
+    def non_link(dot: str) -> str:
+        plain = f"({literal(1.0)} - delta) - {dot}"
+        return f"fmax({plain}, {literal(BETA_FLOOR)})" if narrow else plain
+
+    return {
+        "narrow": narrow,
+        "storage": storage.name,
+        "half_scale": HALF_SCALE,
+        "half_normal": HALF_NORMAL,
+        "types": {"stored": "u16" if narrow else "real"},
+        "rowv": "storedv" if narrow else "realv",
+        "wide": wide,
+        "load": lambda row, v: wide(f"{row}[{v}]"),
+        "store": store,
+        "store_one": store_one,
+        "non_link": non_link,
+    }
 
 
 def row_team(problem: Problem, config: Config, traits: Traits, unrolled: bool, **more: Any) -> dict[str, Any]:
@@ -139,10 +190,12 @@ def launch_items(problem: Problem, config: Config, count: int, traits: Traits) -
 
 def _vector_width(config: Config, problem: Problem, traits: Traits) -> str | None:
     width = int(config["vector_width"])
-    limit = dialect(traits.dialect).max_vector_width
+    # Elements of 16 bits are twice as many in a load of 16 bytes.
+    more = 2 if storage_of(problem).narrow else 1
+    limit = dialect(traits.dialect).max_vector_width * (more if traits.dialect == "cuda" else 1)
     if width > limit:
         return f"{traits.dialect} has vectors of up to {limit} elements, not {width}"
-    if width > 4 and traits.kind != "cpu":
+    if width > 4 * more and traits.kind != "cpu":
         return f"width {width} is for CPUs"
     return None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mmsbgen.families.mmsb.axes import chunks, element_size, row_vectors, sum_bytes, team_size
-from mmsbgen.families.mmsb.shared import row_bytes
+from mmsbgen.families.mmsb.axes import chunks, element_size, row_vectors, stored_size, sum_bytes, team_size
+from mmsbgen.families.mmsb.shared import row_bytes, stored_row_bytes
 from mmsbgen.family import Demand
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, Traits
@@ -49,16 +49,17 @@ def gather(
     :func:`mmsbgen.families.mmsb.update_phi.places` names them.
     """
     probs, grads, pi = places
-    share = chunks(problem, config, traits) * int(config["vector_width"]) * element_size(problem)
-    vector = int(config["vector_width"]) * element_size(problem)
-    near = problem.integer("m") * partners * row_bytes(problem) * (_PARTNER[probs] + (_SUM[grads] + _OWN[pi]) / rows)
+    width = int(config["vector_width"])
+    elements, stored = chunks(problem, config, traits) * width, stored_size(problem)
+    of_reals = row_bytes(problem) * (_SUM[grads] + _OWN[pi]) / rows
+    near = problem.integer("m") * partners * (stored_row_bytes(problem) * _PARTNER[probs] + of_reals)
     return Demand(
         moved=moved,
         units=problem.integer("m"),
         near=round(near),
         local=local,
-        private=share * (rows * (probs in "RL") + (grads in "RL") + (pi in "RL")),
-        wanted=rows * (share if unrolled else vector),
+        private=elements * (rows * stored * (probs in "RL") + element_size(problem) * ((grads in "RL") + (pi in "RL"))),
+        wanted=rows * stored * (elements if unrolled else width),
         barriers=_barriers(config, traits, -(-partners // rows)),
         busy=_busy(problem, config, traits),
     )
@@ -83,7 +84,7 @@ def rows_of_team(
         near=near,
         local=sum_bytes(problem, config, traits, rows),
         private=private,
-        wanted=rows * int(config["vector_width"]) * element_size(problem),
+        wanted=rows * int(config["vector_width"]) * stored_size(problem),
         barriers=_barriers(config, traits, sums),
         busy=_busy(problem, config, traits),
     )

@@ -38,7 +38,9 @@ from mmsbgen.families.mmsb.shared import (
     edge_set,
     row_bytes,
     scalar,
+    stored_row_bytes,
 )
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import Argument, KernelSpec, Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Space, Traits
@@ -125,7 +127,7 @@ UPDATE_PI = KernelSpec(
     flops=lambda p: 2 * p.integer("m") * p.integer("K"),
     workload=workloads.update_pi,
     check_problem=workloads.small,
-    used_with=LISTED,
+    used_with=LISTED | {"storage": STORAGES[:1]},
     demand=lambda p, c, t: demands.rows_of_team(p, c, t, moved=_pi_traffic(p), units=p.integer("m"), sums=0),
 )
 
@@ -135,7 +137,7 @@ PAIR_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(partial(sum_bytes, values=
 
 
 def _pair_traffic(problem: Problem) -> int:
-    return 2 * problem.integer("pairs") * row_bytes(problem)
+    return 2 * problem.integer("pairs") * stored_row_bytes(problem)
 
 
 PERPLEXITY_PAIRS = KernelSpec(
@@ -153,7 +155,7 @@ PERPLEXITY_PAIRS = KernelSpec(
         N_PAIRS,
         DELTA,
     ),
-    parameters=("K", "N", "pairs", "dtype"),
+    parameters=("K", "N", "pairs", "dtype", "storage"),
     space=PAIR_SPACE,
     default=defaults(PAIR_SPACE, TEAM_GPU, TEAM_CPU),
     variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),

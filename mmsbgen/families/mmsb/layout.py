@@ -40,6 +40,7 @@ class Purpose(IntEnum):
     check_words = 9
     mini_batch = 10
     mini_batch_pair = 11
+    storage = 12
 
 
 def row_length(k: int) -> int:

@@ -43,7 +43,13 @@ def link_probability(dot: Floats, delta: float = DELTA) -> Floats:
 
 
 def drift(
-    own: Floats, beta: Floats, rows: Floats, weights: Floats, delta: float = DELTA, u: float = 0.0
+    own: Floats,
+    beta: Floats,
+    rows: Floats,
+    weights: Floats,
+    delta: float = DELTA,
+    u: float = 0.0,
+    least: float = Z_FLOOR,
 ) -> tuple[Floats, Floats]:
     """D_k = sum_b weight_b (q_k / Z_b - 1) of one vertex, eq. (3.2) times its row sum, without cancellation.
 
@@ -54,6 +60,7 @@ def drift(
         weights: ``[n]``, negative for non-links, 0 for pairs that do not count.
         delta: probability of a link across communities.
         u: unit roundoff of the arithmetic whose error is to be bounded.
+        least: what Z of a non-link is at least: of rows of 16 bits, which may add up to more than 1, 1 - max beta.
 
     Returns:
         D ``[K]`` and the bound ``[K]`` on its rounding error.
@@ -61,7 +68,7 @@ def drift(
     strength = beta - delta
     w = own * strength
     dots = rows @ w
-    z = np.where(weights < 0, (1.0 - delta) - dots, delta + dots)
+    z = np.where(weights < 0, np.maximum((1.0 - delta) - dots, least), delta + dots)
     scale = weights / np.maximum(z, Z_FLOOR)
     acc = scale @ rows
     taken = float(scale @ dots)
@@ -91,15 +98,23 @@ class RowEnd:
 
 
 def end_row(
-    phi: Floats, pi: Floats, drift_k: Floats, drift_error: Floats, vertex: int, step: Step, u: float = 0.0
+    phi: Floats,
+    pi: Floats,
+    drift_k: Floats,
+    drift_error: Floats,
+    vertex: int,
+    step: Step,
+    u: float = 0.0,
+    row_sum: float | None = None,
 ) -> RowEnd:
     """One step of a row, all coordinates at once, from values of the previous iteration.
 
     ``published`` lacks the factor phi of the gradient; ``reflected`` is eq. (3.4); ``split`` is section 3.3: the
     exact flow at frozen gradient over eps/2, then the exact Cox-Ingersoll-Ross transition of the prior.
+    ``row_sum`` is the sum of phi that is kept beside the row, from which that of rows of 16 bits differs a little.
     """
     k = np.arange(phi.size)
-    tau, row_sum = step.half_step, float(phi.sum())
+    tau, row_sum = step.half_step, float(phi.sum()) if row_sum is None else row_sum
     if step.name == "split":
         return _split(phi, drift_k / row_sum, drift_error / row_sum, k, vertex, step, u)
     gain = drift_k / row_sum if step.name == "published" else pi * drift_k
@@ -146,16 +161,22 @@ def _split(phi: Floats, rate_of_flow: Floats, flow_error: Floats, k: Ints, verte
 
 
 def theta_counts(
-    rows_a: Floats, rows_b: Floats, beta: Floats, weights: Floats, delta: float = DELTA, u: float = 0.0
+    rows_a: Floats,
+    rows_b: Floats,
+    beta: Floats,
+    weights: Floats,
+    delta: float = DELTA,
+    u: float = 0.0,
+    least: float = Z_FLOOR,
 ) -> tuple[Floats, Floats]:
     """Weighted sums of rho (eq. 3.5) over pairs: ``[2, K]``, non-links then links, and the rounding bound.
 
-    ``rows_a``, ``rows_b`` are ``[P, K]``; ``weights`` ``[P]``, negative for non-links.
+    ``rows_a``, ``rows_b`` are ``[P, K]``; ``weights`` ``[P]``, negative for non-links; ``least`` as in :func:`drift`.
     """
     both = rows_a * rows_b
     dots = both @ (beta - delta)
     link = weights >= 0
-    z = np.where(link, delta + dots, (1.0 - delta) - dots)
+    z = np.where(link, delta + dots, np.maximum((1.0 - delta) - dots, least))
     scale = np.abs(weights) / np.maximum(z, Z_FLOOR)
     counts = np.stack([(1.0 - beta) * (scale * ~link @ both), beta * (scale * link @ both)])
     dots_error = u * (8 + 2 * np.sqrt(beta.size)) * (both @ np.abs(beta - delta))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mmsbgen.families.mmsb.axes import BLOCK_SIZE, COMMON, common, element_size, first_valid
+from mmsbgen.families.mmsb.axes import BLOCK_SIZE, COMMON, common, element_size, first_valid, stored_size
 from mmsbgen.families.mmsb.layout import row_length
 from mmsbgen.family import Argument
 from mmsbgen.problem import Problem
@@ -13,7 +13,7 @@ from mmsbgen.space import Config, Space, Traits
 
 Chooser = Callable[[Problem, Traits], Config]
 
-PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
+PI = Argument("pi", "stored", "in", "[N + m, LD] rows by slot")
 SLOTS = Argument("slots", "u32", "in", "[N] slot of a vertex's row")
 BETA = Argument("beta", "real", "in", "[LD] community strengths")
 VERTICES = Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on")
@@ -42,8 +42,13 @@ def edge_set(prefix: str, what: str) -> tuple[Argument, ...]:
 
 
 def row_bytes(problem: Problem) -> int:
-    """Bytes of a stored row."""
+    """Bytes of a row of reals."""
     return row_length(problem.integer("K")) * element_size(problem)
+
+
+def stored_row_bytes(problem: Problem) -> int:
+    """Bytes of a stored row of pi."""
+    return row_length(problem.integer("K")) * stored_size(problem)
 
 
 def config(space: Space, **values: Any) -> dict[str, Any]:

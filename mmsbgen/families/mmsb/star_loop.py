@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mmsbgen.dialect import CUDA, CUDA_STAGE
 from mmsbgen.errors import ConfigError
 from mmsbgen.families.mmsb.layout import row_length
+from mmsbgen.families.mmsb.storage import storage_of
 from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Argument, KernelSpec
 from mmsbgen.problem import Problem
@@ -119,6 +120,7 @@ def star_loop(
             arguments=arguments,
             block_size=block_size,
             real="double" if problem["dtype"] == "float64" else "float",
+            types={"stored": "unsigned short" if storage_of(problem).narrow else "real"},
         )
     )
     source = Source(tidy(text), "star_loop", template_digest(TEMPLATE, CUDA.name), CUDA.name)

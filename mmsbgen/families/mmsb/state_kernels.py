@@ -23,6 +23,7 @@ from mmsbgen.families.mmsb.shared import (
     edge_set,
     row_bytes,
     scalar,
+    stored_row_bytes,
 )
 from mmsbgen.family import Argument, KernelSpec, Workload
 from mmsbgen.problem import Problem
@@ -64,16 +65,16 @@ INIT_PI = _simple(
     "init_pi",
     "rows from Dirichlet(1, ..., 1), made on the device",
     (
-        Argument("pi", "real", "out", "[N + m, LD] rows by slot"),
+        Argument("pi", "stored", "out", "[N + m, LD] rows by slot"),
         Argument("row_sums", "real", "out", "[N + m] sums of phi by slot"),
         Argument("slots", "u32", "out", "[N] slot of a vertex's row"),
         Argument("n_vertices", "u64", "scalar", "N"),
         Argument("row_sum", "real", "scalar", "size of the start; 0 for the sum of the exponentials, about K"),
         Argument("seed", "u64", "scalar", ""),
     ),
-    ("K", "N", "dtype"),
+    ("K", "N", "dtype", "storage"),
     workloads.init_pi,
-    lambda p: p.integer("N") * row_bytes(p),
+    lambda p: p.integer("N") * stored_row_bytes(p),
     default=defaults(SCALAR_SPACE, ITEMS_GPU, {"block_size": 1}),
 )
 
@@ -107,9 +108,9 @@ GATHER_ROWS = _simple(
         Argument("first", "u32", "scalar", "first vertex"),
         Argument("n_rows", "u32", "scalar", "R"),
     ),
-    ("K", "N", "m", "dtype"),
+    ("K", "N", "m", "dtype", "storage"),
     workloads.gather_rows,
-    lambda p: 2 * p.integer("m") * row_bytes(p),
+    lambda p: p.integer("m") * (stored_row_bytes(p) + row_bytes(p)),
     space=GATHER_SPACE,
     default=defaults(GATHER_SPACE, ITEMS_GPU, ITEMS_CPU),
     variables=lambda problem, config, traits: common(problem, config, traits, accumulate=config["accumulate"]),

@@ -39,6 +39,7 @@ from mmsbgen.families.mmsb.shared import (
     defaults,
     row_bytes,
     scalar,
+    stored_row_bytes,
 )
 from mmsbgen.family import Argument, Demand, KernelSpec, Launch
 from mmsbgen.problem import Problem
@@ -153,7 +154,7 @@ THETA_PARTIAL = KernelSpec(
         Argument("n_groups", "u32", "scalar", "groups among which the pairs are dealt out"),
         DELTA,
     ),
-    parameters=("K", "N", "m", "dtype"),
+    parameters=("K", "N", "m", "dtype", "storage"),
     space=PARTIAL_SPACE,
     default=_partial_default,
     variables=lambda problem, config, traits: row_team(
@@ -166,7 +167,7 @@ THETA_PARTIAL = KernelSpec(
         dot_names=[f"dot{j}" for j in range(int(config["pairs_in_flight"]))],
     ),
     launch=launch_teams,
-    traffic=lambda p: (2 * p.integer("m") + 2 * workloads.theta_groups(p)) * row_bytes(p),
+    traffic=lambda p: 2 * p.integer("m") * stored_row_bytes(p) + 2 * workloads.theta_groups(p) * row_bytes(p),
     flops=lambda p: 6 * p.integer("m") * p.integer("K"),
     workload=workloads.theta_partial,
     check_problem=workloads.small_with_groups,

@@ -21,12 +21,14 @@ from mmsbgen.families.mmsb.axes import (
     private_memory,
     row_team,
     row_vectors,
+    stored_size,
     sum_bytes,
     team_size,
     work_items_at_once,
 )
 from mmsbgen.families.mmsb.layout import MAX_UNROLLED, row_length
 from mmsbgen.families.mmsb.shared import LISTED
+from mmsbgen.families.mmsb.storage import storage_of
 from mmsbgen.family import Argument, Demand, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
@@ -77,11 +79,11 @@ def shared_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     """Local memory of a block: the vectors placed there and the team's sums."""
     probs, grads, pi = places(config)
     rows = int(config["rows_in_flight"])
-    vectors = rows * (probs == "S") + (grads == "S") + (pi == "S")
     size = team_size(config, traits)
     teams = int(config["block_size"]) // size
-    row = row_length(problem.integer("K")) * element_size(problem)
-    return teams * vectors * row + sum_bytes(problem, config, traits, rows)
+    # A partner's row waits as it is stored.
+    element = rows * (probs == "S") * stored_size(problem) + ((grads == "S") + (pi == "S")) * element_size(problem)
+    return teams * row_length(problem.integer("K")) * element + sum_bytes(problem, config, traits, rows)
 
 
 def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -118,6 +120,15 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 _LONGEST_CHAIN = 1 << 18
 
 
+def _stored(config: Config, problem: Problem, traits: Traits) -> str | None:
+    storage = storage_of(problem)
+    if storage.narrow and not config["normalise"]:
+        return f"rows of {storage.name} hold pi, each rounded once: update_phi must normalise them"
+    if storage.narrow and config["placement"] == "GLOBAL":
+        return f"GLOBAL adds up in the row that it writes, which has 16 bits in {storage.name}"
+    return None
+
+
 def _accuracy(config: Config, problem: Problem, traits: Traits) -> str | None:
     chain = chunks(problem, config, traits)
     if chain > _LONGEST_CHAIN:
@@ -151,6 +162,7 @@ SPACE = Space(
     (
         *ROW_TEAM,
         Constraint("form", _form),
+        Constraint("storage", _stored),
         Constraint("rows in flight", _in_flight),
         Constraint("prefetch", _prefetch),
         local_memory(shared_bytes),
@@ -207,6 +219,13 @@ _GPU_DEFAULTS = [
     _gpu(4, 256, "block", "NAIVE", "shuffle", 1),
     _gpu(4, 256, "block", "GLOBAL", "shuffle", 1),
 ]
+#: Rows of half the bytes: as many bytes a load, and twice the rows to have as many bytes on their way.
+_GPU_NARROW = [
+    _gpu(8, 64, "block", "RRR", "shuffle", 4),
+    _gpu(8, 64, "block", "RRR", "shuffle"),
+    _gpu(8, 128, "block", "RRR", "shuffle"),
+    _gpu(8, 128, "subgroup", "RRR", "shuffle"),
+]
 _ANYWHERE = [
     _gpu(16, 1, "item", "THREAD", "none", 8, 2),
     _gpu(16, 1, "item", "THREAD", "none", 8),
@@ -225,12 +244,14 @@ _ANYWHERE = [
 def default(problem: Problem, traits: Traits) -> Config:
     """What runs when nothing was tuned: one vertex a work-item on CPUs, one a block on GPUs."""
     candidates = _ANYWHERE if traits.kind == "cpu" else _GPU_DEFAULTS + _ANYWHERE
+    if storage_of(problem).narrow and traits.kind != "cpu":
+        candidates = _GPU_NARROW + candidates
     return first_valid(candidates, SPACE.refusal)(problem, traits)
 
 
 def traffic(problem: Problem) -> int:
     """Bytes that must move: every partner's row once, the own row read and the new one written."""
-    row = row_length(problem.integer("K")) * element_size(problem)
+    row = row_length(problem.integer("K")) * stored_size(problem)
     return problem.integer("m") * (problem.integer("n") + 2) * row
 
 
@@ -255,7 +276,7 @@ def flops(problem: Problem) -> int:
 
 
 ARGUMENTS = (
-    Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
+    Argument("pi", "stored", "inout", "[N + m, LD] rows by slot"),
     Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
     Argument("slots", "u32", "in", "[N] slot of a vertex's row"),
     Argument("spares", "u32", "in", "[m] free slots; they receive the new rows"),
@@ -281,7 +302,7 @@ UPDATE_PHI = KernelSpec(
     template="mmsb/update_phi.jinja",
     doc="gather the partners' rows, sum the gradient, end every row of the mini-batch with a step",
     arguments=ARGUMENTS,
-    parameters=("K", "N", "m", "n", "dtype", "step", "noise"),
+    parameters=("K", "N", "m", "n", "dtype", "storage", "step", "noise"),
     space=SPACE,
     default=default,
     variables=variables,

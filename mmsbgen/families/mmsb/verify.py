@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mmsb import random, reference
-from mmsbgen.families.mmsb.layout import DELTA, FLOOR, Purpose
+from mmsbgen.families.mmsb.layout import BETA_FLOOR, DELTA, FLOOR, Z_FLOOR, Purpose
+from mmsbgen.families.mmsb.storage import Storage, random_bits
 from mmsbgen.family import Array, Expected
 from mmsbgen.space import Config
 
@@ -16,42 +17,101 @@ Given = Mapping[str, Any]
 Got = Mapping[str, Array]
 
 
-def update_phi(given: Given, got: Got, config: Config, k: int, step: reference.Step, u: float) -> str | None:
+def update_phi(
+    given: Given, got: Got, config: Config, k: int, step: reference.Step, u: float, storage: Storage
+) -> str | None:
     """Rows of the mini-batch and the count of bounded coordinates; every other row is as it was."""
-    pi, sums, beta = (np.asarray(given[name], np.float64) for name in ("pi", "row_sums", "beta"))
+    pi = storage.values(given["pi"]).astype(np.float64)
+    sums, beta = (np.asarray(given[name], np.float64) for name in ("row_sums", "beta"))
     phi, error, flips, clips = [], [], [], []
     for i, vertex in enumerate(given["vertices"]):
         span = slice(i * int(given["n_partners"]), (i + 1) * int(given["n_partners"]))
         slot = given["slots"][vertex]
         own = pi[slot, :k]
         rows, weights = pi[given["slots"][given["partners"][span]], :k], given["weights"][span].astype(np.float64)
-        drift, drift_error = reference.drift(own, beta[:k], rows, weights, step.delta, u)
-        end = reference.end_row(own * sums[slot], own, drift, drift_error, int(vertex), step, u)
+        drift, drift_error = reference.drift(own, beta[:k], rows, weights, step.delta, u, least(storage))
+        kept = float(sums[slot]) if storage.narrow else None
+        end = reference.end_row(own * sums[slot], own, drift, drift_error, int(vertex), step, u, kept)
         phi.append(end.phi)
         error.append(end.error + 2 * u * end.phi)
         flips.append(end.flips)
         clips.append(end.clips)
     expected = Expected(np.array(phi), np.array(error) * 2 + FLOOR, allowed(np.array(flips), step.name == "split"))
     spares = given["spares"]
-    rows = got["pi"][spares].astype(np.float64)
+    rows = storage.values(got["pi"][spares]).astype(np.float64)
     if np.any(rows[:, k:] != 0):
         return "the padding of a row is not zero"
     untouched = np.setdiff1d(np.arange(pi.shape[0]), spares)
     if not np.array_equal(got["pi"][untouched], given["pi"][untouched]):
         return "a row outside the mini-batch changed"
-    if config["normalise"]:
+    if storage.narrow:
+        problem = _stored_rows(given, got, config, k, step, u, storage, expected)
+        if problem is not None:
+            return problem
+    elif config["normalise"]:
         off = np.abs(rows.sum(axis=1) - 1).max()
         if off > summing(k, config, u):
             return f"a row sums to 1 {off:+.3g}"
         rows = rows[:, :k] * got["row_sums"][spares].astype(np.float64)[:, None]
         rounding = u * (16 + 4 * np.sqrt(k)) * expected.value
         expected = Expected(expected.value, expected.tolerance + rounding, expected.allowed)
-    problem = expected.errors(rows[:, :k])
+    problem = None if storage.narrow else expected.errors(rows[:, :k])
     if problem is not None:
         return f"phi: {problem}"
     if abs(int(got["clip_counts"].sum()) - sum(clips)) > 0.01 * sum(clips) + 1:
         return f"{int(got['clip_counts'].sum())} bounded coordinates instead of {sum(clips)}"
     return None
+
+
+def least(storage: Storage) -> float:
+    """What Z of a non-link is at least."""
+    return BETA_FLOOR if storage.narrow else Z_FLOOR
+
+
+def _stored_rows(
+    given: Given,
+    got: Got,
+    config: Config,
+    k: int,
+    step: reference.Step,
+    u: float,
+    storage: Storage,
+    phi: Expected,
+) -> str | None:
+    """Rows of 16 bits against ``phi``: each element is what its random bits make of a value within the tolerance.
+
+    Rounding by given bits never falls where values rise, so that the two ends of the tolerance bound what may be
+    stored; they are the same element but where the value lies next to where its bits carry.
+    """
+    spares, vertices = given["spares"], given["vertices"]
+    totals = got["row_sums"][spares].astype(np.float64)[:, None]
+    # pi is phi times the rounded inverse of a rounded sum, which the row sum is itself.
+    tolerance = phi.tolerance / totals + 4 * u * phi.value / totals
+    bits = random_bits(step.seed, k, vertices, step.iteration)
+    problem, wrong = within(got["pi"][spares, :k], phi.value / totals, tolerance, bits, storage, phi.allowed)
+    if problem is not None:
+        return f"pi: {problem}"
+    sums = phi.value.sum(axis=1)
+    off = np.abs(totals[:, 0] - sums) > phi.tolerance.sum(axis=1) + summing(k, config, u) * sums
+    # A draw whose integer differs moves its row's sum too.
+    off &= ~wrong.any(axis=1)
+    return f"row sum {totals[off][0, 0]:.9g} instead of {sums[off][0]:.9g}" if off.any() else None
+
+
+def within(
+    stored: Array, value: Array, tolerance: Array, bits: Array, storage: Storage, allowed: float = 0.0
+) -> tuple[str | None, Array]:
+    """What is wrong with stored elements, and which are: not what ``bits`` make of a value within its tolerance."""
+    one = np.finfo(np.float32).eps  # the ends of the tolerance are rounded to float32 themselves
+    low = storage.rounded(np.maximum(value * (1 - one) - tolerance, 0.0), bits)
+    high = storage.rounded(value * (1 + one) + tolerance, bits)
+    wrong = (stored < low) | (stored > high)
+    if np.count_nonzero(wrong) <= allowed * wrong.size:
+        return None, wrong
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    found, ends = storage.values(stored[at]), [float(storage.values(end[at])) for end in (low, high)]
+    text = f"{int(wrong.sum())} of {wrong.size} elements are off; the first at {at}: {float(found):.9g} for the value "
+    return f"{text}{float(value[at]):.9g}, whose bits give {ends[0]:.9g} to {ends[1]:.9g}", wrong
 
 
 def summing(k: int, config: Config, u: float) -> float:
@@ -90,14 +150,15 @@ def update_pi(given: Given, got: Got, config: Config, k: int, u: float) -> str |
     )
 
 
-def theta_partial(given: Given, got: Got, k: int, u: float) -> str | None:
+def theta_partial(given: Given, got: Got, k: int, u: float, storage: Storage) -> str | None:
     """The groups' counts, added up; every group has its own pairs."""
     span = slice(int(given["first_pair"]), int(given["first_pair"]) + int(given["n_pairs"]))
-    rows_a, rows_b, beta = _rows_of_pairs(given, k, span)
+    rows_a, rows_b, beta = _rows_of_pairs(given, k, storage, span)
+    floor = least(storage)
     w = given["pair_weights"][span].astype(np.float64)
     groups, delta, of = int(given["n_groups"]), float(given["delta"]), np.arange(w.size)
     each = [of % groups == group for group in range(groups)]
-    sums = [reference.theta_counts(rows_a[of_it], rows_b[of_it], beta, w[of_it], delta, u) for of_it in each]
+    sums = [reference.theta_counts(rows_a[of_it], rows_b[of_it], beta, w[of_it], delta, u, floor) for of_it in each]
     counts, error = (np.stack(values) for values in zip(*sums, strict=True))
     return Expected(counts, 2 * error).errors(got["counts"][:, :, :k])
 
@@ -125,10 +186,12 @@ def update_beta(given: Given, got: Got, k: int, u: float) -> str | None:
     return Expected(value, 8 * u * np.maximum(value, 1.0)).errors(got["beta"][:k])
 
 
-def perplexity_pairs(given: Given, got: Got, k: int, u: float) -> str | None:
+def perplexity_pairs(given: Given, got: Got, k: int, u: float, storage: Storage) -> str | None:
     """Both probabilities and the running sum."""
-    rows_a, rows_b, beta = _rows_of_pairs(given, k)
+    rows_a, rows_b, beta = _rows_of_pairs(given, k, storage)
     p, published = reference.held_out(rows_a, rows_b, beta, float(given["delta"]))
+    if storage.narrow:
+        p = np.minimum(p, 1.0 - BETA_FLOOR)
     error = u * (16 + 2 * np.sqrt(k)) * ((rows_a * rows_b) @ np.abs(beta - DELTA)) + 4 * u * DELTA
     return (
         Expected(p, error).errors(got["probabilities"])
@@ -144,27 +207,33 @@ def perplexity_sum(given: Given, got: Got) -> str | None:
     return Expected(value, np.abs(value) * 1e-12 + 1e-12).errors(got["partial"].sum(axis=0))
 
 
-def init_pi(got: Got, n: int, k: int, seed: int, u: float) -> str | None:
+def init_pi(got: Got, n: int, k: int, seed: int, u: float, storage: Storage) -> str | None:
     """Some rows of the start, all of its padding and slots."""
     some = np.unique(np.linspace(0, n - 1, 64).astype(np.int64))
     rows, sums = reference.initial_rows(seed, some, k)
     chain = u * (16 + 2 * np.sqrt(k))
     if np.any(got["pi"][:, k:] != 0):
         return "the padding of a row is not zero"
+    stored, error = got["pi"][some, :k], chain * rows + 4 * u / k
+    if storage.narrow:
+        problem = within(stored, rows, error, random_bits(seed, k, some, 0), storage)[0]
+    else:
+        problem = Expected(rows, error).errors(stored)
     return (
-        Expected(rows, chain * rows + 4 * u / k).errors(got["pi"][some, :k])
+        problem
         or Expected(sums, chain * sums).errors(got["row_sums"][some])
         or (None if np.array_equal(got["slots"], np.arange(n)) else "slots are not 0, 1, 2, ...")
     )
 
 
-def gather_rows(given: Given, got: Got, accumulate: bool) -> str | None:
+def gather_rows(given: Given, got: Got, accumulate: bool, storage: Storage) -> str | None:
     """Rows and sums copied, or added, bit for bit."""
     first = int(given["first"])
     slots = given["slots"][first : first + int(given["n_rows"])]
+    rows = storage.values(given["pi"][slots])
     if accumulate:
-        return None if np.array_equal(got["rows"], given["pi"][slots] + given["rows"]) else "rows were not added"
-    if not np.array_equal(got["rows"], given["pi"][slots]):
+        return None if np.array_equal(got["rows"], rows + given["rows"]) else "rows were not added"
+    if not np.array_equal(got["rows"], rows):
         return "rows are not those of the vertices"
     return None if np.array_equal(got["sums"], given["row_sums"][slots]) else "sums are not those of the vertices"
 
@@ -188,7 +257,9 @@ def draws(given: Given, got: Got, seed: int, u: float) -> str | None:
     )
 
 
-def _rows_of_pairs(given: Given, k: int, span: slice = slice(None)) -> tuple[Array, Array, Array]:
-    pi, beta = given["pi"].astype(np.float64), given["beta"].astype(np.float64)
-    rows_a, rows_b = (pi[given["slots"][given[name][span]], :k] for name in ("pairs_a", "pairs_b"))
+def _rows_of_pairs(given: Given, k: int, storage: Storage, span: slice = slice(None)) -> tuple[Array, Array, Array]:
+    pi, beta = given["pi"], given["beta"].astype(np.float64)
+    rows_a, rows_b = (
+        storage.values(pi[given["slots"][given[name][span]], :k]).astype(np.float64) for name in ("pairs_a", "pairs_b")
+    )
     return rows_a, rows_b, beta[:k]

@@ -9,6 +9,7 @@ import numpy as np
 
 from mmsbgen.families.mmsb import reference, verify
 from mmsbgen.families.mmsb.layout import DELTA, row_length
+from mmsbgen.families.mmsb.storage import storage_of
 from mmsbgen.family import Array, Workload
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
@@ -79,7 +80,7 @@ def state_of(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
     dtype = real_type(problem)
     places = rng.permutation(n + m).astype(np.uint32)
     return {
-        "pi": memberships(rng, n + m, k, dtype),
+        "pi": storage_of(problem).nearest(memberships(rng, n + m, k, dtype)),
         "row_sums": rng.uniform(0.5, 3.0, n + m).astype(dtype),
         "slots": places[:n].copy(),
         "spares": places[n:].copy(),
@@ -134,7 +135,7 @@ def update_phi(problem: Problem, seed: int) -> Workload:
     }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.update_phi(arguments, got, config, k, step, u)
+        return verify.update_phi(arguments, got, config, k, step, u, storage_of(problem))
 
     rotations = [_partners(problem, rng) for _ in range(ROTATIONS - 1)]
     return Workload(arguments, m, judge, rotations)
@@ -213,7 +214,7 @@ def theta_partial(problem: Problem, seed: int) -> Workload:
     }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.theta_partial(arguments, got, k, u)
+        return verify.theta_partial(arguments, got, k, u, storage_of(problem))
 
     rotations = [_pairs(problem, rng, first + m) for _ in range(ROTATIONS - 1)]
     return Workload(arguments, groups, judge, rotations)
@@ -281,7 +282,7 @@ def perplexity_pairs(problem: Problem, seed: int) -> Workload:
     }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.perplexity_pairs(arguments, got, k, u)
+        return verify.perplexity_pairs(arguments, got, k, u, storage_of(problem))
 
     return Workload(arguments, count, judge, [_pairs(problem, rng, count) for _ in range(ROTATIONS - 1)])
 
@@ -311,7 +312,7 @@ def init_pi(problem: Problem, seed: int) -> Workload:
     """Nothing goes in but the seed."""
     n, k, dtype, u = problem.integer("N"), problem.integer("K"), real_type(problem), roundoff(problem)
     arguments = {
-        "pi": np.ones((n, row_length(k)), dtype),
+        "pi": np.ones((n, row_length(k)), storage_of(problem).dtype),
         "row_sums": np.zeros(n, dtype),
         "slots": np.zeros(n, np.uint32),
         "n_vertices": np.uint64(n),
@@ -320,7 +321,7 @@ def init_pi(problem: Problem, seed: int) -> Workload:
     }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.init_pi(got, n, k, SEED, u)
+        return verify.init_pi(got, n, k, SEED, u, storage_of(problem))
 
     return Workload(arguments, n, judge)
 
@@ -340,7 +341,7 @@ def gather_rows(problem: Problem, seed: int) -> Workload:
     }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.gather_rows(arguments, got, bool(config["accumulate"]))
+        return verify.gather_rows(arguments, got, bool(config["accumulate"]), storage_of(problem))
 
     return Workload(arguments, count * length, judge)
 
