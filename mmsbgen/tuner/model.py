@@ -6,7 +6,7 @@ common.  Its rates are those of no device in particular: only ratios between con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from mmsbgen.family import Demand, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, Traits
 
-__all__ = ["Estimate", "estimates", "features"]
+__all__ = ["Estimate", "Model", "estimates", "features", "model_of"]
 
 #: What a GPU's compute unit holds at once: work-items, blocks, bytes of registers.
 _WORK_ITEMS = 2048
@@ -49,6 +49,10 @@ class Estimate:
     demand: Demand
 
 
+Model = Callable[[Sequence[Config]], list[Estimate]]
+"""Estimates of configurations of one kernel, problem and device."""
+
+
 def estimate(spec: KernelSpec, problem: Problem, config: Config, traits: Traits) -> Estimate:
     """The model of one configuration."""
     demand = spec.demand(problem, config, traits) if spec.demand else Demand(moved=max(1, spec.traffic(problem)))
@@ -77,6 +81,11 @@ def estimate(spec: KernelSpec, problem: Problem, config: Config, traits: Traits)
 def estimates(spec: KernelSpec, problem: Problem, configs: Sequence[Config], traits: Traits) -> list[Estimate]:
     """The model of every configuration."""
     return [estimate(spec, problem, config, traits) for config in configs]
+
+
+def model_of(spec: KernelSpec, problem: Problem, traits: Traits) -> Model:
+    """The model of one kernel for a problem on a device."""
+    return lambda configs: estimates(spec, problem, configs, traits)
 
 
 def features(found: Sequence[Estimate]) -> npt.NDArray[Any]:

@@ -20,7 +20,7 @@ from mmsbgen.errors import InputError
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, Traits
-from mmsbgen.tuner.model import estimates
+from mmsbgen.tuner.model import model_of
 from mmsbgen.tuner.search import BudgetSpentError, Candidates, search
 
 __all__ = ["Replay", "Sweep", "replay", "sweeps"]
@@ -73,8 +73,7 @@ class Sweep:
         default = dict(self.spec.default(self.problem, self.traits))
         if blind is not None or default not in configs:
             default = random.Random(blind).choice(configs)
-        modelled = estimates(self.spec, self.problem, configs, self.traits)
-        return Candidates(configs, default, Counter(), {}, modelled)
+        return Candidates(configs, default, Counter(), {}, model_of(self.spec, self.problem, self.traits))
 
     def valid(self) -> int:
         """How many configurations are valid here with the modes as recorded: what an exhaustive sweep would have."""

@@ -19,7 +19,7 @@ from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem, Value
 from mmsbgen.space import Config, Traits, describe
 from mmsbgen.tuner import kernel_tuner_strategies
-from mmsbgen.tuner.model import Estimate, estimates, features
+from mmsbgen.tuner.model import Model, features, model_of
 from mmsbgen.tuner.surrogate import coordinates, expected_improvement, posterior
 
 __all__ = [
@@ -71,8 +71,8 @@ class Candidates:
     default: dict[str, Value]
     refusals: Counter[str]
     examples: Mapping[str, str]
-    estimates: Sequence[Estimate] = ()
-    """What the model by bytes and occupancy says of each, where it was asked."""
+    model: Model | None = None
+    """The model by bytes and occupancy of the kernel, where there is one."""
 
     @property
     def total(self) -> int:
@@ -111,7 +111,7 @@ def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed 
         raise InputError(f"{spec.name} has no valid configuration for this problem on this device: {reasons}")
     if default not in configs:
         default = configs[0]
-    return Candidates(configs, default, refusals, examples, estimates(spec, problem, configs, traits))
+    return Candidates(configs, default, refusals, examples, model_of(spec, problem, traits))
 
 
 def check_strategy(name: str) -> None:
@@ -165,10 +165,12 @@ class _Seen:
         self.configs = space.configs
         self.evaluate = evaluate
         self.seconds: dict[int, float] = {}
-        self.work = np.log([estimate.work for estimate in space.estimates] or np.ones(len(space.configs)))
+        self.work = np.ones(len(space.configs))
         self.points = coordinates(space.configs)
-        if space.estimates:
-            self.points = np.hstack([self.points, _MODELLED * features(space.estimates)])
+        if space.model is not None:
+            estimates = space.model(space.configs)
+            self.work = np.array([estimate.work for estimate in estimates])
+            self.points = np.hstack([self.points, _MODELLED * features(estimates)])
 
     def try_all(self, indices: Sequence[int]) -> None:
         """Measure configurations; what the budget does not end before is told, one after the other."""

@@ -61,7 +61,9 @@ def test_the_default_strategy_begins_with_the_default_and_with_what_the_model_li
     assert len(seen.seconds) == 60
     order = list(seen.seconds)
     assert order[0] == tuple(sorted(space.default.items()))
-    work = {tuple(sorted(c.items())): e.work for c, e in zip(space.configs, space.estimates, strict=True)}
+    model = space.model
+    assert model is not None
+    work = {tuple(sorted(c.items())): e.work for c, e in zip(space.configs, model(space.configs), strict=True)}
     quarter = sorted(work.values())[len(work) // 4]
     assert all(work[key] <= quarter for key in order[1:12])
     assert len({value for key in order[:12] for name, value in key if name == "placement"}) > 4
@@ -70,8 +72,10 @@ def test_the_default_strategy_begins_with_the_default_and_with_what_the_model_li
 def test_a_model_that_is_wrong_costs_trials_and_not_the_result() -> None:
     """Nothing is ruled out: here the model likes the slowest best."""
     space = candidates(MMSB.kernel("theta_partial"), PROBLEM, CPU)
-    misled = replace(space, estimates=[replace(e, work=1 / e.work) for e in space.estimates])
-    truth = {tuple(sorted(c.items())): e.work for c, e in zip(space.configs, space.estimates, strict=True)}
+    model = space.model
+    assert model is not None
+    misled = replace(space, model=lambda configs: [replace(e, work=1 / e.work) for e in model(configs)])
+    truth = {tuple(sorted(c.items())): e.work for c, e in zip(space.configs, model(space.configs), strict=True)}
     seen: dict[tuple[tuple[str, object], ...], float] = {}
 
     def ask(configs: Sequence[Config]) -> list[float]:
