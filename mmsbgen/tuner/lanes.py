@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from mmsbgen.db.canonical import digest
+from mmsbgen.problem import Value
 from mmsbgen.space import Config
 from mmsbgen.tuner.search import BudgetSpentError, Candidates, Evaluate, search
 
@@ -49,15 +50,13 @@ def deal(space: Candidates, parts: int) -> list[Candidates]:
 
     The default is in the first; the others begin with a configuration of their own.
     """
-    hands: list[list[int]] = [[] for _ in range(parts)]
-    for index, config in enumerate(space.configs):
-        hands[0 if config == space.default else int(digest(config), 16) % parts].append(index)
+    hands: list[list[dict[str, Value]]] = [[] for _ in range(parts)]
+    for config in space.configs:
+        hands[0 if config == space.default else int(digest(config), 16) % parts].append(config)
     dealt = []
-    for hand in filter(None, hands):
-        configs = [space.configs[index] for index in hand]
+    for configs in filter(None, hands):
         default = space.default if space.default in configs else configs[0]
-        estimates = [space.estimates[index] for index in hand] if space.estimates else ()
-        dealt.append(replace(space, configs=configs, default=default, estimates=estimates))
+        dealt.append(replace(space, configs=configs, default=default))
     return dealt
 
 

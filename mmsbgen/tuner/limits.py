@@ -5,6 +5,7 @@ A roof is the best that the device can do, so a few shapes of each kernel are tr
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ __all__ = ["ROOFS", "Roofs", "measure_roofs"]
 BUFFER_BYTES = 2 << 30
 _MOVED_PART = 4
 _LARGEST_TEAM = 256
-_SEARCH = Patience(repetitions=3, enough_s=0.0, limit_s=0.3, hopeless=1.3)
+_SEARCH = Patience(repetitions=3, enough_s=0.0, limit_s=0.3, hopeless=(math.inf, 1.3))
 _FINAL = Patience(repetitions=9, enough_s=0.2)
 
 

@@ -14,6 +14,8 @@ _BATCHED_FROM_S = 4e-5
 """Shorter kernels end before Python has queued the next one: a batch would time Python."""
 _BATCHED_BELOW_S = 5e-4
 _BATCH_S = 1e-3
+_COLD = 4.0
+"""By how much a first launch may be slower than two others would be allowed to."""
 _SHORTEST_S = 1e-9
 """Below this a device's clock tells nothing."""
 
@@ -22,14 +24,16 @@ _SHORTEST_S = 1e-9
 class Patience:
     """How long one configuration is timed.  Times are seconds on the device.
 
-    A configuration is given up when its first repetitions take more than ``hopeless`` times the best so far.
+    ``hopeless`` has one number for 1, 2, ... repetitions, the last for all that follow: a configuration all of whose
+    repetitions take more than that many times the best so far is given up.  Where the noise of the device is known,
+    :meth:`mmsbgen.tuner.noise.Noise.limits` has such numbers; these are for before.
     """
 
     repetitions: int = 7
     enough_s: float = 0.3
     limit_s: float = 1.0
     most: int = 50
-    hopeless: float = 3.0
+    hopeless: tuple[float, ...] = (math.inf, 3.0)
 
 
 @dataclass(frozen=True)
@@ -49,16 +53,17 @@ def time_launches(
     On GPUs short kernels are launched back to back and a repetition is the mean of a batch, because a single
     launch between two events takes microseconds by itself.
     """
-    limit = math.inf if best_s is None else patience.hopeless * best_s
+    best = math.inf if best_s is None else best_s
+    limits = [ratio * best for ratio in patience.hopeless]
     warm = _once(device, launch, 0, 1)
-    if warm > 4 * limit:
+    if warm > _COLD * limits[min(1, len(limits) - 1)]:
         return Timing((warm,), given_up=True)
     first = _once(device, launch, 1, 1)
     batch = _batch_of(device, min(warm, first))
     times = [first] if batch == 1 else [_once(device, launch, 1, batch)]
     turn, spent = 2, times[0]
     while len(times) < patience.most:
-        if len(times) >= 2 and min(times) > limit:
+        if min(times) > limits[min(len(times), len(limits)) - 1]:
             return Timing(tuple(times), batch, given_up=True)
         enough = len(times) >= patience.repetitions and spent >= patience.enough_s
         if enough or (len(times) >= 3 and spent >= patience.limit_s):

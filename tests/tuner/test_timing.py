@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -63,10 +64,17 @@ def test_fast_kernels_are_repeated_until_the_time_is_enough_or_the_most() -> Non
 @pytest.mark.parametrize(("took", "launches", "kept"), [(0.4, 3, 2), (9.0, 1, 1)])
 def test_hopeless_configurations_are_given_up_but_told(took: float, launches: int, kept: int) -> None:
     device = Clock("cpu", lambda turn: took)
-    timing = time_launches(device, device.launch, Patience(hopeless=3.0), best_s=0.1)
+    timing = time_launches(device, device.launch, Patience(hopeless=(math.inf, 3.0)), best_s=0.1)
     assert timing.given_up
     assert timing.times == pytest.approx([took] * kept)
     assert len(device.turns) == launches
+
+
+def test_more_repetitions_need_less_to_be_hopeless() -> None:
+    device = Clock("cpu", lambda turn: 0.13)
+    timing = time_launches(device, device.launch, Patience(hopeless=(math.inf, 2.0, 1.5, 1.2)), best_s=0.1)
+    assert timing.given_up
+    assert len(timing.times) == 4
 
 
 @pytest.mark.parametrize(
