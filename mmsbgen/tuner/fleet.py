@@ -27,10 +27,11 @@ from mmsbgen.tuner.fleet_worker import Bench, Described
 from mmsbgen.tuner.lanes import Lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure import Limits
+from mmsbgen.tuner.place import Interrupt, Place, new_run
 from mmsbgen.tuner.report import Progress, TuneReport
 from mmsbgen.tuner.resume import end_dead_runs
 from mmsbgen.tuner.timing import Patience, Timing
-from mmsbgen.tuner.tune import Interrupt, Place, new_run, tune
+from mmsbgen.tuner.tune import tune
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
 __all__ = ["FleetReport", "tune_fleet"]

@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import math
-import platform
-import signal
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-from types import FrameType
 from typing import Any
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.build import traits_of
 from mmsbgen.db.canonical import digest
 from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.records import Key, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records import Key, RoofRecord, TrialRecord
 from mmsbgen.db.store import Store
 from mmsbgen.db_keys import device_record, key_of
 from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
-from mmsbgen.tuner.lanes import Lanes, search_in_lanes
+from mmsbgen.tuner.lanes import search_in_lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES
-from mmsbgen.tuner.measure import Limits, Measurer, Measures
+from mmsbgen.tuner.measure import Limits, Measurer
+from mmsbgen.tuner.place import Interrupt, Place, new_run
 from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
-from mmsbgen.tuner.resume import end_dead_runs, known_finals, known_trials, this_process
+from mmsbgen.tuner.resume import end_dead_runs, known_finals, known_trials
 from mmsbgen.tuner.search import BudgetSpentError, Candidates, Fixed, candidates, check_strategy
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
-__all__ = ["DEFAULT_TRIALS", "Interrupt", "Place", "TuneReport", "new_run", "tune"]
+__all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
 
 DEFAULT_TRIALS = 100
 _FINALISTS = 3
 _FINAL_S = 8.0
 _MESSAGE = 4000
 _RESOURCES = ("registers", "spill_bytes", "shared_bytes")
-_VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
 
 
 @dataclass(frozen=True)
@@ -141,34 +136,6 @@ def tune(
         return report
 
 
-@dataclass(frozen=True)
-class Place:
-    """What measures, in which run, who may end it, and how many devices share the search."""
-
-    measurer: Measures
-    run: RunRecord
-    interrupt: Interrupt
-    lanes: Lanes = field(default_factory=lambda: Lanes(1))
-
-
-def new_run(
-    strategy: str,
-    budget_trials: int | None,
-    budget_seconds: float | None,
-    seed: int,
-    extra: Mapping[str, Any] | None = None,
-) -> RunRecord:
-    """A run of this process that is about to begin."""
-    return RunRecord(
-        strategy=strategy,
-        budget={"trials": budget_trials, "seconds": budget_seconds},
-        seed=seed,
-        host=platform.node(),
-        versions=_versions(),
-        extra={"process": this_process(), **(extra or {})},
-    )
-
-
 def _check_arguments(
     strategy: str,
     budget_trials: int | None,
@@ -195,40 +162,6 @@ def _jobs(info: DeviceInfo, specs: Sequence[KernelSpec], problem: Problem, fixed
         _Job(spec, candidates(spec, problem, traits, fixed), key_of(info, spec, problem), max(moved, max(traffic) / 20))
         for spec, moved in zip(specs, traffic, strict=True)
     ]
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-class Interrupt:
-    """Ctrl-C once asks to stop, twice stops at once.  Signals only reach the main thread."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.requested = False
-        self._progress = progress
-        self._before: Any = None
-
-    def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-        self._progress.interrupted()
 
 
 @dataclass

@@ -1,0 +1,84 @@
+"""Where a run measures, which run it is, and who may end it."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
+from typing import Any
+
+from mmsbgen.db.records import RunRecord
+from mmsbgen.tuner.lanes import Lanes
+from mmsbgen.tuner.measure import Measures
+from mmsbgen.tuner.report import Progress
+from mmsbgen.tuner.resume import this_process
+
+__all__ = ["Interrupt", "Place", "new_run"]
+
+_VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
+
+
+class Interrupt:
+    """Ctrl-C once asks to stop, twice stops at once.  Signals only reach the main thread."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.requested = False
+        self._progress = progress
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        self._progress.interrupted()
+
+
+@dataclass(frozen=True)
+class Place:
+    """What measures, in which run, who may end it, and how many devices share the search."""
+
+    measurer: Measures
+    run: RunRecord
+    interrupt: Interrupt
+    lanes: Lanes = field(default_factory=lambda: Lanes(1))
+
+
+def new_run(
+    strategy: str,
+    budget_trials: int | None,
+    budget_seconds: float | None,
+    seed: int,
+    extra: Mapping[str, Any] | None = None,
+) -> RunRecord:
+    """A run of this process that is about to begin."""
+    return RunRecord(
+        strategy=strategy,
+        budget={"trials": budget_trials, "seconds": budget_seconds},
+        seed=seed,
+        host=platform.node(),
+        versions=_versions(),
+        extra={"process": this_process(), **(extra or {})},
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
