@@ -115,6 +115,8 @@ class KernelSpec:
     template's names for a problem and a configuration; ``traffic`` the bytes that any implementation must
     move; ``check_problem`` a problem small enough for the reference that takes the same code path.  ``modes``
     are axes that say what the kernel does rather than how fast: tuning leaves them as ``default`` has them.
+    ``carry`` takes a configuration recorded for another problem, that problem, the one at hand and the device, and
+    gives one of the same proportions: it is asked where the configuration is not valid as it is.
     ``used_with`` has the values of the family's parameters with which a run uses the kernel; any where it is silent.
     ``demand`` says what a configuration asks of a device; without it only launch shape and ``traffic`` are known.
     """
@@ -135,6 +137,7 @@ class KernelSpec:
     modes: tuple[str, ...] = ()
     used_with: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     demand: Callable[[Problem, Config, Traits], Demand] | None = None
+    carry: Callable[[Config, Problem, Problem, Traits], Config] | None = None
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,39 @@ class KernelFamily:
             for name in self.tuned or self.kernels
             if all(problem.get(key, defaults[key]) in values for key, values in self.kernels[name].used_with.items())
         )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """How much parameters count in the distance between two problems, for those that do not count once."""
+        return {p.name: p.weight for p in self.parameters if p.weight != 1.0}
+
+    def carried(self, kernel: str, traits: Traits) -> Callable[..., dict[str, Any]]:
+        """What makes a configuration recorded for one problem into one for another: see :class:`KernelSpec`.
+
+        It takes the configuration and the values of the two problems on which the kernel depends.  A configuration
+        that is valid as it is, or that cannot be carried over, is returned unchanged.
+        """
+        spec = self.kernel(kernel)
+        axes = {axis.name for axis in spec.space.axes}
+        problems: dict[tuple[tuple[str, Value], ...], Problem] = {}
+
+        def problem_of(values: Mapping[str, Value]) -> Problem:
+            named = tuple(sorted(values.items()))
+            if named not in problems:
+                problems[named] = self.problem(**values)
+            return problems[named]
+
+        def carry(config: Config, before: Mapping[str, Value], after: Mapping[str, Value]) -> dict[str, Any]:
+            if spec.carry is None or set(config) != axes:
+                return dict(config)
+            try:
+                there, here = problem_of(before), problem_of(after)
+            except InputError:  # a record of another version, with other parameters
+                return dict(config)
+            valid = spec.space.refusal(config, here, traits) is None
+            return dict(config if valid else spec.carry(config, there, here, traits))
+
+        return carry
 
     @property
     def soft_parameters(self) -> frozenset[str]:

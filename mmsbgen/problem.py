@@ -23,6 +23,7 @@ class Parameter:
     another value is still worth transferring (a mode of the arithmetic, say, but not a data type).
     ``implicit`` marks one that a problem has only where it is not at its default: it came when records without it
     were there, and their keys stay as they are.
+    ``weight`` says how much a factor of e in a size counts in the distance between two problems.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     soft: bool = False
     implicit: bool = False
+    weight: float = 1.0
 
     def check(self, value: object) -> Value:
         """Return ``value`` in its declared type, or raise :class:`InputError` naming it and what is allowed."""

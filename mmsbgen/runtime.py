@@ -173,8 +173,11 @@ class Runtime:
             default=default,
             irrelevant=self.family.soft_parameters,
             modes=modes,
+            weights=self.family.weights,
+            carry=self.family.carried(name, traits),
         )
-        return selection.config, selection.tier, selection.reason
+        reason = "; ".join(filter(None, (selection.reason, "" if selection.tier == "default" else selection.outlook)))
+        return selection.config, selection.tier, reason
 
 
 @dataclass(eq=False)

@@ -53,8 +53,16 @@ def differences(
     return [Difference(name, a, b) for name, a, b in pairs if not _same(a, b)]
 
 
-def problem_distance(a: Mapping[str, Any], b: Mapping[str, Any], *, irrelevant: Collection[str] = ()) -> float:
+def problem_distance(
+    a: Mapping[str, Any],
+    b: Mapping[str, Any],
+    *,
+    irrelevant: Collection[str] = (),
+    weights: Mapping[str, float] | None = None,
+) -> float:
     """Sum of ``abs(log(x / y))`` over the numeric parameters of two problems: 0 when they are the same.
+
+    ``weights`` has a factor for some of them; the others count once.
 
     Infinite when they cannot stand for each other: one lacks a parameter of the other, a text or a boolean
     differs (a type, say), or a number is zero or negative in one of them only.
@@ -68,7 +76,7 @@ def problem_distance(a: Mapping[str, Any], b: Mapping[str, Any], *, irrelevant: 
             continue
         if not (_is_positive(x) and _is_positive(y)):
             return math.inf
-        total += abs(math.log(x) - math.log(y))
+        total += (weights or {}).get(name, 1.0) * abs(math.log(x) - math.log(y))
     return total
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections import defaultdict
@@ -17,6 +16,7 @@ from mmsbgen.db.canonical import digest
 from mmsbgen.db.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
 from mmsbgen.db.ranking import Candidate, candidate, ranked
 from mmsbgen.db.records import DeviceRecord, Key, QuarantineRecord, TrialRecord
+from mmsbgen.db.transfer import Carry, Group, Loss, Near, loss_of, ordered, unchanged
 from mmsbgen.errors import MmsbgenError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ SHIPPED = Path(__file__).parent / "shipped"
 """Folder of the records that come with the package."""
 
 _Kernel = tuple[str, str]
+_FOLDS, _MOST = 24, 40
+"""Enough problems and configurations of each to say what a selection costs, and few enough to do so at a start."""
 
 log = logging.getLogger(__name__)
 
@@ -46,25 +48,22 @@ class Selection:
     """``uid`` of the trial that the configuration comes from; None for the default."""
     expected_s: float | None = None
     """Median time of that trial, seconds, on its own device and problem."""
-
-
-class Group(NamedTuple):
-    """All usable trials of one key from one source, best first."""
-
-    key: Key
-    source: str
-    """Name of the file that came with the package; empty for the user's own records."""
-    candidates: list[Candidate]
+    loss: Loss | None = None
+    """What selections of this tier cost so far, by the records; None for an exact one and where none can tell."""
 
     @property
-    def shipped(self) -> bool:
-        """Whether the records came with the package."""
-        return bool(self.source)
+    def outlook(self) -> str:
+        """What to expect of it, for a reader; empty for an exact record."""
+        if self.tier == "exact":
+            return ""
+        return str(self.loss) if self.loss else "expected loss not known: no records to measure it by"
 
 
 class _Option(NamedTuple):
+    """Records that answer for a key at one tier, nearest first, and why not better ones."""
+
     tier: str
-    group: Group
+    near: list[Near]
     reason: str
 
 
@@ -73,6 +72,13 @@ class _Plan(NamedTuple):
 
     options: list[_Option]
     stale: int
+
+
+class _Measure(NamedTuple):
+    """How far apart problems are: parameters that do not count, and weights of those that count otherwise than 1."""
+
+    irrelevant: frozenset[str]
+    weights: tuple[tuple[str, float], ...]
 
 
 class Index:
@@ -89,7 +95,8 @@ class Index:
         self._shipped = shipped
         self._groups: dict[_Kernel, list[Group]] = {}
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
-        self._plans: dict[tuple[str, frozenset[str]], _Plan] = {}
+        self._plans: dict[tuple[str, _Measure], _Plan] = {}
+        self._losses: dict[tuple[Any, ...], Loss | None] = {}
 
     @classmethod
     def of_trials(cls, trials: Iterable[TrialRecord]) -> Index:
@@ -111,6 +118,8 @@ class Index:
         default: Mapping[str, Any],
         irrelevant: Collection[str] = (),
         modes: Mapping[str, Any] | None = None,
+        weights: Mapping[str, float] | None = None,
+        carry: Carry = unchanged,
     ) -> Selection:
         """The best known configuration that ``valid`` accepts, from the first tier that has one.
 
@@ -120,27 +129,47 @@ class Index:
         kind; 'default'.  No tier uses records of another template digest.  ``irrelevant`` names problem
         parameters that add nothing to the distance; a record that differs in them only is the nearest of its
         tier, but not exact.  ``modes`` are values with which every configuration will be used: what is quarantined
-        for ``key`` with them is passed over.
+        for ``key`` with them is passed over.  ``weights`` say how much a factor of e counts in the distance for some
+        parameters, 1 for all others.  Of several near problems all are asked (:mod:`mmsbgen.db.transfer`); ``carry``
+        makes a configuration of one problem into one of another.
         """
-        ignored = frozenset(irrelevant)
-        plan = self._plans.get((key.key, ignored))
+        measure = _Measure(frozenset(irrelevant), tuple(sorted((weights or {}).items())))
+        plan = self._plans.get((key.key, measure))
         if plan is None:
-            plan = self._plans[key.key, ignored] = _plan(key, self.groups(key), ignored)
+            plan = self._plans[key.key, measure] = _plan(key, self.groups(key), measure)
         refused = barred = 0
-        for tier, group, reason in plan.options:
-            for found in group.candidates:
-                config = json.loads(found.config_json)
+        for tier, near, reason in plan.options:
+            for config, found, carried in ordered(near, key.problem.params, carry):
                 if self.quarantined(key, config | dict(modes or {})) is not None:
                     barred += 1
                 elif valid(config):
-                    notes = _notes(refused, barred, 0 if tier == "exact" else plan.stale)
-                    return Selection(config, tier, reason + notes, found.uid, found.median_s)
+                    notes = "; carried over to this problem's sizes" if carried else ""
+                    notes += _notes(refused, barred, 0 if tier == "exact" else plan.stale)
+                    loss = None if tier == "exact" else self.loss(key, tier, measure, carry)
+                    return Selection(config, tier, reason + notes, found.uid, found.median_s, loss)
                 else:
                     refused += 1
         reason = "no record for this kernel on this device, its architecture or its vendor"
         if plan.options:
             reason = "no usable record for this kernel"
         return Selection(dict(default), "default", reason + _notes(refused, barred, plan.stale))
+
+    def loss(self, key: Key, tier: str, measure: _Measure, carry: Carry) -> Loss | None:
+        """What selections of ``tier`` cost by the records of a key's kernel, for 'problem' those of its device."""
+        asked = (key.kernel, tier, key.device.key if tier == "problem" else "", measure)
+        if asked not in self._losses:
+            groups = [group for group in self.groups(key) if group.key.kernel == key.kernel]
+            folds = []
+            for target in groups:
+                if tier == "problem" and target.key.device.key != key.device.key:
+                    continue
+                rest = [group for group in groups if group.key != target.key]
+                options = _plan(target.key, rest, measure).options
+                near = next((option.near for option in options if option.tier == tier), None)
+                if near is not None:
+                    folds.append((target, [_shortened(one) for one in near]))
+            self._losses[asked] = loss_of(folds[:_FOLDS], carry)
+        return self._losses[asked]
 
     def quarantined(self, key: Key, config: Mapping[str, Any]) -> QuarantineRecord | None:
         """Why a configuration must not be selected for ``key``: its failure there, or None."""
@@ -185,6 +214,7 @@ class Index:
         self._groups.clear()
         self._barred.clear()
         self._plans.clear()
+        self._losses.clear()
 
 
 def _grouped(pairs: Iterable[tuple[Key, Candidate]], source: str = "") -> list[Group]:
@@ -214,30 +244,41 @@ def shipped_groups(folder: Path = SHIPPED) -> dict[tuple[str, str], list[Group]]
     return dict(groups)
 
 
-def _plan(key: Key, groups: Iterable[Group], irrelevant: frozenset[str]) -> _Plan:
+def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
     wanted = parts(key)
-    soft_parts = {PROBLEM_PREFIX + name for name in irrelevant}
+    soft_parts = {PROBLEM_PREFIX + name for name in measure.irrelevant}
+    weights = dict(measure.weights)
     stale = 0
-    options: list[tuple[tuple[Any, ...], _Option]] = []
+    ranked_groups: list[tuple[tuple[Any, ...], Any, Near, _Option]] = []
     for group in groups:
         there = group.key
         if there.kernel != key.kernel:
             stale += len(group.candidates) if there.device.backend == key.device.backend else 0
             continue
-        distance = problem_distance(key.problem.params, there.problem.params, irrelevant=irrelevant)
+        distance = problem_distance(
+            key.problem.params, there.problem.params, irrelevant=measure.irrelevant, weights=weights
+        )
         tier = _tier(key, there, distance)
         if tier == "default":
             continue
         found = differences(wanted, parts(there))
-        soft = sum(d.part in soft_parts for d in found)
+        soft = tuple((d.part, str(d.found)) for d in found if d.part in soft_parts)
         reason = sentence(found) if found else "tuned for this device, driver, compiler, template and problem"
         reason += f" (shipped in {group.source})" if group.shipped else ""
         other_device = there.device.identity != key.device.identity
-        near = (TIERS.index(tier), other_device, distance, soft)
-        order = (*near, group.shipped, len(found), group.candidates[0].median_s)
-        options.append((order, _Option(tier, group, reason)))
-    options.sort(key=lambda entry: entry[0])
-    return _Plan([option for _, option in options], stale)
+        order = (TIERS.index(tier), other_device, distance, len(soft), group.shipped, len(found))
+        near = Near(group, distance)
+        # Problems on one device are asked together; a record of the very problem speaks for itself.
+        together = (tier, there.device.key, there.toolchain.key, soft, group.source, distance == 0 and there.key)
+        ranked_groups.append(((*order, group.candidates[0].median_s), together, near, _Option(tier, [], reason)))
+    options: dict[Any, _Option] = {}
+    for _, together, near, option in sorted(ranked_groups, key=lambda entry: entry[0]):
+        options.setdefault(together, option).near.append(near)
+    return _Plan(list(options.values()), stale)
+
+
+def _shortened(near: Near) -> Near:
+    return near._replace(group=near.group._replace(candidates=near.group.candidates[:_MOST]))
 
 
 def _tier(key: Key, there: Key, distance: float) -> str:

@@ -11,7 +11,8 @@ from mmsbgen.problem import Parameter
 
 PARAMETERS = (
     Parameter("K", 1024, "communities", minimum=1, maximum=2**24),
-    Parameter("N", 317080, "vertices", minimum=2, maximum=2**32 - 2),
+    # Rows are gathered at random whatever their number: beyond the caches N changes little.
+    Parameter("N", 317080, "vertices", minimum=2, maximum=2**32 - 2, weight=0.25),
     Parameter("m", 4096, "vertices of a mini-batch", minimum=1, maximum=2**31),
     Parameter("n", 32, "partners of a vertex", minimum=1, maximum=2**31),
     Parameter("pairs", 16384, "held-out pairs", minimum=1, maximum=2**32 - 1),

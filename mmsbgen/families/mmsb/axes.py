@@ -237,6 +237,21 @@ def _reduction(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
+def of_row(config: Config, before: Problem, problem: Problem, traits: Traits) -> Config:
+    """A block that shares a row, as large in proportion to the row as it was for the problem ``before``.
+
+    So a work-item goes through as many elements of a row as it did there.  Blocks of items and of sub-groups do not
+    depend on the length of a row.
+    """
+    if config["team"] != "block":
+        return config
+    ratio = row_length(problem.integer("K")) / row_length(before.integer("K"))
+    lanes = traits.sub_group_size if config["reduction"] == "shuffle" else 1
+    sizes = [block for block in BLOCK_SIZES if lanes and block % lanes == 0] or list(BLOCK_SIZES)
+    wanted = int(config["block_size"]) * ratio
+    return {**config, "block_size": min(sizes, key=lambda block: abs(math.log(block / wanted)))}
+
+
 COMMON = (Constraint("block", _block), Constraint("precision", _fp64))
 ROW_TEAM = (
     *COMMON,

@@ -16,6 +16,7 @@ from mmsbgen.families.mmsb.axes import (
     element_size,
     launch_teams,
     local_memory,
+    of_row,
     row_team,
     sum_bytes,
 )
@@ -126,6 +127,7 @@ UPDATE_PI = KernelSpec(
     traffic=_pi_traffic,
     flops=lambda p: 2 * p.integer("m") * p.integer("K"),
     workload=workloads.update_pi,
+    carry=of_row,
     check_problem=workloads.small,
     used_with=LISTED | {"storage": STORAGES[:1]},
     demand=lambda p, c, t: demands.rows_of_team(p, c, t, moved=_pi_traffic(p), units=p.integer("m"), sums=0),
@@ -163,6 +165,7 @@ PERPLEXITY_PAIRS = KernelSpec(
     traffic=_pair_traffic,
     flops=lambda p: 4 * p.integer("pairs") * p.integer("K"),
     workload=workloads.perplexity_pairs,
+    carry=of_row,
     check_problem=workloads.small,
     demand=lambda p, c, t: demands.rows_of_team(
         p, c, t, moved=_pair_traffic(p), units=p.integer("pairs"), sums=1, rows=2

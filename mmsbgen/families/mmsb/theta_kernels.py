@@ -17,6 +17,7 @@ from mmsbgen.families.mmsb.axes import (
     launch_items,
     launch_teams,
     local_memory,
+    of_row,
     private_memory,
     row_team,
     row_vectors,
@@ -170,6 +171,7 @@ THETA_PARTIAL = KernelSpec(
     traffic=lambda p: 2 * p.integer("m") * stored_row_bytes(p) + 2 * workloads.theta_groups(p) * row_bytes(p),
     flops=lambda p: 6 * p.integer("m") * p.integer("K"),
     workload=workloads.theta_partial,
+    carry=of_row,
     check_problem=workloads.small_with_groups,
     demand=_partial_demand,
 )

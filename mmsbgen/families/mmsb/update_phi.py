@@ -18,6 +18,7 @@ from mmsbgen.families.mmsb.axes import (
     first_valid,
     launch_teams,
     local_memory,
+    of_row,
     private_memory,
     row_team,
     row_vectors,
@@ -313,6 +314,7 @@ UPDATE_PHI = KernelSpec(
     # Without it update_pi must run too, so its time is not to be compared; selected by hand where wanted.
     modes=("normalise",),
     used_with=LISTED,
+    carry=of_row,
     check_problem=workloads.small,
     demand=demand,
 )

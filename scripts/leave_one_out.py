@@ -1,0 +1,251 @@
+#!/usr/bin/env python
+"""What selection loses where nothing was tuned: leave recorded problems out in turn and select for them.
+
+    scripts/leave_one_out.py                # writes docs/reports/selection.json and selection.md
+
+Efficiency is the time of the best recorded configuration over that of the one selected, both as recorded for the
+problem left out.  Where what is selected was not tried there, nobody knows its time: such cases are counted, and the
+next choice that was tried stands for it, in a column of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from _records import device_label
+
+from mmsbgen.db import exchange, transfer
+from mmsbgen.db.canonical import digest
+from mmsbgen.db.ranking import candidate, ranked
+from mmsbgen.db.records import Key, TrialRecord
+from mmsbgen.db.selection import Index
+from mmsbgen.db_keys import recorded_traits
+from mmsbgen.families import family
+from mmsbgen.space import describe
+
+ROOT = Path(__file__).parent.parent
+REPORTS = ROOT / "docs" / "reports"
+SWEEPS = (
+    "transfer-h200-cuda.jsonl.gz",
+    "tuning-h200-cuda.jsonl.gz",
+    "tuning-h200-opencl.jsonl.gz",
+    "tuning-cpu.jsonl",
+)
+MMSB = family()
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One problem that was left out, and what was selected for it."""
+
+    sweep: str
+    device: str
+    kernel: str
+    problem: dict[str, Any]
+    tier: str
+    config: str
+    tried: bool
+    """Whether what was selected had been tried for this problem; else ``efficiency`` is of the next that had."""
+    efficiency: float | None
+    """None where nothing that could be selected had been tried."""
+
+    @property
+    def shown(self) -> str:
+        p = self.problem
+        sizes = " ".join(f"{name}={p[name]}" for name in ("K", "m", "n") if name in p)
+        return f"{sizes}, {p.get('step', '')}{'' if p.get('noise', 'on') == 'on' else ' without noise'}"
+
+
+@dataclass(frozen=True)
+class Set:
+    """What is left out with a problem, and what must be left for a problem to count."""
+
+    leaves_out: Callable[[Key, Key], bool]
+    answers: Callable[[Key, Key], bool]
+
+
+def _same(target: Key, key: Key, *names: str) -> bool:
+    """Whether a record is of the same device and kernel, and of a problem with the same values of ``names``."""
+    a, b = target.problem.params, key.problem.params
+    here = target.device.key == key.device.key and target.kernel == key.kernel
+    return here and all(a.get(name) == b.get(name) for name in names)
+
+
+SETS = {
+    "another K": Set(lambda target, key: _same(target, key, "K"), _same),
+    "another m or n": Set(
+        lambda target, key: _same(target, key, "K", "m", "n"), lambda target, key: _same(target, key, "K")
+    ),
+    "another device": Set(lambda target, key: target.device.identity == key.device.identity, lambda target, key: True),
+}
+
+
+def load(folder: Path = REPORTS) -> list[tuple[str, TrialRecord]]:
+    """The trials that worked, each with the name of its sweep."""
+    found = [(name, trial) for name in SWEEPS for trial in exchange.read(folder / name).trials]
+    return [(name, trial) for name, trial in found if trial.status == "ok"]
+
+
+def folds(records: Sequence[tuple[str, TrialRecord]], left_out: Set, *, always: bool = False) -> list[Fold]:
+    """One fold for each recorded problem for which something is left; ``always`` carries over also what is valid."""
+    by_key: dict[Key, list[TrialRecord]] = {}
+    sweeps: dict[Key, str] = {}
+    for sweep, trial in records:
+        by_key.setdefault(trial.key, []).append(trial)
+        sweeps.setdefault(trial.key, sweep)
+    found = []
+    for key, trials in by_key.items():
+        there = [trial for _, trial in records if trial.key.kernel.name == key.kernel.name]
+        rest = [trial for trial in there if not left_out.leaves_out(key, trial.key)]
+        if any(left_out.answers(key, trial.key) for trial in rest):
+            found.append(_fold(sweeps[key], key, trials, Index.of_trials(rest), always))
+    return found
+
+
+def _fold(sweep: str, key: Key, trials: Iterable[TrialRecord], index: Index, always: bool) -> Fold:
+    spec, traits = MMSB.kernel(key.kernel.name), recorded_traits(key.device)
+    problem = MMSB.problem(**key.problem.params)
+    order = ranked(map(candidate, trials))
+    times: dict[str, float] = {}
+    for one in order:
+        times.setdefault(one.config_digest, one.median_s)
+    carry = MMSB.carried(key.kernel.name, traits)
+    if always and spec.carry is not None:
+        relative = spec.carry
+
+        def carry(config: Any, before: Any, after: Any) -> Any:
+            return dict(relative(config, MMSB.problem(**before), MMSB.problem(**after), traits))
+
+    def select(allowed: Callable[[dict[str, Any]], bool]) -> Any:
+        return index.select(
+            key,
+            valid=lambda config: spec.space.refusal(config, problem, traits) is None and allowed(config),
+            default=spec.default(problem, traits),
+            irrelevant=MMSB.soft_parameters,
+            weights=MMSB.weights,
+            carry=carry,
+        )
+
+    first = select(lambda config: True)
+    tried = digest(first.config) in times
+    used = first if tried else select(lambda config: digest(config) in times)
+    time = times.get(digest(used.config))
+    efficiency = None if time is None else round(min(1.0, order[0].median_s / time), 4)
+    return Fold(
+        sweep,
+        device_label(key.device),
+        key.kernel.name,
+        dict(key.problem.params),
+        first.tier,
+        describe(first.config),
+        tried,
+        efficiency,
+    )
+
+
+def summary(found: Sequence[Fold]) -> dict[str, Any]:
+    """Counts, medians and minima: over the folds whose choice was tried, and over all with the ones that stood in."""
+    tried = [fold.efficiency for fold in found if fold.tried and fold.efficiency is not None]
+    every = [fold.efficiency for fold in found if fold.efficiency is not None]
+    least = [fold.efficiency if fold.tried and fold.efficiency is not None else 0.0 for fold in found]
+    return {
+        "problems": len(found),
+        "choice tried": len(tried),
+        "median": round(statistics.median(tried), 4) if tried else None,
+        "minimum": min(tried, default=None),
+        "next one stood in": len(every) - len(tried),
+        "median with these": round(statistics.median(every), 4) if every else None,
+        "minimum with these": min(every, default=None),
+        "nothing tried": len(found) - len(every),
+        "median with 0 for all that is not known": round(statistics.median(least), 4) if least else None,
+    }
+
+
+def report(records: Sequence[tuple[str, TrialRecord]]) -> dict[str, Any]:
+    """Everything that selection.json holds."""
+    made: dict[str, list[Fold]] = {name: folds(records, left_out) for name, left_out in SETS.items()}
+    swept = [(name, trial) for name, trial in records if name == SWEEPS[0]]
+    ways = {"all near problems asked, carried over where not valid (in use)": summary(folds(swept, SETS["another K"]))}
+    ways["the same, every block carried over relative to K"] = summary(folds(swept, SETS["another K"], always=True))
+    nearest = transfer.NEAREST
+    try:
+        transfer.NEAREST = 1
+        ways["the nearest problem alone"] = summary(folds(swept, SETS["another K"]))
+    finally:
+        transfer.NEAREST = nearest
+    return {
+        "sets": {
+            name: {
+                "all sweeps": summary(found),
+                **{sweep: summary([fold for fold in found if fold.sweep == sweep]) for sweep in SWEEPS},
+            }
+            for name, found in made.items()
+        },
+        "ways": ways,
+        "folds": {name: [asdict(fold) for fold in found] for name, found in made.items()},
+    }
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _row(name: str, s: dict[str, Any]) -> str:
+    return (
+        f"| {name} | {s['problems']} | {s['choice tried']} | {_number(s['median'])} | {_number(s['minimum'])} | "
+        f"{s['next one stood in']} | {_number(s['median with these'])} | {_number(s['minimum with these'])} | "
+        f"{s['nothing tried']} | {_number(s['median with 0 for all that is not known'])} |"
+    )
+
+
+def page(made: dict[str, Any]) -> str:
+    """The report for a reader."""
+    head = (
+        "| what | problems | choice tried | median | minimum | next stood in | median with these | minimum with these "
+        "| nothing tried | median, unknown as 0 |\n|---|---|---|---|---|---|---|---|---|---|"
+    )
+    lines = [
+        "# Selection where nothing was tuned",
+        "",
+        "Every recorded problem is left out in turn, with all that the set names, and selected for from the rest.",
+        "Efficiency is the best recorded time over that of the configuration selected, as recorded for that problem.",
+        "Where the selected configuration was not tried there (*choice tried* counts where it was), its time is not",
+        "known: it is left out of the first median, and the next choice that was tried stands in for it in the second.",
+        "*Nothing tried*: no choice had been tried there. The last column counts every choice whose time is not known",
+        "as if it never ended. Command: `scripts/leave_one_out.py`.",
+        "",
+    ]
+    for name, parts in made["sets"].items():
+        shown = {sweep: s for sweep, s in parts.items() if s["problems"]}
+        lines += [f"## {name[0].upper()}{name[1:]}", "", head, *(_row(sweep, s) for sweep, s in shown.items()), ""]
+    lines += ["## Ways compared, for another K", ""]
+    lines += [f"On {SWEEPS[0]}, where most near problems have the same configurations.", ""]
+    lines += [head, *(_row(name, s) for name, s in made["ways"].items()), "", "## Each problem", ""]
+    lines += ["| set | sweep | kernel | problem | tier | efficiency | selected |", "|---|---|---|---|---|---|---|"]
+    for name, found in made["folds"].items():
+        for values in found:
+            fold = Fold(**values)
+            mark = "" if fold.tried else (" (the next)" if fold.efficiency is not None else " (not tried)")
+            cells = [name, fold.sweep, fold.kernel, fold.shown, fold.tier, _number(fold.efficiency) + mark, fold.config]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+@click.command(help=(__doc__ or "").split("\n\n")[0])
+@click.option("--output", type=click.Path(path_type=Path), default=REPORTS, help="Folder of the report.")
+def main(output: Path) -> None:
+    made = report(load())
+    (output / "selection.json").write_text(json.dumps(made, indent=1) + "\n")
+    (output / "selection.md").write_text(page(made))
+    for name, parts in made["sets"].items():
+        click.echo(f"{name}: {parts['all sweeps']}")
+
+
+if __name__ == "__main__":
+    main()

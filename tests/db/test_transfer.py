@@ -1,0 +1,145 @@
+"""Configurations of near problems for one that was never tuned, and what that is said to cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mmsbgen.db.nearness import problem_distance
+from mmsbgen.db.records import Key
+from mmsbgen.db.selection import Index, Selection
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.axes import of_row
+from mmsbgen.space import Traits
+
+
+def key(make: Any, width: int, **changes: Any) -> Key:
+    found: Key = make.key(params={"width": width, "dtype": "float32"}, **changes)
+    return found
+
+
+def index(make: Any, times: dict[int, dict[str, float]], **changes: Any) -> Index:
+    """An index of configurations by name and their times by the width of the problem."""
+    return Index.of_trials(
+        make.trial(key(make, width, **changes), config={"name": name}, time=time)
+        for width, tried in times.items()
+        for name, time in tried.items()
+    )
+
+
+def choose(index: Index, wanted: Key, **more: Any) -> Selection:
+    return index.select(wanted, valid=lambda config: True, default={"name": "default"}, **more)
+
+
+def test_what_is_good_at_several_near_problems_comes_before_one_winner(make: Any) -> None:
+    times = {
+        64: {"lucky": 1.0, "sound": 1.02, "poor": 2.0},
+        80: {"lucky": 1.6, "sound": 1.0, "poor": 2.0},
+        96: {"lucky": 1.6, "sound": 1.0, "poor": 2.0},
+    }
+    assert choose(index(make, {64: times[64]}), key(make, 70)).config == {"name": "lucky"}
+    chosen = choose(index(make, times), key(make, 70))
+    assert (chosen.tier, chosen.config) == ("problem", {"name": "sound"})
+    assert choose(index(make, times), key(make, 64)).config == {"name": "lucky"}, "an exact record speaks for itself"
+
+
+def test_far_problems_hardly_count(make: Any) -> None:
+    times = {64: {"near": 1.0, "far": 1.1}, 4096: {"near": 9.0, "far": 1.0}}
+    assert choose(index(make, times), key(make, 70)).config == {"name": "near"}
+    assert choose(index(make, times), key(make, 4000)).config == {"name": "far"}
+
+
+def test_one_that_was_not_tried_is_charged_for_it(make: Any) -> None:
+    times = {64: {"tried": 1.05, "once": 1.0}, 80: {"tried": 1.0}, 96: {"tried": 1.0}}
+    assert choose(index(make, times), key(make, 72)).config == {"name": "tried"}
+
+
+def test_another_driver_of_the_very_problem_speaks_before_near_problems(make: Any) -> None:
+    here = index(make, {64: {"a": 1.0, "b": 1.1}, 80: {"a": 2.0, "b": 1.0}, 96: {"a": 2.0, "b": 1.0}}, driver="1")
+    assert choose(here, key(make, 64)).config == {"name": "a"}
+
+
+def test_the_expected_loss_is_measured_by_leaving_out(make: Any) -> None:
+    times = {64: {"a": 1.0, "b": 1.25}, 96: {"a": 1.0, "b": 1.25}, 2000: {"a": 2.0, "b": 1.0}}
+    chosen = choose(index(make, times), key(make, 80))
+    assert chosen.loss is not None
+    # 64 and 96 stand for each other and lose nothing; 2000 gets a from them, which takes twice as long as b.
+    assert sorted(chosen.loss.losses) == pytest.approx([0.0, 0.0, 0.5])
+    assert str(chosen.outlook) == ("expected loss 0%, at most 50% so far (by 3 recorded problems left out in turn)")
+    assert choose(index(make, times), key(make, 64)).outlook == ""
+
+
+def test_where_the_records_cannot_tell_the_loss_is_not_known(make: Any) -> None:
+    alone = choose(index(make, {64: {"a": 1.0}}), key(make, 80))
+    assert alone.loss is None
+    assert alone.outlook == "expected loss not known: no records to measure it by"
+    strangers = choose(index(make, {64: {"a": 1.0}, 80: {"b": 1.0}}), key(make, 72))
+    assert strangers.loss is None
+    some = choose(index(make, {64: {"a": 1.0, "b": 1.25}, 80: {"b": 1.0}}), key(make, 72))
+    assert some.loss is not None
+    assert some.loss.untried == 1
+    assert "1 times the choice had not been tried there" in some.outlook
+
+
+def test_the_loss_of_another_device_is_measured_between_devices(make: Any) -> None:
+    def of(name: str, times: dict[str, float]) -> list[Any]:
+        there = key(make, 64, name=name)
+        return [make.trial(there, config={"name": which}, time=time) for which, time in times.items()]
+
+    trials = [*of("H100", {"a": 1.0, "b": 2.0}), *of("H800", {"a": 1.25, "b": 1.0})]
+    chosen = choose(Index.of_trials(trials), key(make, 64))
+    assert (chosen.tier, chosen.config) == ("architecture", {"name": "a"})
+    assert chosen.loss is not None
+    assert sorted(chosen.loss.losses) == pytest.approx([0.2, 0.5])
+
+
+def test_a_configuration_is_carried_over_with_the_sizes(make: Any) -> None:
+    records = Index.of_trials([make.trial(key(make, 64), config={"block": 16})])
+    chosen = records.select(
+        key(make, 128),
+        valid=lambda config: config["block"] == 32,
+        default={},
+        carry=lambda config, before, after: {"block": config["block"] * after["width"] // before["width"]},
+    )
+    assert (chosen.config, chosen.tier) == ({"block": 32}, "problem")
+    assert "carried over to this problem's sizes" in chosen.reason
+
+
+def test_weights_of_sizes(make: Any) -> None:
+    a, b = {"n": 1, "m": 1}, {"n": 10, "m": 10}
+    assert problem_distance(a, b, weights={"n": 0.5}) == pytest.approx(1.5 * problem_distance(a, {"n": 10, "m": 1}))
+    assert MMSB.weights == {"N": 0.25}
+
+
+GPU = Traits("cuda", "gpu", 1024, 48 << 10, 32, True, 4, 132)
+BLOCK = {
+    "placement": "RRR",
+    "team": "block",
+    "vector_width": 4,
+    "block_size": 128,
+    "rows_in_flight": 2,
+    "prefetch": 0,
+    "normalise": True,
+    "reduction": "shuffle",
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "size"),
+    [(1024, 1024, 128), (1024, 2048, 256), (1024, 256, 32), (1024, 128, 32), (1024, 3000, 384), (1024, 100000, 1024)],
+)
+def test_a_block_that_shares_a_row_keeps_its_part_of_it(before: int, after: int, size: int) -> None:
+    carried = of_row(BLOCK, MMSB.problem(K=before), MMSB.problem(K=after), GPU)
+    assert carried == BLOCK | {"block_size": size}
+    alone = BLOCK | {"team": "subgroup"}
+    assert of_row(alone, MMSB.problem(K=before), MMSB.problem(K=after), GPU) == alone
+
+
+def test_the_family_carries_over_what_is_not_valid_as_it_is() -> None:
+    carry = MMSB.carried("update_phi", GPU)
+    at_1024, at_128 = dict(MMSB.problem(K=1024)), dict(MMSB.problem(K=128))
+    assert carry(BLOCK | {"block_size": 64}, at_1024, dict(MMSB.problem(K=512))) == BLOCK | {"block_size": 64}
+    assert carry(BLOCK, at_1024, at_128) == BLOCK | {"block_size": 32}, "128 work-items for a row of 32 vectors"
+    assert carry({"old": 1}, at_1024, at_128) == {"old": 1}, "a record with other axes is left for the check to refuse"
+    assert carry(BLOCK, {"gone": 1}, at_128) == BLOCK
