@@ -235,6 +235,10 @@ class Device(ABC):
         self.info = info
         self._buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
 
+    def pci_address(self) -> str | None:
+        """Where the device is on the PCI bus, as "0000:17:00.0"; None where that is not known."""
+        return None
+
     @property
     def allocated(self) -> int:
         """Bytes of device memory held by buffers that were not released."""

@@ -226,6 +226,9 @@ class CudaDevice(Device):
         with self.active(LaunchError, f"cannot open {info.spec}"):
             self.stream = self.driver.Stream()
 
+    def pci_address(self) -> str | None:
+        return str(self.driver.Device(self.info.index).pci_bus_id())
+
     def active(self, kind: type[MmsbgenError], what: object) -> _Active:
         """Make the context current within a block and turn CUDA's errors there into ``kind``."""
         return _Active(self._context, self.driver.Error, kind, what)

@@ -184,6 +184,13 @@ class OpenCLDevice(Device):
         caches_itself = info.platform == _POCL or "NVIDIA" in info.platform
         self._cache = None if caches_itself else BinaryCache()
 
+    def pci_address(self) -> str | None:
+        with contextlib.suppress(Exception):  # NVIDIA's extension; PyOpenCL's errors for a lack of it vary
+            bus, slot = int(self.handle.pci_bus_id_nv), int(self.handle.pci_slot_id_nv)
+            domain = int(getattr(self.handle, "pci_domain_id_nv", 0))
+            return f"{domain:04x}:{bus:02x}:{slot >> 3:02x}.0"
+        return None
+
     def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> OpenCLBuffer:
         shape, dtype = as_shape(shape), np.dtype(dtype)
         buffer = OpenCLBuffer(shape, dtype, None)

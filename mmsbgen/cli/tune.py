@@ -41,6 +41,7 @@ INTERRUPTED = 130
 @click.option("--budget-trials", type=int, metavar="N", help="Most configurations a kernel.  [default: 100]")
 @click.option("--budget-seconds", type=float, metavar="S", help="Most seconds for the whole run.")
 @click.option("--strategy", default="default", metavar="NAME", show_default=True, help="Search strategy, see below.")
+@click.option("--objective", default="time", metavar="NAME", show_default=True, help="time, energy, or edp (both).")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of search and inputs.")
 @click.option("--database", metavar="URL", help="Tuning database; else MMSBGEN_DATABASE_URL or the user's own.")
 @click.option("--retune", is_flag=True, help="Measure again what the database has for this very key.")
@@ -62,6 +63,7 @@ def tune(
     budget_trials: int | None,
     budget_seconds: float | None,
     strategy: str,
+    objective: str,
     seed: int,
     database: str | None,
     retune: bool,
@@ -103,6 +105,7 @@ def tune(
         "budget_trials": budget_trials,
         "budget_seconds": budget_seconds,
         "strategy": strategy,
+        "objective": objective,
         "seed": seed,
         "retune": retune,
         "fixed": axes,
@@ -236,7 +239,7 @@ def _print(report: TuneReport) -> None:
     done = [kernel for kernel in report.kernels if kernel.trials]
     if done:
         sides = dict.fromkeys(("kernel", "trials"), "left")
-        sides |= dict.fromkeys(("median", "spread", "of roof", "vs default", "vs worst", "margin"), "right")
+        sides |= dict.fromkeys(("median", "spread", "energy", "of roof", "vs default", "vs worst", "margin"), "right")
         click.echo()
         print_table(sides, [_row(kernel) for kernel in done])
         click.echo()
@@ -267,6 +270,7 @@ def _row(kernel: KernelReport) -> dict[str, str]:
         row |= {
             "median": seconds(best.median_s),
             "spread": seconds(best.spread_s),
+            "energy": "" if best.energy_j is None else f"{best.energy_j:.4g} J",
             "of roof": _percent(best.roof_fraction),
             "vs default": _times(kernel.speedup_over_default),
             "vs worst": _times(kernel.speedup_over_worst),

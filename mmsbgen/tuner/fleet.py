@@ -22,6 +22,7 @@ from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
 from mmsbgen.tuner import fleet_worker
+from mmsbgen.tuner.energy import Energy
 from mmsbgen.tuner.fleet_cluster import Crew, LostError, connected, local_workers, resources
 from mmsbgen.tuner.fleet_worker import Bench, Described
 from mmsbgen.tuner.lanes import Lanes
@@ -98,6 +99,15 @@ class FleetMeasurer:
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations in turns, all on one of the devices."""
         return self._again(fleet_worker.turns, self.bench, [dict(config) for config in configs], rounds)
+
+    def meter(self) -> str:
+        """What counts the energy of these devices."""
+        return self._again(fleet_worker.meter, self.bench)
+
+    def energy(self, config: Config) -> Energy:
+        """Joules of a call, counted on one of the devices."""
+        with self.lanes.waiting():
+            return self._again(fleet_worker.energy, self.bench, dict(config))
 
     def _again(self, function: Callable[..., T], *arguments: Any) -> T:
         """Ask once more, of whoever is there, where the worker dies: this is no candidate's fault."""

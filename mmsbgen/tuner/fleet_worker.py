@@ -22,12 +22,24 @@ from mmsbgen.backends import DeviceInfo
 from mmsbgen.db_keys import kernel_record
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
+from mmsbgen.tuner.energy import Energy
 from mmsbgen.tuner.limits import Roofs
 from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
-__all__ = ["DEVICE_VARIABLE", "Bench", "Described", "dask_setup", "describe", "measure", "roofs", "turns"]
+__all__ = [
+    "DEVICE_VARIABLE",
+    "Bench",
+    "Described",
+    "dask_setup",
+    "describe",
+    "energy",
+    "measure",
+    "meter",
+    "roofs",
+    "turns",
+]
 
 DEVICE_VARIABLE = "MMSBGEN_WORKER_DEVICE"
 """Environment variable with the spec of a worker's device."""
@@ -94,6 +106,18 @@ def turns(bench: Bench, configs: Sequence[Config], rounds: int) -> list[Timing]:
     """See :meth:`mmsbgen.tuner.measure.Measurer.turns`."""
     with _mine(bench) as measurer:
         return measurer.turns(configs, rounds)
+
+
+def meter(bench: Bench) -> str:
+    """See :meth:`mmsbgen.tuner.measure.Measurer.meter`."""
+    with _mine(bench) as measurer:
+        return measurer.meter()
+
+
+def energy(bench: Bench, config: Config) -> Energy:
+    """See :meth:`mmsbgen.tuner.measure.Measurer.energy`."""
+    with _mine(bench) as measurer:
+        return measurer.energy(config)
 
 
 @contextlib.contextmanager

@@ -32,8 +32,8 @@ class Lanes:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Give the lock up, if it is held by a lane, until the device has answered."""
-        if self.count == 1:
+        """Give the lock up, if lanes are running, until the device has answered."""
+        if not self.lock.locked():
             yield
             return
         self.in_flight += 1

@@ -21,6 +21,7 @@ from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.host import available_host_memory, readable, resident_bytes
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
+from mmsbgen.tuner.energy import Energy
 from mmsbgen.tuner.limits import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome
@@ -79,6 +80,8 @@ class Measures(Protocol):
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
     ) -> Outcome: ...
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]: ...  # noqa: D102
+    def meter(self) -> str: ...  # noqa: D102
+    def energy(self, config: Config) -> Energy: ...  # noqa: D102
 
 
 class Measurer:
@@ -167,6 +170,21 @@ class Measurer:
             self._lose()
             raise
         return timings
+
+    def meter(self) -> str:
+        """The name of what counts the device's energy; raises :class:`InputError` where nothing does."""
+        name: str = self._running().ask("meter", (), "load", self.limits)
+        return name
+
+    def energy(self, config: Config) -> Energy:
+        """Joules of a call of a configuration that works; raises :class:`MmsbgenError` when it fails after all."""
+        child = self._ready()
+        try:
+            found: Energy = child.ask("energy", (dict(config),), "compile", self.limits)
+        except (MmsbgenError, KeyboardInterrupt):
+            self._lose()
+            raise
+        return found
 
     def close(self) -> None:
         """End the child."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.db.records import Key, TrialRecord
+from mmsbgen.tuner.energy import cost
 from mmsbgen.tuner.limits import Roofs
 from mmsbgen.tuner.search import Candidates
 
@@ -31,6 +33,8 @@ class KernelReport:
     reused: int = 0
     """How many of ``trials`` were in the store already."""
     note: str = ""
+    objective: str = "time"
+    """What is made small: one of :data:`mmsbgen.tuner.energy.OBJECTIVES`."""
 
     @property
     def statuses(self) -> Counter[str]:
@@ -41,8 +45,17 @@ class KernelReport:
     def ranked(self) -> list[TrialRecord]:
         """Usable trials, best first: the finalists by their last timing, then the others."""
         again = {trial.config_digest for trial in self.finals}
-        rest = [trial for trial in self.trials if trial.status == "ok" and trial.config_digest not in again]
-        return sorted(self.finals, key=_median) + sorted(rest, key=_median)
+        rest = [trial for trial in self.trials if trial.config_digest not in again]
+        return [
+            trial
+            for part in (self.finals, rest)
+            for trial in sorted(part, key=self.cost)
+            if math.isfinite(self.cost(trial))
+        ]
+
+    def cost(self, trial: TrialRecord) -> float:
+        """What the objective makes small, infinity where it is not known."""
+        return cost(trial, self.objective)
 
     @property
     def best(self) -> TrialRecord | None:
@@ -74,7 +87,9 @@ class KernelReport:
         """By which part the second of the finalists is slower than the winner; None without a second."""
         if len(self.finals) < 2:
             return None
-        first, second = sorted(map(_median, self.finals))[:2]
+        first, second = sorted(map(self.cost, self.finals))[:2]
+        if not math.isfinite(second):
+            return None
         return second / first - 1
 
     @property
@@ -99,6 +114,8 @@ class KernelReport:
             "spread_s": None if best is None else best.spread_s,
             "gbps": None if best is None else best.gbps,
             "roof_fraction": None if best is None else best.roof_fraction,
+            "energy_j": None if best is None else best.energy_j,
+            "objective": self.objective,
             "margin": self.margin,
             "noise": self.noise,
             "default": dict(self.space.default),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections import defaultdict
@@ -11,6 +12,7 @@ from typing import Any
 
 from mmsbgen.db.records import Key, RunRecord, TrialRecord
 from mmsbgen.db.store import Store
+from mmsbgen.tuner.energy import cost
 
 __all__ = ["end_dead_runs", "known_finals", "known_trials", "this_process"]
 
@@ -33,24 +35,27 @@ def end_dead_runs(store: Store) -> list[RunRecord]:
     return dead
 
 
-def known_trials(store: Store, key: Key) -> dict[str, TrialRecord]:
+def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, TrialRecord]:
     """The newest trial of each configuration under ``key`` by ``config_digest``, those of searches before finals.
 
-    Finals are timed in turns: a search that goes on ranks by what it had when it was ended.
+    Finals are timed in turns: a search that goes on ranks by what it had when it was ended.  What works, but was not
+    measured for the objective, is not known, unless it was given up.
     """
     known: dict[str, TrialRecord] = {}
     for trial in reversed(store.trials(key=key)):
+        if not (math.isfinite(cost(trial, objective)) or trial.status != "ok" or trial.extra.get("given_up")):
+            continue
         before = known.get(trial.config_digest)
         if before is None or trial.round == 0 or before.round > 0:
             known[trial.config_digest] = trial
     return known
 
 
-def known_finals(store: Store, key: Key, configs: Collection[str]) -> Sequence[TrialRecord]:
+def known_finals(store: Store, key: Key, configs: Collection[str], objective: str = "time") -> Sequence[TrialRecord]:
     """The finals of the newest run that timed exactly ``configs`` (digests) in turns; empty without such a run."""
     by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
     for trial in store.trials(key=key, status="ok"):
-        if trial.round > 0:
+        if trial.round > 0 and math.isfinite(cost(trial, objective)):
             by_run[trial.run].setdefault(trial.config_digest, trial)
     for finals in by_run.values():
         if finals.keys() == set(configs):

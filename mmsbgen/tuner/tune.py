@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmsbgen.backends import DeviceInfo
@@ -19,7 +19,8 @@ from mmsbgen.db_keys import device_record, key_of
 from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
-from mmsbgen.space import Config
+from mmsbgen.space import Config, describe
+from mmsbgen.tuner.energy import Energy, check_objective, cost
 from mmsbgen.tuner.lanes import search_in_lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES
 from mmsbgen.tuner.measure import Limits, Measurer
@@ -67,6 +68,7 @@ def tune(
     limits: Limits | None = None,
     patience: Patience | None = None,
     roof_bytes: int = BUFFER_BYTES,
+    objective: str = "time",
     place: Place | None = None,
 ) -> TuneReport:
     """Find the fastest configuration of ``kernels`` for ``problem`` on a device, and store every trial as it ends.
@@ -90,6 +92,7 @@ def tune(
         limits: after how many seconds a candidate is given up.
         patience: how long a configuration is timed.
         roof_bytes: size of the buffer in which the roofs are measured; a small one measures a cache.
+        objective: what is made small: "time", "energy" (joules a call) or "edp" (their product).
         place: where to measure instead of on ``device_spec``, as a part of which run; its owner begins and ends it.
 
     Ctrl-C ends the run after the configuration at hand: its report says so, and what was measured stays.
@@ -104,6 +107,7 @@ def tune(
     if problem.family != found.name:
         raise InputError(f"a problem of {problem.family} cannot be tuned with the kernels of {found.name}")
     specs = [found.kernel(name) for name in kernels or found.worth_tuning(problem)]
+    check_objective(objective)
     _check_arguments(strategy, budget_trials, budget_seconds, specs, fixed or {})
     if budget_trials is None and budget_seconds is None:
         budget_trials = DEFAULT_TRIALS
@@ -117,7 +121,8 @@ def tune(
         jobs = _jobs(info, specs, problem, fixed)
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
-        session = _Session(place, store, tell, check, retune, patience or Patience(), report)
+        session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective)
+        session.find_meter()
         if owned:
             end_dead_runs(store)
             store.begin_run(run)
@@ -175,6 +180,9 @@ class _Session:
     retune: bool
     patience: Patience
     report: TuneReport
+    objective: str = "time"
+    metered: bool = False
+    """Whether the device tells its energy."""
     begin: float = field(default_factory=time.monotonic)
 
     def go(self, problem: Problem, jobs: list[_Job], trials: int | None, seconds: float | None) -> None:
@@ -188,6 +196,7 @@ class _Session:
                 share = job.share / sum(later.share for later in jobs[position:])
                 deadline = time.monotonic() + max(0.0, end - time.monotonic()) * share
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
+            kernel.objective = self.objective
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
             self.place.measurer.load(job.spec.name, problem)
@@ -205,6 +214,25 @@ class _Session:
             if not self.place.interrupt.requested:
                 self._finals(kernel, made)
             self.progress.finished(kernel)
+
+    def find_meter(self) -> None:
+        """See whether the device tells its energy; raises :class:`InputError` when not and the objective needs it."""
+        try:
+            self.place.measurer.meter()
+            self.metered = True
+        except InputError:
+            if self.objective != "time":
+                raise
+
+    def energy(self, kernel: KernelReport, config: Config) -> Energy | None:
+        """Joules of a call where the device tells; a failure is a note, as the times stand all the same."""
+        if not self.metered:
+            return None
+        try:
+            return self.place.measurer.energy(config)
+        except MmsbgenError as error:
+            kernel.note = f"the energy of {describe(config)} could not be measured: {error}"
+            return None
 
     def measure_roofs(self, row_bytes: int, buffer_bytes: int) -> None:
         """Measure and store what the device can do at best."""
@@ -228,7 +256,9 @@ class _Session:
         if len(chosen) < 2:
             return
         if not self.retune:
-            kernel.finals += known_finals(self.store, kernel.key, [trial.config_digest for trial in chosen])
+            kernel.finals += known_finals(
+                self.store, kernel.key, [trial.config_digest for trial in chosen], self.objective
+            )
             if kernel.finals:
                 return
         one_round = sum(trial.median_s or 0.0 for trial in chosen)
@@ -240,7 +270,8 @@ class _Session:
             return
         for trial, timing in zip(chosen, timings, strict=True):
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
-            outcome = Outcome("ok", timing=timing, compile_s=trial.compile_s, resources=resources)
+            energy = self.energy(kernel, trial.config)
+            outcome = Outcome("ok", "", timing, trial.compile_s, resources, energy)
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
 
@@ -261,6 +292,12 @@ class _Recorder:
         extra: dict[str, Any] = {}
         if timing.batch > 1:
             extra["batch"] = timing.batch
+        if outcome.energy is not None:
+            extra["energy"] = {
+                "window_s": outcome.energy.window_s,
+                "step_s": outcome.energy.step_s,
+                "uncertainty": outcome.energy.uncertainty,
+            }
         if outcome.where:
             extra["where"] = outcome.where
         if timing.given_up:
@@ -280,6 +317,7 @@ class _Recorder:
             spill_bytes=resources.get("spill_bytes"),
             shared_bytes=resources.get("shared_bytes"),
             compile_s=outcome.compile_s,
+            energy_j=None if outcome.energy is None else outcome.energy.joules,
             round=round_,
             extra=extra,
         )
@@ -290,12 +328,12 @@ class _Evaluator:
 
     def __init__(self, session: _Session, kernel: KernelReport, made: _Recorder) -> None:
         self.session, self.kernel, self.made = session, kernel, made
-        self.known = {} if session.retune else known_trials(session.store, kernel.key)
+        self.known = {} if session.retune else known_trials(session.store, kernel.key, session.objective)
         self.done: dict[str, TrialRecord] = {}
         self.best_s: float | None = None
 
     def __call__(self, configs: Sequence[Config]) -> list[float]:
-        """Seconds of each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
+        """The objective for each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
         return [self._one(config) for config in configs]
 
     def _one(self, config: Config) -> float:
@@ -308,14 +346,15 @@ class _Evaluator:
             if trial.status == "ok" and trial.median_s is not None:
                 self.best_s = min(self.best_s or math.inf, trial.median_s)
             self.session.progress.trial(self.kernel, trial)
-        trial = self.done[key]
-        return trial.median_s if trial.status == "ok" and trial.median_s is not None else math.inf
+        return cost(self.done[key], self.session.objective)
 
     def _measure(self, config: Config) -> TrialRecord:
         session = self.session
         outcome = session.place.measurer.measure(
             config, best_s=self.best_s, patience=session.patience, check=session.check
         )
+        if session.objective != "time" and outcome.timing is not None and not outcome.timing.given_up:
+            outcome = replace(outcome, energy=session.energy(self.kernel, config))
         trial = self.made.record(config, outcome)
         session.store.add_trial(trial)
         return trial

@@ -32,6 +32,7 @@ from mmsbgen.family import KernelFamily, KernelSpec, Workload
 from mmsbgen.problem import Problem
 from mmsbgen.render import render
 from mmsbgen.space import Config
+from mmsbgen.tuner.energy import Energy, measure_energy, meter_of
 from mmsbgen.tuner.limits import Roofs, measure_roofs
 from mmsbgen.tuner.timing import Patience, Timing, time_launches, time_turns
 
@@ -50,6 +51,7 @@ class Outcome:
     timing: Timing | None = None
     compile_s: float | None = None
     resources: Mapping[str, int] | None = None
+    energy: Energy | None = None
     where: str = ""
     """The worker of a fleet that measured."""
 
@@ -138,6 +140,20 @@ class Bench:
         except Exception as error:
             return Outcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
         return Outcome("ok", "", timing, compile_s, resources)
+
+    def meter(self) -> str:
+        """What counts the device's energy; raises :class:`InputError` where nothing does."""
+        return meter_of(self.device).name
+
+    def energy(self, config: Config) -> Energy:
+        """Joules of a call of one configuration, see :func:`mmsbgen.tuner.energy.measure_energy`."""
+        meter = meter_of(self.device)
+        self.notify("compile")
+        launch = self._launcher(self._build(config))
+        self.notify("run")
+        self._restore()
+        launch(0).wait()
+        return measure_energy(self.device, launch, meter, launch(1).seconds())
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations against each other in turns, A B C A B C ..., on the same inputs."""

@@ -1,0 +1,167 @@
+"""Energy of a launch: the arithmetic by a real counter of another quantity, NVML's where there is a GPU."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from mmsbgen.backends import Device
+from mmsbgen.cli import main
+from mmsbgen.db.store import Store, open_store
+from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.tuner.energy import NvmlMeter, check_objective, measure_energy, meter_of
+from mmsbgen.tuner.tune import tune
+from mmsbgen.tuner.worker import resolve_family
+
+SPIN = """
+__kernel void spin(__global float* y, const uint turns)
+{
+    float sum = y[get_global_id(0)];
+    for (uint i = 0; i < turns; ++i) sum = sum * 0.999f + 1.0f;
+    y[get_global_id(0)] = sum;
+}
+"""
+
+
+class ProcessorTime:
+    """Counts the seconds of processors that this process has used, in the system's ticks: coarse, as NVML is."""
+
+    name = "processor time"
+    tick = 1.0 / os.sysconf("SC_CLK_TCK")
+
+    def joules(self) -> float:
+        used = time.process_time()
+        return math.floor(used / self.tick) * self.tick
+
+
+class Still:
+    """A counter that never moves."""
+
+    name = "still"
+
+    def joules(self) -> float:
+        return 1.0
+
+
+@pytest.mark.opencl
+def test_what_a_launch_uses_is_counted_between_steps_of_a_coarse_counter(pocl_device: Device) -> None:
+    kernel = pocl_device.compile(SPIN, ["spin"]).kernel("spin")
+    with pocl_device.zeros(64, np.float32) as y:
+
+        def launch(turns: int) -> None:
+            kernel.launch((4,), (16,), (y, np.uint32(turns)))
+
+        launch(1000)
+        pocl_device.synchronize()
+        used = {}
+        for turns in (100_000, 400_000):
+            begin = time.perf_counter()
+            for _ in range(20):
+                launch(turns)
+            pocl_device.synchronize()
+            took = (time.perf_counter() - begin) / 20
+            used[turns] = measure_energy(pocl_device, lambda i, turns=turns: launch(turns), ProcessorTime(), took)  # type: ignore[misc, return-value, arg-type]
+        small, large = used[100_000], used[400_000]
+        for energy in used.values():
+            assert energy.window_s >= 1.0
+            assert energy.step_s >= 0.9 * ProcessorTime.tick
+            assert 0 < energy.uncertainty < 1
+        # Four times the work takes four times the processor's time, but for the launches, which are a part of both.
+        ratio = large.joules / small.joules
+        bound = 1 + small.uncertainty + large.uncertainty
+        assert 2.0 / bound < ratio < 4.0 * bound
+        with pytest.raises(MmsbgenError, match="does not move"):
+            measure_energy(pocl_device, lambda i: launch(1000), Still(), 1e-4)  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.opencl
+def test_a_device_that_tells_no_energy_is_refused_by_name(pocl_device: Device, store: Store, faulty: str) -> None:
+    with pytest.raises(InputError, match=r"Portable Computing Language\) tells no energy.*--objective time"):
+        meter_of(pocl_device)
+    problem = resolve_family(faulty).problem(n=1000)
+    for objective in ("energy", "edp"):
+        with pytest.raises(InputError, match="tells no energy"):
+            tune(pocl_device.info.spec, faulty, ["many"], problem, store=store, objective=objective)
+    assert store.runs() == []
+    with pytest.raises(InputError, match="no objective 'beauty'; there are time, energy, edp"):
+        check_objective("beauty")
+    words = ["tune", "--device", pocl_device.info.spec, "--objective", "energy", "--kernel", "update_beta"]
+    result = CliRunner().invoke(main, [*words, "--database", store.location])
+    assert result.exit_code == 2
+    assert "tells no energy" in result.output
+
+
+def test_nvml_without_a_gpu_is_told_in_words() -> None:
+    with pytest.raises(InputError, match="a board tells no energy"):
+        NvmlMeter("0000:ff:1f.7", "a board")
+
+
+@pytest.mark.cuda
+def test_nvml_counts_what_it_says(cuda_device: Device, store: Store, tmp_path: object) -> None:
+    """Mean power times time is energy: both counters are of the same board."""
+    pynvml = pytest.importorskip("pynvml")
+    meter = meter_of(cuda_device)
+    handle = pynvml.nvmlDeviceGetHandleByPciBusId(str(cuda_device.pci_address()).encode())
+    source = SPIN.replace("__kernel", 'extern "C" __global__').replace("__global ", "").replace("uint", "unsigned")
+    source = source.replace("get_global_id(0)", "(blockIdx.x * blockDim.x + threadIdx.x)")
+    kernel = cuda_device.compile(source, ["spin"]).kernel("spin")
+    with cuda_device.zeros(132 * 8 * 256, np.float32) as y:
+
+        def launch(turn: int) -> None:
+            kernel.launch((132 * 8,), (256,), (y, np.uint32(100_000)))
+
+        launch(0)
+        cuda_device.synchronize()
+        begin = time.perf_counter()
+        for turn in range(50):
+            launch(turn)
+        cuda_device.synchronize()
+        took = (time.perf_counter() - begin) / 50
+        energies = [measure_energy(cuda_device, launch, meter, took) for _ in range(3)]  # type: ignore[arg-type]
+        limit = pynvml.nvmlDeviceGetPowerManagementLimit(handle) * 1e-3
+    for energy in energies:
+        print(energy, energy.joules / took, "W")
+        assert 50 < energy.joules / took < 1.1 * limit, "watts of a board that computes"
+        assert energy.uncertainty < 0.2
+    spread = max(e.joules for e in energies) / min(e.joules for e in energies) - 1
+    assert spread < 0.1 + 2 * max(e.uncertainty for e in energies)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("objective", ["time", "energy", "edp"])
+def test_a_tune_by_energy_stores_joules_beside_seconds(cuda_device: Device, store: Store, objective: str) -> None:
+    from mmsbgen.families.mmsb import MMSB
+
+    problem = MMSB.problem(K=256, N=20000, m=2048, n=32)
+    report = tune(
+        "cuda:0",
+        MMSB,
+        ["update_phi"],
+        problem,
+        store=store,
+        budget_trials=6,
+        objective=objective,
+        roof_bytes=1 << 28,
+    )
+    (kernel,) = report.kernels
+    assert kernel.best is not None
+    assert kernel.best.energy_j is not None
+    searched = [trial for trial in store.trials(run=report.run) if trial.round == 0 and trial.status == "ok"]
+    told = [trial for trial in searched if trial.energy_j is not None]
+    assert bool(told) == (objective != "time")
+    finals = [trial for trial in store.trials(run=report.run) if trial.round == 1]
+    for trial in finals:
+        assert trial.energy_j is not None
+        assert trial.median_s is not None
+        assert 50 < trial.energy_j / trial.median_s < 1500, "watts"
+    costs = {"time": lambda t: t.median_s, "energy": lambda t: t.energy_j, "edp": lambda t: t.energy_j * t.median_s}
+    assert kernel.best.config == min(finals, key=costs[objective]).config
+    with open_store(store.location, read_only=True) as again:
+        assert {t.uid: t.energy_j for t in again.trials(run=report.run)} == {
+            t.uid: t.energy_j for t in store.trials(run=report.run)
+        }
