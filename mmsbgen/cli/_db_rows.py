@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ from typing import Any
 from mmsbgen.cli._common import seconds
 from mmsbgen.db.explain import nearest
 from mmsbgen.db.nearness import Difference, phrase
-from mmsbgen.db.ranking import candidate, ranked
+from mmsbgen.db.ranking import candidate, cost, ranked
 from mmsbgen.db.records import DeviceRecord, Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection import Group, shipped_groups, without
 from mmsbgen.db.store import Store, device_matches
@@ -197,7 +198,7 @@ def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
     return row | {"stale": marks.stale(trial.key), "quarantined": marks.reason(trial.key, trial.config_digest)}
 
 
-def best_rows(trials: Iterable[TrialRecord], marks: Marks) -> Rows:
+def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "time") -> Rows:
     """The best trial of each key that may be selected, by device, kernel and problem, with how many were tried."""
     by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in trials:
@@ -205,7 +206,7 @@ def best_rows(trials: Iterable[TrialRecord], marks: Marks) -> Rows:
     rows = []
     for found in by_key.values():
         usable = [t for t in found if t.status == "ok" and not marks.reason(t.key, t.config_digest)]
-        order = ranked(map(candidate, usable))
+        order = ranked(candidate(t, objective) for t in usable if math.isfinite(cost(t, objective)))
         if order:
             row = trial_row(next(trial for trial in found if trial.uid == order[0].uid), marks)
             row |= {"trials": len(found), "quarantined": marks.failures(found[0].key)}

@@ -61,21 +61,25 @@ def db(ctx: click.Context, database: str | None) -> None:
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
 @output_options
 @click.pass_context
+@click.option("--objective", default="time", metavar="NAME", show_default=True, help="Best by time, energy or edp.")
 def best(
     ctx: click.Context,
     kernel: str | None,
     device: str | None,
     problem: Sequence[str],
+    objective: str,
     limit: int | None,
     as_json: bool,
     as_csv: bool,
 ) -> None:
     """The best configuration of each device, kernel and problem."""
     from mmsbgen.cli import _db_rows as rows
+    from mmsbgen.db.ranking import check_objective
 
+    check_objective(objective)
     with _reading(ctx) as store:
         trials = store.trials(kernel=kernel, device=device, problem=parameters(problem))
-        found = rows.best_rows(trials, _marks(store))[:limit]
+        found = rows.best_rows(trials, _marks(store), objective)[:limit]
     _show(Output(as_json, as_csv), rows.BEST, found)
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from mmsbgen.db.canonical import canonical_json
 from mmsbgen.db.records import TrialRecord
+from mmsbgen.errors import InputError
+
+OBJECTIVES = ("time", "energy", "edp")
+"""What is made small: seconds a call, joules a call, or their product."""
 
 
 class Candidate(NamedTuple):
-    """What ranking and selection need of a trial with status 'ok'."""
+    """What ranking and selection need of a trial with status 'ok'.
+
+    ``median_s`` ranks: seconds, or what another objective makes small.
+    """
 
     uid: str
     run: str
@@ -41,9 +49,27 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     return [entry[-1] for entry in sorted(merged, key=lambda entry: (entry[0], -entry[3].round, entry[1], entry[2]))]
 
 
-def candidate(trial: TrialRecord) -> Candidate:
-    """What ranking needs of a trial with status 'ok'.  Raises ``ValueError`` for one without times."""
-    if trial.median_s is None:
-        raise ValueError(f"the trial {trial.uid} has no times")
+def candidate(trial: TrialRecord, objective: str = "time") -> Candidate:
+    """What ranking needs of a trial with status 'ok'.  Raises ``ValueError`` for one without times, or joules."""
+    found = cost(trial, objective)
+    if not math.isfinite(found):
+        raise ValueError(f"the trial {trial.uid} has no {objective}")
     config = canonical_json(trial.config)
-    return Candidate(trial.uid, trial.run, trial.round, trial.median_s, trial.config_digest, config)
+    return Candidate(trial.uid, trial.run, trial.round, found, trial.config_digest, config)
+
+
+def check_objective(name: str) -> None:
+    """Raise :class:`InputError` for an objective that does not exist."""
+    if name not in OBJECTIVES:
+        raise InputError(f"no objective {name!r}; there are {', '.join(OBJECTIVES)}")
+
+
+def cost(trial: TrialRecord, objective: str) -> float:
+    """What the objective makes small: seconds, joules, or joules times seconds; infinity where it is not known."""
+    if trial.status != "ok" or trial.median_s is None:
+        return math.inf
+    if objective == "time":
+        return trial.median_s
+    if trial.energy_j is None:
+        return math.inf
+    return trial.energy_j if objective == "energy" else trial.energy_j * trial.median_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,7 @@ from mmsbgen.db.errors import StoreError
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.migrate import migrate, revision
 from mmsbgen.db.quarantine import active
-from mmsbgen.db.ranking import Candidate, candidate, ranked
+from mmsbgen.db.ranking import Candidate, candidate, cost, ranked
 from mmsbgen.db.records import (
     DeviceRecord,
     Key,
@@ -231,10 +232,14 @@ class Store:
                     known.pop(failure.recorded_digest, None)
         return known
 
-    def best(self, key: Key) -> TrialRecord | None:
-        """The best trial for exactly this key, quarantined or not, or None; see :func:`mmsbgen.db.ranking.ranked`."""
-        trials = {trial.uid: trial for trial in self.trials(key=key, status="ok")}
-        order = ranked(map(candidate, trials.values()))
+    def best(self, key: Key, objective: str = "time") -> TrialRecord | None:
+        """The best trial for exactly this key, quarantined or not, or None; see :func:`mmsbgen.db.ranking.ranked`.
+
+        ``objective`` is one of :data:`mmsbgen.db.ranking.OBJECTIVES`; trials that it was not measured for are left out.
+        """
+        found = self.trials(key=key, status="ok")
+        trials = {trial.uid: trial for trial in found if math.isfinite(cost(trial, objective))}
+        order = ranked(candidate(trial, objective) for trial in trials.values())
         return trials[order[0].uid] if order else None
 
     def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:

@@ -14,13 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mmsbgen.backends.base import Device, Event
-from mmsbgen.db.records import TrialRecord
 from mmsbgen.errors import InputError, MmsbgenError
 
-__all__ = ["OBJECTIVES", "Energy", "Meter", "NvmlMeter", "check_objective", "cost", "measure_energy", "meter_of"]
-
-OBJECTIVES = ("time", "energy", "edp")
-"""What a tune makes small: seconds a call, joules a call, or their product."""
+__all__ = ["Energy", "Meter", "NvmlMeter", "measure_energy", "meter_of"]
 
 _CHUNK_S = 0.01
 """Launches that are queued at a time: as exactly is known how many had ended when the counter moved."""
@@ -93,7 +89,7 @@ def meter_of(device: Device) -> Meter:
 def measure_energy(
     device: Device, launch: Callable[[int], Event], meter: Meter, seconds: float, least_s: float = _LEAST_S
 ) -> Energy:
-    """Joules of ``launch(i)``, which takes about ``seconds``, over ``least_s`` seconds and 20 steps of the meter or more.
+    """Joules of ``launch(i)``, which takes about ``seconds``, over at least ``least_s`` and 20 steps of the meter.
 
     Raises :class:`MmsbgenError` when the meter does not move for 5 seconds.
     """
@@ -122,23 +118,6 @@ def measure_energy(
     (first, begin, none), (last, end, all_) = steps[0], steps[-1]
     window = end - begin
     return Energy((last - first) / (all_ - none), window, window / (len(steps) - 1), min(1.0, 2 * longest / window))
-
-
-def check_objective(name: str) -> None:
-    """Raise :class:`InputError` for an objective that does not exist."""
-    if name not in OBJECTIVES:
-        raise InputError(f"no objective {name!r}; there are {', '.join(OBJECTIVES)}")
-
-
-def cost(trial: TrialRecord, objective: str) -> float:
-    """What the objective makes small: seconds, joules, or joules times seconds; infinity where it is not known."""
-    if trial.status != "ok" or trial.median_s is None:
-        return math.inf
-    if objective == "time":
-        return trial.median_s
-    if trial.energy_j is None:
-        return math.inf
-    return trial.energy_j if objective == "energy" else trial.energy_j * trial.median_s
 
 
 @contextlib.contextmanager

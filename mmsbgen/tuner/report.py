@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.db.ranking import cost
 from mmsbgen.db.records import Key, TrialRecord
-from mmsbgen.tuner.energy import cost
 from mmsbgen.tuner.limits import Roofs
 from mmsbgen.tuner.search import Candidates
 
@@ -34,7 +34,7 @@ class KernelReport:
     """How many of ``trials`` were in the store already."""
     note: str = ""
     objective: str = "time"
-    """What is made small: one of :data:`mmsbgen.tuner.energy.OBJECTIVES`."""
+    """What is made small: one of :data:`mmsbgen.db.ranking.OBJECTIVES`."""
 
     @property
     def statuses(self) -> Counter[str]:

@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from mmsbgen.db.ranking import cost
 from mmsbgen.db.records import Key, RunRecord, TrialRecord
 from mmsbgen.db.store import Store
-from mmsbgen.tuner.energy import cost
 
 __all__ = ["end_dead_runs", "known_finals", "known_trials", "this_process"]
 

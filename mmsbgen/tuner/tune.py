@@ -13,6 +13,7 @@ from mmsbgen.backends import DeviceInfo
 from mmsbgen.build import traits_of
 from mmsbgen.db.canonical import digest
 from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.ranking import check_objective, cost
 from mmsbgen.db.records import Key, RoofRecord, TrialRecord
 from mmsbgen.db.store import Store
 from mmsbgen.db_keys import device_record, key_of
@@ -20,7 +21,7 @@ from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, describe
-from mmsbgen.tuner.energy import Energy, check_objective, cost
+from mmsbgen.tuner.energy import Energy
 from mmsbgen.tuner.lanes import search_in_lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES
 from mmsbgen.tuner.measure import Limits, Measurer

@@ -12,9 +12,11 @@ from click.testing import CliRunner
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
+from mmsbgen.db.ranking import check_objective
 from mmsbgen.db.store import Store, open_store
 from mmsbgen.errors import InputError, MmsbgenError
-from mmsbgen.tuner.energy import NvmlMeter, check_objective, measure_energy, meter_of
+from mmsbgen.tuner.energy import NvmlMeter, measure_energy, meter_of
+from mmsbgen.tuner.resume import known_trials
 from mmsbgen.tuner.tune import tune
 from mmsbgen.tuner.worker import resolve_family
 
@@ -161,7 +163,37 @@ def test_a_tune_by_energy_stores_joules_beside_seconds(cuda_device: Device, stor
         assert 50 < trial.energy_j / trial.median_s < 1500, "watts"
     costs = {"time": lambda t: t.median_s, "energy": lambda t: t.energy_j, "edp": lambda t: t.energy_j * t.median_s}
     assert kernel.best.config == min(finals, key=costs[objective]).config
+    best = store.best(kernel.key, objective)
+    assert best is not None
+    assert best.config == kernel.best.config
     with open_store(store.location, read_only=True) as again:
         assert {t.uid: t.energy_j for t in again.trials(run=report.run)} == {
             t.uid: t.energy_j for t in store.trials(run=report.run)
         }
+
+
+def test_the_best_follows_the_objective(store: Store) -> None:
+    """Trials with the joules of three boards: the fastest uses most, the thriftiest is slowest."""
+    from mmsbgen.backends.fake import FakeDevice
+    from mmsbgen.db.records import RunRecord, TrialRecord
+    from mmsbgen.db_keys import key_of
+    from mmsbgen.families.mmsb import MMSB
+
+    key = key_of(FakeDevice().info, MMSB.kernel("update_beta"), MMSB.problem())
+    run = RunRecord(strategy="exhaustive")
+    store.begin_run(run)
+    told = {"fast": (1.0, 9.0), "thrifty": (6.0, 2.0), "between": (2.0, 4.0), "untold": (0.5, None)}
+    for name, (seconds, joules) in told.items():
+        config = {"name": name}
+        store.add_trial(
+            TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=(seconds,), energy_j=joules)
+        )
+    best = {objective: store.best(key, objective) for objective in ("time", "energy", "edp")}
+    assert {objective: trial and trial.config["name"] for objective, trial in best.items()} == {
+        "time": "untold",
+        "energy": "thrifty",
+        "edp": "between",
+    }
+    result = CliRunner().invoke(main, ["db", "--database", store.location, "best", "--objective", "energy", "--json"])
+    assert '"thrifty"' in result.output, result.output
+    assert known_trials(store, key, "energy").keys() < known_trials(store, key).keys()
