@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.render import template_digest
 from mmsbgen.space import Traits, describe
@@ -73,7 +75,7 @@ def spread(
     """
     rng = random.Random(f"{spec.name} {describe(fixed)}")
     axes = {axis.name: (fixed[axis.name],) if axis.name in fixed else axis.values for axis in spec.space.axes}
-    choices = {"K": tuple(ks), "dtype": ("float32", "float64"), **DRAWN}
+    choices = {"K": tuple(ks), "dtype": ("float32", "float64"), "storage": STORAGES, **DRAWN}
     choices = {name: values for name, values in choices.items() if name in spec.parameters}
     known: set[str] = set()
     pairs: set[Any] = set()
@@ -81,7 +83,10 @@ def spread(
     def draw() -> Variant | None:
         config = {name: rng.choice(values) for name, values in axes.items()}
         values = {name: rng.choice(among) for name, among in choices.items()}
-        problem = spec.check_problem(kernels.problem(**values))
+        try:
+            problem = spec.check_problem(kernels.problem(**values))
+        except InputError:
+            return None  # values that make no problem together
         if spec.space.refusal(config, problem, traits) is not None:
             return None
         variant = Variant(spec.name, values, config)

@@ -186,9 +186,13 @@ def known_configs(info: DeviceInfo, spec: KernelSpec, problem: Problem, traits: 
 
 
 class Report:
-    """A report under construction: markdown for readers, and the same numbers as JSON."""
+    """A report under construction: markdown for readers, and the same numbers as JSON.
 
-    def __init__(self, title: str, intro: str) -> None:
+    ``behind`` says what the numbers behind ± are.
+    """
+
+    def __init__(self, title: str, intro: str, behind: str = "distances between quartiles") -> None:
+        self.behind = behind
         self.lines = [f"# {title}", "", intro, ""]
         self.data: dict[str, Any] = {"title": title, "environment": environment()}
         self.devices: list[DeviceInfo] = []
@@ -219,7 +223,7 @@ class Report:
                 for i in self.devices
             ),
             f"- Python {facts['python']}, NumPy {facts['numpy']}",
-            "- numbers behind ± are distances between quartiles",
+            f"- numbers behind ± are {self.behind}",
         ]
         folder.mkdir(parents=True, exist_ok=True)
         text = "\n".join([*self.lines, *about, ""])

@@ -118,9 +118,12 @@ def test_limits_of_a_device_are_kept(opencl_device):
 
 
 @pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("mini_batch", ["random-node", "block"])
+@pytest.mark.parametrize(
+    ("mini_batch", "storage"),
+    [("random-node", "float32"), ("random-node", "bfloat16"), ("random-node", "float16"), ("block", "float32")],
+)
 def test_every_byte_is_counted_and_no_phi_matrix_exists(
-    opencl_device, chain, middling, monkeypatch, average, mini_batch
+    opencl_device, chain, middling, monkeypatch, average, mini_batch, storage
 ):
     monkeypatch.setattr(state, "CHUNK_ROWS", 10)
     before = opencl_device.allocated
@@ -130,6 +133,7 @@ def test_every_byte_is_counted_and_no_phi_matrix_exists(
         n_communities=64,
         average=average,
         mini_batch=mini_batch,
+        storage=storage,
         mini_batch_size=8,
         n_partners=4,
     )
@@ -142,6 +146,7 @@ def test_every_byte_is_counted_and_no_phi_matrix_exists(
     rows = [b for b in opencl_device._buffers if not b.released and b.size >= n * k and b.shape[-1] == 64]
     assert len(rows) == 1 + average
     assert sampler.state.buffers["pi"].shape == (n + sampler.max_vertices, 64)
+    assert sampler.needs.device["pi"] == (n + sampler.max_vertices) * 64 * (4 if storage == "float32" else 2)
     sampler.close()
     assert opencl_device.allocated == before
 
