@@ -47,8 +47,9 @@ class Case:
 
     @property
     def step(self) -> str:
-        """How a row ends, for a reader."""
-        return f"{self.problem['step']} step{'' if self.problem['noise'] == 'on' else ' without noise'}"
+        """How a row ends, and in what it is stored where that is 16 bits, for a reader."""
+        stored = f", {self.problem['storage']} rows" if "storage" in self.problem else ""
+        return f"{self.problem['step']} step{'' if self.problem['noise'] == 'on' else ' without noise'}{stored}"
 
     @property
     def k(self) -> int:

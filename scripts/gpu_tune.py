@@ -16,7 +16,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from mmsbgen.build import traits_of
 from mmsbgen.db.store import Store, open_store
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem, Value
 from mmsbgen.space import describe
@@ -57,6 +58,7 @@ class Part(NamedTuple):
         p = self.problem
         what = self.kernels[0] if len(self.kernels) == 1 else f"{len(self.kernels)} kernels"
         text = f"{what} K={p['K']} {p['step']} step, noise {p['noise']}"
+        text += f", rows in {p['storage']}" if "storage" in p else ""
         return f"{text}, {describe(self.fixed)}" if self.fixed else text
 
 
@@ -86,7 +88,7 @@ def told(report: KernelReport) -> str:
     return text
 
 
-def parts(ks: tuple[int, ...], sizes: dict[str, int], seconds: float, other_seconds: float) -> list[Part]:
+def parts(ks: tuple[int, ...], sizes: Mapping[str, int | str], seconds: float, other_seconds: float) -> list[Part]:
     """What is tuned, update_phi first, so that a run that is cut short has what matters most.
 
     The other kernels are left out where ``other_seconds``, for each of them, is 0.
@@ -94,13 +96,16 @@ def parts(ks: tuple[int, ...], sizes: dict[str, int], seconds: float, other_seco
     kernels = family()
     found = [Part([PHI], kernels.problem(K=k, **sizes, **step), seconds, {}) for step in STEPS for k in ks]
     if other_seconds:
-        rest = [name for name in kernels.tuned if name != PHI]
+        # What does not depend on rows of 16 bits is tuned with those of float32.
+        narrow = kernels.problem(**sizes).get("storage")
+        rest = [name for name in kernels.tuned if not narrow or "storage" in kernels.kernels[name].parameters]
+        rest.remove(PHI)
         # Together, as the tuner gives what a small space leaves to the kernels after it.
         found += [Part(rest, kernels.problem(K=k, **sizes), other_seconds * len(rest), {}) for k in ks]
     return found
 
 
-def sweep(info: DeviceInfo, ks: tuple[int, ...], sizes: dict[str, int], seconds: float) -> list[Part]:
+def sweep(info: DeviceInfo, ks: tuple[int, ...], sizes: Mapping[str, int | str], seconds: float) -> list[Part]:
     """All block sizes of each placement that is valid here, at the default's vector width and two rows in flight."""
     kernels, traits, found = family(), traits_of(info), []
     spec, k = kernels.kernel(PHI), min(ks, key=lambda have: abs(have - 1024))
@@ -135,6 +140,7 @@ def slug(info: DeviceInfo) -> str:
 @click.option("-m", type=click.IntRange(1), default=4096, show_default=True, help="Vertices of a mini-batch.")
 @click.option("-n", type=click.IntRange(1), default=32, show_default=True, help="Partners of a vertex.")
 @click.option("-N", "vertices", type=click.IntRange(2), default=317080, show_default=True, help="Vertices.")
+@click.option("--storage", type=click.Choice(STORAGES), default=STORAGES[0], show_default=True, help="Of rows of pi.")
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="For update_phi at one K and step.")
 @click.option("--all-kernels", is_flag=True, help="The other kernels too, at each K.")
 @click.option("--other-seconds", type=float, default=15.0, show_default=True, help="For each of them, on average.")
@@ -152,6 +158,7 @@ def main(
     m: int,
     n: int,
     vertices: int,
+    storage: str,
     seconds: float,
     all_kernels: bool,
     other_seconds: float,
@@ -167,7 +174,7 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     file = output / f"{slug(info)}.jsonl"
     ahead = max(0, (os.cpu_count() or 1) - 4) if jobs is None else jobs
-    sizes = {"m": m, "n": n, "N": vertices}
+    sizes: dict[str, int | str] = {"m": m, "n": n, "N": vertices, "storage": storage}
     todo = parts(ks, sizes, seconds, other_seconds if all_kernels else 0.0)
     todo += sweep(info, ks, sizes, sweep_seconds) if swept else []
     end = time.monotonic() + (total_seconds or float("inf"))

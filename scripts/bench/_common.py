@@ -179,7 +179,9 @@ def known_configs(info: DeviceInfo, spec: KernelSpec, problem: Problem, traits: 
         trials = [
             trial
             for trial in store.trials(kernel=spec.name, status="ok", problem=sizes)
-            if trial.key.device.identity == device_record(info).identity and valid(trial.config)
+            if trial.key.device.identity == device_record(info).identity
+            and trial.key.problem.params.get("storage") == problem.get("storage")
+            and valid(trial.config)
         ]
     slowest = max(trials, key=lambda trial: trial.median_s or 0.0, default=None)
     return Known(selection.config, selection.tier, selection.reason, slowest.config if slowest else None)

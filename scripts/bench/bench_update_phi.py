@@ -37,6 +37,7 @@ from mmsbgen.backends import Device, open_device
 from mmsbgen.build import build, traits_of
 from mmsbgen.errors import CompileError, LaunchError
 from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, describe
 from mmsbgen.tuner.limits import Roofs, measure_roofs
@@ -233,6 +234,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
     parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--storage", choices=STORAGES, default=STORAGES[0], help="of rows of pi (that of --dtype)")
     parser.add_argument("--step", action="append", choices=STEPS, help="a step; repeat for several (default: all)")
     parser.add_argument("--rounds", type=int, default=15, help="repetitions of each configuration (15)")
     parser.add_argument("--config", metavar="JSON", help="take this configuration as the tuned one")
@@ -243,11 +245,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=None, help="folder of the report (docs/reports)")
     args = parser.parse_args()
 
-    problem = MMSB.problem(K=args.k, N=args.N, m=args.m, n=args.n, dtype=args.dtype, step=(args.step or STEPS)[0])
+    sizes = {"K": args.k, "N": args.N, "m": args.m, "n": args.n}
+    problem = MMSB.problem(**sizes, dtype=args.dtype, storage=args.storage, step=(args.step or STEPS)[0])
     report = Report(
         "update_phi against the gather rate",
         f"K = {args.k}, m = {args.m} vertices, n = {args.n} partners, N = {args.N} vertices, {args.dtype}, "
-        "uniform partners.",
+        f"{f'rows in {args.storage}, ' if args.storage != STORAGES[0] else ''}uniform partners.",
     )
     infos = chosen_devices(args.device)
     progress("making the state")

@@ -183,3 +183,11 @@ def test_the_script_tunes_exports_and_goes_on(scripts: Path, tmp_path: Path) -> 
     assert {roof.kind for roof in bundle.roofs} == {"copy", "gather"}
     again = run()
     assert [trial.uid for trial in again.trials if trial.round == 0] == [t.uid for t in bundle.trials if t.round == 0]
+
+
+def test_rows_of_16_bits_are_tuned_where_they_are_read() -> None:
+    script = importlib.import_module("gpu_tune")
+    found = script.parts((128,), {"storage": "bfloat16"}, 60.0, 15.0)
+    assert {part.problem["storage"] for part in found} == {"bfloat16"}
+    assert found[-1].kernels == ["theta_partial", "perplexity_pairs", "init_pi", "gather_rows"]
+    assert "rows in bfloat16" in str(found[0])

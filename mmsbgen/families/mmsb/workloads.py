@@ -9,7 +9,7 @@ import numpy as np
 
 from mmsbgen.families.mmsb import reference, verify
 from mmsbgen.families.mmsb.layout import DELTA, row_length
-from mmsbgen.families.mmsb.storage import storage_of
+from mmsbgen.families.mmsb.storage import Storage, storage_of
 from mmsbgen.family import Array, Workload
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
@@ -43,8 +43,8 @@ def small(problem: Problem) -> Problem:
     )
 
 
-def memberships(rng: np.random.Generator, n_rows: int, k: int, dtype: Any) -> Array:
-    """Rows ``[n_rows, LD]`` that sum to 1, padded with zeros; some of them exactly one-hot.
+def memberships(rng: np.random.Generator, n_rows: int, k: int, storage: Storage) -> Array:
+    """Rows ``[n_rows, LD]`` that sum to 1, padded with zeros, as they are stored; some of them exactly one-hot.
 
     Large states are as sparse as a chain after burn-in or a little less (CA-GrQc at K = 1024 has 8 entries above
     1e-3 a row, these rows 20), since the time of a step with draws depends on it; small ones, which are for checks,
@@ -59,8 +59,9 @@ def memberships(rng: np.random.Generator, n_rows: int, k: int, dtype: Any) -> Ar
     hot = np.arange(0, distinct, 9)
     rows[hot] = 0.0
     rows[hot, rng.integers(0, k, hot.size)] = 1.0
-    padded = np.zeros((distinct, row_length(k)), dtype)
+    padded = np.zeros((distinct, row_length(k)))
     padded[:, :k] = rows
+    padded = storage.nearest(padded)
     return padded if distinct == n_rows else np.resize(padded, (n_rows, row_length(k)))
 
 
@@ -80,7 +81,7 @@ def state_of(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
     dtype = real_type(problem)
     places = rng.permutation(n + m).astype(np.uint32)
     return {
-        "pi": storage_of(problem).nearest(memberships(rng, n + m, k, dtype)),
+        "pi": memberships(rng, n + m, k, storage_of(problem)),
         "row_sums": rng.uniform(0.5, 3.0, n + m).astype(dtype),
         "slots": places[:n].copy(),
         "spares": places[n:].copy(),
