@@ -24,7 +24,7 @@ from mmsbgen.sampler.course import REFINE_SWEEPS
 from mmsbgen.sampler.evaluation import evaluate
 from mmsbgen.sampler.refine import refine
 from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.sampler.starts import Start, by_label, communities, leiden, of_sets, seeded
+from mmsbgen.sampler.starts import Start, by_label, communities, leiden, of_sets, seeded, training_graph
 
 Floats = npt.NDArray[np.float64]
 #: Share of a row from which a vertex is in a set of a warm start.
@@ -140,7 +140,7 @@ class _Search:
     def grid(self) -> None:
         """Double as long as that pays."""
         with seeded(self.seed):
-            natural = len(leiden(self.split.graph.n_vertices, self.split.training_links, 1.0))
+            natural = len(leiden(training_graph(self.split), 1.0))
         k, misses, warm = max(2, natural // 2), 0, None
         while k <= self.most and misses < _PATIENCE:
             before = self.best if self.fits else None

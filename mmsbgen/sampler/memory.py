@@ -9,7 +9,10 @@ from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.errors import DeviceMemoryError
 from mmsbgen.host import available_host_memory, readable
 
-__all__ = ["Needs", "available_host_memory", "readable", "require"]
+__all__ = ["Needs", "available_host_memory", "of_start", "readable", "require"]
+
+#: Bytes a link and a vertex that starts take at most through igraph, and once (docs/memory.md has the measurements).
+IGRAPH_EACH, IGRAPH_ONCE = 230, 10_000_000
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,15 @@ class Needs:
     def host_total(self) -> int:
         """Bytes of all host arrays."""
         return sum(self.host.values())
+
+
+def of_start(n_vertices: int, n_links: int, row_elements: int, itemsize: int) -> int:
+    """Bytes on the host that starts take at most: igraph's graph, or later the rows that are placed at a time.
+
+    ``row_elements`` are those of the rows that are placed at a time: they are worked out in double precision, those
+    of vertices in no set as draws first, and then written as reals of ``itemsize`` bytes.
+    """
+    return max(IGRAPH_EACH * (n_links + n_vertices) + IGRAPH_ONCE, row_elements * (2 * 8 + itemsize))
 
 
 def require(needs: Needs, info: DeviceInfo, used: int = 0) -> str:

@@ -52,7 +52,8 @@ class Start:
         free = sets == 0
         rows[~free] = (1.0 - MASS) / k
         drawn = rng.exponential(size=(int(free.sum()), k))
-        rows[free] = drawn / drawn.sum(axis=1, keepdims=True)
+        drawn /= drawn.sum(axis=1, keepdims=True)
+        rows[free] = drawn
         rows[vertices, communities] += MASS / sets[vertices]
         return rows
 
@@ -96,9 +97,13 @@ def seeded(seed: int) -> Iterator[None]:
         igraph.set_random_number_generator(random)
 
 
-def leiden(n_vertices: int, links: Ints, resolution: float, iterations: int = 2) -> list[Ints]:
+def training_graph(split: Split) -> igraph.Graph:
+    """The training links as igraph has them: to be made once, as making it takes three times what it then holds."""
+    return igraph.Graph(n=split.graph.n_vertices, edges=split.training_links)
+
+
+def leiden(graph: igraph.Graph, resolution: float, iterations: int = 2) -> list[Ints]:
     """Leiden's communities (Traag, Waltman, van Eck 2019) for modularity, largest first; single vertices left out."""
-    graph = igraph.Graph(n=n_vertices, edges=links)
     found: Any = graph.community_leiden(objective_function="modularity", resolution=resolution, n_iterations=iterations)
     return by_label(np.asarray(found.membership))
 
@@ -115,9 +120,10 @@ def communities(split: Split, k: int, seed: int) -> Start:
     """Leiden's communities at a resolution that gives about ``k``; at most the ``k`` largest."""
     low, high = 1e-2, 1e4
     resolution, best = 1.0, None
+    graph = training_graph(split)
     with seeded(seed):
         for _ in range(_LEIDEN_RUNS):
-            sets = leiden(split.graph.n_vertices, split.training_links, resolution)
+            sets = leiden(graph, resolution)
             if best is None or abs(len(sets) - k) < abs(len(best) - k):
                 best = sets
             if abs(len(sets) - k) <= 0.03 * k:
@@ -163,8 +169,7 @@ def _ego_conductance(split: Split) -> Floats:
     """Conductance ``[N]`` of every vertex with its neighbours; infinite below two neighbours."""
     adjacency, n = split.training_adjacency, split.graph.n_vertices
     degrees = adjacency.degrees.astype(np.float64)
-    graph = igraph.Graph(n=n, edges=split.training_links)
-    share = np.asarray(graph.transitivity_local_undirected(mode="zero"))
+    share = np.asarray(training_graph(split).transitivity_local_undirected(mode="zero"))
     # Whole numbers, so that nets of equal conductance tie whatever the rounding of the share.
     triangles = np.rint(share * degrees * (degrees - 1) / 2)
     ends = degrees[adjacency.neighbours]

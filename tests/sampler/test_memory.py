@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mmsbgen.errors import DeviceMemoryError
 from mmsbgen.sampler import memory, state
 from mmsbgen.sampler.evaluation import evaluate
 from mmsbgen.sampler.memory import Needs, available_host_memory, readable
+from mmsbgen.sampler.starts import of_sets
 
 GB = 10**9
 
@@ -115,6 +120,58 @@ def test_limits_of_a_device_are_kept(opencl_device):
     if memory.available_host_memory()[0] > 4 * GB:
         with pytest.raises(DeviceMemoryError, match=r"has 1\.00 GB"):
             memory.require(needs, dataclasses.replace(info, global_memory=GB))
+
+
+_IN_CHILD = """
+import sys
+from pathlib import Path
+import numpy as np
+from mmsbgen.graph import as_graph, split
+from mmsbgen.sampler import starts
+
+def resident(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+n_links, n_vertices = int(sys.argv[1]), int(sys.argv[2])
+ends = np.random.default_rng(0).integers(0, n_vertices, (n_links, 2))
+parts = split(as_graph(ends[ends[:, 0] != ends[:, 1]]), validation=0.01, seed=0)
+parts.training_adjacency
+starts.communities(split(as_graph(np.array([[0, 1], [1, 2]])), validation=0.0, seed=0), 2, 0)
+Path("/proc/self/clear_refs").write_text("5")
+before = resident("VmRSS")
+for start in (starts.communities, starts.ego_nets):
+    start(parts, 100, 0)
+print(resident("VmHWM") - before, parts.n_training_links, parts.graph.n_vertices)
+"""
+
+
+@pytest.mark.parametrize(("n_links", "n_vertices"), [(200_000, 30_000), (40_000, 80_000)])
+def test_starts_take_no_more_of_the_host_than_is_counted(n_links, n_vertices):
+    """The peak of a process of its own; more links than vertices, and more vertices than links."""
+    command = [sys.executable, "-W", "ignore", "-c", _IN_CHILD, str(n_links), str(n_vertices)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    grown, links, vertices = map(int, done.stdout.split())
+    counted = memory.of_start(vertices, links, 0, 4)
+    assert counted / 3 < grown < counted
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_rows_of_a_start_take_no_more_than_is_counted(free):
+    n, k = 4000, 256
+    start = of_sets("one", [np.zeros(0, np.int64) if free else np.arange(n)])
+    tracemalloc.start()
+    try:
+        rows = np.zeros((n, k), np.float32)
+        rows[:] = start.rows(0, n, k, 0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    counted = n * k * (8 + 8 + 4)
+    assert memory.of_start(0, 0, n * k, 4) == counted
+    # Some numbers a vertex come beside the rows.
+    assert counted * (0.95 if free else 0.5) < peak < counted + n * 100
 
 
 @pytest.mark.parametrize("average", [False, True])

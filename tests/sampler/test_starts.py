@@ -87,7 +87,7 @@ def test_leiden_gives_the_cliques_of_a_ring(cliques, size):
     assert sorted(sets_of(found)) == [list(range(at * size, (at + 1) * size)) for at in range(cliques)]
     if cliques == 30:
         with starts.seeded(4):
-            assert len(starts.leiden(150, parts.training_links, 1.0)) < 30
+            assert len(starts.leiden(starts.training_graph(parts), 1.0)) < 30
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 11, 100])
