@@ -25,6 +25,15 @@ MODES: dict[str, dict[str, Value]] = {"block_shared": {"product": "fma"}}
 Launch = Callable[[str, str, int, dict[str, Any]], None]
 
 
+def theta_scales(per_sweep: int, non_link_factor: float, real: np.dtype[Any]) -> dict[str, Any]:
+    """By what a block's counts become those of all pairs.
+
+    A vertex is in one of ``per_sweep`` blocks, and both ends of a pair count it.
+    """
+    half = 0.5 * per_sweep
+    return {"non_link_scale": real.type(half * non_link_factor), "link_scale": real.type(half)}
+
+
 def specs(split: Split, problem: Problem, shape: Shape) -> list[Spec]:
     """The arrays that block mini-batches have instead of lists of partners and edge sets."""
     held, length = split.held_out_adjacency, room(problem)

@@ -42,9 +42,13 @@ class Spec:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The largest mini-batch: vertices, pairs; how many are held; partners of them all; groups of theta's counts."""
+    """The largest mini-batch: vertices, pairs; how many are held; partners of them all; groups of theta's counts.
+
+    ``listed`` vertices are held of all those mini-batches.
+    """
 
     vertices: int
+    listed: int
     rounds: int
     pairs: int
     partners: int
@@ -82,7 +86,7 @@ def specs(
         content("neighbour_offsets", "adjacency", split.training_adjacency.offsets.view(np.uint64)),
         content("neighbours", "adjacency", split.training_adjacency.neighbours),
         *_partners(links, held, capacity, real),
-        Spec("vertices", "mini-batch", (rounds * m,), np.uint32),
+        Spec("vertices", "mini-batch", (capacity.listed,), np.uint32),
         Spec("centres", "mini-batch", (rounds,), np.uint32),
         Spec("sizes", "mini-batch", (rounds,), np.uint32),
         Spec("star_weights", "mini-batch", (rounds,), real),

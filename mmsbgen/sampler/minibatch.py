@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,12 +20,11 @@ from mmsbgen.families.mmsb.layout import Purpose
 from mmsbgen.families.mmsb.random import below
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.sweeps import Sweeps
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _NO_INTS: Ints = np.zeros(0, np.int64)
-#: Non-link pairs by which a block mini-batch estimates the non-link counts of theta.
-BLOCK_PAIRS = 4096
 
 
 @dataclass(frozen=True)
@@ -196,61 +194,15 @@ def _signed(sources: Sources, a: Ints, b: Ints, link: float, non_link: float) ->
     return signed
 
 
-def block_size(sources: Sources) -> int:
-    """Vertices of a block: as many as asked for, or all."""
-    return min(sources.options.size, sources.n_vertices)
-
-
-def blocks_per_sweep(sources: Sources) -> int:
-    """Iterations in which every vertex is updated once."""
-    return -(-sources.n_vertices // block_size(sources))
-
-
 def block(sources: Sources, iteration: int) -> MiniBatch:
-    """A block of vertices with all their links; a sweep goes through all vertices in an order of its own.
-
-    Theta is informed by all links of the block (half each, as both ends see them in a sweep) and by a fixed
-    number of pairs between block and graph. The vertices come in descending order of degree: a hub that a device
-    begins with does not keep it waiting at the end, and neighbours in the order have as many links.
-    """
-    n, size, per_sweep = sources.n_vertices, block_size(sources), blocks_per_sweep(sources)
-    sweep, part = divmod(iteration - 1, per_sweep)
-    vertices = np.arange(n) if per_sweep == 1 else _block_of_sweep(sources.options.seed, sweep, n, size, part)
-    scale = n / vertices.size
-    adjacency = sources.split.training_adjacency
-    vertices = vertices[np.argsort(-adjacency.degrees[vertices], kind="stable")]
-    degrees = adjacency.degrees[vertices]
-    link_a = np.repeat(vertices, degrees)
-    link_b = adjacency.neighbours[_ranges(adjacency.offsets[vertices], degrees)].astype(np.int64)
-    seed, count = sources.options.seed, BLOCK_PAIRS
-    a = vertices[below(seed, np.arange(count), 0, iteration, Purpose.mini_batch_pair, vertices.size)]
-    b = below(seed, np.arange(count), 1, iteration, Purpose.mini_batch_pair, n)
-    weights = _signed(sources, a, b, 0.0, -0.5 * n * n / count * sources.nonlink_factor())
-    return MiniBatch(
-        "block",
-        vertices,
-        np.concatenate([link_a, a]),
-        np.concatenate([link_b, b]),
-        np.concatenate([np.full(link_a.size, 0.5 * scale), weights]),
-    )
+    """A block of vertices with all their links and shared partners, which inform theta too; no pairs of its own."""
+    vertices = sweeps(sources).block(iteration).astype(np.int64)
+    return MiniBatch("block", vertices, _NO_INTS, _NO_INTS, np.zeros(0))
 
 
-def _block_of_sweep(seed: int, sweep: int, n: int, size: int, part: int) -> Ints:
-    return np.sort(_sweep_order(seed, sweep, n)[part * size : (part + 1) * size])
-
-
-@lru_cache(maxsize=2)
-def _sweep_order(seed: int, sweep: int, n: int) -> Ints:
-    """The order of a sweep; kept, as every block of the sweep asks for it."""
-    return np.random.Generator(np.random.PCG64([seed, 1, sweep])).permutation(n)
-
-
-def _ranges(starts: Ints, lengths: Ints) -> Ints:
-    """Concatenated ``arange(start, start + length)``."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if ends.size else 0
-    ranges: Ints = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-    return ranges
+def sweeps(sources: Sources) -> Sweeps:
+    """The blocks of a run."""
+    return Sweeps(sources.split, sources.options.size, sources.options.seed)
 
 
 def _most_non_links(sources: Sources) -> int:
@@ -260,11 +212,6 @@ def _most_non_links(sources: Sources) -> int:
 def _largest_degree(sources: Sources) -> int:
     degrees = sources.split.training_adjacency.degrees
     return int(degrees.max(initial=0))
-
-
-def _widest_block(sources: Sources) -> int:
-    degrees: Any = np.sort(sources.split.training_adjacency.degrees)[::-1]
-    return int(degrees[: block_size(sources)].sum()) + BLOCK_PAIRS
 
 
 STRATEGIES |= {
@@ -296,6 +243,9 @@ STRATEGIES |= {
         lambda s: s.options.size,
     ),
     "block": Registered(
-        block, "a block of vertices with all their links and shared partners", block_size, _widest_block
+        block,
+        "a block of vertices with all their links and shared partners",
+        lambda s: min(s.options.size, s.n_vertices),
+        lambda s: 0,
     ),
 }

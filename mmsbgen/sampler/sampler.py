@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmsbgen.backends.base import Event
-from mmsbgen.build import BoundKernel
+from mmsbgen.build import BoundKernel, traits_of
 from mmsbgen.errors import CompileError, ConfigError, InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.storage import STORAGES
+from mmsbgen.families.mmsb.block_kernels import links_groups, most_groups
 from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Array
 from mmsbgen.graph import EdgeSet, Split
@@ -73,10 +74,12 @@ class Sampler:
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of(split, options)
         self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
-        groups = theta_groups(self.problem)
+        self.sweeps = minibatch.sweeps(self.sources) if options.block else None
+        groups = most_groups(traits_of(self.device.info)) if options.block else theta_groups(self.problem)
         rounds = self._rounds()
         partners = rounds * self._partner_slots()
-        self.capacity = buffers.Capacity(self.max_vertices, rounds, self.max_pairs, partners, groups)
+        listed = graph.n_vertices if options.block else rounds * self.max_vertices
+        self.capacity = buffers.Capacity(self.max_vertices, listed, rounds, self.max_pairs, partners, groups)
         specs = buffers.specs(split, links, held, self.shape, self.capacity, self._export_rows())
         if options.block:
             specs += blocks.specs(split, self.problem, self.shape)
@@ -152,7 +155,7 @@ class Sampler:
     @property
     def per_sweep(self) -> int:
         """Iterations in which blocks go through all vertices once; 1 for stars."""
-        return minibatch.blocks_per_sweep(self.sources) if self.options.block else 1
+        return self.sweeps.per_sweep if self.sweeps else 1
 
     @property
     def limit(self) -> int:
@@ -194,10 +197,11 @@ class Sampler:
 
     def _host_bytes(self, links: EdgeSet, held: EdgeSet) -> dict[str, int]:
         pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
+        listed = 3 * 8 * self.split.graph.n_vertices if self.sweeps else self.max_pairs * 40
         return {
             "graph": 8 * self.split.graph.links.nbytes,
             "edge sets": links.buckets.nbytes + held.buckets.nbytes,
-            "partners of a block": self.max_pairs * 40 + pairs * 64,
+            "mini-batches": listed + pairs * 64,
             "programs and libraries": 300_000_000,
         }
 
@@ -225,11 +229,11 @@ class Sampler:
             "eta_0": np.float64(options.eta[0]),
             "eta_1": np.float64(options.eta[1]),
             "seed": np.uint64(options.seed),
-        }
+        } | blocks.theta_scales(self.per_sweep, self.sources.nonlink_factor(), real)
 
     def _build(self) -> None:
-        names = list(blocks.KERNELS if self.options.block else ("sample_partners", "update_phi"))
-        names += ["exchange_slots", "theta_partial", "theta_end", "update_beta"]
+        names = list(blocks.KERNELS if self.options.block else ("sample_partners", "update_phi", "theta_partial"))
+        names += ["exchange_slots", "theta_end", "update_beta"]
         names += ["init_pi", "gather_rows", "perplexity_pairs", "perplexity_sum"]
         for name in names:
             self.kernels[name] = self.runtime.kernel(name, self.problem, **blocks.MODES.get(name, {}))
@@ -313,7 +317,7 @@ class Sampler:
         """One iteration: queue its stages and return what it is about; nothing waits for the device."""
         self.iteration += 1
         begin = time.perf_counter()
-        batch = self._ahead() if self.ahead is not None else self._drawn()
+        batch = self._block() if self.sweeps else self._ahead() if self.ahead else self._drawn()
         self._seconds["mini-batch"] += time.perf_counter() - begin
         if not batch.n_vertices:
             return batch
@@ -328,18 +332,22 @@ class Sampler:
             "decay": self.shape.real.type(math.exp(-eps / 2)),
             "spread": self.shape.real.type(-math.expm1(-eps / 2)),
         }
+        links = "block_links draws" if self.sampling else "block_links"
         if self.options.block:
-            blocks.launch(self.launch, n, values, "block_links draws" if self.sampling else "block_links")
+            blocks.launch(self.launch, n, values, links)
         else:
             if self.ahead is None:
                 self.launch("partners", "sample_partners", n, values)
             self.launch("update_phi", "update_phi", n, values)
         self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
         self.vertex_updates += n
-        if batch.n_pairs:
+        values["step"] = np.float64(self._theta_step(eps, n))
+        if self.options.block:
+            values["n_groups"] = np.uint32(links_groups(self.kernels[links].config))
+        elif batch.n_pairs:
             values |= {"n_pairs": np.uint32(batch.n_pairs), "first_pair": np.uint64(batch.first)}
-            values["step"] = np.float64(self._theta_step(eps, n))
             self.launch("theta", "theta_partial", int(self.values["n_groups"]), values)
+        if self.options.block or batch.n_pairs:
             self.launch("theta", "theta_end", self.shape.row, values)
         return batch
 
@@ -363,6 +371,11 @@ class Sampler:
         assert self.ahead is not None
         first, n = self.ahead.batch(self.iteration, self.launch)
         return Batch(first, n, max(0, n - 1))
+
+    def _block(self) -> Batch:
+        assert self.sweeps is not None
+        first, n = self.sweeps.place(self.iteration, self.device, self.values["vertices"])
+        return Batch(first, n, 0)
 
     def _drawn(self) -> Batch:
         """A mini-batch that the host draws."""

@@ -77,6 +77,7 @@ def arguments(n: int) -> dict[str, Any]:
         "beta": strengths,
         "vertices": BLOCK.astype(np.uint32),
         "clip_counts": np.zeros(m, np.uint32),
+        "counts": np.zeros((block_workloads.MOST_GROUPS, 2, length)),
         "places": np.zeros(N, np.uint32),
         "shared_weights": np.zeros(room),
         "n_shared": np.zeros(1, np.uint32),
@@ -85,9 +86,9 @@ def arguments(n: int) -> dict[str, Any]:
     for pairs, names in ((LINKS, ("neighbour_offsets", "neighbours")), (HELD, ("held_offsets", "held_neighbours"))):
         values |= dict(zip(names, adjacency(N, pairs), strict=True))
     scalars: dict[str, Any] = {"half_step": 0.01, "decay": np.exp(-0.01), "spread": -np.expm1(-0.01)}
-    scalars |= {"alpha": 1 / K, "delta": DELTA}
+    scalars |= {"alpha": 1 / K, "delta": DELTA, "non_link_scale": 1.0, "link_scale": 1.0}
     values |= {name: np.float64(value) for name, value in scalars.items()}
-    counts = {"n_partners": n, "n_total": N, "n_vertices": m, "iteration": ITERATION}
+    counts = {"n_partners": n, "n_total": N, "n_vertices": m, "first_vertex": 0, "iteration": ITERATION}
     return values | {name: np.uint32(value) for name, value in counts.items()} | {"seed": np.uint64(SEED)}
 
 
@@ -179,7 +180,7 @@ def test_tuning_takes_what_a_run_uses() -> None:
         assert set(used) <= set(names)
         assert not set(others) & set(names)
         assert names[0] == used[0]
-        assert "theta_partial" in names
+        assert ("theta_partial" in names) == (partners != "block")
 
 
 @pytest.mark.parametrize(("tile", "panel", "block"), [(32, 256, 256), (64, 256, 256), (64, 64, 64), (32, 1024, 512)])

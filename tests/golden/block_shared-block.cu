@@ -67,7 +67,7 @@ void block_shared(
     const u32* __restrict__ slots,               /* [N] slot of a vertex's row */
     const u32* __restrict__ spares,              /* [m] free slots; they receive the new rows */
     const real* __restrict__ beta,               /* [LD] community strengths */
-    const u32* __restrict__ vertices,            /* [m] distinct vertices of the block */
+    const u32* __restrict__ vertices,            /* [.., m] distinct vertices of the mini-batch, from first_vertex on */
     const u32* __restrict__ shared,              /* [room] slots of the shared partners' rows */
     const real* __restrict__ shared_weights,     /* [room] weights; 0 from n_shared on */
     const u32* __restrict__ n_shared,            /* [1] how many shared partners there are */
@@ -78,6 +78,7 @@ void block_shared(
     const u64* __restrict__ held_offsets,        /* [N + 1] begin of each vertex's held-out pairs */
     const u32* __restrict__ held_neighbours,     /* [2 H] their other ends, ascending */
     const u32 n_vertices,                        /* vertices of the mini-batch */
+    const u32 first_vertex,                      /* place of the first of them */
     const real delta                             /* probability of a link across communities */
 )
 {
@@ -96,7 +97,7 @@ void block_shared(
         }
         __syncthreads();
         for (u32 i = 0; i < 4u && first + i < n_vertices; ++i) {
-            const u32 vertex = vertices[first + i];
+            const u32 vertex = vertices[first_vertex + first + i];
             if (lane == 0u) strike(scales + i, places, drawn, vertex, begin, size);
             for (u64 l = neighbour_offsets[vertex] + lane; l < neighbour_offsets[vertex + 1u]; l += 128u)
                 strike(scales + i, places, drawn, neighbours[l], begin, size);
@@ -111,7 +112,7 @@ void block_shared(
                 __syncthreads();
                 for (u32 e = lane; e < 64u; e += 128u) {
                     const u32 k = e % 16u, i = e / 16u;
-                    const u32 vertex = vertices[first + i < n_vertices ? first + i : first];
+                    const u32 vertex = vertices[first_vertex + (first + i < n_vertices ? first + i : first)];
                     own_slice[k * 4u + i] = pi[(u64)slots[vertex] * 1024u + k0 + k] * (beta[k0 + k] - delta);
                 }
                 for (u32 e = lane; e < 1024u; e += 128u) {

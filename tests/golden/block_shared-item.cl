@@ -34,7 +34,7 @@ void block_shared(
     __global const u32* restrict slots,          /* [N] slot of a vertex's row */
     __global const u32* restrict spares,         /* [m] free slots; they receive the new rows */
     __global const real* restrict beta,          /* [LD] community strengths */
-    __global const u32* restrict vertices,       /* [m] distinct vertices of the block */
+    __global const u32* restrict vertices,       /* [.., m] distinct vertices of the mini-batch, from first_vertex on */
     __global const u32* restrict shared,         /* [room] slots of the shared partners' rows */
     __global const real* restrict shared_weights, /* [room] weights; 0 from n_shared on */
     __global const u32* restrict n_shared,       /* [1] how many shared partners there are */
@@ -45,6 +45,7 @@ void block_shared(
     __global const u64* restrict held_offsets,   /* [N + 1] begin of each vertex's held-out pairs */
     __global const u32* restrict held_neighbours, /* [2 H] their other ends, ascending */
     const u32 n_vertices,                        /* vertices of the mini-batch */
+    const u32 first_vertex,                      /* place of the first of them */
     const real delta                             /* probability of a link across communities */
 )
 {
@@ -54,12 +55,12 @@ void block_shared(
     if (first >= n_vertices) return;
     __global const realv* strength = (__global const realv*)beta;
     {
-        const u32 vertex = vertices[first];
+        const u32 vertex = vertices[first_vertex + first];
         __global const realv* own = (__global const realv*)(pi + (u64)slots[vertex] * 112u);
         for (u32 v = 0; v < 28u; ++v) w[v] = own[v] * (strength[v] - v_splat(delta));
     }
     {
-        const u32 vertex = vertices[first + 1u < n_vertices ? first + 1u : first];
+        const u32 vertex = vertices[first_vertex + (first + 1u < n_vertices ? first + 1u : first)];
         __global const realv* own = (__global const realv*)(pi + (u64)slots[vertex] * 112u);
         for (u32 v = 0; v < 28u; ++v) w[v + 28u] = own[v] * (strength[v] - v_splat(delta));
     }
@@ -71,7 +72,7 @@ void block_shared(
             scales[e] = p < size ? shared_weights[begin + p] : 0.0f;
         }
         for (u32 i = 0; i < 2u && first + i < n_vertices; ++i) {
-            const u32 vertex = vertices[first + i];
+            const u32 vertex = vertices[first_vertex + first + i];
             if (lane == 0u) strike(scales + i, places, drawn, vertex, begin, size);
             for (u64 l = neighbour_offsets[vertex] + lane; l < neighbour_offsets[vertex + 1u]; l += 1u)
                 strike(scales + i, places, drawn, neighbours[l], begin, size);

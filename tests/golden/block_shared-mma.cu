@@ -97,7 +97,7 @@ void block_shared(
     const u32* __restrict__ slots,               /* [N] slot of a vertex's row */
     const u32* __restrict__ spares,              /* [m] free slots; they receive the new rows */
     const real* __restrict__ beta,               /* [LD] community strengths */
-    const u32* __restrict__ vertices,            /* [m] distinct vertices of the block */
+    const u32* __restrict__ vertices,            /* [.., m] distinct vertices of the mini-batch, from first_vertex on */
     const u32* __restrict__ shared,              /* [room] slots of the shared partners' rows */
     const real* __restrict__ shared_weights,     /* [room] weights; 0 from n_shared on */
     const u32* __restrict__ n_shared,            /* [1] how many shared partners there are */
@@ -108,6 +108,7 @@ void block_shared(
     const u64* __restrict__ held_offsets,        /* [N + 1] begin of each vertex's held-out pairs */
     const u32* __restrict__ held_neighbours,     /* [2 H] their other ends, ascending */
     const u32 n_vertices,                        /* vertices of the mini-batch */
+    const u32 first_vertex,                      /* place of the first of them */
     const real delta                             /* probability of a link across communities */
 )
 {

@@ -48,7 +48,7 @@ def run_until_some(sampler):
     """The state before the next batch that is not empty, and that batch."""
     while True:
         before = state_of(sampler)
-        if sampler.step().n_pairs > 1:
+        if sampler.step().n_vertices > 2:
             return before, batch_of(sampler)
 
 
@@ -70,10 +70,13 @@ def compare(sampler, before, batch, u):
     )
     rule = dataclasses.replace(sampler.rule, iteration=sampler.iteration)
     flipped = expected_flips = 0.0
+    counts = np.zeros((2, *theta.shape))
     for vertex in batch.vertices.tolist():
         near, held = neighbours(sampler, vertex)
         partners, weights = reference.sample_partners(vertex, sampler.split.graph.n_vertices, near, held, rule)
         drift, error = reference.drift(pi[vertex], beta, pi[partners], weights, delta, u)
+        of_vertex = np.broadcast_to(pi[vertex], (partners.size, pi.shape[1]))
+        counts += np.stack(reference.theta_counts(of_vertex, pi[partners], beta, weights, delta, u))
         end = reference.end_row(pi[vertex] * sums[vertex], pi[vertex], drift, error, vertex, step, u)
         total = end.phi.sum()
         phi_error = end.error + 8 * u * end.phi + 1e-20
@@ -89,13 +92,17 @@ def compare(sampler, before, batch, u):
     others = np.setdiff1d(np.arange(len(pi)), batch.vertices)
     assert np.array_equal(new_pi[others], pi[others])
     assert np.array_equal(new_sums[others], sums[others])
-    compare_theta(sampler, batch, new_pi, theta, beta, (new_theta, new_beta), u, eps, delta)
+    if options.block:
+        # The same pairs inform theta, each from both of its ends, in one of the blocks of a sweep.
+        found = counts * 0.5 * sampler.per_sweep
+    else:
+        weights = batch.weights.astype(sampler.shape.real).astype(np.float64)
+        found = reference.theta_counts(new_pi[batch.pairs_a], new_pi[batch.pairs_b], beta, weights, delta, u)
+    compare_theta(sampler, batch, found, theta, (new_theta, new_beta), u, eps)
 
 
-def compare_theta(sampler, batch, new_pi, theta, beta, new, u, eps, delta):
-    options, (a, b) = sampler.options, (batch.pairs_a, batch.pairs_b)
-    weights = batch.weights.astype(sampler.shape.real).astype(np.float64)
-    counts, error = reference.theta_counts(new_pi[a], new_pi[b], beta, weights, delta, u)
+def compare_theta(sampler, batch, found, theta, new, u, eps):
+    options, (counts, error) = sampler.options, found
     name = "gain" if options.block else "published" if options.step == "published" else "reflected"
     size = sampler._theta_step(eps, batch.vertices.size)
     step = reference.ThetaStep(name, size, options.eta, options.noise, options.seed, sampler.iteration)

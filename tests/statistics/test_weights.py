@@ -23,6 +23,7 @@ from mmsbgen.graph import EdgeSet, Split, as_graph, split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.graph.split import HeldOut
 from mmsbgen.sampler import minibatch
+from mmsbgen.sampler.blocks import theta_scales
 from mmsbgen.sampler.minibatch import MiniBatch, Sources
 from mmsbgen.sampler.options import Options
 from tests.statistics.laws import Floats
@@ -109,25 +110,23 @@ def test_pairs(six: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(matrix(batch), truth(), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 5, 6])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6])
 def test_blocks(six: Split, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Over all orders of a sweep and its blocks, of which the last may be smaller, and all further pairs."""
-    chosen = sources(six, size, "block")
-    per_sweep = minibatch.blocks_per_sweep(chosen)
-    orders = list(itertools.permutations(range(N))) if per_sweep > 1 else [tuple(range(N))]
-    total = np.zeros((N, N))
-    for order, part in itertools.product(orders, range(per_sweep)):
-        monkeypatch.setattr(minibatch, "_sweep_order", lambda seed, sweep, n, order=order: np.array(order))
-        here = len(order[part * size : (part + 1) * size])
-        monkeypatch.setattr(minibatch, "BLOCK_PAIRS", here * N)
+    """Over all shifts of the strata, of which the last may be smaller: a vertex counts once in a sweep's mean block.
 
-        def below(seed: int, j: Any, draw: int, iteration: int, purpose: int, bound: int, here: int = here) -> Any:
-            assert bound == (here, N)[draw]
-            return j // N if draw == 0 else j % N
-
-        monkeypatch.setattr(minibatch, "below", below)
-        total += matrix(minibatch.block(chosen, part + 1)) / (len(orders) * per_sweep)
-    np.testing.assert_allclose(total, truth(), rtol=1e-12, atol=1e-12)
+    A block's counts are linear in its vertices, so that with the next test theta's are right too.
+    """
+    sweeps = minibatch.sweeps(sources(six, size, "block"))
+    scale = 2 * float(theta_scales(sweeps.per_sweep, 1.0, np.dtype(np.float64))["link_scale"])
+    every = list(itertools.product(range(sweeps.per_sweep), repeat=sweeps.largest))
+    total = np.zeros(N)
+    for shifts in every:
+        monkeypatch.setattr(sweeps, "shifts", lambda sweep, shifts=shifts: np.array(shifts))
+        total[sweeps.block(1)] += scale / len(every)
+        parts = [sweeps.block(part + 1) for part in range(sweeps.per_sweep)]
+        assert sorted(np.concatenate(parts).tolist()) == list(range(N))
+        assert max(part.size for part in parts) == sweeps.largest <= size
+    np.testing.assert_allclose(total, 1.0, rtol=1e-12)
 
 
 # What devices draw ----------------------------------------------------------------------------------------------
@@ -241,7 +240,7 @@ def test_stars_drawn_on_the_device(device: Device, six: Split, m: int) -> None:
 
 
 def test_shared_partners_give_the_whole_gradient(device: Device) -> None:
-    """A block of all vertices that shares one draw: its gradients' mean over the six draws is that of all pairs."""
+    """A block of all vertices that shares one draw: the mean over the six draws of gradients and counts is all pairs'."""
     k = 5
     rng = np.random.default_rng(7)
     pi, beta = rng.dirichlet(np.full(k, 0.5), N), rng.uniform(0.1, 0.9, k)
@@ -250,18 +249,26 @@ def test_shared_partners_give_the_whole_gradient(device: Device) -> None:
     both = truth() + truth().T
     for vertex in range(N):
         whole[vertex] = reference.drift(pi[vertex], beta, pi, both[vertex], 1e-4)[0]
+    pairs, signs = np.array(PAIRS), truth()[tuple(np.array(PAIRS).T)]
+    right, _ = reference.theta_counts(pi[pairs[:, 0]], pi[pairs[:, 1]], beta, signs, 1e-4)
     drawn: dict[int, Floats] = {}
+    counts: dict[int, Floats] = {}
     with BlockGraph(device, pi, np.ones(N), beta, LINKS, HELD, n=1, step="published", noise=False, alpha=1e3) as block:
         for iteration in range(200):
             phi, partners = block.step(iteration)
             gradient = (phi - pi) / block.tau - 1e3 + pi
             seen = drawn.setdefault(int(partners[0]), gradient)
             assert np.array_equal(seen, gradient)
+            counts[int(partners[0])] = block.theta_counts()
     assert sorted(drawn) == list(range(N))
     mean = sum(drawn.values()) / N
     # Gradients of up to |w| / Z = 6 / 1e-4 in sums with alpha / tau of 1e6, in double precision.
     np.testing.assert_allclose(mean, whole, rtol=1e-9, atol=1e-8)
     assert not np.allclose(drawn[0], whole, rtol=1e-3)
+    # theta: every pair's responsibilities, half from either end; those of links are the same in every draw.
+    np.testing.assert_allclose(sum(counts.values()) / N, right, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(counts[0][1], right[1], rtol=1e-9, atol=1e-12)
+    assert not np.allclose(counts[0][0], right[0], rtol=1e-3)
 
 
 # Look-up --------------------------------------------------------------------------------------------------------

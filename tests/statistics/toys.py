@@ -13,6 +13,7 @@ import numpy as np
 from mmsbgen.backends import Device
 from mmsbgen.build import BoundKernel, build, release, traits_of
 from mmsbgen.families.mmsb import MMSB, block_workloads, graph_workloads
+from mmsbgen.families.mmsb.block_kernels import links_groups
 from mmsbgen.families.mmsb.layout import DELTA, row_length
 from mmsbgen.families.mmsb.storage import storage_named
 from tests.statistics.laws import Floats
@@ -188,13 +189,15 @@ class BlockRows(Rows):
             "drawn": np.full(room, self.m, np.uint32),
             "shared_weights": np.zeros(room, self.real),
             "n_shared": np.ones(1, np.uint32),
+            "counts": np.zeros((block_workloads.MOST_GROUPS, 2, row_length(self.k)), self.real),
         }
         self.buffers |= {name: self.device.upload(value) for name, value in arrays.items()}
         self.bound = [self._build("block_shared", problem), self._build("block_links", problem, self.config)]
 
     def _launch(self, values: dict[str, Any]) -> Any:
-        self.bound[0].launch(self.m, values)
-        return self.bound[1].launch(self.m, values)
+        ones = {"non_link_scale": self.real.type(1), "link_scale": self.real.type(1), "first_vertex": np.uint32(0)}
+        self.bound[0].launch(self.m, values | ones)
+        return self.bound[1].launch(self.m, values | ones)
 
 
 class Strengths:
@@ -308,15 +311,17 @@ class BlockGraph:
             "places": np.zeros(total, np.uint32),
             "shared_weights": np.zeros(room, real),
             "n_shared": np.zeros(1, np.uint32),
+            "counts": np.zeros((block_workloads.MOST_GROUPS, 2, row_length(k)), real),
         }
         arrays |= {name: np.zeros(room, np.uint32) for name in ("draws", "times", "drawn", "shared")}
         for pairs, names in ((links, ("neighbour_offsets", "neighbours")), (held, ("held_offsets", "held_neighbours"))):
             arrays |= dict(zip(names, graph_workloads.adjacency(total, np.asarray(pairs)), strict=True))
         self.buffers = {name: device.upload(value) for name, value in arrays.items()}
         scalars = {"half_step": tau, "decay": np.exp(-tau), "spread": -np.expm1(-tau), "delta": delta}
+        scalars |= {"non_link_scale": 0.5, "link_scale": 0.5}
         scalars["alpha"] = 1 / k if alpha is None else alpha
         self.scalars: dict[str, Any] = {name: real.type(value) for name, value in scalars.items()}
-        counts = {"n_partners": n, "n_total": total, "n_vertices": total}
+        counts = {"n_partners": n, "n_total": total, "n_vertices": total, "first_vertex": 0}
         self.scalars |= {name: np.uint32(value) for name, value in counts.items()} | {"seed": np.uint64(seed)}
         traits = traits_of(device.info)
         specs = [MMSB.kernel(name) for name in ("shared_partners", "block_shared", "block_links")]
@@ -340,3 +345,9 @@ class BlockGraph:
         return pi.astype(np.float64) * sums.astype(np.float64)[:, None], self.device.download(self.buffers["drawn"])[
             :count
         ]
+
+    def theta_counts(self) -> Floats:
+        """What the last iteration counts for theta: ``[2, K]``, non-links and links."""
+        groups = links_groups(self.bound[-1].config)
+        counts = self.device.download_range(self.buffers["counts"], 0, groups)
+        return counts.astype(np.float64).sum(axis=0)[:, : self.k]

@@ -26,10 +26,12 @@ from mmsbgen.families.mmsb.layout import ROW_MULTIPLE, row_length
 from mmsbgen.families.mmsb.shared import (
     BETA,
     DELTA,
+    FIRST_VERTEX,
     N_VERTICES,
     RANDOM,
     SHARED,
     SLOTS,
+    VERTICES,
     Chooser,
     defaults,
     row_bytes,
@@ -38,7 +40,6 @@ from mmsbgen.family import Argument, KernelSpec, Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
-_VERTICES = Argument("vertices", "u32", "in", "[m] distinct vertices of the block")
 _SPARES = Argument("spares", "u32", "in", "[m] free slots; they receive the new rows")
 _ROWS = Argument("pi", "real", "inout", "[N + m, LD] rows by slot")
 _LINKS = (
@@ -242,7 +243,7 @@ BLOCK_SHARED = KernelSpec(
         SLOTS,
         _SPARES,
         BETA,
-        _VERTICES,
+        VERTICES,
         Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
         Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
         Argument("n_shared", "u32", "in", "[1] how many shared partners there are"),
@@ -251,6 +252,7 @@ BLOCK_SHARED = KernelSpec(
         *_LINKS,
         *_HELD,
         N_VERTICES,
+        FIRST_VERTEX,
         DELTA,
     ),
     parameters=("K", "N", "m", "n", "dtype"),
@@ -272,10 +274,38 @@ BLOCK_SHARED = KernelSpec(
 #: Constraints of update_phi that speak of its other axes.
 _OTHERS = ("rows in flight", "prefetch")
 
+#: Each team of block_links is one, and goes through several vertices.
+GROUPS = Axis("groups", (16, 64, 256, 512, 1024, 2048), "teams, each of which counts for theta what it sees")
+#: Enough to fill a device; more would only be more to add up.
+_MOST_GROUPS = {"cpu": 256, "gpu": block_workloads.MOST_GROUPS}
+
+
+def most_groups(traits: Traits) -> int:
+    """Groups of counts that block_links may write on a device."""
+    return _MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS)
+
+
+def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:
+    groups, most = int(config["groups"]), most_groups(traits)
+    return f"{groups} groups to add up; at most {most} on this kind of device" if groups > most else None
+
+
 LINKS_SPACE = Space(
-    (update_phi.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, update_phi.ROWS_IN_FLIGHT, REDUCTION),
-    tuple(constraint for constraint in update_phi.SPACE.constraints if constraint.name not in _OTHERS),
+    (update_phi.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, update_phi.ROWS_IN_FLIGHT, REDUCTION, GROUPS),
+    (
+        *(constraint for constraint in update_phi.SPACE.constraints if constraint.name not in _OTHERS),
+        Constraint("groups", _groups),
+    ),
 )
+
+
+def links_groups(config: Config) -> int:
+    """Groups of counts that block_links writes with a configuration."""
+    return int(config["groups"])
+
+
+def _launch_groups(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return launch_teams(problem, config, links_groups(config), traits)
 
 
 def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
@@ -294,10 +324,11 @@ def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[s
         place_pi=pi,
         queue=update_phi.queue_length(problem, config, traits),
         holds=update_phi.HOLDS,
+        groups=links_groups(config),
     )
 
 
-def _links_config(placement: str, team: str, width: int, block: int, rows: int) -> dict[str, Any]:
+def _links_config(placement: str, team: str, width: int, block: int, rows: int, groups: int = 64) -> dict[str, Any]:
     reduction = "none" if team == "item" else "shuffle"
     return {
         "placement": placement,
@@ -306,6 +337,7 @@ def _links_config(placement: str, team: str, width: int, block: int, rows: int) 
         "block_size": block,
         "rows_in_flight": rows,
         "reduction": reduction,
+        "groups": groups,
     }
 
 
@@ -329,23 +361,29 @@ _LINKS_GPU = [
 def _links_default(problem: Problem, traits: Traits) -> Config:
     """As update_phi, with few rows in flight: most vertices have few links."""
     candidates = _LINKS_ANYWHERE if traits.kind == "cpu" else _LINKS_GPU + _LINKS_ANYWHERE
-    return first_valid(candidates, LINKS_SPACE.refusal)(problem, traits)
+    enough = max(16, problem.integer("m") // 2)
+    groups = max(int(g) for g in GROUPS.values if int(g) <= (min(64, enough) if traits.kind == "cpu" else enough))
+    return first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(problem, traits)
 
 
 BLOCK_LINKS = KernelSpec(
     name="block_links",
     template="mmsb/block_links.jinja",
-    doc="the links' part of the gradient of every vertex of a block, and the end of its row with a step",
+    doc="the links' part of the gradient of every vertex of a block, the end of its row, and counts for theta",
     arguments=(
         _ROWS,
         Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
         SLOTS,
         _SPARES,
         BETA,
-        _VERTICES,
+        VERTICES,
         *_LINKS,
         Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up"),
+        Argument("counts", "real", "out", "[groups, 2, LD] scaled sums of rho: non-links, links"),
+        Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
+        Argument("link_scale", "real", "scalar", "of the counts of links"),
         N_VERTICES,
+        FIRST_VERTEX,
         Argument("half_step", "real", "scalar", "eps / 2"),
         Argument("decay", "real", "scalar", "exp(-eps / 2)"),
         Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
@@ -357,12 +395,12 @@ BLOCK_LINKS = KernelSpec(
     space=LINKS_SPACE,
     default=_links_default,
     variables=_links_variables,
-    launch=launch_teams,
+    launch=_launch_groups,
     traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * row_bytes(p),
-    flops=lambda p: 4 * p.integer("m") * block_workloads.MEAN_DEGREE * p.integer("K"),
+    flops=lambda p: (4 * block_workloads.MEAN_DEGREE + 6) * p.integer("m") * p.integer("K"),
     workload=block_workloads.block_links,
     check_problem=block_workloads.small,
     used_with=SHARED,
 )
 
-__all__ = ["BLOCK_LINKS", "BLOCK_SHARED", "SHARED_PARTNERS"]
+__all__ = ["BLOCK_LINKS", "BLOCK_SHARED", "SHARED_PARTNERS", "links_groups", "most_groups"]

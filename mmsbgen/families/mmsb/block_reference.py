@@ -42,6 +42,20 @@ def shared_sum(
     return -(scale @ rows), (scale * (relative + chain)) @ rows
 
 
+def theta_counts(
+    own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
+) -> tuple[Floats, Floats]:
+    """What a vertex's pairs say of theta, ``[2, K]`` (non-links, links), from the same sums, and its rounding bound.
+
+    The responsibilities rho of eq. (3.5) over its links with ``rows`` ``[d, K]``, and over the non-links behind
+    ``acc`` ``[K]`` of :func:`shared_sum`: (1 - beta_k) pi_ak (-acc_k).
+    """
+    links, error = reference.theta_counts(np.broadcast_to(own, rows.shape), rows, beta, np.ones(len(rows)), delta, u)
+    non_links = (1.0 - beta) * own * -acc
+    links[0], error[0] = non_links, u * (own * np.abs(acc) + 6 * np.abs(non_links))
+    return links, error + 4 * u * np.abs(links)
+
+
 def link_drift(
     own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
 ) -> tuple[Floats, Floats]:

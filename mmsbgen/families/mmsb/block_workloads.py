@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mmsb import block_reference, graph_workloads, reference, verify, workloads
-from mmsbgen.families.mmsb.layout import DELTA, FLOOR
+from mmsbgen.families.mmsb.layout import DELTA, FLOOR, row_length
 from mmsbgen.families.mmsb.workloads import ITERATION, SEED, real_type, roundoff
 from mmsbgen.family import Array, Expected, Workload
 from mmsbgen.problem import Problem
@@ -16,6 +16,10 @@ from mmsbgen.space import Config
 
 #: Shared partners are stored in arrays of a multiple of this length, so that a few can be read past the last.
 ROOM = 16
+#: Groups of counts that the workloads have room for.
+MOST_GROUPS = 2048
+#: Vertices of another mini-batch in front of a workload's.
+_FIRST = 3
 #: Links of the largest hub.
 _HUB = 1000
 #: Links of a vertex of the workloads; com-DBLP has 6.6.
@@ -90,7 +94,14 @@ def _block(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
         vertices[0] = 0
     vertices = vertices[np.argsort(-degrees[vertices], kind="stable")]
     return (
-        workloads.state_of(problem, rng) | graph | {"vertices": vertices.astype(np.uint32), "n_vertices": np.uint32(m)}
+        workloads.state_of(problem, rng)
+        | graph
+        | {
+            # Those of another mini-batch come first.
+            "vertices": np.concatenate([rng.integers(0, n_total, _FIRST), vertices]).astype(np.uint32),
+            "first_vertex": np.uint32(_FIRST),
+            "n_vertices": np.uint32(m),
+        }
     )
 
 
@@ -129,7 +140,7 @@ def block_shared(problem: Problem, seed: int) -> Workload:
         pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
         factors = 2.0**-9 if config["product"] == "mma" else 0.0
         values, errors = [], []
-        for vertex in given["vertices"].tolist():
+        for vertex in given["vertices"][_FIRST:].tolist():
             out = np.concatenate([[vertex], _ends(given, "link", vertex), _ends(given, "held", vertex)])
             kept = np.where(np.isin(distinct, out), 0.0, weights[: distinct.size].astype(np.float64))
             rows = pi[shared[: distinct.size]]
@@ -161,6 +172,9 @@ def block_links(problem: Problem, seed: int) -> Workload:
         delta=float(dtype(DELTA)),
     )
     given |= {
+        "counts": np.ones((MOST_GROUPS, 2, row_length(k)), dtype),
+        "non_link_scale": dtype(0.75),
+        "link_scale": dtype(1.5),
         "clip_counts": np.zeros(m, np.uint32),
         "half_step": dtype(step.half_step),
         "decay": dtype(np.exp(-step.half_step)),
@@ -172,9 +186,30 @@ def block_links(problem: Problem, seed: int) -> Workload:
     }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return _others_untouched(given, got, k) or _judge_rows(given, got, config, k, step, u)
+        return (
+            _others_untouched(given, got, k)
+            or _judge_rows(given, got, config, k, step, u)
+            or _judge_counts(given, got, config, k, u)
+        )
 
     return Workload(given, m, judge)
+
+
+def _judge_counts(given: Mapping[str, Any], got: Mapping[str, Array], config: Config, k: int, u: float) -> str | None:
+    """The groups' counts, added up: which vertex is in which group is the kernel's business."""
+    pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
+    delta, scale = float(given["delta"]), np.array([[given["non_link_scale"]], [given["link_scale"]]], np.float64)
+    right, error = np.zeros((2, k)), np.full((2, k), 1e-30)
+    for vertex, spare in zip(given["vertices"][_FIRST:].tolist(), given["spares"].tolist(), strict=True):
+        rows = pi[given["slots"][_ends(given, "link", vertex)]]
+        counts, bound = block_reference.theta_counts(pi[given["slots"][vertex]], beta, pi[spare], rows, delta, u)
+        right, error = right + scale * counts, error + scale * bound
+    groups = got["counts"][: int(config["groups"])].astype(np.float64)
+    error += u * (4 + 2 * np.sqrt(int(given["n_vertices"]))) * right
+    if np.any(groups[:, :, k:]):
+        return "the padding of a count is not zero"
+    problem = Expected(right, 2 * error).errors(groups[:, :, :k].sum(axis=0))
+    return None if problem is None else f"counts: {problem}"
 
 
 def _judge_rows(
@@ -182,7 +217,7 @@ def _judge_rows(
 ) -> str | None:
     pi, sums, beta = (given[name].astype(np.float64) for name in ("pi", "row_sums", "beta"))
     ends = []
-    for vertex, spare in zip(given["vertices"].tolist(), given["spares"].tolist(), strict=True):
+    for vertex, spare in zip(given["vertices"][_FIRST:].tolist(), given["spares"].tolist(), strict=True):
         slot = given["slots"][vertex]
         own, rows = pi[slot, :k], pi[given["slots"][_ends(given, "link", vertex)], :k]
         drift, error = block_reference.link_drift(own, beta[:k], pi[spare, :k], rows, step.delta, u)

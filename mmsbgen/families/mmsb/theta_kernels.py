@@ -29,6 +29,7 @@ from mmsbgen.families.mmsb.shared import (
     DELTA,
     ITEMS_CPU,
     ITEMS_GPU,
+    LISTED,
     N_PAIRS,
     PAIRS,
     PI,
@@ -174,6 +175,7 @@ THETA_PARTIAL = KernelSpec(
     carry=of_row,
     check_problem=workloads.small_with_groups,
     demand=_partial_demand,
+    used_with=LISTED,
 )
 
 # The step -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,68 @@
+"""Blocks of vertices: in a sweep every vertex comes once, in an order that the device holds whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.backends.base import Device
+from mmsbgen.graph import Split
+
+Ints = npt.NDArray[np.int64]
+
+
+def blocks_per_sweep(n_vertices: int, size: int) -> int:
+    """Iterations in which blocks of at most ``size`` vertices go through all ``n_vertices`` once."""
+    return -(-n_vertices // min(size, n_vertices))
+
+
+class Sweeps:
+    """The blocks of a run, in which ``size`` vertices at most are updated at a time.
+
+    Vertices in descending order of degree are cut into strata of as many as there are blocks, and each block gets one
+    of every stratum: vertex ``(c + shift) % B`` of the stratum goes to block c, with a random shift for every stratum
+    and sweep.  So each vertex is in each block with chance 1/B, all blocks have about the same number of links, and a
+    block comes in descending order of degree: a hub that a device begins with does not keep it waiting at the end.
+    """
+
+    def __init__(self, split: Split, size: int, seed: int) -> None:
+        self.n_vertices = split.graph.n_vertices
+        self.per_sweep = blocks_per_sweep(self.n_vertices, size)
+        self.largest = -(-self.n_vertices // self.per_sweep)
+        self._by_degree = np.argsort(-split.training_adjacency.degrees.astype(np.int64), kind="stable").astype(
+            np.uint32
+        )
+        self._seed = seed
+        self._sweep = -1
+        self._starts: Ints = np.zeros(1, np.int64)
+
+    def shifts(self, sweep: int) -> Ints:
+        """The shift of every stratum ``[largest]`` in a sweep."""
+        drawn: Ints = np.random.Generator(np.random.PCG64([self._seed, 1, sweep])).integers(
+            0, self.per_sweep, self.largest, np.int64
+        )
+        return drawn
+
+    def order(self, sweep: int) -> tuple[npt.NDArray[np.uint32], Ints]:
+        """All vertices ``[N]``, block after block, and where each block begins ``[B + 1]``."""
+        blocks = self.per_sweep
+        places = (np.arange(blocks)[:, None] + self.shifts(sweep)) % blocks + blocks * np.arange(self.largest)
+        there = places < self.n_vertices
+        return self._by_degree[places[there]], np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+
+    def block(self, iteration: int) -> npt.NDArray[np.uint32]:
+        """The vertices of an iteration, which count from 1."""
+        sweep, part = divmod(iteration - 1, self.per_sweep)
+        order, starts = self.order(sweep)
+        return order[starts[part] : starts[part + 1]]
+
+    def place(self, iteration: int, device: Device, vertices: Any) -> tuple[int, int]:
+        """Where the vertices of an iteration begin in the device's array ``vertices`` ``[N]``, and how many they are."""
+        sweep, part = divmod(iteration - 1, self.per_sweep)
+        if sweep != self._sweep:
+            order, self._starts = self.order(sweep)
+            device.write(vertices, order)
+            self._sweep = sweep
+        return int(self._starts[part]), int(self._starts[part + 1] - self._starts[part])
