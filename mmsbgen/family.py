@@ -119,6 +119,7 @@ class KernelSpec:
     gives one of the same proportions: it is asked where the configuration is not valid as it is.
     ``used_with`` has the values of the family's parameters with which a run uses the kernel; any where it is silent.
     ``demand`` says what a configuration asks of a device; without it only launch shape and ``traffic`` are known.
+    ``dialects`` are the languages in which its template is written.
     """
 
     name: str
@@ -138,6 +139,7 @@ class KernelSpec:
     used_with: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     demand: Callable[[Problem, Config, Traits], Demand] | None = None
     carry: Callable[[Config, Problem, Problem, Traits], Config] | None = None
+    dialects: tuple[str, ...] = ("cuda", "opencl")
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,10 @@ class KernelFamily:
             return self.kernels[name]
         except KeyError:
             raise InputError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}") from None
+
+    def written_in(self, dialect: str) -> dict[str, KernelSpec]:
+        """The kernels that a language has."""
+        return {name: spec for name, spec in self.kernels.items() if dialect in spec.dialects}
 
     def worth_tuning(self, problem: Problem) -> tuple[str, ...]:
         """Names of the kernels that a run of ``problem`` uses and that are worth tuning, in the order of ``tuned``."""

@@ -23,7 +23,7 @@ KS = (100, 1024)
 
 def chosen(kernels: KernelFamily, traits: Traits, k: int) -> Iterator[tuple[KernelSpec, Problem, Config]]:
     """What runs at one K: draws are on, so that every part of a row's end is seen."""
-    for spec in kernels.kernels.values():
+    for spec in kernels.written_in(traits.dialect).values():
         problem = spec.check_problem(kernels.problem(K=k))
         yield spec, problem, spec.default(problem, traits)
     spec = kernels.kernel("update_phi")

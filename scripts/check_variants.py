@@ -114,7 +114,7 @@ def main(
         info = opened.info
     traits = traits_of(info)
     groups: dict[str, list[Variant]] = defaultdict(list)
-    for spec in kernels.kernels.values():
+    for spec in kernels.written_in(traits.dialect).values():
         if not only or spec.name in only:
             for variant in variants(kernels, spec, traits, ks):
                 groups[variant.group].append(variant)

@@ -49,7 +49,7 @@ def sample(traits: Traits, ks: Sequence[int], only: Sequence[str], most: int | N
     """Variants of all kernels, or those named, in turns; at most ``most`` of each kernel and placement."""
     kernels = family()
     groups: dict[str, Iterator[Variant]] = {}
-    for spec in [kernels.kernel(name) for name in only] or kernels.kernels.values():
+    for spec in [kernels.kernel(name) for name in only] or kernels.written_in(traits.dialect).values():
         for placement in _placements(spec):
             variants = spread(kernels, spec, traits, ks, placement)
             groups[" ".join([spec.name, *placement.values()])] = islice(variants, most)

@@ -16,6 +16,7 @@ STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified")
 NONLINK_WEIGHTS = ("exact", "balanced")
 DTYPES = ("float32", "float64")
+PRODUCTS = ("single", "half")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class Options:
     n_partners: int | None = None
     """Sampled partners of a vertex; in ``block`` mini-batches beside all its links."""
     partners: str = "stratified"
+    products: str = "single"
+    """Factors of the dense products of blocks: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs)."""
     step: str = "split"
     noise: bool | None = None
     """Whether steps draw. None: stars always; blocks first optimise, and draw in the last ``sample_sweeps`` only."""
@@ -118,6 +121,7 @@ class Options:
             ("nonlink_weight", NONLINK_WEIGHTS),
             ("dtype", DTYPES),
             ("storage", STORAGES),
+            ("products", PRODUCTS),
             ("start", (None, *STARTS)),
         ):
             if getattr(self, name) not in allowed:

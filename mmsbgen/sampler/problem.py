@@ -39,5 +39,6 @@ def problem_of(split: Split, options: Options) -> Problem:
         step=sized.step,
         theta_step="gain" if sized.block else "published" if sized.step == "published" else "reflected",
         noise="on" if sized.draws_noise else "off",
+        products=sized.products if sized.block else "single",
         partners=rule.name,
     )

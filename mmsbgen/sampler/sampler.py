@@ -73,9 +73,13 @@ class Sampler:
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of(split, options)
+        if self.problem["products"] == "half" and self.device.info.backend != "cuda":
+            raise InputError(
+                f"products='half' are for the tensor cores of CUDA GPUs; {self.device.info.name} has 'single'"
+            )
         self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
         self.sweeps = minibatch.sweeps(self.sources) if options.block else None
-        groups = most_groups(traits_of(self.device.info)) if options.block else theta_groups(self.problem)
+        groups = most_groups(self.problem, traits_of(self.device.info)) if options.block else theta_groups(self.problem)
         rounds = self._rounds()
         partners = rounds * self._partner_slots()
         listed = graph.n_vertices if options.block else rounds * self.max_vertices
@@ -232,11 +236,13 @@ class Sampler:
         } | blocks.theta_scales(self.per_sweep, self.sources.nonlink_factor(), real)
 
     def _build(self) -> None:
-        names = list(blocks.KERNELS if self.options.block else ("sample_partners", "update_phi", "theta_partial"))
+        names = list(
+            blocks.kernels(self.problem) if self.options.block else ("sample_partners", "update_phi", "theta_partial")
+        )
         names += ["exchange_slots", "theta_end", "update_beta"]
         names += ["init_pi", "gather_rows", "perplexity_pairs", "perplexity_sum"]
         for name in names:
-            self.kernels[name] = self.runtime.kernel(name, self.problem, **blocks.MODES.get(name, {}))
+            self.kernels[name] = self.runtime.kernel(name, self.problem)
         if self.kernels["gather_rows"].config["accumulate"]:
             # A record of the other mode tells how fast that one is, not what is wanted here.
             self.kernels["gather_rows"] = self.runtime.variant("gather_rows", self.problem, accumulate=False)
@@ -334,7 +340,7 @@ class Sampler:
         }
         links = "block_links draws" if self.sampling else "block_links"
         if self.options.block:
-            blocks.launch(self.launch, n, values, links)
+            blocks.launch(self.launch, self.problem, n, values, links)
         else:
             if self.ahead is None:
                 self.launch("partners", "sample_partners", n, values)

@@ -59,7 +59,7 @@ class Sweeps:
         return order[starts[part] : starts[part + 1]]
 
     def place(self, iteration: int, device: Device, vertices: Any) -> tuple[int, int]:
-        """Where the vertices of an iteration begin in the device's array ``vertices`` ``[N]``, and how many they are."""
+        """Where the vertices of an iteration begin in the device's array ``vertices`` ``[N]``, and their number."""
         sweep, part = divmod(iteration - 1, self.per_sweep)
         if sweep != self._sweep:
             order, self._starts = self.order(sweep)

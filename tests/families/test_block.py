@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.backends.cuda_compile import compile_cuda
 from mmsbgen.build import build, release, traits_of
-from mmsbgen.errors import MissingDependencyError
 from mmsbgen.families.mmsb import MMSB, block_kernels, block_reference, block_workloads, reference
 from mmsbgen.families.mmsb.graph_workloads import adjacency
-from mmsbgen.render import render
-from mmsbgen.space import Traits
 
 N, K, SEED, ITERATION, DELTA = 23, 20, 77, 5, 1e-4
 #: Vertex 0 is linked to most, 17 to 22 have no link; links and non-links are held out, of the hub too.
@@ -101,7 +97,7 @@ def test_one_iteration_equals_the_definition_with_explicit_masks(
     """More draws than vertices give multiplicities; iterations follow each other in the same buffers."""
     traits = traits_of(opencl_device.info)
     problem = MMSB.problem(K=K, N=N, m=BLOCK.size, n=n, dtype="float64", noise=noise)
-    tile = {"product": "fma", "team": team, "tile": 2, "partners_in_flight": 2, "panel": 64}
+    tile = {"team": team, "tile": 2, "partners_in_flight": 2, "panel": 64}
     tile |= {"vector_width": 4, "block_size": 1 if team == "item" else 8}
     given = arguments(n)
     placed = {
@@ -158,13 +154,11 @@ def test_a_vertex_is_not_confused_with_what_an_earlier_iteration_left(opencl_dev
         ({"tile": 8, "partners_in_flight": 8}, "64 sums a work-item; at most 32"),
         ({"tile": 1, "partners_in_flight": 2, "vector_width": 8}, "sums of 2 pairs do not fill vectors of 8"),
         ({"panel": 1024}, "holds all 32 partners"),
-        ({"tile": 32, "partners_in_flight": 1}, "more than 16 vertices are for tensor cores"),
-        ({"product": "mma"}, "tensor cores take bfloat16 for float32, on CUDA"),
         ({"team": "block", "block_size": 64, "vector_width": 16}, "64 work-items for rows of 2 vectors"),
     ],
 )
 def test_tiles_are_refused_with_a_reason(opencl_device: Device, axes: dict[str, Any], reason: str) -> None:
-    tile = {"product": "fma", "team": "item", "tile": 4, "partners_in_flight": 4, "panel": 64}
+    tile = {"team": "item", "tile": 4, "partners_in_flight": 4, "panel": 64}
     tile |= {"vector_width": 4, "block_size": 1}
     space, problem = block_kernels.BLOCK_SHARED.space, MMSB.problem(K=K, n=32)
     traits = traits_of(opencl_device.info)
@@ -181,42 +175,3 @@ def test_tuning_takes_what_a_run_uses() -> None:
         assert not set(others) & set(names)
         assert names[0] == used[0]
         assert ("theta_partial" in names) == (partners != "block")
-
-
-@pytest.mark.parametrize(("tile", "panel", "block"), [(32, 256, 256), (64, 256, 256), (64, 64, 64), (32, 1024, 512)])
-@pytest.mark.parametrize("k", [1, 50, 1000])
-def test_tensor_cores_take_the_shared_memory_that_is_counted(tile: int, panel: int, block: int, k: int) -> None:
-    """Compiled, not run: no GPU is needed; with all registers there are, next to nothing is spilled."""
-    traits = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
-    problem = MMSB.problem(K=k, n=1200)
-    config = {"product": "mma", "team": "block", "tile": tile, "partners_in_flight": 4, "panel": panel}
-    config |= {"vector_width": 4, "block_size": block}
-    space = block_kernels.BLOCK_SHARED.space
-    reason = space.refusal(config, problem, traits)
-    if (tile, panel) == (32, 1024):
-        assert "of local memory a block" in str(reason)
-        return
-    try:
-        used = compile_cuda(render(block_kernels.BLOCK_SHARED, problem, config, traits).text).resources["block_shared"]
-    except MissingDependencyError:
-        pytest.skip("neither NVRTC nor nvcc is here")
-    assert used.shared_bytes == block_kernels.tile_bytes(problem, config, traits)
-    assert used.spill_stores <= 64
-
-
-def test_what_tensor_cores_round_is_in_the_bound() -> None:
-    """Factors rounded to eight binary digits stay within the bound of the reference, and use a good part of it."""
-    rng = np.random.default_rng(0)
-    beta, own, rows = rng.uniform(0, 0.9, 64), rng.dirichlet(np.full(64, 0.1)), rng.dirichlet(np.full(64, 0.1), 300)
-    weights = rng.integers(0, 4, 300).astype(float)
-    right, error = block_reference.shared_sum(own, beta, rows, weights, DELTA, factors=2.0**-9)
-
-    def rounded(x: Any) -> Any:
-        fraction, exponent = np.frexp(x)
-        return np.ldexp(np.round(fraction * 256) / 256, exponent)
-
-    dots = rounded(rows) @ rounded(own * (beta - DELTA))
-    found = -rounded(weights / (1 - DELTA - dots)) @ rounded(rows)
-    share = np.abs(found - right) / error
-    assert 0.01 < share.max() <= 1
-    assert block_reference.shared_sum(own, beta, rows, weights, DELTA)[1].max() == 0

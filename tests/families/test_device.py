@@ -56,7 +56,9 @@ def test_every_pair_of_axis_values(
 ) -> None:
     """Kernels take turns, so that what a slow machine has no time for is missing from all of them alike."""
     traits = traits_of(opencl_device.info)
-    samples = {name: covering_sample(MMSB, spec, traits, LIMIT) for name, spec in MMSB.kernels.items()}
+    samples = {
+        name: covering_sample(MMSB, spec, traits, LIMIT) for name, spec in MMSB.written_in(traits.dialect).items()
+    }
     order = sorted(
         (i / len(sample), name, variant) for name, sample in samples.items() for i, variant in enumerate(sample)
     )

@@ -42,7 +42,7 @@ SMALLEST: list[dict[str, int]] = [
     ("kernel", "partners"),
     [
         (name, partners)
-        for name, spec in MMSB.kernels.items()
+        for name, spec in MMSB.written_in("opencl").items()
         for partners in (("uniform", "stratified", "block") if "partners" in spec.parameters else ("uniform",))
     ],
 )
@@ -265,7 +265,7 @@ def _available_memory() -> int:
 @pytest.mark.parametrize(
     ("kernel", "axes"),
     [
-        ("block_shared", {"team": "item", "panel": 64, "partners_in_flight": 2, "product": "fma"}),
+        ("block_shared", {"team": "item", "panel": 64, "partners_in_flight": 2}),
         ("update_phi", {"team": "item", "placement": "THREAD", "reduction": "none", "rows_in_flight": 8}),
         ("block_links", {"team": "item", "placement": "THREAD", "reduction": "none", "rows_in_flight": 8}),
     ],

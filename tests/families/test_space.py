@@ -30,13 +30,16 @@ problems = st.builds(
     theta_step=st.sampled_from(["reflected", "published", "gain"]),
     noise=st.sampled_from(["on", "off"]),
     partners=st.sampled_from(["uniform", "stratified", "block"]),
+    products=st.sampled_from(["single", "half"]),
 )
 sizes = {"max_block_size": st.integers(1, 8192), "local_memory": st.integers(1024, 1 << 20)}
 cpus = st.builds(Traits, st.just("opencl"), st.just("cpu"), sub_group_size=st.sampled_from([0, 4, 8, 16]), **sizes)
 gpus = st.builds(Traits, st.just("opencl"), st.just("gpu"), sub_group_size=st.sampled_from([0, 8, 16, 32, 64]), **sizes)
 cudas = st.builds(Traits, st.just("cuda"), st.just("gpu"), sub_group_size=st.just(32), **sizes)
 devices = st.one_of(cpus, gpus, cudas)
-kernels = st.sampled_from(list(MMSB.kernels.values()))
+#: Those for tensor cores have a test of their own.
+EVERYWHERE = list(MMSB.written_in("opencl").values())
+kernels = st.sampled_from(EVERYWHERE)
 
 
 @st.composite
@@ -82,13 +85,13 @@ def test_there_is_a_default_for_every_problem_and_device(spec: KernelSpec, probl
 
 @pytest.mark.parametrize("k", [1, 20, 100, 1024, 5000])
 def test_defaults_on_gpus_use_their_lanes(k: int) -> None:
-    for spec in MMSB.kernels.values():
+    for spec in EVERYWHERE:
         assert int(spec.default(MMSB.problem(K=k), CUDA)["block_size"]) >= 32, spec.name
 
 
 def test_a_device_without_double_precision_is_told_so() -> None:
     old = Traits("opencl", "gpu", fp64=False)
-    for spec in MMSB.kernels.values():
+    for spec in EVERYWHERE:
         with pytest.raises(ConfigError, match="no double precision"):
             spec.default(MMSB.problem(), old)
 

@@ -1,6 +1,6 @@
 /*
  * block_shared: K=1024 N=317080 dtype=float32 m=4096 n=512
- * configuration: block_size=128 panel=256 partners_in_flight=2 product=fma team=block tile=4 vector_width=4
+ * configuration: block_size=128 panel=256 partners_in_flight=2 team=block tile=4 vector_width=4
  */
 
 typedef unsigned int u32;

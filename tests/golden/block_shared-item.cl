@@ -1,6 +1,6 @@
 /*
  * block_shared: K=100 N=317080 dtype=float32 m=4096 n=200
- * configuration: block_size=1 panel=256 partners_in_flight=2 product=fma team=item tile=2 vector_width=4
+ * configuration: block_size=1 panel=256 partners_in_flight=2 team=item tile=2 vector_width=4
  */
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

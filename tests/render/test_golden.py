@@ -70,7 +70,6 @@ CASES: dict[str, tuple[str, Traits, dict[str, Any], dict[str, Any]]] = {
         OPENCL,
         {"K": 100, "n": 200},
         {
-            "product": "fma",
             "team": "item",
             "tile": 2,
             "partners_in_flight": 2,
@@ -84,7 +83,6 @@ CASES: dict[str, tuple[str, Traits, dict[str, Any], dict[str, Any]]] = {
         CUDA,
         {"K": 1024, "n": 512},
         {
-            "product": "fma",
             "team": "block",
             "tile": 4,
             "partners_in_flight": 2,
@@ -93,19 +91,17 @@ CASES: dict[str, tuple[str, Traits, dict[str, Any], dict[str, Any]]] = {
             "block_size": 128,
         },
     ),
-    "block_shared-mma.cu": (
-        "block_shared",
+    "block_scales.cu": (
+        "block_scales",
         CUDA,
         {"K": 100, "n": 512},
-        {
-            "product": "mma",
-            "team": "block",
-            "tile": 32,
-            "partners_in_flight": 4,
-            "panel": 256,
-            "vector_width": 4,
-            "block_size": 256,
-        },
+        {"tile_rows": 128, "tile_columns": 128, "depth": 32, "stages": 3, "block_size": 256},
+    ),
+    "block_sums.cu": (
+        "block_sums",
+        CUDA,
+        {"K": 1024, "n": 512},
+        {"tile_rows": 128, "tile_columns": 64, "depth": 64, "stages": 2, "block_size": 128},
     ),
     "shared_partners.cu": ("shared_partners", CUDA, {"n": 512}, {"block_size": 512}),
     "theta_end.cu": ("theta_end", CUDA, {"theta_step": "reflected"}, {"share": 32, "block_size": 256}),

@@ -221,7 +221,7 @@ def test_noise_of_the_reflected_step_is_the_generator_s(device: Device) -> None:
 
 
 def test_shapes_above_one_do_not_fall_to_the_floor(device: Device) -> None:
-    """Marsaglia and Tsang's cube near 0: exponential draws below 1e-6 have the chance 1e-6, and none is at the floor."""
+    """Marsaglia and Tsang's cube near 0: an exponential draw is below 1e-6 with chance 1e-6, none at the floor."""
     tau, rows = 0.5, 2048
     with ListedRows(device, np.full((rows, K), 1 / K), np.full(rows, K * 1e-19), 2 * tau, alpha=1.0, seed=43) as chains:
         chains.advance(1)

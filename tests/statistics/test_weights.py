@@ -240,7 +240,7 @@ def test_stars_drawn_on_the_device(device: Device, six: Split, m: int) -> None:
 
 
 def test_shared_partners_give_the_whole_gradient(device: Device) -> None:
-    """A block of all vertices that shares one draw: the mean over the six draws of gradients and counts is all pairs'."""
+    """A block of all vertices that shares one draw: the mean of gradients and counts over six draws is exact."""
     k = 5
     rng = np.random.default_rng(7)
     pi, beta = rng.dirichlet(np.full(k, 0.5), N), rng.uniform(0.1, 0.9, k)

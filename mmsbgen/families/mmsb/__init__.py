@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from mmsbgen.families.mmsb import block_kernels, kernels, star_kernels, state_kernels, storage, theta_kernels
+from mmsbgen.families.mmsb import (
+    block_kernels,
+    kernels,
+    star_kernels,
+    state_kernels,
+    storage,
+    tensor_kernels,
+    theta_kernels,
+)
 from mmsbgen.families.mmsb.axes import stored_size
 from mmsbgen.families.mmsb.layout import row_length
 from mmsbgen.families.mmsb.update_phi import UPDATE_PHI
@@ -27,6 +35,7 @@ PARAMETERS = (
     Parameter("step", "split", "how a row ends", choices=("split", "reflected", "published"), soft=True),
     Parameter("theta_step", "reflected", "how theta moves", choices=("reflected", "published", "gain"), soft=True),
     Parameter("noise", "on", "whether steps draw", choices=("on", "off"), soft=True),
+    Parameter("products", "single", "factors of a block's products", choices=("single", "half"), soft=True),
     Parameter("partners", "uniform", "how partners are drawn", choices=("uniform", "stratified", "block"), soft=True),
 )
 
@@ -42,6 +51,7 @@ MMSB = KernelFamily(
             UPDATE_PHI,
             block_kernels.SHARED_PARTNERS,
             block_kernels.BLOCK_SHARED,
+            *tensor_kernels.KERNELS,
             block_kernels.BLOCK_LINKS,
             kernels.UPDATE_PI,
             theta_kernels.THETA_PARTIAL,
@@ -59,6 +69,7 @@ MMSB = KernelFamily(
     tuned=(
         "update_phi",
         "block_shared",
+        *(spec.name for spec in tensor_kernels.KERNELS),
         "block_links",
         "sample_partners",
         "shared_partners",

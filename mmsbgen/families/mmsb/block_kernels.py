@@ -96,8 +96,7 @@ SHARED_PARTNERS = KernelSpec(
 # Stage 3, non-links -------------------------------------------------------------------------------------------
 
 TILE_TEAM = Axis("team", ("item", "block"), "who has a tile of vertices: one work-item, or a block")
-TILE = Axis("tile", (1, 2, 4, 8, 16, 32, 64), "vertices of a tile")
-PRODUCT = Axis("product", ("fma", "mma"), "arithmetic: the problem's, or tensor cores, whose factors are bfloat16")
+TILE = Axis("tile", (1, 2, 4, 8, 16), "vertices of a tile")
 IN_FLIGHT = Axis("partners_in_flight", (1, 2, 4, 8), "partners of a work-item between two sums")
 PANEL = Axis("panel", (64, 256, 1024), "shared partners whose weights a tile keeps at a time")
 
@@ -116,10 +115,6 @@ def _sizes(config: Config) -> tuple[int, int, int, int]:
 
 def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
     tile, partners, block, width = _sizes(config)
-    if config["product"] == "mma":
-        return None
-    if tile > 16:
-        return "more than 16 vertices are for tensor cores"
     pairs, most = tile * partners, _MOST_SUMS.get(traits.kind, 64)
     if pairs > most:
         return f"{pairs} sums a work-item; at most {most}"
@@ -139,19 +134,6 @@ def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
     return f"{needed} bytes of thread-local arrays; at most {_PRIVATE_BYTES}" if needed > _PRIVATE_BYTES else None
 
 
-def _product(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if config["product"] == "fma":
-        return None
-    tile, partners, block, width = _sizes(config)
-    if traits.dialect != "cuda" or problem["dtype"] != "float32":
-        return "tensor cores take bfloat16 for float32, on CUDA"
-    if config["team"] != "block" or tile % 32 or (partners, width) != (4, 4):
-        return "a block has 32 or 64 vertices, four times eight partners in flight and vectors of four"
-    if block % 32 or block > int(config["panel"]):
-        return f"warps of 32 partners each must share a panel of {config['panel']}: blocks of 32 to {config['panel']}"
-    return None
-
-
 def _panel(config: Config, problem: Problem, traits: Traits) -> str | None:
     panel = int(config["panel"])
     smaller = max((int(value) for value in PANEL.values if int(value) < panel), default=0)
@@ -166,18 +148,15 @@ def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
         return 0
     tile, partners, block, _ = _sizes(config)
     panel = int(config["panel"])
-    if config["product"] == "mma":
-        return 2 * tile * (panel + 16) + 4 * tile * 40 + 4 * panel * (tile // 32)
     elements = panel * tile + _SLICE * tile + block * partners * (_SLICE + 1)
     return elements * element_size(problem)
 
 
 _TILE_SPACE = Space(
-    (PRODUCT, TILE_TEAM, TILE, IN_FLIGHT, PANEL, VECTOR_WIDTH, BLOCK_SIZE),
+    (TILE_TEAM, TILE, IN_FLIGHT, PANEL, VECTOR_WIDTH, BLOCK_SIZE),
     (
         *COMMON,
         *(c for c in ROW_TEAM if c.name == "vector width"),
-        Constraint("product", _product),
         Constraint("tile", _tile),
         Constraint("panel", _panel),
         local_memory(tile_bytes),
@@ -191,7 +170,6 @@ def _tile_variables(problem: Problem, config: Config, traits: Traits) -> dict[st
         problem,
         config,
         traits,
-        product=config["product"],
         team=config["team"],
         T=block if config["team"] == "block" else 1,
         tile=tile,
@@ -209,8 +187,8 @@ def _launch_tiles(problem: Problem, config: Config, count: int, traits: Traits) 
 
 
 def _tiles(team: str, tile: int, partners: int, width: int, block: int) -> list[dict[str, Any]]:
-    names = ("product", "team", "tile", "partners_in_flight", "vector_width", "block_size")
-    values = dict(zip(names, ("fma", team, tile, partners, width, block), strict=True))
+    names = ("team", "tile", "partners_in_flight", "vector_width", "block_size")
+    values = dict(zip(names, (team, tile, partners, width, block), strict=True))
     return [values | {"panel": panel} for panel in (1024, 256, 64)]
 
 
@@ -263,10 +241,8 @@ BLOCK_SHARED = KernelSpec(
     traffic=lambda p: (2 * p.integer("m") + p.integer("n")) * row_bytes(p),
     flops=lambda p: 4 * p.integer("m") * p.integer("n") * p.integer("K"),
     workload=block_workloads.block_shared,
-    # What tensor cores round is worth a decision of its own.
-    modes=("product",),
     check_problem=block_workloads.small,
-    used_with=SHARED,
+    used_with=SHARED | {"products": ("single",)},
 )
 
 # Stage 3, links and the end of the rows -------------------------------------------------------------------------
@@ -274,27 +250,37 @@ BLOCK_SHARED = KernelSpec(
 #: Constraints of update_phi that speak of its other axes.
 _OTHERS = ("rows in flight", "prefetch")
 
+COUNTS = Axis("counts", ("global", "registers"), "where a team adds up what it counts for theta")
 #: Each team of block_links is one, and goes through several vertices.
 GROUPS = Axis("groups", (16, 64, 256, 512, 1024, 2048), "teams, each of which counts for theta what it sees")
 #: Enough to fill a device; more would only be more to add up.
 _MOST_GROUPS = {"cpu": 256, "gpu": block_workloads.MOST_GROUPS}
 
 
-def most_groups(traits: Traits) -> int:
-    """Groups of counts that block_links may write on a device."""
-    return _MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS)
+def most_groups(problem: Problem, traits: Traits) -> int:
+    """Groups of counts that block_links may write on a device: no more than vertices, but for a few."""
+    return min(_MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS), max(64, problem.integer("m")))
 
 
 def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:
-    groups, most = int(config["groups"]), most_groups(traits)
-    return f"{groups} groups to add up; at most {most} on this kind of device" if groups > most else None
+    groups, most = int(config["groups"]), most_groups(problem, traits)
+    if groups > most:
+        return f"{groups} groups for {problem.integer('m')} vertices; at most {most} on this kind of device"
+    return None
+
+
+def _counts(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["counts"] == "registers" and (config["placement"] not in GEN or traits.kind == "cpu"):
+        return "counts stay in registers beside unrolled loops on GPUs"
+    return None
 
 
 LINKS_SPACE = Space(
-    (update_phi.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, update_phi.ROWS_IN_FLIGHT, REDUCTION, GROUPS),
+    (update_phi.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, update_phi.ROWS_IN_FLIGHT, REDUCTION, GROUPS, COUNTS),
     (
         *(constraint for constraint in update_phi.SPACE.constraints if constraint.name not in _OTHERS),
         Constraint("groups", _groups),
+        Constraint("counts", _counts),
     ),
 )
 
@@ -325,10 +311,13 @@ def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[s
         queue=update_phi.queue_length(problem, config, traits),
         holds=update_phi.HOLDS,
         groups=links_groups(config),
+        place_counts="R" if config["counts"] == "registers" else "G",
     )
 
 
-def _links_config(placement: str, team: str, width: int, block: int, rows: int, groups: int = 64) -> dict[str, Any]:
+def _links_config(
+    placement: str, team: str, width: int, block: int, rows: int, counts: str = "global"
+) -> dict[str, Any]:
     reduction = "none" if team == "item" else "shuffle"
     return {
         "placement": placement,
@@ -337,7 +326,7 @@ def _links_config(placement: str, team: str, width: int, block: int, rows: int, 
         "block_size": block,
         "rows_in_flight": rows,
         "reduction": reduction,
-        "groups": groups,
+        "counts": counts,
     }
 
 
@@ -350,6 +339,7 @@ _LINKS_ANYWHERE = [
     _links_config("GLOBAL", "item", 1, 1, 1),
 ]
 _LINKS_GPU = [
+    _links_config("RRR", "block", 4, 128, 2, "registers"),
     _links_config("RRR", "block", 4, 64, 2),
     _links_config("RRR", "block", 4, 128, 2),
     _links_config("RRR", "subgroup", 4, 128, 2),

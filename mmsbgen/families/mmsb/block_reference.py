@@ -25,20 +25,27 @@ def shared_partners(n: int, n_total: int, seed: int, iteration: int) -> tuple[In
 
 
 def shared_sum(
-    own: Floats, beta: Floats, rows: Floats, weights: Floats, delta: float = DELTA, u: float = 0.0, factors: float = 0.0
+    own: Floats,
+    beta: Floats,
+    rows: Floats,
+    weights: Floats,
+    delta: float = DELTA,
+    u: float = 0.0,
+    factors: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[Floats, Floats]:
     """acc_k = sum_b c_b pi_bk over non-links, c_b = -weight_b / (1 - delta - d_b): ``[K]``, and its rounding bound.
 
     ``rows`` are ``[n, K]``, ``weights`` ``[n]`` and not negative; 0 where the pair does not count.  ``u`` is the unit
-    roundoff of the arithmetic, ``factors`` that of a type to which the factors of both products are rounded first.
+    roundoff of the arithmetic, ``factors`` those of the types to which the factors of the dots and of the sums are
+    rounded first.
     """
     w = own * (beta - delta)
     dots = rows @ w
     z = np.maximum((1.0 - delta) - dots, Z_FLOOR)
     scale = weights / z
-    dots_error = (u * (8 + 2 * np.sqrt(own.size)) + 2 * factors) * (rows @ np.abs(w))
+    dots_error = (u * (8 + 2 * np.sqrt(own.size)) + 2 * factors[0]) * (rows @ np.abs(w))
     relative = (dots_error + 2 * u) / z + 4 * u
-    chain = u * (8 + 2 * np.sqrt(max(1, weights.size))) + 2 * factors
+    chain = u * (8 + 2 * np.sqrt(max(1, weights.size))) + 2 * factors[1]
     return -(scale @ rows), (scale * (relative + chain)) @ rows
 
 

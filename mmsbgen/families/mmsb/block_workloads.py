@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -111,18 +111,20 @@ def _ends(given: Mapping[str, Any], prefix: str, vertex: int) -> Array:
     return np.asarray(given[ends][int(given[offsets][vertex]) : int(given[offsets][vertex + 1])])
 
 
-def _others_untouched(given: Mapping[str, Any], got: Mapping[str, Array], k: int) -> str | None:
+def others_untouched(given: Mapping[str, Any], got: Mapping[str, Array], k: int) -> str | None:
+    """What is wrong with rows that are no new ones, or with the padding of new ones."""
     untouched = np.setdiff1d(np.arange(len(given["pi"])), given["spares"])
     if not np.array_equal(got["pi"][untouched], given["pi"][untouched]):
         return "a row outside the mini-batch changed"
     return "the padding of a row is not zero" if np.any(got["pi"][given["spares"], k:] != 0) else None
 
 
-def block_shared(problem: Problem, seed: int) -> Workload:
-    """A block of a graph with hub, isolated vertices and held-out pairs, and partners of one iteration."""
-    rng = np.random.default_rng(seed)
-    n_total, n, length = problem.integer("N"), problem.integer("n"), room(problem)
-    k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
+def with_partners(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Callable[[int], Array]]:
+    """A block of a graph with hub, isolated vertices and held-out pairs, and the partners of one iteration.
+
+    With them the distinct partners, and the vertices that must not inform the block's i-th one.
+    """
+    n_total, n, length, dtype = problem.integer("N"), problem.integer("n"), room(problem), real_type(problem)
     given = _block(problem, rng)
     _, distinct, times = block_reference.shared_partners(n, n_total, SEED, ITERATION)
     drawn = np.zeros(length, np.uint32)
@@ -136,22 +138,33 @@ def block_shared(problem: Problem, seed: int) -> Workload:
     given |= {"shared": shared, "shared_weights": weights, "n_shared": np.array([distinct.size], np.uint32)}
     given |= {"drawn": drawn, "places": places, "delta": dtype(DELTA)}
 
+    def out(i: int) -> Array:
+        vertex = int(given["vertices"][_FIRST + i])
+        return np.concatenate([[vertex], _ends(given, "link", vertex), _ends(given, "held", vertex)])
+
+    return given, distinct, out
+
+
+def block_shared(problem: Problem, seed: int) -> Workload:
+    """A block of a graph with hub, isolated vertices and held-out pairs, and partners of one iteration."""
+    given, distinct, out = with_partners(problem, np.random.default_rng(seed))
+    k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
+    weights, shared = given["shared_weights"], given["shared"]
+
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
-        factors = 2.0**-9 if config["product"] == "mma" else 0.0
         values, errors = [], []
-        for vertex in given["vertices"][_FIRST:].tolist():
-            out = np.concatenate([[vertex], _ends(given, "link", vertex), _ends(given, "held", vertex)])
-            kept = np.where(np.isin(distinct, out), 0.0, weights[: distinct.size].astype(np.float64))
+        for i, vertex in enumerate(given["vertices"][_FIRST:].tolist()):
+            kept = np.where(np.isin(distinct, out(i)), 0.0, weights[: distinct.size].astype(np.float64))
             rows = pi[shared[: distinct.size]]
             value, error = block_reference.shared_sum(
-                pi[given["slots"][vertex]], beta, rows, kept, float(dtype(DELTA)), u, factors
+                pi[given["slots"][vertex]], beta, rows, kept, float(dtype(DELTA)), u
             )
             values.append(value)
             errors.append(error)
         expected = Expected(np.array(values), 2 * np.array(errors) + 1e-30)
         found = got["pi"][given["spares"], :k].astype(np.float64)
-        return _others_untouched(given, got, k) or expected.errors(found)
+        return others_untouched(given, got, k) or expected.errors(found)
 
     return Workload(given, problem.integer("m"), judge)
 
@@ -187,7 +200,7 @@ def block_links(problem: Problem, seed: int) -> Workload:
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return (
-            _others_untouched(given, got, k)
+            others_untouched(given, got, k)
             or _judge_rows(given, got, config, k, step, u)
             or _judge_counts(given, got, config, k, u)
         )

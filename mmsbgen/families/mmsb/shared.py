@@ -26,7 +26,9 @@ PAIRS = (
 )
 #: Partners with which a run has lists of them, and those with which it has none.
 LISTED = {"partners": ("uniform", "stratified")}
-SHARED = {"partners": ("block",)}
+SHARED: dict[str, tuple[str, ...]] = {"partners": ("block",)}
+#: Those whose products are done on tensor cores.
+TENSOR = SHARED | {"products": ("half",)}
 N_PAIRS = Argument("n_pairs", "u32", "scalar", "number of pairs")
 RANDOM = (Argument("seed", "u64", "scalar", ""), Argument("iteration", "u32", "scalar", ""))
 

@@ -1,0 +1,151 @@
+"""Inputs for the kernels of a block's products on tensor cores, and the reference's judgement of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mmsbgen.families.mmsb import block_workloads
+from mmsbgen.families.mmsb.layout import DELTA, Z_FLOOR, row_length
+from mmsbgen.families.mmsb.workloads import real_type, roundoff
+from mmsbgen.family import Array, Expected, Workload
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config
+
+#: Rows of half-wide numbers, and rooms for partners, are multiples of this: every depth of a tile divides it.
+_MULTIPLE = 64
+#: Unit roundoff of float16 and of bfloat16; the least float16 above 0, halved.
+_FLOAT16, _BFLOAT16, _LEAST = 2.0**-11, 2.0**-8, 2.0**-25
+
+
+def half_row(problem: Problem) -> int:
+    """Numbers of a row of half-wide factors."""
+    return -(-row_length(problem.integer("K")) // _MULTIPLE) * _MULTIPLE
+
+
+def half_room(problem: Problem) -> int:
+    """Shared partners that half-wide arrays have room for."""
+    return -(-problem.integer("n") // _MULTIPLE) * _MULTIPLE
+
+
+def _as_words(numbers: Array) -> Array:
+    """Two numbers of 16 bits a word."""
+    return np.ascontiguousarray(numbers).view(np.uint32)
+
+
+def _float16(words: Array) -> Array:
+    return np.ascontiguousarray(words).view(np.float16).astype(np.float64)
+
+
+def _bfloat16(words: Array) -> Array:
+    return (np.ascontiguousarray(words).view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def _to_bfloat16(numbers: Array) -> Array:
+    """Numbers as float32 whose lower halves are cut off, as words of 16 bits."""
+    return (np.ascontiguousarray(numbers, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def block_factors(problem: Problem, seed: int) -> Workload:
+    """Rows of a block and of its partners; the arrays hold something else before."""
+    given, distinct, _ = block_workloads.with_partners(problem, np.random.default_rng(seed))
+    k, m, width, room = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
+    given |= {
+        name: np.full((rows, width // 2), 0x3C003C00, np.uint32)
+        for name, rows in (("own_factors", m), ("shared_factors", room), ("shared_rows", room))
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        pi, strength = given["pi"].astype(np.float64), given["beta"].astype(np.float64) - float(given["delta"])
+        vertices = given["vertices"][int(given["first_vertex"]) :]
+        own, partners = np.zeros((m, width)), np.zeros((room, width))
+        own[:, :k] = (pi * strength)[given["slots"][vertices], :k]
+        partners[: distinct.size, :k] = pi[given["slots"][distinct], :k]
+        u = roundoff(problem)
+        for name, right, decoded, relative, least in (
+            ("own_factors", own, _float16, _FLOAT16 + 4 * u, _LEAST + 4 * u * float(given["delta"])),
+            ("shared_factors", partners, _float16, _FLOAT16, _LEAST),
+            ("shared_rows", partners, _bfloat16, _BFLOAT16, 0.0),
+        ):
+            # beta - delta is rounded before it is multiplied.
+            error = relative * np.abs(right) + least
+            problem_found = Expected(right, error).errors(decoded(got[name]).reshape(right.shape))
+            if problem_found is not None:
+                return f"{name}: {problem_found}"
+        return None
+
+    return Workload(given, m, judge)
+
+
+def block_scales(problem: Problem, seed: int) -> Workload:
+    """Factors of rows that are nearly one-hot, so that dots reach 1, and weights with zeros at the end."""
+    rng = np.random.default_rng(seed)
+    given, distinct, _ = block_workloads.with_partners(problem, rng)
+    k, m, width, room = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
+    own, partners = np.zeros((m, width), np.float16), np.zeros((room, width), np.float16)
+    vertices = given["vertices"][int(given["first_vertex"]) :]
+    own[:, :k] = (given["pi"] * given["beta"])[given["slots"][vertices], :k]
+    partners[: distinct.size, :k] = given["pi"][given["slots"][distinct], :k]
+    given |= {"own_factors": _as_words(own), "shared_factors": _as_words(partners)}
+    given["scales"] = np.full((m, room // 2), 0x3F803F80, np.uint32)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        weights, u = np.zeros(room), roundoff(problem)
+        weights[: given["shared_weights"].size] = given["shared_weights"]
+        a, b = own.astype(np.float64), partners.astype(np.float64)
+        dots, size = a @ b.T, np.abs(a) @ np.abs(b).T
+        z = np.maximum((1.0 - DELTA) - dots, Z_FLOOR)
+        right = -weights / z
+        # Tensor cores add groups of products exactly and cut off below the largest; the bound takes every addition.
+        error = np.abs(right) * ((u * (8 + width / 2) * size + 4 * u) / z + _BFLOAT16 + 8 * u)
+        # Where Z itself drowns in rounding any scale between the bounds of Z is right.
+        lost = (u * (8 + width / 2) * size + 4 * u) > 0.25 * z
+        found = _bfloat16(got["scales"]).reshape(right.shape)
+        if np.any(lost & ((found > 0) | ~np.isfinite(found))):
+            return "a scale of a pair with Z near 0 is not a number below 0"
+        return Expected(np.where(lost, 0.0, right), error).errors(np.where(lost, 0.0, found))
+
+    return Workload(given, m, judge)
+
+
+def block_strike(problem: Problem, seed: int) -> Workload:
+    """Scales that are all 1; a hub, isolated vertices and held-out pairs among the vertices."""
+    given, distinct, out = block_workloads.with_partners(problem, np.random.default_rng(seed))
+    m, room = problem.integer("m"), half_room(problem)
+    given["scales"] = np.full((m, room // 2), 0x3F803F80, np.uint32)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        right = np.ones((m, room))
+        for i in range(m):
+            right[i, : distinct.size][np.isin(distinct, out(i))] = 0.0
+        found = _bfloat16(got["scales"]).reshape(right.shape)
+        wrong = np.argwhere(found != right)
+        return f"the scale of {tuple(map(int, wrong[0]))} is {found[tuple(wrong[0])]}" if wrong.size else None
+
+    return Workload(given, m, judge)
+
+
+def block_sums(problem: Problem, seed: int) -> Workload:
+    """Scales of all sizes, 0 past the partners there are; the spare rows hold something else before."""
+    rng = np.random.default_rng(seed)
+    given, distinct, _ = block_workloads.with_partners(problem, rng)
+    k, m, width, room = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
+    scales, rows = np.zeros((m, room)), np.zeros((room, width))
+    scales[:, : distinct.size] = -rng.gamma(0.3, 1000.0, (m, distinct.size))
+    rows[: distinct.size, :k] = given["pi"][given["slots"][distinct], :k]
+    given |= {"scales": _as_words(_to_bfloat16(scales)), "shared_rows": _as_words(_to_bfloat16(rows))}
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        a, b = (
+            _bfloat16(given[name]).reshape(-1, columns) for name, columns in (("scales", room), ("shared_rows", width))
+        )
+        right = (a @ b)[:, :k]
+        error = roundoff(problem) * (8 + room / 2) * np.abs(right) + 1e-30
+        found = got["pi"][given["spares"], :k].astype(np.float64)
+        return block_workloads.others_untouched(given, got, k) or Expected(right, error).errors(found)
+
+    return Workload(given, m, judge)
+
+
+__all__ = ["block_factors", "block_scales", "block_strike", "block_sums", "half_room", "half_row", "real_type"]

@@ -1,0 +1,112 @@
+"""Kernels of a block's products on tensor cores: what they declare, and what half-wide factors cost.
+
+They run on GPUs only (scripts/gpu_check.py holds them against the reference there); here they are compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.backends.cuda_compile import compile_cuda
+from mmsbgen.build import build, release, traits_of
+from mmsbgen.errors import MissingDependencyError
+from mmsbgen.families.mmsb import MMSB, block_reference, tensor_kernels
+from mmsbgen.render import render
+from mmsbgen.space import Traits
+
+CUDA = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
+DELTA = 1e-4
+TILES = [
+    (128, 128, 32, 3, 256),
+    (64, 64, 32, 4, 64),
+    (128, 64, 64, 2, 128),
+    (64, 128, 32, 2, 128),
+    (64, 256, 32, 2, 256),
+]
+
+
+def tile(*values: int) -> dict[str, Any]:
+    return dict(zip(("tile_rows", "tile_columns", "depth", "stages", "block_size"), values, strict=True))
+
+
+@pytest.mark.parametrize("values", TILES, ids=str)
+@pytest.mark.parametrize("kernel", ["block_scales", "block_sums"])
+@pytest.mark.parametrize("k", [1, 1000])
+def test_tiles_take_the_shared_memory_that_is_counted(kernel: str, values: tuple[int, ...], k: int) -> None:
+    """Compiled, not run: with all registers there are, nothing is spilled."""
+    spec, problem, config = MMSB.kernel(kernel), MMSB.problem(K=k, n=1200), tile(*values)
+    assert spec.space.refusal(config, problem, CUDA) is None
+    try:
+        used = compile_cuda(render(spec, problem, config, CUDA).text).resources[kernel]
+    except MissingDependencyError:
+        pytest.skip("neither NVRTC nor nvcc is here")
+    assert used.shared_bytes == tensor_kernels.tile_bytes(problem, config, CUDA)
+    assert used.spill_stores == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "traits", "reason"),
+    [
+        ((128, 128, 64, 3, 256), CUDA, "needs 98304 bytes of local memory"),
+        ((128, 256, 32, 2, 128), CUDA, "256 sums a work-item; at most 128"),
+        ((64, 64, 32, 2, 32), CUDA, "a tile is shared by 2, 4 or 8 warps"),
+        ((128, 128, 32, 3, 256), Traits("opencl", "gpu", sub_group_size=32), "on CUDA"),
+    ],
+)
+def test_tiles_are_refused_with_a_reason(values: tuple[int, ...], traits: Traits, reason: str) -> None:
+    refused = MMSB.kernel("block_scales").space.refusal(tile(*values), MMSB.problem(n=512), traits)
+    assert reason in str(refused)
+
+
+def test_every_configuration_has_whole_fragments() -> None:
+    problem, valid = MMSB.problem(n=512), 0
+    for config in tensor_kernels.TILES.product():
+        if tensor_kernels.TILES.refusal(config, problem, CUDA) is None:
+            valid += 1
+            used = tensor_kernels.BLOCK_SUMS.variables(problem, config, CUDA)
+            assert used["TM"] % (16 * used["warps_m"]) == 0
+            assert used["TN"] % (16 * used["warps_n"]) == 0
+            assert tensor_kernels.tile_bytes(problem, config, CUDA) <= CUDA.local_memory
+    assert valid > 20
+
+
+def test_what_half_wide_factors_cost_is_in_the_bound() -> None:
+    """Dots of float16 and sums of bfloat16 factors stay within the bound of the reference, and use a part of it."""
+    rng = np.random.default_rng(0)
+    beta, own, rows = rng.uniform(0, 0.9, 64), rng.dirichlet(np.full(64, 0.1)), rng.dirichlet(np.full(64, 0.1), 300)
+    weights = rng.integers(0, 4, 300).astype(float)
+    right, error = block_reference.shared_sum(own, beta, rows, weights, DELTA, factors=(2.0**-11, 2.0**-8))
+
+    def rounded(x: Any, digits: int) -> Any:
+        fraction, exponent = np.frexp(x)
+        return np.ldexp(np.round(fraction * 2**digits) / 2**digits, exponent)
+
+    dots = rounded(rows, 11) @ rounded(own * (beta - DELTA), 11)
+    found = -rounded(weights / (1 - DELTA - dots), 8) @ rounded(rows, 8)
+    share = np.abs(found - right) / error
+    assert 0.01 < share.max() <= 1
+    assert block_reference.shared_sum(own, beta, rows, weights, DELTA)[1].max() == 0
+
+
+@pytest.mark.parametrize("kernel", [spec.name for spec in tensor_kernels.KERNELS])
+@pytest.mark.parametrize("k", [1, 7, 100, 1024])
+@pytest.mark.parametrize("n", [6, 100, 1025])
+def test_kernels_equal_the_reference(cuda_device: Device, kernel: str, k: int, n: int) -> None:
+    spec = MMSB.kernel(kernel)
+    problem = spec.check_problem(MMSB.problem(K=k, n=n, partners="block", products="half"))
+    config = spec.default(problem, traits_of(cuda_device.info))
+    work = spec.workload(problem, 1)
+    placed = {
+        name: cuda_device.upload(value) if isinstance(value, np.ndarray) else value
+        for name, value in work.arguments.items()
+    }
+    try:
+        build(cuda_device, spec, problem, config).launch(work.count, placed).wait()
+        got = {a.name: cuda_device.download(placed[a.name]) for a in spec.arguments if a.role in ("out", "inout")}
+    finally:
+        release(placed)
+    assert work.verify(got, config) is None
