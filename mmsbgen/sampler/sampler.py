@@ -14,8 +14,8 @@ from mmsbgen.backends.base import Event
 from mmsbgen.build import BoundKernel, traits_of
 from mmsbgen.errors import CompileError, ConfigError, InputError
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.families.mmsb.block_kernels import links_groups, most_groups
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Array
 from mmsbgen.graph import EdgeSet, Split
