@@ -93,11 +93,15 @@ def test_shared_memory_is_what_the_constraint_counts(placement: str, compiler: C
     assert placement == "NAIVE" or used.spill_stores == 0
 
 
-@pytest.mark.parametrize("communities", [5, 64, 1024])
-@pytest.mark.parametrize("step", ["split", "reflected"])
-def test_the_loop_over_iterations_compiles(communities: int, step: str, compiler: CudaCompiler) -> None:
+LOOPS = [(k, step, "float32") for step in ("split", "reflected") for k in (5, 64, 1024)]
+
+
+@pytest.mark.parametrize(
+    ("communities", "step", "storage"), [*LOOPS, (64, "split", "bfloat16"), (5, "split", "float16")]
+)
+def test_the_loop_over_iterations_compiles(communities: int, step: str, storage: str, compiler: CudaCompiler) -> None:
     """All stages in one kernel, each in a namespace of its own, with one block size; a few words spill around calls."""
-    problem = MMSB.problem(K=communities, step=step)
+    problem = MMSB.problem(K=communities, step=step, storage=storage)
     defaults = {name: MMSB.kernel(name).default(problem, TRAITS) for name in STAGES}
     configs = fitted(MMSB.kernels, problem, defaults, TRAITS)
     found = star_loop(MMSB.kernels, problem, configs, TRAITS)

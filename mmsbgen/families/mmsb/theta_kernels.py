@@ -43,6 +43,7 @@ from mmsbgen.families.mmsb.shared import (
     scalar,
     stored_row_bytes,
 )
+from mmsbgen.families.mmsb.storage import storage_of
 from mmsbgen.family import Argument, Demand, KernelSpec, Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
@@ -104,16 +105,19 @@ def _partial_default(problem: Problem, traits: Traits) -> Config:
     """
     candidates = [TEAM_CPU | {"accumulators": "private"}, _ALONE]
     if traits.kind != "cpu":
-        vectors = row_vectors(problem, {"vector_width": 4})
-        block = next((size for size in (32, 64, 128, 256) if 2 * size >= vectors), 512)
-        words = -(-vectors // block) * element_size(problem)
+        # Of rows in 16 bits as many bytes a load are twice the elements, so that half the chunks keep the registers.
+        narrow = storage_of(problem).narrow
+        width = 8 if narrow else 4
+        vectors = row_vectors(problem, {"vector_width": width})
+        block = next((size for size in (32, 64, 128, 256) if (1 if narrow else 2) * size >= vectors), 512)
+        words = -(-vectors // block) * element_size(problem) * width // 4
         kept = [pairs for pairs in (4, 2, 1) if block * words * (pairs + 1) <= _REGISTERS]
         teams = [
             *({"block_size": block, "accumulators": "registers", "pairs_in_flight": pairs} for pairs in kept),
             {"block_size": block, "accumulators": "global"},
             {"block_size": 32, "accumulators": "global"},
         ]
-        shared = {"team": "block", "vector_width": 4}
+        shared = {"team": "block", "vector_width": width}
         candidates = [shared | {"reduction": reduction} | team for reduction in ("shuffle", "local") for team in teams]
         candidates.append(_ALONE)
     return first_valid([config(PARTIAL_SPACE, **values) for values in candidates], PARTIAL_SPACE.refusal)(

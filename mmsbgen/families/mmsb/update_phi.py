@@ -220,13 +220,6 @@ _GPU_DEFAULTS = [
     _gpu(4, 256, "block", "NAIVE", "shuffle", 1),
     _gpu(4, 256, "block", "GLOBAL", "shuffle", 1),
 ]
-#: Rows of half the bytes: as many bytes a load, and twice the rows to have as many bytes on their way.
-_GPU_NARROW = [
-    _gpu(8, 64, "block", "RRR", "shuffle", 4),
-    _gpu(8, 64, "block", "RRR", "shuffle"),
-    _gpu(8, 128, "block", "RRR", "shuffle"),
-    _gpu(8, 128, "subgroup", "RRR", "shuffle"),
-]
 _ANYWHERE = [
     _gpu(16, 1, "item", "THREAD", "none", 8, 2),
     _gpu(16, 1, "item", "THREAD", "none", 8),
@@ -246,7 +239,12 @@ def default(problem: Problem, traits: Traits) -> Config:
     """What runs when nothing was tuned: one vertex a work-item on CPUs, one a block on GPUs."""
     candidates = _ANYWHERE if traits.kind == "cpu" else _GPU_DEFAULTS + _ANYWHERE
     if storage_of(problem).narrow and traits.kind != "cpu":
-        candidates = _GPU_NARROW + candidates
+        # Half the bytes a row: as many a load by twice the width, and as many on their way by twice the rows. A block
+        # has two chunks a work-item, what registers hold of that many rows.
+        vectors = row_vectors(problem, {"vector_width": 8})
+        block = next((size for size in (64, 128, 256) if 2 * size >= vectors), 512)
+        wide = [_gpu(8, size, "block", "RRR", "shuffle", rows) for size in (block, 64) for rows in (4, 2)]
+        candidates = [*wide, _gpu(8, 128, "subgroup", "RRR", "shuffle"), *candidates]
     return first_valid(candidates, SPACE.refusal)(problem, traits)
 
 
