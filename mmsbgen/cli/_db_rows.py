@@ -15,7 +15,7 @@ from mmsbgen.db.nearness import Difference, phrase
 from mmsbgen.db.ranking import candidate, cost, ranked
 from mmsbgen.db.records import DeviceRecord, Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection import Group, shipped_groups, without
-from mmsbgen.db.store import Store, device_matches
+from mmsbgen.db.store import Store
 
 Rows = list[dict[str, Any]]
 
@@ -126,6 +126,7 @@ RUN = [
     Column("budget", "budget", _pairs),
     Column("seed", "seed", str, "right"),
     Column("host", "host"),
+    Column("who", "who"),
     Column("versions"),
     Column("extra"),
 ]
@@ -233,7 +234,7 @@ def device_rows(devices: Iterable[DeviceRecord], roofs: Iterable[RoofRecord]) ->
 
 def run_row(run: RunRecord) -> dict[str, Any]:
     """Everything about a run."""
-    return asdict(run)
+    return asdict(run) | {"who": str(run.extra.get("who", ""))}
 
 
 def quarantine_rows(failures: Iterable[QuarantineRecord]) -> Rows:
@@ -256,7 +257,7 @@ def explain_rows(
     groups = [Group(key, "", ranked(map(candidate, found))) for key, found in by_key.items()]
     for (family, name), shipped in shipped_groups().items():
         if kernel in (name, f"{family}/{name}"):
-            theirs = [g for g in shipped if device is None or device_matches(g.key.device, device)]
+            theirs = [g for g in shipped if device is None or g.key.device.matches(device)]
             groups += without(theirs, own)
     return [
         {

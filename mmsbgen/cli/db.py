@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mmsbgen.db.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+_FORMATS = ("jsonl", "t4", "cache")
 _STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 
 
@@ -172,23 +173,46 @@ def merge(ctx: click.Context, other: str) -> None:
 
 @db.command("export")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@filter_options
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="Of the file.")
+@click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
 @click.pass_context
-def export_(ctx: click.Context, file: Path) -> None:
-    """Write all records to FILE as JSON lines, packed when it ends in .gz."""
+def export_(
+    ctx: click.Context,
+    file: Path,
+    kernel: str | None,
+    device: str | None,
+    problem: Sequence[str],
+    form: str,
+    with_host: bool,
+) -> None:
+    """Write records to FILE: as JSON lines, in the T4 format of results, or as a cache of kernel_tuner.
+
+    All of them, or those that pass the filters; packed when FILE ends in .gz. The names of machines are left out.
+    """
+    from mmsbgen.db import formats
+
     with _reading(ctx) as store:
-        count = store.export_jsonl(file)
-    click.echo(f"{count} trials written to {file}", err=True)
+        bundle = formats.chosen(store.bundle(), kernel=kernel, device=device, problem=parameters(problem))
+    formats.write(bundle if with_host else formats.anonymous(bundle), file, form)
+    click.echo(f"{len(bundle.trials)} trials written to {file}", err=True)
 
 
 @db.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@filter_options
 @click.pass_context
-def import_(ctx: click.Context, file: Path) -> None:
-    """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none."""
-    from mmsbgen.db import exchange
+def import_(ctx: click.Context, file: Path, kernel: str | None, device: str | None, problem: Sequence[str]) -> None:
+    """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none.
+
+    FILE is what export writes, or another program's T4 results or cache of kernel_tuner; of these, --kernel, --device
+    and --problem say what the file does not. Records of other programs are kept and shown, never selected.
+    """
+    from mmsbgen.db import formats
+    from mmsbgen.db.foreign import Named
     from mmsbgen.db.store import open_store
 
-    bundle = exchange.read(file)
+    bundle = formats.read(file, Named(kernel or "", device or "", parameters(problem)))
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
         click.echo(f"{count} of {len(bundle.trials)} trials added to {store.location}", err=True)

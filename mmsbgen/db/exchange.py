@@ -7,17 +7,13 @@ quarantined configurations follow and refer to them by key, and to runs by uuid.
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
+from mmsbgen.db import files
 from mmsbgen.db.canonical import canonical_json
 from mmsbgen.db.records import (
     DeviceRecord,
@@ -87,38 +83,12 @@ def write(bundle: Bundle, path: Path) -> None:
 
     Raises ``InputError`` when it cannot be written.
     """
-    data = "".join(line + "\n" for line in lines(bundle)).encode("utf-8")
-    if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-    temporary = None
-    try:
-        if path.exists() and not path.is_file():  # a pipe or a device
-            path.write_bytes(data)
-            return
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = file.name
-            file.write(data)
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                Path(temporary).unlink()
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    files.write("".join(line + "\n" for line in lines(bundle)), path)
 
 
 def read(path: Path) -> Bundle:
     """What a file holds.  Raises ``InputError`` that names the line and what is wrong with it."""
-    try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            stream: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
-            return parse(stream, str(path))
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path} is a damaged gzip file: {error}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    return parse(files.read(path).splitlines(keepends=True), str(path))
 
 
 def parse(stream: Iterable[bytes], name: str) -> Bundle:
@@ -129,7 +99,7 @@ def parse(stream: Iterable[bytes], name: str) -> Bundle:
         if not line.strip():
             continue
         try:
-            values = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+            values = json.loads(line.decode("utf-8"), parse_constant=no_constant)
             if not isinstance(values, dict):
                 raise ValueError("a JSON object is expected")
             if header is None:
@@ -234,11 +204,6 @@ def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _no_constant(text: str) -> NoReturn:
+def no_constant(text: str) -> NoReturn:
+    """Refuses NaN and infinity when JSON is read."""
     raise ValueError(f"{text} is not a number that can be stored")
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -83,6 +83,10 @@ class DeviceRecord:
         """The device for a reader: ``opencl: name (platform)``."""
         return f"{self.backend}: {self.name} ({self.platform})" if self.platform else f"{self.backend}: {self.name}"
 
+    def matches(self, text: str) -> bool:
+        """True when the text is a part of backend, name, platform, vendor or architecture, in any case."""
+        return text.casefold() in "\n".join((self.label, self.vendor, self.architecture)).casefold()
+
 
 @dataclass(frozen=True)
 class ToolchainRecord:

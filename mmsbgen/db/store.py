@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -29,6 +31,8 @@ from mmsbgen.db.records import (
 )
 from mmsbgen.db.schema import REVISIONS, Base, Device, Kernel, Problem, Roof, Run, Toolchain, Trial
 from mmsbgen.errors import InputError
+
+CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
 
 T = TypeVar("T")
 
@@ -109,7 +113,13 @@ class Store:
         return str(self.place)
 
     def begin_run(self, run: RunRecord) -> None:
-        """Store a run as it starts, or again when it is resumed."""
+        """Store a run as it starts, or again when it is resumed.
+
+        Where the user has set ``MMSBGEN_CONTRIBUTOR``, that is kept in its ``extra`` as ``who``; else nobody is named.
+        """
+        who = os.environ.get(CONTRIBUTOR_VARIABLE)
+        if who and "who" not in run.extra:
+            run = replace(run, extra={**run.extra, "who": who})
 
         def work(connection: Connection) -> None:
             if not rows.insert_new(connection, Run, "uuid", [rows.plain(run)]):
@@ -345,14 +355,9 @@ def _of_parts(
         kernels = select(Kernel.id).where(Kernel.name == name)
         query = query.where(Trial.kernel_id.in_(kernels.where(Kernel.family == family) if family else kernels))
     if device is not None:
-        devices = [i for i, d in rows.read_parts(connection, Device) if device_matches(d, device)]
+        devices = [i for i, d in rows.read_parts(connection, Device) if d.matches(device)]
         query = query.where(Trial.device_id.in_(devices))
     if problem:
         problems = [i for i, p in rows.read_parts(connection, Problem) if problem.items() <= p.params.items()]
         query = query.where(Trial.problem_id.in_(problems))
     return query
-
-
-def device_matches(device: DeviceRecord, wanted: str) -> bool:
-    """True when the text is a part of the device's backend, name, platform, vendor or architecture."""
-    return wanted.casefold() in "\n".join((device.label, device.vendor, device.architecture)).casefold()

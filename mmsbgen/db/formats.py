@@ -1,0 +1,94 @@
+"""Files of tuning records in every format that is read and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mmsbgen.db import exchange, exchange_cache, exchange_t4, files
+from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.foreign import Named
+from mmsbgen.errors import InputError
+
+FORMATS = ("jsonl", "t4", "cache")
+"""Our own lines, the T4 format of results, and kernel_tuner's cache files."""
+
+
+def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
+    """Write a file at once in one of ``FORMATS``; gzip when the name ends in ``.gz``.
+
+    Raises ``InputError`` when it cannot be written or the format cannot hold the records.
+    """
+    if form == "jsonl":
+        exchange.write(bundle, path)
+    else:
+        files.write(exchange_t4.text_of(bundle) if form == "t4" else exchange_cache.text_of(bundle), path)
+
+
+def read(path: Path, named: Named | None = None) -> Bundle:
+    """What a file of any of ``FORMATS`` holds; ``named`` says what another program's file leaves out.
+
+    A cache that kernel_tuner has not closed is read as kernel_tuner reads it.  Raises ``InputError`` that names the
+    place and what is wrong with it.
+    """
+    data = files.read(path)
+    whole = _whole(data, str(path))
+    if whole is not None and "results" in whole:
+        return exchange_t4.parse(whole, str(path), named or Named())
+    if whole is not None and "cache" in whole:
+        return exchange_cache.parse(whole, str(path), named or Named())
+    return exchange.parse(data.splitlines(keepends=True), str(path))
+
+
+def _whole(data: bytes, name: str) -> dict[str, Any] | None:
+    """The one JSON object that a file is, or None for lines."""
+    try:
+        text = data.decode("utf-8").strip()
+        for end in ("", "}\n}"):
+            try:
+                found = json.loads((text.removesuffix(",") if end else text) + end, parse_constant=exchange.no_constant)
+            except json.JSONDecodeError:
+                continue
+            return found if isinstance(found, dict) else None
+    except UnicodeDecodeError:
+        pass
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from error
+    return None
+
+
+def chosen(
+    bundle: Bundle, *, kernel: str | None = None, device: str | None = None, problem: Mapping[str, Any] | None = None
+) -> Bundle:
+    """The trials and quarantined configurations that pass every filter given, with their runs and the runs' roofs.
+
+    Filters are those of :meth:`mmsbgen.db.store.Store.trials`.
+    """
+
+    def wanted(record: Any) -> bool:
+        key = record.key
+        names = (key.kernel.name, f"{key.kernel.family}/{key.kernel.name}")
+        return (
+            (kernel is None or kernel in names)
+            and (device is None or key.device.matches(device))
+            and (problem or {}).items() <= key.problem.params.items()
+        )
+
+    if kernel is None and device is None and not problem:
+        return bundle
+    trials = [trial for trial in bundle.trials if wanted(trial)]
+    runs = {trial.run for trial in trials}
+    return Bundle(
+        [run for run in bundle.runs if run.uuid in runs],
+        [roof for roof in bundle.roofs if roof.run in runs],
+        trials,
+        [failure for failure in bundle.quarantine if wanted(failure)],
+    )
+
+
+def anonymous(bundle: Bundle) -> Bundle:
+    """The same records without the names of the machines that made them."""
+    return replace(bundle, runs=[replace(run, host="") for run in bundle.runs])

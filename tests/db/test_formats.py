@@ -1,0 +1,293 @@
+"""The T4 format of results and kernel_tuner's caches, against kernel_tuner itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+from kernel_tuner.file_utils import output_file_schema
+from kernel_tuner.util import read_cache
+
+from mmsbgen.cli.db import db
+from mmsbgen.db import exchange, formats
+from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.foreign import Named
+from mmsbgen.db.records import TRIAL_STATUSES, RoofRecord
+from mmsbgen.db.selection import Index
+from mmsbgen.db.store import open_store
+from mmsbgen.errors import InputError
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(db, [str(argument) for argument in arguments])
+
+
+def text_of(bundle: Bundle) -> list[str]:
+    return list(exchange.lines(bundle))
+
+
+@pytest.fixture
+def bundle(make: Any) -> Bundle:
+    """One trial of each status and a finalist, of one key."""
+    trials = [
+        make.trial(
+            config={"block": 2**n, "place": "RRS", "fast": True},
+            status=status,
+            time=None if status != "ok" else 0.1 + 0.2,
+            message="" if status == "ok" else f"why {status}",
+            compile_s=1.25,
+            registers=40,
+            bytes_moved=10**9,
+            energy_j=0.5,
+        )
+        for n, status in enumerate(TRIAL_STATUSES)
+    ]
+    roof = RoofRecord(run=make.run.uuid, device=make.device(), kind="copy", gbps=4272.0)
+    return Bundle([make.run], [roof], [*trials, replace(trials[0], round=1, times=(1.0, 2.0))])
+
+
+def test_t4_has_what_t4_defines_for_every_status(bundle: Bundle, tmp_path: Path) -> None:
+    formats.write(bundle, tmp_path / "t4.json", "t4")
+    whole = json.loads((tmp_path / "t4.json").read_text())
+    jsonschema.validate(whole, output_file_schema("results")[1])
+    jsonschema.validate(whole, output_file_schema("metadata")[1])
+    by_block = {result["configuration"]["block"]: result for result in whole["results"]}
+    assert [by_block[2**n]["invalidity"] for n in range(len(TRIAL_STATUSES))] == [
+        "correct",
+        "constraints",
+        "compile",
+        "runtime",
+        "correctness",
+        "timeout",
+        "runtime",
+    ]
+    first = next(r for r in whole["results"] if len(r["times"]["runtimes"]) == 1)
+    assert first["times"]["runtimes"] == [pytest.approx(300.0)]
+    assert first["times"]["compilation_time"] == 1250.0
+    assert {m["name"]: (m["value"], m["unit"]) for m in first["measurements"]}["energy"] == (0.5, "J")
+    assert text_of(formats.read(tmp_path / "t4.json")) == text_of(bundle), "nothing of ours is lost"
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Any]]:
+    """The cache and the T4 file of a tune by kernel_tuner on PoCL, and its results."""
+    folder = tmp_path_factory.mktemp("kernel_tuner")
+    return folder / "cache.json", folder / "t4.json", kernel_tuner(folder / "cache.json", folder / "t4.json")
+
+
+def kernel_tuner(*arguments: Path | str) -> list[Any]:
+    script = Path(__file__).with_name("tune_with_kernel_tuner.py")
+    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, cwd=Path.cwd())
+    assert done.returncode == 0, done.stderr
+    results: list[Any] = json.loads(done.stdout.rpartition("RESULTS ")[2])
+    return results
+
+
+@pytest.mark.opencl
+def test_a_t4_file_of_kernel_tuner_comes_back_with_all_that_t4_defines(
+    tuned: tuple[Path, Path, list[Any]], tmp_path: Path
+) -> None:
+    _, t4, results = tuned
+    database, again = tmp_path / "t.sqlite3", tmp_path / "again.json"
+    named = ["--kernel", "vectors/twice", "--device", "PoCL", "--problem", "n=4096"]
+    assert "4 of 4 trials added" in call("--database", database, "import", t4, *named).stderr
+    assert "0 of 4 trials added" in call("--database", database, "import", t4, *named).stderr
+    with open_store(database, read_only=True) as store:
+        trials = store.trials()
+        (trial,) = [t for t in trials if t.config == {"block_size_x": 16, "width": 1}]
+    assert (trial.key.device.name, trial.key.kernel.name, trial.key.problem.params) == ("PoCL", "twice", {"n": 4096})
+    given = json.loads(t4.read_text())["results"][0]
+    assert [t * 1e3 for t in trial.times] == pytest.approx(given["times"]["runtimes"])
+    assert trial.created_at[:19] == given["timestamp"][:19].replace(" ", "T")
+    assert trial.compile_s == pytest.approx(given["times"]["compilation"] / 1e3)
+    call("--database", database, "export", again, "--format", "t4")
+    whole = json.loads(again.read_text())
+    jsonschema.validate(whole, output_file_schema("results")[1])
+    ours = {name: value for name, value in whole.items() if name != "mmsbgen"}
+    ours["results"] = [{n: v for n, v in result.items() if n != "mmsbgen"} for result in ours["results"]]
+    original = json.loads(t4.read_text())
+    assert sorted(ours["results"], key=str) == sorted(original.pop("results"), key=str)
+    assert {name: value for name, value in ours.items() if name != "results"} == original
+    assert len(results) == len(trials)
+
+
+@pytest.mark.opencl
+def test_a_cache_of_kernel_tuner_goes_in_and_out_and_kernel_tuner_goes_on_from_it(
+    tuned: tuple[Path, Path, list[Any]], tmp_path: Path
+) -> None:
+    cache, _, results = tuned
+    database, again = tmp_path / "t.sqlite3", tmp_path / "again.json"
+    assert "4 of 4 trials added" in call("--database", database, "import", cache).stderr
+    assert "0 of 4 trials added" in call("--database", database, "import", cache).stderr
+    assert call("--database", database, "export", again, "--format", "cache").exit_code == 0
+    whole, original = json.loads(again.read_text()), json.loads(cache.read_text())
+    del whole["mmsbgen"]
+    assert whole == original
+    assert kernel_tuner(again, tmp_path / "t4.json") == results, "all of it found in the cache, nothing measured"
+    assert read_cache(str(again)).keys() >= {"cache", "mmsbgen"}
+    assert again.read_text().endswith("},"), "it is open for kernel_tuner to append to"
+    text = again.read_text() + '\n"64,3": {"block_size_x": 64, "width": 3, "time": 0.5, "times": [0.5, 0.25]},'
+    again.write_text(text)
+    assert "1 of 5 trials added" in call("--database", database, "import", again).stderr
+    with open_store(database, read_only=True) as store:
+        assert len({trial.key for trial in store.trials()}) == 1
+        (added,) = [trial for trial in store.trials() if trial.config["width"] == 3]
+        assert added.times == (0.0005, 0.00025)
+
+
+def test_our_records_make_a_cache_and_come_back_from_it(bundle: Bundle, tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    formats.write(bundle, path, "cache")
+    text = path.read_text()
+    assert text_of(formats.read(path)) == text_of(bundle)
+    entries = read_cache(str(path), open_cache=False)["cache"]
+    assert len(entries) == len(TRIAL_STATUSES)
+    assert entries["1,True,RRS"]["time"] == 1500.0, "the finalist's time stands"
+    errors = {type(entry["__error__"]).__name__ for entry in entries.values() if "__error__" in entry}
+    assert errors == {"InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig"}
+    assert sum("__error__" in entry for entry in entries.values()) == len(TRIAL_STATUSES) - 1
+    assert path.read_text() == text
+
+
+def test_a_cache_has_one_key(bundle: Bundle, make: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite3"
+    more = Bundle([make.run], trials=[make.trial(make.key(kernel="other"))])
+    with open_store(path) as store:
+        store.add_bundle(bundle)
+        store.add_bundle(more)
+    done = call("--database", path, "export", tmp_path / "c.json", "--format", "cache")
+    assert (done.exit_code, "one kernel, device and problem, here are 2: choose with --kernel" in done.stderr) == (
+        2,
+        True,
+    )
+    assert not (tmp_path / "c.json").exists()
+    done = call("--database", path, "export", tmp_path / "c.json", "--format", "cache", "--kernel", "rows/gather")
+    assert (done.exit_code, len(formats.read(tmp_path / "c.json").trials)) == (0, len(bundle.trials))
+    call("--database", path, "export", tmp_path / "some.jsonl", "--kernel", "other")
+    assert [t.key.kernel.name for t in formats.read(tmp_path / "some.jsonl").trials] == ["other"]
+
+
+def test_records_of_other_programs_are_never_selected(make: Any, tmp_path: Path) -> None:
+    (tmp_path / "t4.json").write_text(json.dumps({"results": [RESULT]}))
+    key = make.key()
+    named = Named("rows/gather", key.device.name, key.problem.params)
+    with open_store("sqlite://") as store:
+        store.add_bundle(formats.read(tmp_path / "t4.json", named))
+        chosen = Index(store, shipped=None).select(key, valid=lambda config: True, default={"d": 1})
+    assert chosen.tier == "default"
+
+
+RESULT = {
+    "configuration": {"block": 1},
+    "times": {"runtimes": [2.0]},
+    "invalidity": "correct",
+    "correctness": 1,
+}
+
+
+def test_units_of_time(tmp_path: Path, make: Any) -> None:
+    path = tmp_path / "t4.json"
+    path.write_text(json.dumps({"metadata": {"timeunit": "Microseconds"}, "results": [RESULT]}))
+    theirs = formats.read(path)
+    assert theirs.trials[0].times == pytest.approx((2e-6,))
+    both = Bundle([make.run, *theirs.runs], [], [make.trial(), *theirs.trials])
+    formats.write(both, path, "t4")
+    written = sorted(result["times"]["runtimes"][0] for result in json.loads(path.read_text())["results"])
+    assert written == pytest.approx([2e-3, 1.0]), "one file, one unit"
+    assert text_of(formats.read(path)) == text_of(both)
+
+
+def test_a_time_may_be_a_measurement_and_a_configuration_may_come_twice(tmp_path: Path) -> None:
+    measured = {**RESULT, "times": {}, "measurements": [{"name": "time", "value": 3, "unit": "ms"}]}
+    (tmp_path / "t4.json").write_text(json.dumps({"results": [RESULT, measured, {**RESULT, "invalidity": "timeout"}]}))
+    trials = formats.read(tmp_path / "t4.json").trials
+    assert [(t.round, t.status, t.times) for t in trials] == [
+        (0, "ok", (0.002,)),
+        (1, "ok", (0.003,)),
+        (2, "timeout", (0.002,)),
+    ]
+
+
+CACHE = {"device_name": "d", "kernel_name": "k", "tune_params_keys": ["b"], "cache": {"1": {"b": 1, "time": 1.0}}}
+
+
+@pytest.mark.parametrize(
+    ("whole", "message"),
+    [
+        ({"results": 3}, "'results' must be a list of objects"),
+        ({"results": [RESULT, 3]}, "'results' must be a list of objects"),
+        ({"results": [RESULT, {**RESULT, "configuration": 1}]}, "result 2: 'configuration' must be an object"),
+        ({"results": [{**RESULT, "invalidity": "fine"}]}, "result 1: 'invalidity' must be one of correct, "),
+        ({"results": [{**RESULT, "times": []}]}, "result 1: 'times' must be an object"),
+        ({"results": [{**RESULT, "times": {}}]}, "result 1: it is correct but has no time"),
+        ({"results": [{**RESULT, "times": {"runtimes": [-1]}}]}, "result 1: times must be positive numbers"),
+        ({"metadata": {"timeunit": "fortnights"}, "results": [RESULT]}, "the time unit 'fortnights' is not known"),
+        ({"results": [{**RESULT, "mmsbgen": {}}]}, "the records that they refer to are missing"),
+        ({"results": [{**RESULT, "mmsbgen": {}}], "mmsbgen": {"records": []}}, "part 'mmsbgen'"),
+        ({**CACHE, "tune_params_keys": 3}, "no cache of kernel_tuner"),
+        ({**CACHE, "cache": {"1": 3}}, "entry '1': an object is expected"),
+        ({**CACHE, "cache": {"1": {"time": 1.0}}}, "entry '1': the parameter 'b' is missing"),
+        ({**CACHE, "cache": {"1": {"b": 1}}}, "entry '1': times must be positive numbers"),
+        ({**CACHE, "mmsbgen": {"records": [{}]}}, "part 'mmsbgen', line 1: "),
+    ],
+)
+def test_malformed_files_change_nothing(tmp_path: Path, make: Any, whole: Any, message: str) -> None:
+    file, database = tmp_path / "bad.json", tmp_path / "t.sqlite3"
+    file.write_text(json.dumps(whole))
+    with open_store(database) as store:
+        store.begin_run(make.run)
+        store.add_trial(make.trial())
+        before = text_of(store.bundle())
+    done = call("--database", database, "import", file)
+    assert (done.exit_code, message in done.stderr, "bad.json" in done.stderr) == (2, True, True), done.stderr
+    with open_store(database, read_only=True) as store:
+        assert text_of(store.bundle()) == before
+
+
+@pytest.mark.parametrize("form", formats.FORMATS)
+def test_a_file_cut_anywhere_is_refused_whole(bundle: Bundle, tmp_path: Path, form: str) -> None:
+    formats.write(bundle, tmp_path / "whole", form)
+    data = (tmp_path / "whole").read_bytes().rstrip()
+    cut = tmp_path / "cut"
+    for size in range(0, len(data) - 3, max(1, len(data) // 97)):
+        cut.write_bytes(data[:size])
+        try:
+            read = formats.read(cut)
+        except InputError:
+            continue
+        # A cache may end after any entry: our own records, which come before, are whole all the same.
+        assert form == "cache"
+        assert text_of(read) == text_of(bundle)
+
+
+def test_nan_is_no_value(tmp_path: Path) -> None:
+    (tmp_path / "t4.json").write_text('{"results": [{"times": NaN}]}')
+    with pytest.raises(InputError, match=r"t4\.json: NaN is not a number"):
+        formats.read(tmp_path / "t4.json")
+
+
+def test_who_and_where_are_told_only_when_asked(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = tmp_path / "t.sqlite3"
+    monkeypatch.delenv("MMSBGEN_CONTRIBUTOR", raising=False)
+    with open_store(database) as store:
+        store.begin_run(make.run)
+        assert store.runs() == [make.run]
+        monkeypatch.setenv("MMSBGEN_CONTRIBUTOR", "Ada of Analytical Engines")
+        store.begin_run(replace(make.run, uuid="f" * 32))
+        store.add_trial(make.trial())
+    (named,) = [run for run in json.loads(call("--database", database, "runs", "--json").stdout) if run["who"]]
+    assert (named["uuid"], named["who"]) == ("f" * 32, "Ada of Analytical Engines")
+    for form in ("jsonl", "t4"):
+        call("--database", database, "export", tmp_path / "plain", "--format", form)
+        assert '"here"' not in (tmp_path / "plain").read_text()
+        call("--database", database, "export", tmp_path / "told", "--format", form, "--with-host")
+        assert '"here"' in (tmp_path / "told").read_text()
+        (run, _) = sorted(formats.read(tmp_path / "plain").runs, key=lambda run: run.uuid)
+        assert (run.started, run.versions, run.host) == (make.run.started, {"python": "3.11"}, "")
