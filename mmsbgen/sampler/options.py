@@ -11,6 +11,7 @@ from typing import Any
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.layout import DELTA
 from mmsbgen.families.mmsb.storage import STORAGES
+from mmsbgen.sampler.sweeps import blocks_per_sweep
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified")
@@ -201,7 +202,7 @@ class Options:
             mini_batch_size=self.mini_batch_size or (4096 if self.block else star),
             n_partners=self.n_partners or (512 if self.block else 32),
         )
-        sweep = -(-n_vertices // min(whole.size, n_vertices)) if whole.block else 1
+        sweep = blocks_per_sweep(n_vertices, whole.size) if whole.block else 1
         every = whole.evaluate_every or (2 * sweep if whole.iterations is None else max(1, whole.iterations // 50))
         return dataclasses.replace(whole, evaluate_every=every, burn_in_iterations=whole.burn_in_end)
 

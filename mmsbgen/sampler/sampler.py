@@ -200,10 +200,13 @@ class Sampler:
         return ahead_rounds(self.device.info.kind, each)
 
     def _host_bytes(self, links: EdgeSet, held: EdgeSet) -> dict[str, int]:
+        graph, shape = self.split.graph, self.shape
         pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
-        listed = 3 * 8 * self.split.graph.n_vertices if self.sweeps else self.max_pairs * 40
+        listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
+        rows, some = self._export_rows() * shape.row, self.options.start != "random" or self.options.phased
         return {
-            "graph": 8 * self.split.graph.links.nbytes,
+            "graph": 8 * graph.links.nbytes,
+            "starts": memory.of_start(graph.n_vertices, graph.n_links, rows, shape.real.itemsize) if some else 0,
             "edge sets": links.buckets.nbytes + held.buckets.nbytes,
             "mini-batches": listed + pairs * 64,
             "programs and libraries": 300_000_000,

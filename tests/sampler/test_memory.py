@@ -102,6 +102,16 @@ def test_refused_with_numbers_before_anything_is_allocated(opencl_device, chain,
     chain(opencl_device, middling, n_communities=5)
 
 
+@pytest.mark.parametrize("start", ["communities", "random"])
+def test_starts_are_counted_where_there_are_any(opencl_device, chain, middling, start):
+    """Stars from a random start need no graph of igraph's; whatever refines does."""
+    stars = chain(opencl_device, middling, n_communities=5, start=start)
+    blocks = chain(opencl_device, middling, n_communities=5, start=start, mini_batch="block", noise=None)
+    counted = memory.of_start(60, middling.graph.n_links, 60 * 16, 4)
+    assert blocks.needs.host["starts"] == counted > 10_000_000
+    assert stars.needs.host["starts"] == (counted if start == "communities" else 0)
+
+
 def test_too_large_for_this_machine(opencl_device, chain, middling):
     with pytest.raises(DeviceMemoryError, match=r"does not fit: it.*\bpi .*\d+\.\d\d GB"):
         chain(opencl_device, middling, n_communities=2**24, mini_batch_size=59, dtype="float64")
