@@ -1,10 +1,13 @@
-"""A tuning run for a process of its own, importable there."""
+"""Tuning runs for processes of their own, importable there."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 from mmsbgen.db.store import open_store
+from mmsbgen.errors import MmsbgenError
+from mmsbgen.families.mmsb import MMSB
 from mmsbgen.tuner.measure import Limits
 from mmsbgen.tuner.timing import Patience
 from mmsbgen.tuner.tune import tune
@@ -26,3 +29,29 @@ def tune_many(device: str, family: str, database: str, mark: str) -> None:
             patience=Patience(repetitions=3, enough_s=0.0),
             roof_bytes=1 << 20,
         )
+
+
+def tune_150(database: str) -> int:
+    """Try 150 configurations on the device that computes nothing, whose answers are not checked; the exit code."""
+    try:
+        with open_store(database) as store:
+            tune(
+                "fake",
+                MMSB,
+                ["update_phi"],
+                MMSB.problem(K=20, N=500, m=64, n=4, pairs=256),
+                store=store,
+                strategy="exhaustive",
+                budget_trials=150,
+                check=False,
+                patience=Patience(repetitions=3, enough_s=0.0),
+                roof_bytes=1 << 20,
+            )
+    except MmsbgenError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(tune_150(sys.argv[1]))

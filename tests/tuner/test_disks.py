@@ -1,0 +1,128 @@
+"""Tuning onto disks that are full or read-only: what was stored stays, and the same command goes on later."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.db.store import Store, open_store
+from mmsbgen.errors import InputError
+from mmsbgen.tuner.tune import tune
+from mmsbgen.tuner.worker import resolve_family
+
+MMSBGEN = f"{sys.executable} -c 'from mmsbgen.cli import main; main()'"
+TUNE = "tune --device fake --kernel update_phi --roof-mib 1 --quiet --budget-trials 3"
+TUNE_150 = f"{sys.executable} {Path(__file__).with_name('tuning_process.py')}"
+
+
+def in_a_file_system_of_its_own(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a shell script where it may mount; what it mounts is gone with it."""
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("this system lets no test mount a file system")
+    return subprocess.run([*unshare, "sh", "-c", script], capture_output=True, text=True, timeout=250, cwd=folder)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text())
+    return found
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_what_it_has_and_the_run_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    database = "--database disk/tuning.sqlite3"
+    done = in_a_file_system_of_its_own(
+        f"""
+        mount -t tmpfs -o size=400k none disk || exit 99
+        {TUNE_150} disk/tuning.sqlite3 > first.out 2> first.err; echo $? > first.code
+        {MMSBGEN} db {database} trials --limit 1000 --json > first.json || exit 98
+        mount -o remount,size=64m disk || exit 99
+        {TUNE_150} disk/tuning.sqlite3 > second.out 2> second.err; echo $? > second.code
+        {MMSBGEN} db {database} trials --limit 1000 --json > second.json || exit 98
+        """,
+        tmp_path,
+    )
+    if done.returncode == 99:
+        pytest.skip(f"this system lets no test mount a file system: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    error = (tmp_path / "first.err").read_text()
+    assert (tmp_path / "first.code").read_text() == "1\n"
+    assert "Traceback" not in error
+    assert "tuning.sqlite3 cannot grow because the disk is full; free some space and repeat the command" in error
+    assert (tmp_path / "second.code").read_text() == "0\n", (tmp_path / "second.err").read_text()
+    first, second = rows(tmp_path / "first.json"), rows(tmp_path / "second.json")
+    assert 0 < len(first) < 150
+    assert {row["trial"] for row in first} <= {row["trial"] for row in second}
+    searched = Counter(json.dumps(row["config"], sort_keys=True) for row in second if row["round"] == 0)
+    assert len(searched) == 150
+    assert set(searched.values()) == {1}
+
+
+def test_a_limit_on_the_size_of_files_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    """Needs no rights: the system refuses to let the file grow."""
+    command = f"{TUNE_150} {tmp_path}/tuning.sqlite3"
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=200, preexec_fn=limited)
+    assert done.returncode == 1, done.stdout
+    assert "Traceback" not in done.stderr
+    assert f"the database {tmp_path}/tuning.sqlite3" in done.stderr
+    listed = subprocess.run(
+        ["sh", "-c", f"{MMSBGEN} db --database {tmp_path}/tuning.sqlite3 trials --limit 1000 --json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0 < len(json.loads(listed.stdout)) < 150
+
+
+@pytest.mark.parametrize("existing", [True, False])
+def test_a_read_only_disk_is_told(tmp_path: Path, existing: bool) -> None:
+    (tmp_path / "disk").mkdir()
+    with open_store(tmp_path / "tuning.sqlite3"):
+        pass
+    make = "cp tuning.sqlite3 disk" if existing else "true"
+    done = in_a_file_system_of_its_own(
+        f"""
+        mount -t tmpfs -o size=4m none disk || exit 99
+        {make}
+        mount -o remount,ro disk || exit 99
+        {MMSBGEN} {TUNE} --database disk/tuning.sqlite3; echo code $?
+        """,
+        tmp_path,
+    )
+    if done.returncode == 99:
+        pytest.skip(f"this system lets no test mount a file system: {done.stderr}")
+    assert "code 2\n" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "tuning.sqlite3 cannot be written" in done.stderr
+    assert "--database" in done.stderr
+
+
+@pytest.mark.opencl
+def test_a_space_without_a_valid_configuration_leaves_no_run(pocl_device: Device, store: Store, faulty: str) -> None:
+    problem = resolve_family(faulty).problem(n=64)
+    with pytest.raises(InputError, match="twice has no valid configuration for this problem on this device: checkable"):
+        tune(pocl_device.info.spec, faulty, ["twice"], problem, store=store, fixed={"fault": "cannot be checked"})
+    assert store.runs() == []
+
+
+def test_a_server_that_cannot_be_reached_is_told() -> None:
+    command = f"{MMSBGEN} {TUNE} --database postgresql://nobody@127.0.0.1:1/tuning"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    assert "cannot connect to the database server 127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
