@@ -4,7 +4,8 @@
     scripts/gpu_tune.py --device cuda:0 --output reports --seconds 60
 
 update_phi is tuned at each K for the split step with noise, as `mmsbgen detect` has it, and for the reflected step
-without.  With --all-kernels the other kernels follow at each K.  With --sweep all block sizes of every placement are
+without.  With --all-kernels the other kernels follow at each K, those of blocks at sizes of their own (--block-size,
+--block-partners), on CUDA devices with their products on tensor cores.  With --sweep all block sizes of every placement are
 measured at the K nearest to 1024: the tuner visits them here and there only, and the figure over block sizes wants
 them all.  On CUDA devices the next configurations are compiled ahead on the processor's other cores.  Running it again
 goes on with the same database.  Ends with DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
@@ -88,20 +89,34 @@ def told(report: KernelReport) -> str:
     return text
 
 
-def parts(ks: tuple[int, ...], sizes: Mapping[str, int | str], seconds: float, other_seconds: float) -> list[Part]:
+def parts(
+    ks: tuple[int, ...],
+    sizes: Mapping[str, int | str],
+    seconds: float,
+    other_seconds: float,
+    blocks: Mapping[str, int | str],
+) -> list[Part]:
     """What is tuned, update_phi first, so that a run that is cut short has what matters most.
 
-    The other kernels are left out where ``other_seconds``, for each of them, is 0.
+    The other kernels are left out where ``other_seconds``, for each of them, is 0; those of blocks have sizes of
+    their own, ``blocks``.
     """
     kernels = family()
     found = [Part([PHI], kernels.problem(K=k, **sizes, **step), seconds, {}) for step in STEPS for k in ks]
+    # What does not depend on rows of 16 bits is tuned with those of float32.
+    narrow = kernels.problem(**sizes).get("storage")
     if other_seconds:
-        # What does not depend on rows of 16 bits is tuned with those of float32.
-        narrow = kernels.problem(**sizes).get("storage")
-        rest = [name for name in kernels.tuned if not narrow or "storage" in kernels.kernels[name].parameters]
+        used = kernels.worth_tuning(kernels.problem(**sizes))
+        rest = [name for name in used if not narrow or "storage" in kernels.kernels[name].parameters]
         rest.remove(PHI)
         # Together, as the tuner gives what a small space leaves to the kernels after it.
         found += [Part(rest, kernels.problem(K=k, **sizes), other_seconds * len(rest), {}) for k in ks]
+    if other_seconds and not narrow:
+        # As `mmsbgen detect` has them: the optimum is looked for without draws.
+        settings = {**sizes, **blocks, "partners": "block", "noise": "off", "theta_step": "gain"}
+        every = kernels.worth_tuning(kernels.problem(**settings))
+        mine = [name for name in every if name not in used or name == "theta_end"]
+        found += [Part(mine, kernels.problem(K=k, **settings), other_seconds * len(mine), {}) for k in ks]
     return found
 
 
@@ -144,6 +159,8 @@ def slug(info: DeviceInfo) -> str:
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="For update_phi at one K and step.")
 @click.option("--all-kernels", is_flag=True, help="The other kernels too, at each K.")
 @click.option("--other-seconds", type=float, default=15.0, show_default=True, help="For each of them, on average.")
+@click.option("--block-size", type=click.IntRange(1), default=16384, show_default=True, help="Vertices of a block.")
+@click.option("--block-partners", type=click.IntRange(1), default=1024, show_default=True, help="Those it shares.")
 @click.option("--sweep", "swept", is_flag=True, help="All block sizes of every placement of update_phi too.")
 @click.option("--sweep-seconds", type=float, default=15.0, show_default=True, help="For each placement.")
 @click.option("--trials", type=click.IntRange(2), default=300, show_default=True, help="Most configurations a kernel.")
@@ -162,6 +179,8 @@ def main(
     seconds: float,
     all_kernels: bool,
     other_seconds: float,
+    block_size: int,
+    block_partners: int,
     swept: bool,
     sweep_seconds: float,
     trials: int,
@@ -175,7 +194,9 @@ def main(
     file = output / f"{slug(info)}.jsonl"
     ahead = max(0, (os.cpu_count() or 1) - 4) if jobs is None else jobs
     sizes: dict[str, int | str] = {"m": m, "n": n, "N": vertices, "storage": storage}
-    todo = parts(ks, sizes, seconds, other_seconds if all_kernels else 0.0)
+    products = "half" if info.backend == "cuda" else "single"
+    blocks: dict[str, int | str] = {"m": min(block_size, vertices), "n": block_partners, "products": products}
+    todo = parts(ks, sizes, seconds, other_seconds if all_kernels else 0.0, blocks)
     todo += sweep(info, ks, sizes, sweep_seconds) if swept else []
     end = time.monotonic() + (total_seconds or float("inf"))
     failed = False

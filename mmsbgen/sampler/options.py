@@ -189,17 +189,19 @@ class Options:
     def sized_for(self, n_vertices: int, n_links: int = 0) -> Options:
         """These options with what was left open chosen for a graph of ``n_vertices`` and ``n_links``.
 
-        A star touches an eighth of the vertices, within 32 and 4096; a block 4096, or all.  When evaluations come
+        A star touches an eighth of the vertices, within 32 and 4096; a block 4096, or all; in large graphs a
+        sixteenth, up to 16384, so that a launch fills a GPU.  When evaluations come
         and when the burn-in ends is settled here too.  ``iterations`` stays open where the run is to end by itself.
         """
         star = max(32, min(4096, n_vertices // 8))
+        block = max(4096, min(16384, n_vertices // 16))
         density = n_links / max(1.0, n_vertices * (n_vertices - 1) / 2)
         whole = dataclasses.replace(
             self,
             iterations=STAR_ITERATIONS if self.iterations is None and not self.block else self.iterations,
             start=self.start or ("auto" if self.block else "random"),
             delta=self.delta or (min(max(density / 100, 1e-9), 1e-3) if self.block else DELTA),
-            mini_batch_size=self.mini_batch_size or (4096 if self.block else star),
+            mini_batch_size=self.mini_batch_size or (block if self.block else star),
             n_partners=self.n_partners or (512 if self.block else 32),
         )
         sweep = blocks_per_sweep(n_vertices, whole.size) if whole.block else 1

@@ -1,6 +1,7 @@
 """Held-out metrics over iterations of modes of the sampler, against the plain one, next to the spread between seeds.
 
-    scripts/bench/bench_modes.py --device cuda:0 --graph CA-GrQc=50 --graph lfr-n1000-k28=28
+    scripts/bench/bench_modes.py --device cuda:0 --graph CA-GrQc=50 --mode bfloat16 --mode float16
+    scripts/bench/bench_modes.py --device cuda:0 --mini-batch block -n 512 --iterations 200 --mode "half products"
 
 A mode is a set of options that computes the same chain in another way, such as rows of pi in 16 bits.  The first mode
 is the plain one.  All modes run from the same seeds on one split of the graph, so that what differs between runs is the
@@ -39,6 +40,7 @@ MODES: dict[str, dict[str, Any]] = {
     "float32": {},
     "bfloat16": {"storage": "bfloat16"},
     "float16": {"storage": "float16"},
+    "half products": {"products": "half"},
 }
 METRICS = {"log_likelihood": "log-likelihood a pair", "perplexity": "balanced perplexity", "auc": "AUC"}
 GRAPHS = ("CA-GrQc=50", "lfr-n1000-k28=28")
@@ -201,7 +203,9 @@ def compare(args: argparse.Namespace) -> None:
     if args.seeds < 2 or args.looks < 1:
         raise InputError(f"--seeds {args.seeds} --looks {args.looks}: a spread needs two seeds, a table one look")
     plain, *others = MODES
-    modes = [plain, *(name for name in others if args.mode is None or name in args.mode)]
+    # Blocks have rows of 32 bits and products of their own, stars the reverse.
+    fitting = [name for name in others if ("products" in MODES[name]) == (args.mini_batch == "block")]
+    modes = [plain, *(args.mode or fitting)]
     graphs = [graph_of(text) for text in args.graph or GRAPHS]
     for mode in modes:
         options_of(args, 2, 0, mode)

@@ -139,16 +139,25 @@ def test_neighbours_differ_in_one_axis(ahead: ModuleType) -> None:
 
 def test_parts_begin_with_update_phi() -> None:
     script = importlib.import_module("gpu_tune")
-    found = script.parts((128, 256), {"m": 4096, "n": 32, "N": 317080}, 60.0, 15.0)
+    blocks = {"m": 16384, "n": 1024, "products": "half"}
+    found = script.parts((128, 256), {"m": 4096, "n": 32, "N": 317080}, 60.0, 15.0, blocks)
     assert [(p.kernels[0], p.problem["K"], p.problem["step"], p.problem["noise"]) for p in found[:4]] == [
         ("update_phi", 128, "split", "on"),
         ("update_phi", 256, "split", "on"),
         ("update_phi", 128, "reflected", "off"),
         ("update_phi", 256, "reflected", "off"),
     ]
-    others = len(family().tuned) - 1
-    assert [(len(p.kernels), p.seconds) for p in found[4:]] == [(others, 15.0 * others)] * 2
-    assert len(script.parts((128,), {}, 60.0, 0.0)) == 2
+    stars, blocked = found[4:6], found[6:]
+    assert {p.seconds / len(p.kernels) for p in found[4:]} == {15.0}
+    for p in stars:
+        assert "theta_partial" in p.kernels
+        assert not any(name.startswith("block_") for name in p.kernels)
+    for p in blocked:
+        assert {"block_scales", "block_sums", "block_links", "shared_partners", "theta_end"} <= set(p.kernels)
+        assert "block_shared" not in p.kernels
+        assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (16384, 1024, "off")
+    assert set(stars[0].kernels) | set(blocked[0].kernels) | {"update_phi", "block_shared"} == set(family().tuned)
+    assert len(script.parts((128,), {}, 60.0, 0.0, {})) == 2
     assert script.slug(GPU) == "nvidia-h200"
 
 
@@ -187,7 +196,7 @@ def test_the_script_tunes_exports_and_goes_on(scripts: Path, tmp_path: Path) -> 
 
 def test_rows_of_16_bits_are_tuned_where_they_are_read() -> None:
     script = importlib.import_module("gpu_tune")
-    found = script.parts((128,), {"storage": "bfloat16"}, 60.0, 15.0)
+    found = script.parts((128,), {"storage": "bfloat16"}, 60.0, 15.0, {})
     assert {part.problem["storage"] for part in found} == {"bfloat16"}
     assert found[-1].kernels == ["theta_partial", "perplexity_pairs", "init_pi", "gather_rows"]
     assert "rows in bfloat16" in str(found[0])
