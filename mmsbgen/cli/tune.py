@@ -45,6 +45,9 @@ INTERRUPTED = 130
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of search and inputs.")
 @click.option("--database", metavar="URL", help="Tuning database; else MMSBGEN_DATABASE_URL or the user's own.")
 @click.option("--retune", is_flag=True, help="Measure again what the database has for this very key.")
+@click.option("--compile-limit", type=float, default=120, show_default=True, help="Most seconds to compile.")
+@click.option("--run-limit", type=float, default=60, show_default=True, help="Most seconds to check or time.")
+@click.option("--memory-limit", type=int, metavar="MIB", help="Most memory; else four fifths of what is free.")
 @click.option("--roof-mib", type=click.IntRange(1), default=2048, show_default=True, help="Buffer to measure roofs in.")
 @click.option("--explain-space", is_flag=True, help="Say how many configurations each constraint refuses, and stop.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -67,6 +70,9 @@ def tune(
     seed: int,
     database: str | None,
     retune: bool,
+    compile_limit: float,
+    run_limit: float,
+    memory_limit: int | None,
     roof_mib: int,
     explain_space: bool,
     quiet: bool,
@@ -94,6 +100,7 @@ def tune(
         _explain(device, found, kernels, dict(problem), axes, as_json)
         return
     from mmsbgen.db.store import open_store
+    from mmsbgen.tuner.measure import Limits
     from mmsbgen.tuner.search import check_strategy
     from mmsbgen.tuner.tune import tune as run
 
@@ -101,6 +108,8 @@ def tune(
     several = workers is not None or scheduler is not None
     if several and (device is not None or None not in (workers, scheduler)):
         raise InputError("--device, --workers and --scheduler each say where to tune: give one of them")
+    memory = None if memory_limit is None else memory_limit << 20
+    limits = Limits(compile_s=compile_limit, run_s=run_limit, memory_bytes=memory)
     options: dict[str, Any] = {
         "budget_trials": budget_trials,
         "budget_seconds": budget_seconds,
@@ -110,6 +119,7 @@ def tune(
         "retune": retune,
         "fixed": axes,
         "roof_bytes": roof_mib << 20,
+        "limits": limits,
     }
     report: TuneReport | FleetReport
     progress = None if quiet or as_json else _progress(budget_seconds, live=not several)

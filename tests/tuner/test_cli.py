@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -35,6 +37,9 @@ def call(*words: str) -> Result:
         ("--device fake --kernel update_phi --fix vector_width=3", "the values are 1, 2, 4, 8, 16"),
         ("--device fake --budget-trials 0", "a budget of 0 trials"),
         ("--device fake --family sgd", "no family 'sgd'"),
+        ("--device fake --run-limit 0", "a limit of 0.0 for run_s: it must be positive"),
+        ("--device fake --memory-limit -3", "a limit of -3145728 for memory_bytes: it must be positive"),
+        ("--device fake --objective beauty", "no objective 'beauty'; there are time, energy, edp"),
     ],
 )
 def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_path: Path) -> None:
@@ -79,7 +84,8 @@ def test_ctrl_c_keeps_what_was_measured(pocl_device: Device, tmp_path: Path) -> 
     database = tmp_path / "tuning.sqlite3"
     command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "tune", "--device", pocl_device.info.spec]
     command += ["--kernel", "update_phi", *SMALL, "--database", str(database)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    environment = os.environ | {"TUNING_MARK": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     deadline = time.monotonic() + 60
     trials = 0
     while trials < 2 and time.monotonic() < deadline and process.poll() is None:
@@ -91,6 +97,9 @@ def test_ctrl_c_keeps_what_was_measured(pocl_device: Device, tmp_path: Path) -> 
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "interrupted" in out
+    for left in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            assert left.environ().get("TUNING_MARK") != str(tmp_path), "all of its processes are gone"
     with open_store(database) as store:
         (run,) = store.runs()
         assert run.status == "interrupted"
