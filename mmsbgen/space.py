@@ -35,7 +35,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class Axis:
-    """One tunable name, its values and what it means."""
+    """One tunable name, its values from the simplest on, and what it means."""
 
     name: str
     values: tuple[Value, ...]
@@ -52,7 +52,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Space:
-    """Axes and constraints of one kernel."""
+    """Axes and constraints of one kernel; the axes that change a kernel most come first."""
 
     axes: tuple[Axis, ...]
     constraints: tuple[Constraint, ...] = ()
@@ -78,6 +78,13 @@ class Space:
         reason = self.refusal(config, problem, traits)
         if reason is not None:
             raise ConfigError(f"configuration {describe(config)} is refused: {reason}")
+
+    def complexity(self, config: Config) -> tuple[int, ...]:
+        """By which of two configurations that are as fast the simpler one is chosen: the less of these.
+
+        It is the place of every axis's value among that axis's values, in the order of the axes.
+        """
+        return tuple(axis.values.index(config[axis.name]) for axis in self.axes)
 
     def product(self) -> Iterator[dict[str, Value]]:
         """Every combination of axis values, valid or not, in the order of the axes."""

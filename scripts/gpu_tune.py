@@ -7,14 +7,13 @@ update_phi is tuned at each K for the split step with noise, as `mmsbgen detect`
 without.  With --all-kernels the other kernels follow at each K, those of blocks at sizes of their own (--block-size,
 --block-partners), on CUDA devices with their products on tensor cores.  With --sweep all block sizes of every placement are
 measured at the K nearest to 1024: the tuner visits them here and there only, and the figure over block sizes wants
-them all.  On CUDA devices the next configurations are compiled ahead on the processor's other cores.  Running it again
+them all.  Running it again
 goes on with the same database.  Ends with DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-from _compile_ahead import CompileAhead
 
 from mmsbgen.backends import DeviceInfo, open_device
 from mmsbgen.build import traits_of
@@ -34,7 +32,7 @@ from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem, Value
 from mmsbgen.space import describe
 from mmsbgen.tuner.limits import Roofs
-from mmsbgen.tuner.report import KernelReport, TuneReport
+from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.tune import tune
 
 KS = (128, 256, 512, 1024, 2048, 4096)
@@ -63,15 +61,14 @@ class Part(NamedTuple):
         return f"{text}, {describe(self.fixed)}" if self.fixed else text
 
 
-class Told(CompileAhead):
-    """Compiles ahead, and says on standard error how far a run is."""
+class Told(Progress):
+    """Says on standard error how far a run is."""
 
     def roofs(self, roofs: Roofs) -> None:
         rates = f"copy {roofs.copy:.0f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.0f} GB/s"
         click.echo(f"  roofs: {rates}", err=True)
 
     def finished(self, report: KernelReport) -> None:
-        super().finished(report)
         click.echo(f"  {told(report)}", err=True)
 
 
@@ -165,7 +162,7 @@ def slug(info: DeviceInfo) -> str:
 @click.option("--sweep-seconds", type=float, default=15.0, show_default=True, help="For each placement.")
 @click.option("--trials", type=click.IntRange(2), default=300, show_default=True, help="Most configurations a kernel.")
 @click.option("--total-seconds", type=float, help="Begin nothing more after this time.")
-@click.option("--jobs", type=click.IntRange(0), help="Compilers ahead of the tuner; else all cores but four.")
+@click.option("--jobs", type=click.IntRange(0), help="Compilers ahead of the tuner; else all cores but one.")
 @click.option("--roof-mib", type=click.IntRange(1), default=2048, show_default=True, help="Buffer to measure roofs in.")
 def main(
     device: str,
@@ -192,7 +189,6 @@ def main(
         info = opened.info
     output.mkdir(parents=True, exist_ok=True)
     file = output / f"{slug(info)}.jsonl"
-    ahead = max(0, (os.cpu_count() or 1) - 4) if jobs is None else jobs
     sizes: dict[str, int | str] = {"m": m, "n": n, "N": vertices, "storage": storage}
     products = "half" if info.backend == "cuda" else "single"
     blocks: dict[str, int | str] = {"m": min(block_size, vertices), "n": block_partners, "products": products}
@@ -207,7 +203,7 @@ def main(
                 break
             click.echo(f"[{number}/{len(todo)}] {part} on {info.name}", err=True)
             try:
-                report = _tune(info, part, store, trials, ahead, roof_mib)
+                report = _tune(info, part, store, trials, jobs, roof_mib)
             except MmsbgenError as error:  # such as rows that do not fit into this device's memory
                 click.echo(f"  failed: {error}", err=True)
                 failed = True
@@ -221,24 +217,21 @@ def main(
     raise SystemExit(1 if failed else 0)
 
 
-def _tune(info: DeviceInfo, part: Part, store: Store, trials: int, jobs: int, roof_mib: int) -> TuneReport:
-    with Told(info, family(), part.problem, jobs, strategy=part.strategy) as progress:
-        report = tune(
-            info.spec,
-            "mmsb",
-            part.kernels,
-            part.problem,
-            store=store,
-            budget_trials=trials,
-            budget_seconds=part.seconds,
-            strategy=part.strategy,
-            fixed=part.fixed,
-            progress=progress,
-            roof_bytes=roof_mib << 20,
-        )
-    if progress.compiled:
-        click.echo(f"  {progress.compiled} configurations compiled ahead, {report.seconds:.0f} s", err=True)
-    return report
+def _tune(info: DeviceInfo, part: Part, store: Store, trials: int, jobs: int | None, roof_mib: int) -> TuneReport:
+    return tune(
+        info.spec,
+        "mmsb",
+        part.kernels,
+        part.problem,
+        store=store,
+        budget_trials=trials,
+        budget_seconds=part.seconds,
+        strategy=part.strategy,
+        fixed=part.fixed,
+        progress=Told(),
+        roof_bytes=roof_mib << 20,
+        compilers=jobs,
+    )
 
 
 if __name__ == "__main__":

@@ -240,6 +240,16 @@ class Device(ABC):
         return None
 
     @property
+    def hardware(self) -> str:
+        """Names what may be measured by one process at a time: the same for all ways to reach one device.
+
+        All platforms of a processor share its cores.
+        """
+        if self.info.kind == "cpu":
+            return "processor"
+        return f"pci {self.pci_address() or f'{self.info.platform} {self.info.name} {self.info.index}'}".lower()
+
+    @property
     def allocated(self) -> int:
         """Bytes of device memory held by buffers that were not released."""
         return sum(buffer.nbytes for buffer in self._buffers if not buffer.released)

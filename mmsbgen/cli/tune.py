@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mmsbgen.problem import Value
     from mmsbgen.tuner.fleet import FleetReport
     from mmsbgen.tuner.limits import Roofs
+    from mmsbgen.tuner.noise import Verdict
     from mmsbgen.tuner.report import KernelReport, TuneReport
 
 INTERRUPTED = 130
@@ -49,6 +50,7 @@ INTERRUPTED = 130
 @click.option("--run-limit", type=float, default=60, show_default=True, help="Most seconds to check or time.")
 @click.option("--memory-limit", type=int, metavar="MIB", help="Most memory; else four fifths of what is free.")
 @click.option("--roof-mib", type=click.IntRange(1), default=2048, show_default=True, help="Buffer to measure roofs in.")
+@click.option("--compilers", type=click.IntRange(0), metavar="N", help="Compile ahead with N processes, 0 with none.")
 @click.option("--explain-space", is_flag=True, help="Say how many configurations each constraint refuses, and stop.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -74,6 +76,7 @@ def tune(
     run_limit: float,
     memory_limit: int | None,
     roof_mib: int,
+    compilers: int | None,
     explain_space: bool,
     quiet: bool,
     as_json: bool,
@@ -128,11 +131,14 @@ def tune(
             if several:
                 from mmsbgen.tuner.fleet import tune_fleet
 
+                if compilers:
+                    raise InputError(f"--compilers {compilers}: the workers of a fleet compile what they measure")
                 options |= {"workers": _listed(workers), "scheduler": scheduler}
                 told = None if progress is None else progress.of
                 report = tune_fleet(family, kernels or None, problem, store=store, progress=told, **options)
             else:
-                report = run(device, family, kernels or None, problem, store=store, progress=progress, **options)
+                options |= {"progress": progress, "compilers": compilers}
+                report = run(device, family, kernels or None, problem, store=store, **options)
             location = store.location
     finally:
         if progress is not None:
@@ -256,16 +262,23 @@ def _print(report: TuneReport) -> None:
         for kernel in done:
             if kernel.best is not None:
                 click.echo(f"{kernel.kernel}: {_described(kernel.best.config)}")
-            if kernel.margin is not None and kernel.noise is not None and kernel.margin < kernel.noise:
-                click.echo(
-                    f"  the second of the finalists is as fast within the noise of {kernel.noise:.1%}: "
-                    f"{_described(kernel.ranked[1].config)}"
-                )
+            if kernel.verdict is not None and kernel.rival is not None:
+                click.echo(f"  {_certainty(kernel.verdict, _described(kernel.rival.config))}")
             if kernel.best is None:
                 last = next((trial for trial in reversed(kernel.trials) if trial.message), None)
                 click.echo(f"{kernel.kernel}: no configuration worked{f'; the last: {last.message}' if last else ''}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
+
+
+def _certainty(verdict: Verdict, rival: str) -> str:
+    """How sure the winner is, in a sentence."""
+    if verdict.decided:
+        return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next: {rival}"
+    return (
+        f"the simplest of {len(verdict.tied)} that cannot be told apart; the fastest other of the finalists is "
+        f"{abs(verdict.margin):.1%} {'slower' if verdict.margin >= 0 else 'faster'} (± {verdict.noise:.1%}): {rival}"
+    )
 
 
 def _described(config: Mapping[str, Value]) -> str:

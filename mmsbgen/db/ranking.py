@@ -55,7 +55,9 @@ def candidate(trial: TrialRecord, objective: str = "time") -> Candidate:
     if not math.isfinite(found):
         raise ValueError(f"the trial {trial.uid} has no {objective}")
     config = canonical_json(trial.config)
-    return Candidate(trial.uid, trial.run, trial.round, found, trial.config_digest, config)
+    # A winner has a round of its own, which it won by time.
+    round_ = trial.round if objective == "time" else min(trial.round, 1)
+    return Candidate(trial.uid, trial.run, round_, found, trial.config_digest, config)
 
 
 def check_objective(name: str) -> None:

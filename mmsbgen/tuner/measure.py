@@ -56,7 +56,7 @@ class Limits:
 
     def of(self, phase: str) -> float:
         """The limit of a phase by its name."""
-        return {"load": self.load_s, "compile": self.compile_s, "run": self.run_s}[phase]
+        return {"load": self.load_s, "wait": math.inf, "compile": self.compile_s, "run": self.run_s}[phase]
 
 
 class WorkerLostError(MmsbgenError):
@@ -143,6 +143,23 @@ class Measurer:
         if outcome.status == "crashed" and not fresh:
             outcome, _ = self._try(arguments)
         return outcome
+
+    def prepare(self, kernel: str, problem: Problem, config: Config) -> None:
+        """Compile a configuration into the caches, see :meth:`mmsbgen.tuner.worker.Bench.prepare`.
+
+        Raises :class:`MmsbgenError` where that does not work.
+        """
+        child = self._running()
+        try:
+            child.ask("prepare", (self.family, kernel, problem, dict(config), self.seed), "compile", self.limits)
+        except WorkerLostError:
+            self._lose()
+            raise
+
+    def hardware(self) -> str:
+        """Names the device for :func:`mmsbgen.tuner.exclusive.device_lock`."""
+        name: str = self._running().ask("hardware", (), "load", self.limits)
+        return name
 
     def _try(self, arguments: tuple[Any, ...]) -> tuple[Outcome, bool]:
         """The outcome, and whether the child had served no other candidate."""
@@ -301,4 +318,4 @@ class _Child:
         return f"the process died: {how}" + (f"; its last words: {said}" if said else "")
 
 
-_DOING = {"load": "loading", "compile": "compiling", "run": "running"}
+_DOING = {"load": "loading", "wait": "waiting for the device", "compile": "compiling", "run": "running"}

@@ -11,6 +11,7 @@ from mmsbgen.backends import DeviceInfo
 from mmsbgen.db.ranking import cost
 from mmsbgen.db.records import Key, TrialRecord
 from mmsbgen.tuner.limits import Roofs
+from mmsbgen.tuner.noise import Verdict
 from mmsbgen.tuner.search import Candidates
 
 __all__ = ["KernelReport", "Progress", "TuneReport"]
@@ -32,6 +33,8 @@ class KernelReport:
     finals: list[TrialRecord] = field(default_factory=list)
     reused: int = 0
     """How many of ``trials`` were in the store already."""
+    verdict: Verdict | None = None
+    """Who of ``finals`` won, by what margin; None where there was nothing to compare, or not by time."""
     note: str = ""
     objective: str = "time"
     """What is made small: one of :data:`mmsbgen.db.ranking.OBJECTIVES`."""
@@ -43,14 +46,15 @@ class KernelReport:
 
     @property
     def ranked(self) -> list[TrialRecord]:
-        """Usable trials, best first: the finalists by their last timing, then the others."""
+        """Usable trials, best first: the winner, the other finalists by their last timing, then the others."""
         again = {trial.config_digest for trial in self.finals}
         rest = [trial for trial in self.trials if trial.config_digest not in again]
-        return [
+        winner = [] if self.verdict is None else [self.finals[self.verdict.winner]]
+        return winner + [
             trial
             for part in (self.finals, rest)
             for trial in sorted(part, key=self.cost)
-            if math.isfinite(self.cost(trial))
+            if math.isfinite(self.cost(trial)) and trial not in winner
         ]
 
     def cost(self, trial: TrialRecord) -> float:
@@ -84,20 +88,25 @@ class KernelReport:
 
     @property
     def margin(self) -> float | None:
-        """By which part the second of the finalists is slower than the winner; None without a second."""
-        if len(self.finals) < 2:
-            return None
-        first, second = sorted(map(self.cost, self.finals))[:2]
-        if not math.isfinite(second):
-            return None
-        return second / first - 1
+        """By which part the fastest other finalist is slower than the winner; None without another.
+
+        Negative where a simpler configuration was preferred to one that is faster within the noise.  With another
+        objective than time it is about that.
+        """
+        if self.verdict is not None:
+            return self.verdict.margin
+        costs = sorted(map(self.cost, self.finals))
+        return costs[1] / costs[0] - 1 if len(costs) > 1 and math.isfinite(costs[1]) else None
 
     @property
     def noise(self) -> float | None:
-        """The winner's quartile distance over its median: a margin below it is no difference."""
-        if self.best is None or self.best.spread_s is None:
-            return None
-        return self.best.spread_s / _median(self.best)
+        """Half the width of the interval of that margin, whose confidence is 90 %; known of times only."""
+        return None if self.verdict is None else self.verdict.noise
+
+    @property
+    def rival(self) -> TrialRecord | None:
+        """The fastest other finalist."""
+        return None if self.verdict is None else self.finals[self.verdict.rival]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that a reader of ``--json`` may want; None where there is nothing to tell."""
@@ -118,6 +127,9 @@ class KernelReport:
             "objective": self.objective,
             "margin": self.margin,
             "noise": self.noise,
+            "decided": None if self.verdict is None else self.verdict.decided,
+            "tied": [] if self.verdict is None else [dict(self.finals[i].config) for i in self.verdict.tied],
+            "given_up": sum(bool(trial.extra.get("given_up")) for trial in self.trials),
             "default": dict(self.space.default),
             "default_s": None if default is None else default.median_s,
             "worst_s": self.worst_s,

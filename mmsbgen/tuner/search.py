@@ -37,7 +37,10 @@ Fixed = Mapping[str, Value | tuple[Value, ...]]
 """Axes that keep one value, or that take only some of theirs."""
 
 Evaluate = Callable[[Sequence[Config]], list[float]]
-"""Seconds of each configuration, infinity for one that failed; asking again for the same costs nothing."""
+"""Seconds of each configuration, infinity for one that failed; asking again for the same costs nothing.
+
+Where it has a method ``likely``, that is told which configurations may be asked for soon.
+"""
 
 OWN_STRATEGIES = ("default", "exhaustive", "random")
 STRATEGIES = (*OWN_STRATEGIES, *kernel_tuner_strategies.NAMES)
@@ -48,6 +51,8 @@ _DRAWN = 24
 _FIRST_OF_ANY = 20
 #: Configurations chosen at a time, so that they can be compiled side by side.
 _TOGETHER = 4
+#: Configurations that may be asked for soon, as a run with many compilers is told.
+_HINTED = 32
 #: Measurements that the search looks at, best first: fitting takes the cube of their number.
 _REMEMBERED = 256
 #: Log seconds above the best that are told apart.
@@ -164,6 +169,7 @@ class _Seen:
     def __init__(self, space: Candidates, evaluate: Evaluate) -> None:
         self.configs = space.configs
         self.evaluate = evaluate
+        self.tell: Callable[[Sequence[Config]], None] | None = getattr(evaluate, "likely", None)
         self.seconds: dict[int, float] = {}
         self.work = np.ones(len(space.configs))
         self.points = coordinates(space.configs)
@@ -205,6 +211,8 @@ class _Seen:
             mean, deviation = posterior(self.points, [*known, *chosen], values)
             gain = expected_improvement(mean, deviation, float(values.min()))
             gain[[*self.seconds, *chosen]] = -math.inf
+            if not chosen and self.tell is not None:
+                self.tell([self.configs[index] for index in np.argsort(-gain)[:_HINTED] if gain[index] > -math.inf])
             chosen.append(int(np.argmax(gain)))
             values = np.append(values, mean[chosen[-1]])
         return chosen

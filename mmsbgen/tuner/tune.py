@@ -5,39 +5,39 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.build import traits_of
 from mmsbgen.db.canonical import digest
 from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.ranking import check_objective, cost
-from mmsbgen.db.records import Key, RoofRecord, TrialRecord
+from mmsbgen.db.ranking import check_objective
+from mmsbgen.db.records import Key, RoofRecord
 from mmsbgen.db.store import Store
 from mmsbgen.db_keys import device_record, key_of
 from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, describe
+from mmsbgen.tuner import finals
+from mmsbgen.tuner.ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.energy import Energy
 from mmsbgen.tuner.lanes import search_in_lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES
 from mmsbgen.tuner.measure import Limits, Measurer
+from mmsbgen.tuner.noise import Verdict
 from mmsbgen.tuner.place import Interrupt, Place, new_run
 from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.resume import end_dead_runs, known_finals, known_trials
-from mmsbgen.tuner.search import BudgetSpentError, Candidates, Fixed, candidates, check_strategy
-from mmsbgen.tuner.timing import Patience, Timing
+from mmsbgen.tuner.search import Candidates, Fixed, candidates, check_strategy
+from mmsbgen.tuner.timing import Patience
+from mmsbgen.tuner.trials import Evaluator, Recorder
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
 __all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
 
 DEFAULT_TRIALS = 100
-_FINALISTS = 3
-_FINAL_S = 8.0
-_MESSAGE = 4000
 _RESOURCES = ("registers", "spill_bytes", "shared_bytes")
 
 
@@ -71,6 +71,7 @@ def tune(
     roof_bytes: int = BUFFER_BYTES,
     objective: str = "time",
     place: Place | None = None,
+    compilers: int | None = None,
 ) -> TuneReport:
     """Find the fastest configuration of ``kernels`` for ``problem`` on a device, and store every trial as it ends.
 
@@ -95,6 +96,9 @@ def tune(
         roof_bytes: size of the buffer in which the roofs are measured; a small one measures a cache.
         objective: what is made small: "time", "energy" (joules a call) or "edp" (their product).
         place: where to measure instead of on ``device_spec``, as a part of which run; its owner begins and ends it.
+
+        compilers: processes that compile ahead, beside measuring on a GPU and before it on a processor; None is one a
+            core, 0 leaves it to the measuring process.
 
     Ctrl-C ends the run after the configuration at hand: its report says so, and what was measured stays.
 
@@ -123,6 +127,7 @@ def tune(
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective)
+        session.compilers = default_jobs(info) if compilers is None else compilers
         session.find_meter()
         if owned:
             end_dead_runs(store)
@@ -184,10 +189,23 @@ class _Session:
     objective: str = "time"
     metered: bool = False
     """Whether the device tells its energy."""
+    compilers: int = 0
+    """Processes that compile ahead."""
     begin: float = field(default_factory=time.monotonic)
 
     def go(self, problem: Problem, jobs: list[_Job], trials: int | None, seconds: float | None) -> None:
         """Search every kernel's space within its part of what is left of ``seconds``."""
+        with self.compile_ahead(problem) as ahead:
+            self._search(problem, jobs, trials, seconds, ahead)
+
+    def _search(
+        self,
+        problem: Problem,
+        jobs: list[_Job],
+        trials: int | None,
+        seconds: float | None,
+        ahead: CompileAhead | None,
+    ) -> None:
         end = None if seconds is None else self.begin + seconds
         for position, job in enumerate(jobs):
             if self.place.interrupt.requested:
@@ -202,19 +220,47 @@ class _Session:
             self.progress.kernel(kernel)
             self.place.measurer.load(job.spec.name, problem)
             gather = self.report.roofs.gather if self.report.roofs else None
-            made = _Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather)
+            made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather)
+            if ahead is not None:
+                ahead.begin(job.spec.name)
             search_in_lanes(
                 self.place.lanes,
                 self.place.run.strategy,
                 job.space,
-                _Evaluator(self, kernel, made),
+                self._evaluator(kernel, made, ahead),
                 tried=lambda kernel=kernel: len(kernel.trials),  # type: ignore[misc]
                 budget=trials,
                 seed=self.place.run.seed,
             )
             if not self.place.interrupt.requested:
-                self._finals(kernel, made)
+                self._finals(kernel, made, job.spec)
             self.progress.finished(kernel)
+
+    def compile_ahead(self, problem: Problem) -> AbstractContextManager[CompileAhead | None]:
+        """What compiles ahead on this machine; a fleet's workers compile what they measure."""
+        measurer = self.place.measurer
+        if not isinstance(measurer, Measurer) or self.compilers < 2:
+            return nullcontext()
+        info, limits, seed = self.report.info, measurer.limits, measurer.seed
+        return CompileAhead(info, measurer.family, problem, self.compilers, limits=limits, seed=seed)
+
+    def _evaluator(self, kernel: KernelReport, made: Recorder, ahead: CompileAhead | None) -> Evaluator:
+        measurer = self.place.measurer
+        by_time = self.objective == "time"
+        return Evaluator(
+            kernel,
+            made,
+            {} if self.retune else known_trials(self.store, kernel.key, self.objective),
+            measurer,
+            self.store,
+            self.progress,
+            self.patience,
+            self.check,
+            lambda: self.place.interrupt.requested,
+            None if by_time else lambda config: self.energy(kernel, config),
+            ahead,
+            measurer.hardware() if isinstance(measurer, Measurer) else "",
+        )
 
     def find_meter(self) -> None:
         """See whether the device tells its energy; raises :class:`InputError` when not and the objective needs it."""
@@ -249,11 +295,9 @@ class _Session:
         )
         self.progress.roofs(roofs)
 
-    def _finals(self, kernel: KernelReport, made: _Recorder) -> None:
+    def _finals(self, kernel: KernelReport, made: Recorder, spec: KernelSpec) -> None:
         """Time the best again in turns, and the default with them, so that the winner does not owe it to the moment."""
-        chosen = kernel.ranked[:_FINALISTS]
-        if kernel.default is not None and kernel.default not in chosen:
-            chosen.append(kernel.default)
+        chosen = finals.choose(kernel.ranked, kernel.default)
         if len(chosen) < 2:
             return
         if not self.retune:
@@ -261,11 +305,10 @@ class _Session:
                 self.store, kernel.key, [trial.config_digest for trial in chosen], self.objective
             )
             if kernel.finals:
+                kernel.verdict = self._verdict(kernel, spec)
                 return
-        one_round = sum(trial.median_s or 0.0 for trial in chosen)
-        rounds = max(3, min(15, int(_FINAL_S / one_round)))
         try:
-            timings = self.place.measurer.turns([trial.config for trial in chosen], rounds)
+            timings = self.place.measurer.turns([trial.config for trial in chosen], finals.rounds_for(chosen))
         except MmsbgenError as error:
             kernel.note = f"the finalists could not be timed again: {error}"
             return
@@ -274,97 +317,12 @@ class _Session:
             energy = self.energy(kernel, trial.config)
             outcome = Outcome("ok", "", timing, trial.compile_s, resources, energy)
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
+        kernel.verdict = verdict = self._verdict(kernel, spec)
+        if verdict is not None:
+            # The last round of a run ranks first, whatever its median: so readers of the store find the winner too.
+            kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)
         self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
 
-
-@dataclass(frozen=True)
-class _Recorder:
-    """Makes the records of one kernel in one run."""
-
-    run: str
-    key: Key
-    bytes_moved: int
-    roof_gbps: float | None
-
-    def record(self, config: Config, outcome: Outcome, round_: int = 0) -> TrialRecord:
-        """The record of an outcome; ``round_`` is 1 for finalists."""
-        timing = outcome.timing or Timing(())
-        resources = dict(outcome.resources or {})
-        extra: dict[str, Any] = {}
-        if timing.batch > 1:
-            extra["batch"] = timing.batch
-        if outcome.energy is not None:
-            extra["energy"] = {
-                "window_s": outcome.energy.window_s,
-                "step_s": outcome.energy.step_s,
-                "uncertainty": outcome.energy.uncertainty,
-            }
-        if outcome.where:
-            extra["where"] = outcome.where
-        if timing.given_up:
-            extra["given_up"] = True
-        if "private_bytes" in resources:
-            extra["private_bytes"] = resources["private_bytes"]
-        return TrialRecord(
-            run=self.run,
-            key=self.key,
-            config=dict(config),
-            status=outcome.status,
-            message=outcome.message[:_MESSAGE],
-            times=timing.times,
-            bytes_moved=self.bytes_moved,
-            roof_gbps=self.roof_gbps,
-            registers=resources.get("registers"),
-            spill_bytes=resources.get("spill_bytes"),
-            shared_bytes=resources.get("shared_bytes"),
-            compile_s=outcome.compile_s,
-            energy_j=None if outcome.energy is None else outcome.energy.joules,
-            round=round_,
-            extra=extra,
-        )
-
-
-class _Evaluator:
-    """Answers a strategy: from the store, from memory or by measuring, within the kernel's budget."""
-
-    def __init__(self, session: _Session, kernel: KernelReport, made: _Recorder) -> None:
-        self.session, self.kernel, self.made = session, kernel, made
-        self.known = {} if session.retune else known_trials(session.store, kernel.key, session.objective)
-        self.done: dict[str, TrialRecord] = {}
-        self.best_s: float | None = None
-
-    def __call__(self, configs: Sequence[Config]) -> list[float]:
-        """The objective for each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
-        return [self._one(config) for config in configs]
-
-    def _one(self, config: Config) -> float:
-        key = digest(dict(config))
-        if key not in self.done:
-            self._stop_if_spent()
-            self.done[key] = trial = self.known.get(key) or self._measure(config)
-            self.kernel.reused += key in self.known
-            self.kernel.trials.append(trial)
-            if trial.status == "ok" and trial.median_s is not None:
-                self.best_s = min(self.best_s or math.inf, trial.median_s)
-            self.session.progress.trial(self.kernel, trial)
-        return cost(self.done[key], self.session.objective)
-
-    def _measure(self, config: Config) -> TrialRecord:
-        session = self.session
-        outcome = session.place.measurer.measure(
-            config, best_s=self.best_s, patience=session.patience, check=session.check
-        )
-        if session.objective != "time" and outcome.timing is not None and not outcome.timing.given_up:
-            outcome = replace(outcome, energy=session.energy(self.kernel, config))
-        trial = self.made.record(config, outcome)
-        session.store.add_trial(trial)
-        return trial
-
-    def _stop_if_spent(self) -> None:
-        kernel = self.kernel
-        if self.session.place.interrupt.requested:
-            raise BudgetSpentError
-        if kernel.budget is not None and len(kernel.trials) >= kernel.budget:
-            raise BudgetSpentError
-        if kernel.deadline is not None and kernel.trials and time.monotonic() > kernel.deadline:
-            raise BudgetSpentError
+    def _verdict(self, kernel: KernelReport, spec: KernelSpec) -> Verdict | None:
+        """Who won by time; another objective has one number a finalist, and nothing to tell noise by."""
+        return finals.verdict_of(kernel.finals, spec.space.complexity) if self.objective == "time" else None

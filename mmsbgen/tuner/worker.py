@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,12 +33,13 @@ from mmsbgen.problem import Problem
 from mmsbgen.render import render
 from mmsbgen.space import Config
 from mmsbgen.tuner.energy import Energy, measure_energy, meter_of
+from mmsbgen.tuner.exclusive import device_lock
 from mmsbgen.tuner.limits import Roofs, measure_roofs
 from mmsbgen.tuner.timing import Patience, Timing, time_launches, time_turns
 
 __all__ = ["Outcome", "Phase", "resolve_family"]
 
-Phase = Literal["load", "compile", "run"]
+Phase = Literal["load", "wait", "compile", "run"]
 _HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
@@ -85,6 +86,26 @@ class Bench:
         self.placed: dict[str, Any] = {}
         self.rotations: list[dict[str, Any]] = []
         self.touched = False
+        self.lock = device_lock(device.hardware)
+
+    @contextlib.contextmanager
+    def _alone(self, phase: Phase) -> Iterator[None]:
+        """Nothing else is measured on the device meanwhile; waiting for that counts against no limit."""
+        self.notify("wait")
+        with self.lock:
+            self.notify(phase)
+            yield
+
+    def _before_timing(self, phase: Phase) -> contextlib.AbstractContextManager[None]:
+        """What disturbs measurements only where the device is the processor that does it."""
+        if self.device.info.kind == "cpu":
+            return self._alone(phase)
+        self.notify(phase)
+        return contextlib.nullcontext()
+
+    def hardware(self) -> str:
+        """See :attr:`mmsbgen.backends.base.Device.hardware`."""
+        return self.device.hardware
 
     def info(self) -> DeviceInfo:
         """The device that was opened."""
@@ -93,12 +114,16 @@ class Bench:
     def roofs(self, row_bytes: int, buffer_bytes: int) -> Roofs:
         """The device's roofs, see :func:`mmsbgen.tuner.limits.measure_roofs`."""
         self.unload()
-        return measure_roofs(self.device, row_bytes, buffer_bytes)
+        with self._alone("load"):
+            return measure_roofs(self.device, row_bytes, buffer_bytes)
 
     def load(self, family: str, kernel: str, problem: Problem, seed: int) -> None:
         """Put a kernel's inputs for ``problem`` on the device, in place of those that were there."""
         self.unload()
-        spec = resolve_family(family).kernel(kernel)
+        with self._before_timing("load"):
+            self._load(resolve_family(family).kernel(kernel), problem, seed)
+
+    def _load(self, spec: KernelSpec, problem: Problem, seed: int) -> None:
         workload = spec.workload(problem, seed)
         self.placed = upload(self.device, workload)
         self.rotations = [{}]
@@ -116,21 +141,37 @@ class Bench:
 
     def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> Outcome:
         """Build, check and time one configuration; every failure becomes an outcome."""
+        with self._before_timing("compile"):
+            return self._measure(config, best_s, patience, seed, check)
+
+    def prepare(self, family: str, kernel: str, problem: Problem, config: Config, seed: int) -> None:
+        """Compile one configuration so that a process that builds it later finds it in a cache; time nothing.
+
+        On a processor it answers the small problem too: runtimes there finish a kernel at its first launch, for the
+        size of a block.  Raises what building and launching raise.
+        """
+        spec = resolve_family(family).kernel(kernel)
+        self.notify("compile")
+        bound = build(self.device, spec, problem, config)
+        if self.device.info.kind == "cpu":
+            self.notify("run")
+            check_built(self.device, self._checkable(bound), seed)
+
+    def _measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> Outcome:
         compile_s = resources = None
         try:
-            self.notify("compile")
             begin = time.perf_counter()
             bound = self._build(config)
             compile_s = time.perf_counter() - begin
             resources = bound.kernel.resources()
-            if check:
-                self.notify("run")
-                wrong = check_built(self.device, self._checkable(bound), seed)
-                if wrong is not None:
-                    return Outcome("wrong_result", wrong, None, compile_s, resources)
-            self.notify("run")
-            self._restore()
-            timing = time_launches(self.device, self._launcher(bound), patience, best_s)
+            with self._alone("run"):
+                if check:
+                    wrong = check_built(self.device, self._checkable(bound), seed)
+                    if wrong is not None:
+                        return Outcome("wrong_result", wrong, None, compile_s, resources)
+                    self.notify("run")
+                self._restore()
+                timing = time_launches(self.device, self._launcher(bound), patience, best_s)
         except ConfigError as error:
             return Outcome("invalid", str(error), None, compile_s, resources)
         except (CompileError, TemplateError) as error:
@@ -148,20 +189,20 @@ class Bench:
     def energy(self, config: Config) -> Energy:
         """Joules of a call of one configuration, see :func:`mmsbgen.tuner.energy.measure_energy`."""
         meter = meter_of(self.device)
-        self.notify("compile")
-        launch = self._launcher(self._build(config))
-        self.notify("run")
-        self._restore()
-        launch(0).wait()
-        return measure_energy(self.device, launch, meter, launch(1).seconds())
+        with self._before_timing("compile"):
+            launch = self._launcher(self._build(config))
+            with self._alone("run"):
+                self._restore()
+                launch(0).wait()
+                return measure_energy(self.device, launch, meter, launch(1).seconds())
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations against each other in turns, A B C A B C ..., on the same inputs."""
-        self.notify("compile")
-        bound = [self._build(config) for config in configs]
-        self.notify("run")
-        self._restore()
-        return time_turns(self.device, [self._launcher(kernel) for kernel in bound], rounds)
+        with self._before_timing("compile"):
+            bound = [self._build(config) for config in configs]
+            with self._alone("run"):
+                self._restore()
+                return time_turns(self.device, [self._launcher(kernel) for kernel in bound], rounds)
 
     def _build(self, config: Config) -> BoundKernel:
         spec, problem, _ = self._loaded()

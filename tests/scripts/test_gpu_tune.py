@@ -1,28 +1,16 @@
 from __future__ import annotations
 
 import importlib
-import random
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.backends._binary_cache import BinaryCache
-from mmsbgen.backends.cuda_compile import compile_cuda
-from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.db import exchange
-from mmsbgen.db.records import TrialRecord
-from mmsbgen.db_keys import key_of
 from mmsbgen.families import family
-from mmsbgen.render import render
-from mmsbgen.tuner.report import KernelReport
-from mmsbgen.tuner.search import BudgetSpentError, candidates, search
 
 GPU = DeviceInfo(
     backend="cuda",
@@ -41,100 +29,7 @@ GPU = DeviceInfo(
     max_block_size=1024,
     sub_group_sizes=(32,),
 )
-PROBLEM = family().problem(K=100, m=7)
 PHI = family().kernel("update_phi")
-
-
-@pytest.fixture(scope="module")
-def ahead() -> ModuleType:
-    return importlib.import_module("_compile_ahead")
-
-
-class Compiler:
-    """Compiles nothing, and counts how often."""
-
-    version = "none 1"
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
-        self.calls += 1
-        return b"cubin", ""
-
-
-def _report(budget: int | None = 40) -> KernelReport:
-    space = candidates(PHI, PROBLEM, traits_of(GPU))
-    return KernelReport("update_phi", key_of(GPU, PHI, PROBLEM), space, "", budget, None)
-
-
-def _trial(report: KernelReport, config: Any, seconds: float) -> TrialRecord:
-    trial = TrialRecord(run="0" * 32, key=report.key, config=dict(config), status="ok", times=(seconds,))
-    report.trials.append(trial)
-    return trial
-
-
-def test_it_begins_with_what_the_strategy_tries_first(ahead: ModuleType) -> None:
-    """The real search measures other times, and begins with the same sample all the same."""
-    report, rng, tried = _report(), random.Random(5), []
-
-    def measure(configs: Sequence[Any]) -> list[float]:
-        if len(tried) >= 40:
-            raise BudgetSpentError
-        tried.extend(configs)
-        return [rng.random() for _ in configs]
-
-    search("default", report.space, measure, budget=40, seed=3)
-    first = ahead.beginning("default", report.space, 40, 3)
-    assert len(first) == 8
-    assert tried[: len(first)] == first
-
-
-def test_the_device_finds_what_was_compiled_ahead(ahead: ModuleType, tmp_path: Path) -> None:
-    compiler, cache, report = Compiler(), BinaryCache(tmp_path), _report()
-    first = ahead.beginning("default", report.space, 40, 0)
-    with ahead.CompileAhead(GPU, family(), PROBLEM, 2, compiler=compiler, cache=cache) as progress:
-        progress.kernel(report)
-        distinct = {str(config) for config in first}
-        _until(lambda: progress.compiled == len(distinct))
-        best = first[0]
-        progress.trial(report, _trial(report, best, 1e-3))
-        near = ahead.neighbours(report.space.configs, best)
-        _until(lambda: progress.compiled == len(distinct | {str(config) for config in near}))
-        progress.trial(report, _trial(report, first[1], 2e-3))
-        time.sleep(0.05)
-        made = compiler.calls
-    assert made == progress.compiled, "a slower one asks for nothing"
-    for config in [first[0], first[-1], near[0], near[-1]]:
-        text = render(PHI, PROBLEM, config, traits_of(GPU)).text
-        compile_cuda(text, "sm_90", compiler_options(traits_of(GPU)), compiler=compiler, cache=cache)
-    assert compiler.calls == made
-
-
-def _until(done: Any) -> None:
-    end = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def test_nothing_is_compiled_ahead_of_the_end_or_for_another_backend(ahead: ModuleType, tmp_path: Path) -> None:
-    compiler, report = Compiler(), _report(budget=4)
-    report.deadline = time.monotonic() + 1
-    with ahead.CompileAhead(GPU, family(), PROBLEM, 1, compiler=compiler, cache=BinaryCache(tmp_path)) as progress:
-        progress.trial(report, _trial(report, report.space.default, 1e-3))
-    assert compiler.calls == 0, "the time is almost up"
-    info = GPU.__class__(**{**{name: getattr(GPU, name) for name in GPU.__slots__}, "backend": "opencl"})
-    with ahead.CompileAhead(info, family(), PROBLEM, 1, compiler=compiler, cache=BinaryCache(tmp_path)) as progress:
-        progress.kernel(report)
-    assert compiler.calls == 0
-
-
-def test_neighbours_differ_in_one_axis(ahead: ModuleType) -> None:
-    report = _report()
-    near = ahead.neighbours(report.space.configs, report.space.default)
-    assert near
-    assert all(len(set(config.items()) - set(report.space.default.items())) == 1 for config in near)
 
 
 def test_parts_begin_with_update_phi() -> None:

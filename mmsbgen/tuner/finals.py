@@ -1,0 +1,47 @@
+"""The last comparison: the best of a search timed again in turns, and a verdict with its margin and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mmsbgen.db.records import TrialRecord
+from mmsbgen.space import Config
+from mmsbgen.tuner.noise import Verdict, judge, median_interval
+
+__all__ = ["choose", "rounds_for", "verdict_of"]
+
+_FEWEST = 3
+_MOST = 6
+_FINAL_S = 8.0
+#: With fewer rounds than five no interval of the median has a confidence of 90 %.
+_FEWEST_ROUNDS = 5
+_MOST_ROUNDS = 61
+
+
+def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[TrialRecord]:
+    """Who is timed again: the first three, up to three more that may be as fast as the first, and the default."""
+    if not ranked:
+        return []
+    first = median_interval(ranked[0].times)[1]
+    chosen = [
+        trial
+        for place, trial in enumerate(ranked[:_MOST])
+        if place < _FEWEST or median_interval(trial.times)[0] <= first
+    ]
+    if default is not None and default not in chosen:
+        chosen.append(default)
+    return chosen
+
+
+def rounds_for(chosen: Sequence[TrialRecord]) -> int:
+    """How often each is timed: as often as some seconds on the device allow, within bounds."""
+    one_round = sum(trial.median_s or 0.0 for trial in chosen)
+    return max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(_FINAL_S / max(one_round, 1e-9))))
+
+
+def verdict_of(finals: Sequence[TrialRecord], complexity: Callable[[Config], Any]) -> Verdict | None:
+    """The verdict on finalists that were timed in turns; None with fewer than two."""
+    if len(finals) < 2:
+        return None
+    return judge([trial.times for trial in finals], [complexity(trial.config) for trial in finals])

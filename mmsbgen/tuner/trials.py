@@ -1,0 +1,178 @@
+"""The trials of one kernel in one run: made, stored, and told to the strategy that asks for them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmsbgen.db.canonical import digest
+from mmsbgen.db.ranking import cost
+from mmsbgen.db.records import Key, TrialRecord
+from mmsbgen.db.store import Store
+from mmsbgen.space import Config
+from mmsbgen.tuner.ahead import CompileAhead
+from mmsbgen.tuner.energy import Energy
+from mmsbgen.tuner.exclusive import device_lock
+from mmsbgen.tuner.measure import Measures
+from mmsbgen.tuner.noise import Noise
+from mmsbgen.tuner.report import KernelReport, Progress
+from mmsbgen.tuner.search import BudgetSpentError
+from mmsbgen.tuner.timing import Patience, Timing
+from mmsbgen.tuner.worker import Outcome
+
+__all__ = ["Evaluator", "Recorder"]
+
+_MESSAGE = 4000
+#: Configurations compiled side by side for every compiler before they are timed.
+_EACH = 2
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Makes the records of one kernel in one run."""
+
+    run: str
+    key: Key
+    bytes_moved: int
+    roof_gbps: float | None
+
+    def record(self, config: Config, outcome: Outcome, *, round_: int = 0, ahead_s: float | None = None) -> TrialRecord:
+        """The record of an outcome; ``round_`` is 1 for finalists and 2 for the winner.
+
+        ``ahead_s`` are the seconds for which it was compiled by another process before.
+        """
+        timing = outcome.timing or Timing(())
+        resources = dict(outcome.resources or {})
+        extra: dict[str, Any] = {}
+        if timing.batch > 1:
+            extra["batch"] = timing.batch
+        if outcome.energy is not None:
+            extra["energy"] = {
+                "window_s": outcome.energy.window_s,
+                "step_s": outcome.energy.step_s,
+                "uncertainty": outcome.energy.uncertainty,
+            }
+        if outcome.where:
+            extra["where"] = outcome.where
+        if ahead_s is not None:
+            extra["ahead_s"] = ahead_s
+        if timing.given_up:
+            extra["given_up"] = True
+        if "private_bytes" in resources:
+            extra["private_bytes"] = resources["private_bytes"]
+        return TrialRecord(
+            run=self.run,
+            key=self.key,
+            config=dict(config),
+            status=outcome.status,
+            message=outcome.message[:_MESSAGE],
+            times=timing.times,
+            bytes_moved=self.bytes_moved,
+            roof_gbps=self.roof_gbps,
+            registers=resources.get("registers"),
+            spill_bytes=resources.get("spill_bytes"),
+            shared_bytes=resources.get("shared_bytes"),
+            compile_s=outcome.compile_s,
+            energy_j=None if outcome.energy is None else outcome.energy.joules,
+            round=round_,
+            extra=extra,
+        )
+
+
+@dataclass
+class Evaluator:
+    """Answers a strategy: from the store, from memory or by measuring, within the kernel's budget.
+
+    ``known`` has the trials that are not measured again.  ``energy`` measures joules, where the objective needs them.
+    ``ahead`` compiles what is measured next, where that is done; ``hardware`` names the device that nobody else
+    measures on while a processor compiles.
+    """
+
+    kernel: KernelReport
+    made: Recorder
+    known: Mapping[str, TrialRecord]
+    measurer: Measures
+    store: Store
+    progress: Progress
+    patience: Patience
+    check: bool
+    interrupted: Callable[[], bool]
+    energy: Callable[[Config], Energy | None] | None = None
+    ahead: CompileAhead | None = None
+    hardware: str = ""
+
+    def __post_init__(self) -> None:
+        self.done: dict[str, TrialRecord] = {}
+        self.best_s: float | None = None
+        self.noise = Noise()
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        """The objective for each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
+        size = len(configs) if self.ahead is None or not self.ahead.jobs else _EACH * self.ahead.jobs
+        found: list[float] = []
+        for begin in range(0, len(configs), max(1, size)):
+            some = configs[begin : begin + size]
+            self._compile(some)
+            found += [self._one(config) for config in some]
+        return found
+
+    def likely(self, configs: Sequence[Config]) -> None:
+        """What the strategy may ask for soon: beside a GPU it is compiled meanwhile."""
+        if self.ahead is not None and not self.ahead.before:
+            self.ahead.ask(self._fresh(configs))
+
+    def _compile(self, configs: Sequence[Config]) -> None:
+        """Have compiled what is to be measured; on a processor wait for it, as it would disturb what is timed."""
+        if self.ahead is None or not self.ahead.jobs or self._spent():
+            return
+        fresh = self._fresh(configs)
+        if self.kernel.budget is not None:
+            fresh = fresh[: self.kernel.budget - len(self.kernel.trials)]
+        if not self.ahead.before:
+            self.ahead.ask(fresh)
+        elif len(fresh) > 1:
+            with device_lock(self.hardware):
+                self.ahead.ask(fresh)
+                self.ahead.wait(self._spent)
+
+    def _fresh(self, configs: Sequence[Config]) -> list[Config]:
+        """Those of which nothing is known."""
+        names = [digest(dict(config)) for config in configs]
+        return [c for c, name in zip(configs, names, strict=True) if name not in self.done and name not in self.known]
+
+    def _one(self, config: Config) -> float:
+        key = digest(dict(config))
+        if key not in self.done:
+            if self._spent():
+                raise BudgetSpentError
+            self.done[key] = trial = self.known.get(key) or self._measure(config)
+            self.kernel.reused += key in self.known
+            self.kernel.trials.append(trial)
+            if trial.status == "ok" and trial.median_s is not None:
+                self.best_s = min(self.best_s or math.inf, trial.median_s)
+                self.noise.add(trial.times)
+            self.progress.trial(self.kernel, trial)
+        return cost(self.done[key], self.kernel.objective)
+
+    def _measure(self, config: Config) -> TrialRecord:
+        patience = self.patience
+        if self.energy is None:  # the slower of two may take less energy
+            patience = replace(patience, hopeless=self.noise.limits() or patience.hopeless)
+        outcome = self.measurer.measure(config, best_s=self.best_s, patience=patience, check=self.check)
+        if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
+            outcome = replace(outcome, energy=self.energy(config))
+        ahead_s = self.ahead.seconds.get(digest(dict(config))) if self.ahead is not None else None
+        trial = self.made.record(config, outcome, ahead_s=ahead_s)
+        self.store.add_trial(trial)
+        return trial
+
+    def _spent(self) -> bool:
+        kernel = self.kernel
+        return (
+            self.interrupted()
+            or (kernel.budget is not None and len(kernel.trials) >= kernel.budget)
+            or (kernel.deadline is not None and bool(kernel.trials) and time.monotonic() > kernel.deadline)
+        )

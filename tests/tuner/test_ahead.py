@@ -1,0 +1,159 @@
+"""What is compiled ahead is what the measuring process would compile, and it finds it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mmsbgen.backends import Device, DeviceInfo
+from mmsbgen.backends._binary_cache import BinaryCache
+from mmsbgen.backends.cuda_compile import compile_cuda
+from mmsbgen.build import compiler_options, traits_of
+from mmsbgen.db.canonical import digest
+from mmsbgen.db.store import Store
+from mmsbgen.families import family
+from mmsbgen.render import render
+from mmsbgen.tuner.ahead import CompileAhead, default_jobs
+from mmsbgen.tuner.measure import Measurer
+from mmsbgen.tuner.search import candidates
+from mmsbgen.tuner.timing import Patience
+from mmsbgen.tuner.tune import tune
+
+GPU = DeviceInfo(
+    backend="cuda",
+    index=0,
+    name="NVIDIA H200",
+    vendor="NVIDIA",
+    platform="CUDA",
+    architecture="sm_90",
+    driver="580",
+    kind="gpu",
+    compiler="none 1",
+    compute_units=132,
+    global_memory=2**37,
+    max_allocation=2**37,
+    local_memory=2**17,
+    max_block_size=1024,
+    sub_group_sizes=(32,),
+)
+PROBLEM = family().problem(K=32, m=16, n=8, N=100)
+PHI = family().kernel("update_phi")
+HASTY = Patience(repetitions=3, enough_s=0.0)
+FIXED = {"placement": ("THREAD", "GLOBAL"), "team": "item", "vector_width": (4, 16), "block_size": (1, 16)}
+
+
+class Compiler:
+    """Compiles nothing, takes its time, and counts how often."""
+
+    version = "none 1"
+
+    def __init__(self, takes_s: float = 0.0) -> None:
+        self.calls = 0
+        self.takes_s = takes_s
+
+    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
+        self.calls += 1
+        time.sleep(self.takes_s)
+        return b"cubin", ""
+
+
+def configs_of(info: DeviceInfo, count: int) -> list[dict[str, Any]]:
+    return candidates(PHI, PROBLEM, traits_of(info)).configs[:count]
+
+
+def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_path: Path) -> None:
+    compiler, cache, configs = Compiler(), BinaryCache(tmp_path), configs_of(GPU, 9)
+    with CompileAhead(GPU, "mmsb", PROBLEM, 3, compiler=compiler, cache=cache) as ahead:
+        ahead.begin("update_phi")
+        assert not ahead.before
+        ahead.ask(configs)
+        ahead.wait()
+        assert set(ahead.seconds) == {digest(config) for config in configs}
+    assert compiler.calls == 9
+    for config in configs:
+        text = render(PHI, PROBLEM, config, traits_of(GPU)).text
+        compile_cuda(text, "sm_90", compiler_options(traits_of(GPU)), compiler=compiler, cache=cache)
+    assert compiler.calls == 9
+
+
+def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_path: Path) -> None:
+    compiler, cache, configs = Compiler(takes_s=0.05), BinaryCache(tmp_path), configs_of(GPU, 12)
+    with CompileAhead(GPU, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
+        ahead.begin("update_phi")
+        ahead.ask(configs[:10])
+        ahead.ask(configs[9:])
+        ahead.wait()
+        assert {digest(config) for config in configs[9:]} <= set(ahead.seconds)
+        assert len(ahead.seconds) <= 5, "two had begun when the others were forgotten"
+        ahead.ask(configs[9:])
+        ahead.wait()
+    assert compiler.calls == len(ahead.seconds)
+
+
+def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
+    compiler, configs = Compiler(takes_s=0.05), configs_of(GPU, 20)
+    cache = BinaryCache(tmp_path)
+    with CompileAhead(GPU, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
+        ahead.begin("update_phi")
+        ahead.ask(configs)
+        ahead.wait(stop=lambda: True)
+    assert compiler.calls < 10
+
+
+def test_a_core_is_left_to_what_measures_beside() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert default_jobs(GPU) == min(16, cores - 1)
+
+
+@pytest.mark.opencl
+def test_a_later_process_compiles_nothing_anew(
+    opencl_device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same block size: PoCL finishes a kernel at its first launch, for the size of a block."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "pocl"))
+    info = opencl_device.info
+    configs = configs_of(info, 4)
+    with CompileAhead(info, "mmsb", PROBLEM, 2) as ahead:
+        ahead.begin("update_phi")
+        assert ahead.before
+        ahead.ask(configs)
+        ahead.wait()
+        assert set(ahead.seconds) == {digest(config) for config in configs}
+    made = compiled(tmp_path)
+    assert len(made) >= 4
+    with Measurer(info.spec, "mmsb") as measurer:
+        measurer.load("update_phi", PROBLEM)
+        outcomes = [measurer.measure(config, patience=HASTY) for config in configs]
+    assert [outcome.status for outcome in outcomes] == ["ok"] * 4
+    assert compiled(tmp_path) == made
+
+
+def compiled(folder: Path) -> set[Path]:
+    """Compiled kernels of the package's cache and of PoCL's."""
+    return {path for path in folder.rglob("*") if path.suffix in (".bin", ".so")}
+
+
+@pytest.mark.opencl
+def test_a_tune_compiles_ahead_and_finds_the_same(opencl_device: Device, store: Store) -> None:
+    report = tune(
+        opencl_device.info.spec,
+        "mmsb",
+        ["update_phi"],
+        PROBLEM,
+        store=store,
+        budget_trials=8,
+        fixed=FIXED,
+        patience=HASTY,
+        roof_bytes=1 << 20,
+        compilers=2,
+    )
+    (kernel,) = report.kernels
+    assert [trial.status for trial in kernel.trials] == ["ok"] * 8
+    assert sum("ahead_s" in trial.extra for trial in kernel.trials) >= 6
+    assert all(trial.extra.get("ahead_s", 1) > 0 for trial in kernel.trials)

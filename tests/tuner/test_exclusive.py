@@ -1,0 +1,149 @@
+"""Two runs at once measure in turns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import Timeout
+
+from mmsbgen.backends import Device
+from mmsbgen.db.store import open_store
+from mmsbgen.tuner.exclusive import device_lock
+
+_HOLD = """
+import sys, time
+from mmsbgen.tuner.exclusive import device_lock
+with device_lock("a device"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_device_has_one_owner_and_a_dead_one_is_none() -> None:
+    holder = subprocess.Popen([sys.executable, "-c", _HOLD], stdout=subprocess.PIPE, text=True, env=_here())
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Timeout):
+            device_lock("a device").acquire(timeout=0.2)
+        with device_lock("another device").acquire(timeout=5):
+            pass
+    finally:
+        holder.kill()
+        holder.communicate()
+    with device_lock("a device").acquire(timeout=5):
+        pass
+
+
+def test_without_a_cache_folder_the_lock_is_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with device_lock("pci 0000:3b:00.0"):
+        assert (tmp_path / "mmsbgen-pci-0000-3b-00.0.lock").exists()
+
+
+def test_platforms_of_one_processor_are_one_device(opencl_device: Device) -> None:
+    assert opencl_device.hardware == "processor"
+
+
+_LOGGED = """
+import sys, time
+from contextlib import contextmanager
+from pathlib import Path
+from mmsbgen.tuner import timing, worker
+
+log, name = Path(sys.argv.pop()), sys.argv.pop()
+real = timing.time_launches
+
+def logged(*args, **kwargs):
+    with log.open("a") as file:
+        file.write(f"{name} begin {time.monotonic()}\\n")
+    found = real(*args, **kwargs)
+    with log.open("a") as file:
+        file.write(f"{name} end {time.monotonic()}\\n")
+    return found
+
+worker.time_launches = logged
+worker.main()
+"""
+
+_TUNE = """
+import sys
+from mmsbgen.families import family
+from mmsbgen.db.store import open_store
+from mmsbgen.tuner import measure
+from mmsbgen.tuner.timing import Patience
+from mmsbgen.tuner.tune import tune
+
+device, database, name, log, logged = sys.argv[1:]
+real = measure.subprocess.Popen
+
+def with_log(command, **options):
+    place = command.index("-m")
+    return real([*command[:place], logged, *command[place + 2 :], name, log], **options)
+
+measure.subprocess.Popen = with_log
+with open_store(database) as store:
+    report = tune(
+        device, "mmsb", ["update_phi"], family().problem(K=64, m=512, n=16, N=2000), store=store, budget_trials=12,
+        fixed={"team": "item", "placement": ("THREAD", "GLOBAL")}, patience=Patience(repetitions=9, enough_s=0.15),
+        roof_bytes=1 << 20, compilers=0,
+    )
+assert report.status == "finished"
+"""
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_two_tunes_at_once_never_time_at_the_same_time(pocl_device: Device, tmp_path: Path) -> None:
+    """The times at which each child began and ended to time a candidate, written by the children themselves."""
+    logged, log = tmp_path / "logged_worker.py", tmp_path / "log"
+    logged.write_text(_LOGGED)
+    log.touch()
+    runs = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                _TUNE,
+                pocl_device.info.spec,
+                str(tmp_path / f"{name}.sqlite3"),
+                name,
+                str(log),
+                str(logged),
+            ],
+            env=_here(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("a", "b")
+    ]
+    for run in runs:
+        _, said = run.communicate(timeout=280)
+        assert run.returncode == 0, said
+    entries = [line.split() for line in log.read_text().splitlines()]
+    spans = {name: _spans(entries, name) for name in ("a", "b")}
+    for name, found in spans.items():
+        with open_store(tmp_path / f"{name}.sqlite3") as store:
+            assert len(found) >= len([trial for trial in store.trials() if trial.round == 0]) == 12
+    first, last = zip(*[(found[0][0], found[-1][1]) for found in spans.values()], strict=True)
+    assert max(first) < min(last), "they ran at the same time"
+    for begin, end in spans["a"]:
+        assert all(end <= other or begin >= until for other, until in spans["b"])
+
+
+def _spans(entries: list[list[str]], name: str) -> list[tuple[float, float]]:
+    moments = [(kind, float(moment)) for who, kind, moment in entries if who == name]
+    begins = [moment for kind, moment in moments if kind == "begin"]
+    ends = [moment for kind, moment in moments if kind == "end"]
+    return list(zip(begins, ends, strict=True))
+
+
+def _here() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
