@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmsbgen._version import __version__
-from mmsbgen.backends.base import Device, Event
+from mmsbgen.backends.base import Device, DeviceInfo, Event
 from mmsbgen.build import BoundKernel, build, traits_of
 from mmsbgen.db.records import QuarantineRecord
-from mmsbgen.db.selection import Index
+from mmsbgen.db.selection import Index, Selection
 from mmsbgen.db_keys import key_of
 from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError
 from mmsbgen.family import KernelFamily
@@ -167,17 +167,39 @@ class Runtime:
         default = spec.default(problem, traits)
         if self.index is None or self.device.info.backend == "fake":
             return default, "default", "no database was asked"
-        selection = self.index.select(
-            key_of(self.device.info, spec, problem),
-            valid=valid,
-            default=default,
-            irrelevant=self.family.soft_parameters,
-            modes=modes,
-            weights=self.family.weights,
-            carry=self.family.carried(name, traits),
-        )
-        reason = "; ".join(filter(None, (selection.reason, "" if selection.tier == "default" else selection.outlook)))
-        return selection.config, selection.tier, reason
+        selection = look_up(self.index, self.device.info, self.family, name, problem, valid=valid, modes=modes)
+        return selection.config, selection.tier, why(selection)
+
+
+def look_up(
+    index: Index,
+    info: DeviceInfo,
+    family: KernelFamily,
+    name: str,
+    problem: Problem,
+    *,
+    valid: Callable[[Config], bool] | None = None,
+    modes: Mapping[str, Value] | None = None,
+) -> Selection:
+    """What the records have for a kernel and problem on a device, by the family's measure of near problems.
+
+    ``valid`` says which configurations may be used, by default those that the kernel's constraints allow.
+    """
+    spec, traits = family.kernel(name), traits_of(info)
+    return index.select(
+        key_of(info, spec, problem),
+        valid=valid or (lambda config: spec.space.refusal(config, problem, traits) is None),
+        default=spec.default(problem, traits),
+        irrelevant=family.soft_parameters,
+        modes=modes,
+        weights=family.weights,
+        carry=family.carried(name, traits),
+    )
+
+
+def why(selection: Selection) -> str:
+    """Why a configuration was selected and what that is expected to cost, on one line."""
+    return "; ".join(filter(None, (selection.reason, "" if selection.tier == "default" else selection.outlook)))
 
 
 @dataclass(eq=False)

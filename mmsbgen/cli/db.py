@@ -225,6 +225,7 @@ def import_(ctx: click.Context, file: Path, kernel: str | None, device: str | No
 @click.option("--compiler-version", metavar="TEXT", help="The compiler's version.")
 @click.option("--compiler-options", metavar="TEXT", help="The compiler's options.")
 @click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's template.")
+@click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
 @output_options
 @click.pass_context
@@ -234,12 +235,17 @@ def explain(
     kernel: str | None,
     device: str | None,
     problem: Sequence[str],
+    spec: str | None,
     limit: int,
     as_json: bool,
     as_csv: bool,
     **parts: str | None,
 ) -> None:
-    """The records nearest to what is asked for, and the parts in which each differs."""
+    """The records nearest to what is asked for, and the parts in which each differs.
+
+    With --on, of a device of this machine, driver, compiler, template and the rest of the problem are what a run would
+    have, and what it would use is said first.
+    """
     from mmsbgen.cli import _db_rows as rows
 
     if kernel is None:
@@ -247,8 +253,33 @@ def explain(
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
     wanted |= {f"problem.{name}": value for name, value in parameters(problem).items()}
     with _reading(ctx) as store:
+        if spec is not None:
+            wanted = _would_use(store, spec, kernel, parameters(problem)) | wanted
         found = rows.explain_rows(store, kernel, device, wanted, limit, _marks(store))
     _show(Output(as_json, as_csv), rows.EXPLAIN, found)
+
+
+def _would_use(store: Store, spec: str, kernel: str, problem: dict[str, Any]) -> dict[str, Any]:
+    """Say what a run would use; returns the parts of the key that it looks up."""
+    from mmsbgen.backends.discovery import discover, select_device
+    from mmsbgen.db.nearness import parts
+    from mmsbgen.db.selection import Index
+    from mmsbgen.db_keys import key_of
+    from mmsbgen.families import family
+    from mmsbgen.runtime import look_up, why
+    from mmsbgen.space import describe
+
+    named, _, name = kernel.rpartition("/")
+    found = family(named or "mmsb")
+    asked, info, index = found.problem(**problem), select_device(spec, *discover()), Index(store)
+    selection = look_up(index, info, found, name, asked)
+    key = key_of(info, found.kernel(name), asked)
+    click.echo(f"{name} on {info.name} ({info.platform}) would use: {describe(selection.config)}", err=True)
+    click.echo(f"  tier {selection.tier}: {why(selection)}", err=True)
+    for failure in store.quarantined(family=key.kernel.family, kernel=name):
+        if failure.key == key:
+            click.echo(f"  quarantined here: {describe(failure.config)} ({failure.reason})", err=True)
+    return parts(key)
 
 
 def parameters(texts: Sequence[str]) -> dict[str, Any]:

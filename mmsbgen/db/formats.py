@@ -11,6 +11,7 @@ from typing import Any
 from mmsbgen.db import exchange, exchange_cache, exchange_t4, files
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.foreign import Named
+from mmsbgen.db.records import TrialRecord
 from mmsbgen.errors import InputError
 
 FORMATS = ("jsonl", "t4", "cache")
@@ -91,4 +92,12 @@ def chosen(
 
 def anonymous(bundle: Bundle) -> Bundle:
     """The same records without the names of the machines that made them."""
-    return replace(bundle, runs=[replace(run, host="") for run in bundle.runs])
+    runs = [replace(run, host="") for run in bundle.runs]
+    return replace(bundle, runs=runs, trials=[_nowhere(trial) for trial in bundle.trials])
+
+
+def _nowhere(trial: TrialRecord) -> TrialRecord:
+    where = trial.extra.get("where")
+    if not isinstance(where, str):
+        return trial
+    return replace(trial, extra={**trial.extra, "where": where.rpartition(" ")[2]})  # MACHINE DEVICE

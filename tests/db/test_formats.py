@@ -281,12 +281,13 @@ def test_who_and_where_are_told_only_when_asked(tmp_path: Path, make: Any, monke
         assert store.runs() == [make.run]
         monkeypatch.setenv("MMSBGEN_CONTRIBUTOR", "Ada of Analytical Engines")
         store.begin_run(replace(make.run, uuid="f" * 32))
-        store.add_trial(make.trial())
+        store.add_trial(make.trial(extra={"where": "here cuda:0"}))
     (named,) = [run for run in json.loads(call("--database", database, "runs", "--json").stdout) if run["who"]]
     assert (named["uuid"], named["who"]) == ("f" * 32, "Ada of Analytical Engines")
     for form in ("jsonl", "t4"):
         call("--database", database, "export", tmp_path / "plain", "--format", form)
-        assert '"here"' not in (tmp_path / "plain").read_text()
+        assert '"here' not in (tmp_path / "plain").read_text()
+        assert formats.read(tmp_path / "plain").trials[0].extra == {"where": "cuda:0"}
         call("--database", database, "export", tmp_path / "told", "--format", form, "--with-host")
         assert '"here"' in (tmp_path / "told").read_text()
         (run, _) = sorted(formats.read(tmp_path / "plain").runs, key=lambda run: run.uuid)

@@ -258,6 +258,54 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, make: Any) -> None:
         assert len(store.trials()) == 1
 
 
+_LITTLE_ROOM = """
+import resource, signal, sys
+from pathlib import Path
+from mmsbgen.db.store import open_store
+from mmsbgen.errors import MmsbgenError
+path = Path(sys.argv[1])
+with open_store(path) as store:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    room = sum(p.stat().st_size for p in path.parent.glob(path.name + "*")) + 65536
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+    try:
+        store.import_jsonl(sys.argv[2])
+    except MmsbgenError as error:
+        print(type(error).__name__, error)
+    print(len(store.trials()))
+"""
+
+
+def test_an_import_that_runs_out_of_room_half_way_adds_nothing(tmp_path: Path, make: Any) -> None:
+    """The system refuses to let the file grow, as it does on a full disk."""
+    with open_store("sqlite://") as source:
+        source.begin_run(make.run)
+        for n in range(60):
+            source.add_trial(make.trial(config={"n": n}, message=f"{n}" * 20000))
+        source.export_jsonl(tmp_path / "big.jsonl")
+    path = tmp_path / "t.sqlite3"
+    with open_store(path) as store:
+        store.begin_run(make.run)
+        store.add_trial(make.trial())
+    command = [sys.executable, "-c", _LITTLE_ROOM, str(path), str(tmp_path / "big.jsonl")]
+    said, count = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=Path.cwd()
+    ).stdout.splitlines()
+    assert said.startswith("StoreError the database ")
+    assert "disk" in said
+    assert count == "1"
+    with open_store(path) as store:
+        assert len(store.trials()) == 1
+        assert store.import_jsonl(tmp_path / "big.jsonl") == 60
+
+
+def test_an_export_to_a_full_disk(make: Any) -> None:
+    with open_store("sqlite://") as store:
+        store.begin_run(make.run)
+        with pytest.raises(InputError, match=r"cannot write /dev/full: No space left"):
+            store.export_jsonl("/dev/full")
+
+
 @pytest.mark.postgres
 def test_a_lost_connection_is_opened_again(postgres_url: str, make: Any) -> None:
     with open_store(postgres_url) as store:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mmsbgen import build, db_keys, render
 from mmsbgen.backends import open_device
 from mmsbgen.cli.db import db
-from mmsbgen.db.records import RunRecord, TrialRecord
+from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import Present, key_of
@@ -143,6 +143,28 @@ def test_another_device_or_problem_is_a_miss_but_not_stale(tmp_path: Path, info:
     assert (chosen.tier, chosen.reason) == ("problem", "no record for K=128: nearest has K=64")
     assert told(path, other) == ["problem.K"]
     assert rows(path, "best")[0]["stale"] == []
+
+
+def test_explain_says_what_a_run_on_a_device_would_use(tmp_path: Path, info: Any) -> None:
+    path, _ = recorded(tmp_path, info, driver="3.0+old")
+    arguments = ["--database", str(path), "explain", "--kernel", SPEC.name, "--on", "pocl", "--problem", "K=64"]
+    done = CliRunner().invoke(db, [*arguments, "--json"])
+    assert f"update_beta on {info.name} ({info.platform}) would use: block_size=4\n" in done.stderr
+    assert f"tier architecture: no record for driver {info.driver}: nearest has driver 3.0+old" in done.stderr
+    assert "expected loss not known" in done.stderr
+    near = json.loads(done.stdout)[0]
+    assert [d["part"] for d in near["differences"]] == ["driver"]
+    here = key_of(info, SPEC, PROBLEM)
+    with open_store(path) as store:
+        store.quarantine(
+            QuarantineRecord(key=here, config=CONFIG, recorded=CONFIG, status="launch_error", message="too wide")
+        )
+    said = CliRunner().invoke(db, arguments).stderr
+    assert "block_size=4\n" not in said
+    assert "1 record is quarantined" in said
+    assert "quarantined here: block_size=4 (launch_error: too wide)" in said
+    wrong = CliRunner().invoke(db, [*arguments[:-1], "L=1"])
+    assert (wrong.exit_code, "has no parameter 'L'" in wrong.stderr) == (2, True)
 
 
 def test_a_kernel_that_is_gone_and_a_family_that_is_not_known(info: Any) -> None:
