@@ -70,8 +70,10 @@ class Options:
     n_partners: int | None = None
     """Sampled partners of a vertex; in ``block`` mini-batches beside all its links."""
     partners: str = "stratified"
-    products: str = "single"
-    """Factors of the dense products of blocks: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs)."""
+    products: str | None = None
+    """Factors of the dense products of blocks: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs).
+    None: half where the device has them and the state is float32.
+    """
     step: str = "split"
     noise: bool | None = None
     """Whether steps draw. None: stars always; blocks first optimise, and draw in the last ``sample_sweeps`` only."""
@@ -122,7 +124,7 @@ class Options:
             ("nonlink_weight", NONLINK_WEIGHTS),
             ("dtype", DTYPES),
             ("storage", STORAGES),
-            ("products", PRODUCTS),
+            ("products", (None, *PRODUCTS)),
             ("start", (None, *STARTS)),
         ):
             if getattr(self, name) not in allowed:

@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from _common import REPORTS, Placed, Report, Sample, add_device_option, chosen_devices, known_configs, progress
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.build import build, traits_of
+from mmsbgen.build import BoundKernel, build, traits_of
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
 from mmsbgen.runtime import Runtime
@@ -76,6 +76,23 @@ def stages(sampler: Sampler, count: int) -> dict[str, float]:
     return {
         name: (after[name] - before.get(name, 0.0)) / count for name in after if after[name] > before.get(name, 0.0)
     }
+
+
+class _Nothing:
+    """In the place of a kernel whose part of the time is asked for."""
+
+    def launch(self, count: int, values: dict[str, Any]) -> None:
+        """Queue nothing."""
+
+
+def without_theta(sampler: Sampler, count: int, repetitions: int) -> Sample:
+    """Seconds of an iteration that leaves theta as it is: what lacks is what theta takes within the queue."""
+    kept = {name: sampler.kernels[name] for name in ("theta_partial", "theta_end")}
+    sampler.kernels |= dict.fromkeys(kept, cast(BoundKernel, _Nothing()))
+    try:
+        return wall(sampler, count, repetitions)
+    finally:
+        sampler.kernels |= kept
 
 
 def phi_alone(device: Device, parts: Split, options: Options, database: str | None) -> tuple[Sample, dict[str, Any]]:
@@ -148,12 +165,14 @@ def main() -> None:
                             found["fused" if fused else "separate"] = wall(sampler, args.count, args.repetitions)
                             if not fused:
                                 by_stage = stages(sampler, args.count)
+                                bare = without_theta(sampler, args.count, args.repetitions)
                     fastest = min(found.values(), key=lambda sample: sample.median)
                     progress(f"{step} {kind}: " + ", ".join(f"{name} {s.text(1e6)} us" for name, s in found.items()))
                     split_up = ", ".join(f"{name} {seconds * 1e6:.1f}" for name, seconds in by_stage.items())
                     ratio = f"{fastest.median / alone.median:.2f}" if kind == "random-node-non-link" else "-"
                     ways = [found[name].text(1e6) if name in found else "-" for name in ("separate", "fused")]
-                    rows.append([step, kind, *ways, ratio, split_up])
+                    theta = 1 - bare.median / found["separate"].median
+                    rows.append([step, kind, *ways, ratio, f"{theta:.1%}", split_up])
                     report.data["results"].append(
                         {
                             "device": info.spec,
@@ -162,11 +181,20 @@ def main() -> None:
                             "alone": alone.as_dict(),
                             "config": config,
                             "stages": by_stage,
+                            "without theta": bare.as_dict(),
                             "times": {name: sample.as_dict() for name, sample in found.items()},
                         }
                     )
             report.text(*told)
-            head = ["step", "mini-batch", "separate, us", "fused, us", "faster / update_phi", "stages by events, us"]
+            head = [
+                "step",
+                "mini-batch",
+                "separate, us",
+                "fused, us",
+                "faster / update_phi",
+                "theta's share of separate",
+            ]
+            head.append("stages by events, us")
             report.table(head, rows)
     report.write("iteration", folder=args.output)
 
