@@ -218,7 +218,7 @@ def compare(args: argparse.Namespace) -> None:
         "deviation between seeds.",
         behind="standard deviations between seeds",
     )
-    report.data |= {"options": {key: str(value) for key, value in vars(args).items()}, "modes": MODES, "graphs": []}
+    report.data |= {"options": options_of(args, 2, 0, plain).as_dict(), "modes": MODES, "graphs": []}
     report.devices.append(info)
     with open_device(info.spec) as device:
         for path, k in graphs:
