@@ -28,6 +28,7 @@ from mmsbgen import __version__
 from mmsbgen.backends import DeviceInfo, open_device
 from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.families import family
+from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.space import Traits, describe
 
@@ -43,14 +44,17 @@ def variants(kernels: KernelFamily, spec: KernelSpec, traits: Traits, ks: tuple[
     """
     found = []
     for k in ks if "K" in spec.parameters else ks[:1]:
-        for dtype in ("float32", "float64") if "dtype" in spec.parameters else ("float32",):
-            problem = spec.check_problem(kernels.problem(K=k, dtype=dtype))
+        types = [("float32", name) for name in STORAGES if name == STORAGES[0] or "storage" in spec.parameters]
+        types += [("float64", STORAGES[0])] if "dtype" in spec.parameters else []
+        for dtype, storage in types:
+            shape: dict[str, Any] = {"K": k, "dtype": dtype, "storage": storage}
+            problem = spec.check_problem(kernels.problem(**shape))
             for config in spec.space.configs(problem, traits):
-                rng = random.Random(f"{spec.name} {k} {dtype} {describe(config)}")
+                rng = random.Random(f"{spec.name} {k} {dtype} {storage} {describe(config)}")
                 drawn = {name: rng.choice(values) for name, values in DRAWN.items() if name in spec.parameters}
                 if "rows_in_flight" in config and "n" in drawn:
                     drawn["n"] = max(drawn["n"], int(config["rows_in_flight"]))
-                drawn |= {name: value for name, value in (("K", k), ("dtype", dtype)) if name in spec.parameters}
+                drawn |= {name: value for name, value in shape.items() if name in spec.parameters}
                 small = spec.check_problem(kernels.problem(**drawn))
                 if spec.space.refusal(config, small, traits) is None:
                     found.append(Variant(spec.name, drawn, dict(config)))

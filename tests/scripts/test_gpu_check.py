@@ -41,7 +41,12 @@ def test_a_sample_is_valid_spread_and_the_same_every_time(placement: str) -> Non
     assert {variant.problem["K"] for variant in found} == set(ks)
     assert {variant.problem["noise"] for variant in found} == {"on", "off"}
     assert {variant.problem["dtype"] for variant in found} == {"float32", "float64"}
-    assert {variant.config["vector_width"] for variant in found} == {1, 2, 4}
+    assert {variant.problem["storage"] for variant in found} == {"float32", "bfloat16", "float16"}
+    for variant in found:
+        assert variant.problem["storage"] == "float32" or variant.problem["dtype"] == "float32"
+    wide = {variant.problem["storage"] != "float32" for variant in found if variant.config["vector_width"] == 8}
+    assert {variant.config["vector_width"] for variant in found} == {1, 2, 4, 8}
+    assert wide == {True}
     assert len({variant.config["block_size"] for variant in found}) > 8
 
 
