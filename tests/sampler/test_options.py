@@ -75,9 +75,9 @@ def test_what_depends_on_the_graph_and_the_length_is_settled():
 
 def test_blocks_leave_their_end_open_and_take_delta_from_the_density():
     sized = Options(4).sized_for(10**6, 5 * 10**6)
-    assert (sized.size, sized.draws, sized.start) == (4096, 512, "auto")
+    assert (sized.size, sized.draws, sized.start) == (16384, 512, "auto")
     assert (sized.iterations, sized.burn_in_end) == (None, None)
-    assert sized.interval == 2 * 245
+    assert sized.interval == 2 * 62
     assert sized.delta == pytest.approx(1e-7, rel=1e-5)
     assert sized.sized_for(10**6, 5 * 10**6) == sized
     assert Options(4, mini_batch="random-node").sized_for(100, 50).delta == 1e-7

@@ -70,7 +70,7 @@ def test_strengths_near_1_leave_numbers(opencl_device, chain, middling, storage)
 
 
 @pytest.mark.opencl
-def test_from_the_command_line_and_on_from_a_checkpoint(tmp_path, storage="bfloat16"):
+def test_from_the_command_line_and_on_from_a_checkpoint(tmp_path):
     """CA-GrQc: stopped at 40 of 80 iterations and gone on with, or at once: the same memberships bit for bit."""
 
     def detect(*args: object, code: int = 0) -> str:
@@ -79,6 +79,7 @@ def test_from_the_command_line_and_on_from_a_checkpoint(tmp_path, storage="bfloa
         assert found.exit_code == code, found.output
         return found.output + found.stderr
 
+    storage = "bfloat16"
     chosen = ("-k", 20, "--mini-batch", "random-node", "--storage", storage)
     detect(*chosen, "-n", 40, "--checkpoint", "-o", tmp_path / "part")
     with np.load(tmp_path / "part" / "checkpoint.npz") as archive:
