@@ -126,7 +126,7 @@ def _stored(config: Config, problem: Problem, traits: Traits) -> str | None:
     if storage.narrow and not config["normalise"]:
         return f"rows of {storage.name} hold pi, each rounded once: update_phi must normalise them"
     if storage.narrow and config["placement"] == "GLOBAL":
-        return f"GLOBAL adds up in the row that it writes, which has 16 bits in {storage.name}"
+        return f"GLOBAL adds up in the row that it writes, of 16 bits in {storage.name}; rows as long need float32"
     return None
 
 
