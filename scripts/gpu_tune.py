@@ -5,10 +5,10 @@
 
 update_phi is tuned at each K for the split step with noise, as `mmsbgen detect` has it, and for the reflected step
 without.  With --all-kernels the other kernels follow at each K, those of blocks at sizes of their own (--block-size,
---block-partners), on CUDA devices with their products on tensor cores.  With --sweep all block sizes of every placement
-are measured at the K nearest to 1024: the tuner visits them here and there only, and the figure over block sizes wants
-them all.  Running it again
-goes on with the same database.  Ends with DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
+--block-partners), on CUDA devices with their products on tensor cores.  With --sweep all block sizes of every
+placement are measured at the K nearest to 1024: the tuner visits them here and there only, and the figure over block
+sizes wants them all.  Running it again goes on with the same database.  Ends with DEVICE.jsonl in the output folder, as
+`mmsbgen db export` writes it.
 """
 
 from __future__ import annotations

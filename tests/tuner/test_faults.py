@@ -80,7 +80,7 @@ def test_a_run_survives_one_of_each_and_finds_the_best(opencl_device: Device, st
     if pocl:
         said |= {
             "leaves": "the process died: exit code 0",
-            "allocates without end": "of memory, the limit is 450 MB (running)",
+            "allocates without end": "of memory, the limit is 600 MB (running)",
             "loses the device": f"not done after {LIMITS.run_s:g} s (running)",
         }
     for fault, message in said.items():

@@ -15,7 +15,7 @@ from mmsbgen.tuner.model import estimates
 from mmsbgen.tuner.replay import Sweep, replay, sweeps
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
-FILES = ("tuning-h200-cuda.jsonl.gz", "sweep-intel.jsonl.gz", "sweep-pocl.jsonl.gz")
+FILES = ("tuning-h200-cuda.jsonl.gz", "sweep-h200.jsonl.gz", "sweep-intel.jsonl.gz", "sweep-pocl.jsonl.gz")
 SEEDS = range(10)
 
 
@@ -24,7 +24,7 @@ def recorded() -> list[Sweep]:
 
 
 RECORDED = recorded()
-every_sweep = pytest.mark.parametrize("sweep", RECORDED, ids=lambda s: f"{s.spec.name}-{s.key.device.platform}")
+every_sweep = pytest.mark.parametrize("sweep", RECORDED, ids=lambda s: f"{s.label} {s.key.device.platform}")
 
 
 def test_there_are_sweeps_of_processors_and_gpus() -> None:
