@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,15 +86,15 @@ class Request:
     """One detection: where it runs, how it reports, what it writes.
 
     ``options`` are the fields of :class:`mmsbgen.sampler.options.Options` that were given.  ``out`` is the folder
-    that receives the results, and a checkpoint every ``checkpoint_seconds``, on interruption and before communities are
-    made of the chain; ``whole`` writes all of pi rather than the ``top`` largest entries of each
-    row.  A run that finishes leaves no checkpoint in ``out`` but with ``keep_checkpoint``; one that another run left
-    there is refused unless it is the one to resume, or ``overwrite`` is set.  ``resume`` is a checkpoint to go on
-    from; options given beside it must be those of its run, only ``iterations`` may be more.  ``on_progress`` is
-    called after every launch, ``on_making`` with what is made of the finished chain and the share of it that is done,
-    ``on_message`` with plain-words lines.  ``fused`` is whether many iterations of stars are
-    made in one launch; None where that is faster (a resumed run goes on as it was).  With ``k_auto`` the held-out pairs
-    choose the number of communities (:func:`mmsbgen.sampler.choose_k.choose_k`); ``options`` need none then.
+    that receives the results, and a checkpoint every ``checkpoint_seconds``, on interruption and before communities
+    are made of the chain; ``whole`` writes all of pi rather than the ``top`` largest entries of each row.  A run
+    that finishes leaves no checkpoint in ``out`` but with ``keep_checkpoint``; one that another run left there is
+    refused unless it is the one to resume, or ``overwrite`` is set.  ``resume`` is a checkpoint to go on from;
+    options given beside it must be those of its run, only ``iterations`` may be more.  ``on_progress`` is called
+    after every launch, ``on_making`` with what is made of the finished chain and the share of it that is done,
+    ``on_message`` with plain-words lines.  ``fused`` is whether many iterations of stars are made in one launch;
+    None where that is faster (a resumed run goes on as it was).  With ``k_auto`` the held-out pairs choose the
+    number of communities (:func:`mmsbgen.sampler.choose_k.choose_k`); ``options`` need none then.
     """
 
     options: Mapping[str, Any]
@@ -377,11 +378,6 @@ def _begin(
     return checkpoint.trace, float(checkpoint.meta["seconds"])
 
 
-def _making(request: Request, what: str) -> Callable[[float], None]:
-    """What tells of the share of ``what`` that is done."""
-    return lambda share: request.on_making(what, share)
-
-
 def _result(
     sampler: Sampler,
     parts: Split,
@@ -394,8 +390,8 @@ def _result(
     threshold = checked_threshold(request.rule, request.threshold)
     needed = entries_needed(request.rule, threshold, sampler.shape.k)
     entries, links = min(max(needed, request.top), sampler.shape.k), parts.graph.links
-    wide = results.memberships(sampler, entries, _making(request, "memberships"))
-    making = _making(request, f"communities by the rule {request.rule}")
+    wide = results.memberships(sampler, entries, partial(request.on_making, "memberships"))
+    making = partial(request.on_making, f"communities by the rule {request.rule}")
     found = cover(wide, links, request.rule, threshold, rows=row_source(sampler), tell=making)
     memberships = wide.first(request.top)
     interrupted = sampler.iteration < sampler.limit
