@@ -208,25 +208,25 @@ def run_limited(command: Sequence[str], limit: float, folder: Path) -> subproces
         return subprocess.CompletedProcess(command, process.returncode, out.read(), err.read())
 
 
-def split_of_run(graph: Graph, validation: float | None, seed: int) -> Split:
-    """The split of `mmsbgen detect` with this seed and, unless it is None, this share for validation."""
-    options = Options(1, validation=validation, seed=seed)
+def split_of_run(graph: Graph, seed: int, validation: float | None = None, test: float | None = None) -> Split:
+    """The split of `mmsbgen detect` with this seed and, unless they are None, these shares of the links."""
+    options = Options(1, validation=validation, test=test)
     shares = {"validation": options.held_out_share(graph.n_links), "test": options.test_share(graph.n_links)}
     return split(graph, **shares, seed=seed)
 
 
 def start_cover(start: str, graph: Graph, k: int, seed: int) -> list[list[int]]:
     """The sets that a chain of `mmsbgen detect` with this seed would start from."""
-    found = STARTS[start](split_of_run(graph, None, seed), k, seed)
+    found = STARTS[start](split_of_run(graph, seed), k, seed)
     return tidy_cover(found.vertices[found.communities == label].tolist() for label in range(k))
 
 
-def neighbour_auc(name: str, graph: Graph, validation: float, seed: int) -> tuple[float, float]:
+def neighbour_auc(name: str, graph: Graph, shares: tuple[float, float], seed: int) -> tuple[float, float]:
     """AUC of held-out pairs by common neighbours in the training links: of those for validation and for test.
 
-    The pairs are those of mmsbgen's run.
+    The pairs are those of mmsbgen's run with these ``shares`` for either.
     """
-    parts = split_of_run(graph, validation, seed)
+    parts = split_of_run(graph, seed, *shares)
     rows = parts.training_adjacency
     weights = np.ones(graph.n_vertices) if name == COMMON else 1 / np.log(np.maximum(rows.degrees, 2))
 

@@ -80,7 +80,7 @@ graphs. {command_note}
     mmsbgen detect GRAPH -k K --seed S -o OUT
 
 is the command for every graph; K is the number of distinct known communities. Nothing else was chosen for a graph, but
-that CA-GrQc, of which none are known, has K = 50 and `--validation 0.1`.
+that CA-GrQc, of which none are known, has K = 50 and `--validation 0.09 --test 0.01`.
 
 ## Reading the tables
 
@@ -304,11 +304,11 @@ def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Se
             table = cover_table(name, of[name])
         else:
             about += (
-                f" No communities are known: K = {known['k']}, {known['validation']:.0%} of the links and as many "
-                "non-links are held out (`--validation`), and the AUC is the chance that a link gets the larger "
-                "probability. All but svinet rank the same pairs; mmsbgen has chosen its start and its end by them, "
-                "which may flatter it a little: a further 1 % of the links, and as many non-links, are for test, and "
-                "nothing was chosen by those."
+                f" No communities are known: K = {known['k']}, {known['validation'] + known['test']:.0%} of the links "
+                "and as many non-links are held out, and the AUC is the chance that a link gets the larger probability."
+                f" All but svinet rank the same pairs. {known['validation']:.0%} are for validation: mmsbgen has chosen "
+                f"its start and its end by them, which may flatter it a little. {known['test']:.0%} are for test: "
+                "nothing was chosen by those, but they are few, and their AUC varies more."
             )
             table = auc_table(name, of[name])
         lines += ["", f"## {name}", "", *textwrap.wrap(about, 120), "", *table]

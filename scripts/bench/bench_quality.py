@@ -49,8 +49,8 @@ from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.scores import evaluate, read_cover
 
 BUILD = ROOT / "build" / "quality"
-#: Graphs without known communities: their K and the share of links held out.
-HELD_OUT = {"CA-GrQc": (50, 0.1)}
+#: Graphs without known communities: their K and the shares of links held out for validation and for test.
+HELD_OUT = {"CA-GrQc": (50, 0.09, 0.01)}
 COVER_METHODS = (MMSBGEN, FROM_RANDOM, *START_COVERS, *METHODS, SVINET, ONE)
 AUC_METHODS = (MMSBGEN, FROM_RANDOM, COMMON, ADAMIC_ADAR)
 
@@ -86,7 +86,7 @@ class Case:
         """What the page says of the graph."""
         known: dict[str, Any] = {"vertices": self.graph.n_vertices, "links": self.graph.n_links, "k": self.k}
         if self.truth is None:
-            return known | {"communities": 0, "validation": HELD_OUT[self.name][1]}
+            return known | {"communities": 0, "validation": HELD_OUT[self.name][1], "test": HELD_OUT[self.name][2]}
         members = [member for one in self.truth for member in one]
         covered = len(set(members))
         return known | {
@@ -107,7 +107,7 @@ def run_mmsbgen(case: Case, seed: int, folder: Path, limit: float, *more: str) -
     command = [str(Path(sys.executable).parent / "mmsbgen"), "detect", str(case.file.resolve()), "-k", str(case.k)]
     command += ["--seed", str(seed), "-o", "out", *more]
     if case.truth is None:
-        command += ["--validation", str(HELD_OUT[case.name][1])]
+        command += ["--validation", str(HELD_OUT[case.name][1]), "--test", str(HELD_OUT[case.name][2])]
     begin = time.perf_counter()
     done = run_limited(command, limit, folder)
     seconds = time.perf_counter() - begin
@@ -151,7 +151,7 @@ def run(method: str, case: Case, seed: int, args: argparse.Namespace) -> dict[st
             elif method == FROM_RANDOM:
                 found = run_mmsbgen(case, seed, folder, args.limit, "--start", "random")
             elif method in (COMMON, ADAMIC_ADAR):
-                known, test = neighbour_auc(method, case.graph, HELD_OUT[case.name][1], seed)
+                known, test = neighbour_auc(method, case.graph, HELD_OUT[case.name][1:], seed)
                 found = {"auc": known, "test_auc": test}
             elif method in METHODS:
                 found = run_baseline(method, case, seed, folder, args.limit)

@@ -102,7 +102,7 @@ def test_neighbours_rank_the_pairs_that_a_run_holds_out(name: str, methods: Modu
         else:
             scores = [len(list(networkx.common_neighbors(training, u, v))) for u, v in pairs]
         expected.append(auc(np.array(scores, float), held.labels))
-    assert methods.neighbour_auc(name, graph, 0.2, 5) == pytest.approx(expected, abs=1e-12)
+    assert methods.neighbour_auc(name, graph, (0.2, 0.01), 5) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_run_that_takes_too_long_is_ended_with_its_children(methods: ModuleType, tmp_path: Path) -> None:
@@ -240,8 +240,8 @@ def test_mmsbgen_runs_with_its_defaults(bench: ModuleType, tmp_path: Path, monke
     assert options == [
         "detect fb_348.txt.gz -k 14 --seed 0 -o out",
         "detect fb_348.txt.gz -k 14 --seed 1 -o out",
-        "detect CA-GrQc.txt.gz -k 50 --seed 0 -o out --validation 0.1",
-        "detect CA-GrQc.txt.gz -k 50 --seed 1 -o out --validation 0.1",
+        "detect CA-GrQc.txt.gz -k 50 --seed 0 -o out --validation 0.09 --test 0.01",
+        "detect CA-GrQc.txt.gz -k 50 --seed 1 -o out --validation 0.09 --test 0.01",
     ]
     assert [run["start"] for run in report["runs"]] == ["ego"] * 4
     text = (tmp_path / "quality.md").read_text()
