@@ -308,8 +308,8 @@ def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Se
                 "and as many non-links are held out, and the AUC is the chance that a link gets the larger probability."
                 f" All but svinet rank the same pairs. {known['validation']:.0%} are for validation: mmsbgen has "
                 "chosen its start and its end by them, which may flatter it a little. "
-                f"{known['test']:.0%} are for test: nothing was chosen by those, but they are few, and their AUC varies "
-                "more."
+                f"{known['test']:.0%} are for test: nothing was chosen by those, but they are few, and their AUC "
+                "varies more."
             )
             table = auc_table(name, of[name])
         lines += ["", f"## {name}", "", *textwrap.wrap(about, 120), "", *table]
