@@ -22,7 +22,7 @@ T = TypeVar("T")
 _RESOURCE = "mmsbgen device "
 _START_S = 60.0
 """How long workers may take to appear, or to come back after one has died."""
-_CONNECT_S = 10.0
+_CONNECT_S = 5.0
 
 
 class LostError(MmsbgenError):
