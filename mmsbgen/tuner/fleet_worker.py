@@ -14,9 +14,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from filelock import FileLock
-from platformdirs import user_cache_path
-
 from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.db_keys import kernel_record
@@ -71,7 +68,6 @@ class _Kept:
 
     measurer: Measurer | None = None
     bench: Bench | None = None
-    info: DeviceInfo | None = None
     lock = threading.Lock()
 
 
@@ -122,7 +118,7 @@ def energy(bench: Bench, config: Config) -> Energy:
 
 @contextlib.contextmanager
 def _mine(bench: Bench) -> Iterator[Measurer]:
-    """The measurer of this worker's device with the inputs that the task needs, while nobody else uses the device."""
+    """The measurer of this worker's device with the inputs that the task needs."""
     with _Kept.lock:
         kept, before = _Kept.measurer, _Kept.bench
         if kept is None or before is None or (before.family, before.limits, before.seed) != _kind(bench):
@@ -130,21 +126,12 @@ def _mine(bench: Bench) -> Iterator[Measurer]:
                 kept.close()
             _Kept.measurer = kept = Measurer(os.environ[DEVICE_VARIABLE], bench.family, bench.limits, bench.seed)
             before = None
-        _Kept.info = _Kept.info or kept.open()
-        with _turn(_Kept.info):
-            _Kept.bench = None
-            if bench.problem is not None and before != bench:
-                kept.load(bench.kernel, bench.problem)
-            yield kept
-            _Kept.bench = bench
+        _Kept.bench = None
+        if bench.problem is not None and before != bench:
+            kept.load(bench.kernel, bench.problem)
+        yield kept
+        _Kept.bench = bench
 
 
 def _kind(bench: Bench) -> tuple[str, Limits, int]:
     return bench.family, bench.limits, bench.seed
-
-
-def _turn(info: DeviceInfo) -> FileLock:
-    """Held while a device of this machine measures; all that is offered as a device on one processor is one device."""
-    folder = user_cache_path("mmsbgen", ensure_exists=True)
-    name = "processor" if info.kind == "cpu" else info.spec.replace(":", "-")
-    return FileLock(folder / f"{platform.node()}-{name}.turn")
