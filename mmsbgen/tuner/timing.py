@@ -74,14 +74,17 @@ def time_launches(
     return Timing(tuple(times), batch)
 
 
-def time_turns(device: Device, launches: Sequence[Callable[[int], Event]], rounds: int) -> list[Timing]:
+def time_turns(
+    device: Device, launches: Sequence[Callable[[int], Event]], rounds: int, begins: Callable[[], None] = lambda: None
+) -> list[Timing]:
     """Time several kernels in turns, A B C A B C ..., all on the same inputs within a round.
 
-    A first round of warm-up is not kept.
+    A first round of warm-up is not kept.  ``begins`` is called as each of the others begins.
     """
     batches = [_batch_of(device, launch(0).seconds()) for launch in launches]
     times: list[list[float]] = [[] for _ in launches]
     for turn in range(1, rounds + 1):
+        begins()
         for kept, launch, batch in zip(times, launches, batches, strict=True):
             kept.append(_once(device, launch, turn, batch))
     return [Timing(tuple(kept), batch) for kept, batch in zip(times, batches, strict=True)]

@@ -202,7 +202,9 @@ class Bench:
             bound = [self._build(config) for config in configs]
             with self._alone("run"):
                 self._restore()
-                return time_turns(self.device, [self._launcher(kernel) for kernel in bound], rounds)
+                launchers = [self._launcher(kernel) for kernel in bound]
+                # The limit is for one turn of each: how many there are is the tuner's choice, not the candidates'.
+                return time_turns(self.device, launchers, rounds, lambda: self.notify("run"))
 
     def _build(self, config: Config) -> BoundKernel:
         spec, problem, _ = self._loaded()
