@@ -16,7 +16,7 @@ _MOST = 6
 _FINAL_S = 8.0
 #: With fewer rounds than five no interval of the median has a confidence of 90 %.
 _FEWEST_ROUNDS = 5
-_MOST_ROUNDS = 61
+_MOST_ROUNDS = 401
 
 
 def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[TrialRecord]:

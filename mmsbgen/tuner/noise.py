@@ -17,6 +17,8 @@ _MISTAKE = 1e-3
 _LIMITS = 10
 #: Confidence of the intervals that finalists are compared by.
 _CONFIDENCE = 0.9
+#: What a simpler configuration may cost where noise leaves room for more: log seconds.
+_INDIFFERENT = 0.01
 
 
 class Noise:
@@ -96,7 +98,8 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Verdic
     """Compare finalists that were timed in turns: ``times[i][r]`` are the seconds of finalist i in round r.
 
     They are compared round by round, so that what slows a whole round says nothing.  Of those that cannot be told
-    from the fastest the least complex wins.  Raises ``ValueError`` with fewer than two finalists.
+    from the fastest, and are at most 1 % behind it by the median, the least complex wins.  Raises ``ValueError`` with
+    fewer than two finalists.
     """
     if len(times) < 2:
         raise ValueError("a comparison needs two finalists")
@@ -107,7 +110,8 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Verdic
     order = sorted(range(len(times)), key=lambda i: score[i])
     fastest = order[0]
     tied = [i for i in order if i == fastest or _behind(logs, i, fastest)[0] <= 0]
-    winner = min(tied, key=lambda i: (complexity[i], score[i]))
+    near = [i for i in tied if score[i] - score[fastest] <= _INDIFFERENT]
+    winner = min(near, key=lambda i: (complexity[i], score[i]))
     rival = next(i for i in order if i != winner)
     low, high = _behind(logs, rival, winner)
     margin = statistics.median(a - b for a, b in zip(logs[rival], logs[winner], strict=True))

@@ -137,8 +137,8 @@ def replay(
 ) -> Replay:
     """Let a strategy search a sweep with ``share`` of the trials, or of the seconds, that all of it took.
 
-    With ``blind`` it does not begin with the built-in default.  A budget in seconds is never exceeded: what would
-    exceed it is not measured.  Raises :class:`InputError` for an unknown strategy.
+    With ``blind`` it does not begin with the built-in default.  A budget in seconds ends as in a tune: with
+    the configuration at hand when it is spent.  Raises :class:`InputError` for an unknown strategy.
     """
     space = sweep.candidates(blind=seed if blind else None)
     trials = max(1, round(share * len(sweep.configs)))
@@ -153,7 +153,7 @@ def replay(
             name = digest(dict(config))
             if name in seen:
                 continue
-            if len(seen) >= most or (seen and spent + sweep.cost_s[name] > limit):
+            if len(seen) >= most or spent >= limit:
                 raise BudgetSpentError
             seen[name] = sweep.seconds[name]
             spent += sweep.cost_s[name]

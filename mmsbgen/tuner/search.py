@@ -20,7 +20,7 @@ from mmsbgen.problem import Problem, Value
 from mmsbgen.space import Config, Traits, describe
 from mmsbgen.tuner import kernel_tuner_strategies
 from mmsbgen.tuner.model import Model, features, model_of
-from mmsbgen.tuner.surrogate import coordinates, expected_improvement, posterior
+from mmsbgen.tuner.surrogate import coordinates, expected_improvement, fitted, posterior
 
 __all__ = [
     "STRATEGIES",
@@ -207,8 +207,9 @@ class _Seen:
         # How bad the hopeless ones are tells nothing of the best, and would drown what little sets those apart.
         values = np.minimum(values, values.min() + _CARED_FOR)
         chosen: list[int] = []
+        fit = fitted(self.points, known, values)
         while len(chosen) < min(count, len(self.configs) - len(self.seconds)):
-            mean, deviation = posterior(self.points, [*known, *chosen], values)
+            mean, deviation = posterior(self.points, [*known, *chosen], values, fit)
             gain = expected_improvement(mean, deviation, float(values.min()))
             gain[[*self.seconds, *chosen]] = -math.inf
             if not chosen and self.tell is not None:

@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.space import Config
 
-__all__ = ["coordinates", "expected_improvement", "posterior"]
+__all__ = ["Fit", "coordinates", "expected_improvement", "fitted", "posterior"]
 
 Matrix = npt.NDArray[Any]
 
 #: Distances in which two configurations still tell of each other, and how much of the variance is noise.
 _LENGTHS = (0.3, 0.5, 0.8, 1.2, 2.0, 3.0)
 _NOISE = (0.01, 0.1)
+
+
+class Fit(NamedTuple):
+    """Over which distance points tell of each other, and which part of the variance is noise."""
+
+    length: float
+    noise: float
 
 
 def coordinates(configs: Sequence[Config]) -> Matrix:
@@ -46,16 +53,13 @@ def coordinates(configs: Sequence[Config]) -> Matrix:
     return np.array(columns).T.reshape(len(configs), len(columns))
 
 
-def posterior(points: Matrix, known: Sequence[int], values: Matrix) -> tuple[Matrix, Matrix]:
-    """Mean and standard deviation at every point, given ``values`` at the points ``known``.
-
-    The kernel is Matern's with smoothness 3/2, its length and noise those of the largest marginal likelihood.
-    """
+def fitted(points: Matrix, known: Sequence[int], values: Matrix) -> Fit:
+    """Length and noise of the largest marginal likelihood for ``values`` at the points ``known``."""
     centre, scale = float(values.mean()), float(values.std()) or 1.0
     target = (values - centre) / scale
     at = points[list(known)]
     between = _distances(at, at)
-    best: tuple[float, float, Matrix, Matrix] | None = None
+    best: tuple[float, Fit] | None = None
     for length in _LENGTHS:
         kernel = _matern(between, length)
         for noise in _NOISE:
@@ -63,10 +67,21 @@ def posterior(points: Matrix, known: Sequence[int], values: Matrix) -> tuple[Mat
             white = np.linalg.solve(factor, target)
             likelihood = float(-0.5 * white @ white - np.log(np.diag(factor)).sum())
             if best is None or likelihood > best[0]:
-                best = likelihood, length, factor, white
+                best = likelihood, Fit(length, noise)
     assert best is not None
-    _, length, factor, white = best
-    across = np.linalg.solve(factor, _matern(_distances(at, points), length))
+    return best[1]
+
+
+def posterior(points: Matrix, known: Sequence[int], values: Matrix, fit: Fit) -> tuple[Matrix, Matrix]:
+    """Mean and standard deviation at every point, given ``values`` at the points ``known``.
+
+    The kernel is Matern's with smoothness 3/2.
+    """
+    centre, scale = float(values.mean()), float(values.std()) or 1.0
+    at = points[list(known)]
+    factor = np.linalg.cholesky(_matern(_distances(at, at), fit.length) + fit.noise * np.eye(len(known)))
+    white = np.linalg.solve(factor, (values - centre) / scale)
+    across = np.linalg.solve(factor, _matern(_distances(at, points), fit.length))
     variance = np.maximum(1e-9, 1 - (across**2).sum(axis=0))
     return centre + scale * (white @ across), scale * np.sqrt(variance)
 

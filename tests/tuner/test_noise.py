@@ -106,6 +106,15 @@ def test_within_the_noise_the_simpler_one_wins_and_it_is_said() -> None:
     assert statistics.median(rows[2]) > 1.5
 
 
+def test_a_simpler_one_is_not_preferred_at_any_price() -> None:
+    """So noisy that neither can be told from the other, yet the median is a tenth behind."""
+    slow = [0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.5]
+    verdict = judge([[1.0] * 9, slow], [1, 0])
+    assert not verdict.decided
+    assert verdict.winner == 0
+    assert verdict.margin == pytest.approx(0.1)
+
+
 def test_one_finalist_is_no_comparison() -> None:
     with pytest.raises(ValueError, match="two"):
         judge([[1.0]], [0])
