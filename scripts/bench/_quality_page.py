@@ -102,8 +102,9 @@ LIMITS = """\
 ## What this does not show
 
 Seven small graphs, one machine, defaults only. Networks of millions of vertices have no known communities of this
-kind that cover them. K is given: how well it can be estimated was not measured. Where communities are disjoint or
-tiny the model has little to gain from mixed memberships: there take the method that stands first in such a table.
+kind that cover them. K is given: how well it can be chosen is in [statistics.md](statistics.md). Where communities are
+disjoint or tiny the model has little to gain from mixed memberships: there take the method that stands first in such
+a table. The table of starts shows where Leiden at about K communities alone agrees better with known ones.
 """
 
 
