@@ -259,7 +259,7 @@ _MOST_GROUPS = {"cpu": 256, "gpu": block_workloads.MOST_GROUPS}
 
 def most_groups(problem: Problem, traits: Traits) -> int:
     """Groups of counts that block_links may write on a device: no more than vertices, but for a few."""
-    return min(_MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS), max(64, problem.integer("m")))
+    return _MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS)
 
 
 def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:
