@@ -30,7 +30,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
 }
 _SHAPING = ("K", "dtype", "storage")  # which configurations are valid depends on these
 #: Rows of 16 bits at these K only, each in one type: enumerating all configurations for each again would take long.
-_NARROW_AT = {7: "float16", 100: "float16", 257: "bfloat16", 1024: "bfloat16"}
+_NARROW_AT = {100: "float16", 1024: "bfloat16"}
 _TRIES = 24
 
 Item = tuple[str, Any]
