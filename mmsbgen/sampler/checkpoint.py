@@ -123,7 +123,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float) -> None:
         "clips": sampler.clipped(),
         "published_evaluations": sampler.published_evaluations,
         "course": sampler.course.as_dict(),
-        "stage_seconds": sampler.stage_seconds(),
+        "stage_seconds": sampler.stages.seconds(),
         "seconds": seconds,
         "trace": trace,
     }
@@ -252,7 +252,7 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
     sampler.course = Course(**meta["course"])
     if sampler.options.iterations is not None and checkpoint.options.iterations is None:
         sampler.to_given_length()
-    sampler.add_stage_seconds(meta["stage_seconds"])
+    sampler.stages.add(meta["stage_seconds"])
 
 
 def _shaped(archive: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> Array:

@@ -104,7 +104,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
             f"the chain left the range of {options.dtype} by iteration {sampler.iteration}: its row sums are no finite "
             "numbers. Use a smaller step size or the split step."
         )
-    sampler.drain()
+    sampler.stages.drain()
     return {
         "iteration": sampler.iteration,
         "updates_per_vertex": sampler.vertex_updates / sampler.split.graph.n_vertices,

@@ -73,7 +73,7 @@ def record(
         "samples_averaged": sampler.averaged,
         "course": sampler.course.as_dict(),
         "seconds": seconds,
-        "stage_seconds": sampler.stage_seconds(),
+        "stage_seconds": sampler.stages.seconds(),
         "memory": {"device": dict(sampler.needs.device), "host": dict(sampler.needs.host)},
         "rule": rule,
         "communities": {

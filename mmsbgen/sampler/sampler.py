@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmsbgen.backends.base import Event
 from mmsbgen.build import BoundKernel, traits_of
 from mmsbgen.errors import CompileError, ConfigError, InputError
-from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.block_kernels import links_groups, most_groups
-from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Array
 from mmsbgen.graph import EdgeSet, Split
@@ -24,16 +20,13 @@ from mmsbgen.sampler import blocks, buffers, memory, minibatch
 from mmsbgen.sampler.ahead import Ahead
 from mmsbgen.sampler.ahead import rounds as ahead_rounds
 from mmsbgen.sampler.course import Course
+from mmsbgen.sampler.kernels import chosen
 from mmsbgen.sampler.loop import Loop, time_ways
 from mmsbgen.sampler.options import SAMPLE_STEP, Options
 from mmsbgen.sampler.problem import partner_rule, problem_of
+from mmsbgen.sampler.stages import StageClock
 from mmsbgen.sampler.starts import Start, first_theta
 from mmsbgen.sampler.state import Shape, State
-
-#: Stages by which time is reported; mini-batches are drawn on the host while the device works.
-STAGES = ("mini-batch", "partners", "update_phi", "update_pi", "theta", "iterations", "held-out")
-#: Launches whose times are still to be read; beyond, they are read at once, as each holds memory of the driver.
-_MAX_EVENTS = 4096
 
 
 class Batch(NamedTuple):
@@ -63,8 +56,8 @@ class Sampler:
         self.device = runtime.device
         self.strategy = minibatch.strategy(options.mini_batch)
         self._count_anew()
-        self._events: list[tuple[str, Event]] = []
-        self._seconds: dict[str, float] = defaultdict(float)
+        self.stages = StageClock(runtime.device)
+        """Seconds by stage."""
 
         links = EdgeSet.build(split.training_links)
         held = EdgeSet.build(split.held_out_pairs)
@@ -106,7 +99,8 @@ class Sampler:
             placed, held_out = buffers.place(self.device, specs)
             self.values = self.state.buffers | placed | self._scalars() | buffers.edge_set_scalars(links, held)
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
-            self._build()
+            stars = self.strategy.stars is not None
+            chosen(runtime, self.problem, options, self.shape, stars, self.kernels)
             if self.strategy.stars is not None:
                 stride, real = self.max_vertices, self.shape.real
                 self.ahead = Ahead(self.strategy.stars, self.sources, self.device, self.values, stride, rounds, real)
@@ -238,32 +232,6 @@ class Sampler:
             "seed": np.uint64(options.seed),
         } | blocks.theta_scales(self.per_sweep, self.sources.nonlink_factor(), real)
 
-    def _build(self) -> None:
-        names = list(
-            blocks.kernels(self.problem) if self.options.block else ("sample_partners", "update_phi", "theta_partial")
-        )
-        names += ["exchange_slots", "theta_end", "update_beta"]
-        names += ["init_pi", "gather_rows", "perplexity_pairs", "perplexity_sum"]
-        for name in names:
-            self.kernels[name] = self.runtime.kernel(name, self.problem)
-        if self.kernels["gather_rows"].config["accumulate"]:
-            # A record of the other mode tells how fast that one is, not what is wanted here.
-            self.kernels["gather_rows"] = self.runtime.variant("gather_rows", self.problem, accumulate=False)
-        if self.strategy.stars is not None:
-            self.kernels["draw_stars"] = self.runtime.kernel("draw_stars", self.problem)
-        if not self.options.block and not self.kernels["update_phi"].config["normalise"]:
-            self.kernels["update_pi"] = self.runtime.kernel("update_pi", self.problem)
-        if self.options.sample_sweeps:
-            # In the configuration of the kernel without draws: one choice, one record.
-            drawing = self.problem.replace(noise="on")
-            self.kernels["block_links draws"] = self.runtime.variant("block_links", drawing)
-        if self.options.average:
-            self.kernels["add_rows"] = self.runtime.variant("gather_rows", self.problem, accumulate=True)
-            if self.shape.stored.narrow:
-                # The mean is of reals, whatever the rows are stored in.
-                of_reals = MMSB.problem(**dict(self.problem) | {"storage": STORAGES[0]})
-                self.kernels["mean_rows"] = self.runtime.variant("gather_rows", of_reals)
-
     def close(self) -> None:
         """Give all device memory back."""
         if self.loop is not None:
@@ -327,7 +295,7 @@ class Sampler:
         self.iteration += 1
         begin = time.perf_counter()
         batch = self._block() if self.sweeps else self._ahead() if self.ahead else self._drawn()
-        self._seconds["mini-batch"] += time.perf_counter() - begin
+        self.stages.add({"mini-batch": time.perf_counter() - begin})
         if not batch.n_vertices:
             return batch
         n = batch.n_vertices
@@ -367,7 +335,7 @@ class Sampler:
             return 1
         first = self.iteration + 1
         sizes = self.ahead.sizes(first, self.launch)[:most]
-        self._record("iterations", self.loop.run(first, len(sizes), self._steps))
+        self.stages.launched("iterations", self.loop.run(first, len(sizes), self._steps))
         self.iteration += len(sizes)
         self.vertex_updates += int(sizes.sum())
         return len(sizes)
@@ -411,32 +379,9 @@ class Sampler:
 
     def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
         """Queue a kernel; its time counts towards a stage."""
-        self._record(stage, self.kernels[kernel].launch(count, values))
-
-    def _record(self, stage: str, event: Event) -> None:
-        if not self.device.profiling:
-            return
-        self._events.append((stage, event))
-        if len(self._events) >= _MAX_EVENTS:
-            self.drain()
+        self.stages.launched(stage, self.kernels[kernel].launch(count, values))
 
     # What is seen of it --------------------------------------------------------------------------------------
-
-    def drain(self) -> None:
-        """Read the times of what was launched, and let the launches go; waits for the queue."""
-        for stage, event in self._events:
-            self._seconds[stage] += event.seconds()
-        self._events.clear()
-
-    def stage_seconds(self) -> dict[str, float]:
-        """Seconds by stage so far, in the order of an iteration; waits for the queue."""
-        self.drain()
-        return {stage: self._seconds[stage] for stage in STAGES if stage in self._seconds}
-
-    def add_stage_seconds(self, seconds: dict[str, float]) -> None:
-        """Count the seconds of the part of the run that a checkpoint holds."""
-        for stage, value in seconds.items():
-            self._seconds[stage] += value
 
     def accumulate(self) -> None:
         """Add the present pi and beta to their posterior means."""

@@ -55,7 +55,7 @@ def sweeps(sampler: Sampler, count: int) -> None:
 
 def wall(sampler: Sampler, count: int, repetitions: int) -> Sample:
     """Seconds of a sweep, on the host's clock."""
-    sampler.drain()
+    sampler.stages.drain()
     sampler.device.profiling = False
     times = []
     for _ in range(repetitions):
@@ -68,9 +68,9 @@ def wall(sampler: Sampler, count: int, repetitions: int) -> Sample:
 
 def stages(sampler: Sampler) -> dict[str, float]:
     """Seconds of a sweep by stage."""
-    before = sampler.stage_seconds()
+    before = sampler.stages.seconds()
     sweeps(sampler, 1)
-    after = sampler.stage_seconds()
+    after = sampler.stages.seconds()
     return {name: after[name] - before.get(name, 0.0) for name in after}
 
 

@@ -57,7 +57,7 @@ def advance(sampler: Sampler, count: int) -> None:
 
 def wall(sampler: Sampler, count: int, repetitions: int) -> Sample:
     """Seconds of an iteration, launches queued ahead and nothing profiled."""
-    sampler.drain()
+    sampler.stages.drain()
     sampler.device.profiling = False
     times = []
     for _ in range(repetitions):
@@ -70,9 +70,9 @@ def wall(sampler: Sampler, count: int, repetitions: int) -> Sample:
 
 def stages(sampler: Sampler, count: int) -> dict[str, float]:
     """Seconds of an iteration by stage, on the device's clock."""
-    before = sampler.stage_seconds()
+    before = sampler.stages.seconds()
     advance(sampler, count)
-    after = sampler.stage_seconds()
+    after = sampler.stages.seconds()
     return {
         name: (after[name] - before.get(name, 0.0)) / count for name in after if after[name] > before.get(name, 0.0)
     }

@@ -112,7 +112,7 @@ def course(device: Device, parts: Split, options: Options, database: str | None,
             sampler.initialise()
             trace: list[dict[str, Any]] = []
             run(sampler, trace)
-            stages = sampler.stage_seconds()
+            stages = sampler.stages.seconds()
         finally:
             sampler.close()
     at = {row["iteration"]: row for row in trace}

@@ -13,6 +13,7 @@ from mmsbgen.families.mmsb.update_phi import UPDATE_PHI
 from mmsbgen.graph import Split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.graph.split import HeldOut
+from mmsbgen.sampler import stages
 from mmsbgen.sampler.evaluation import evaluate
 
 K = 5
@@ -279,15 +280,13 @@ def test_a_step_with_an_empty_batch_changes_nothing(opencl_device, chain, awkwar
 
 
 def test_times_are_read_before_events_pile_up(opencl_device, chain, awkward, monkeypatch):
-    from mmsbgen.sampler import sampler as module
-
-    monkeypatch.setattr(module, "_MAX_EVENTS", 20)
+    monkeypatch.setattr(stages, "MOST_EVENTS", 20)
     sampler = chain(opencl_device, awkward)
     sampler.initialise()
     for _ in range(30):
         sampler.step()
-        assert len(sampler._events) < 20
-    assert sampler.stage_seconds()["update_phi"] > 0
+        assert len(sampler.stages.events) < 20
+    assert sampler.stages.seconds()["update_phi"] > 0
 
 
 @pytest.mark.parametrize("mini_batch", ["random-node", "block", "random-pair"])
