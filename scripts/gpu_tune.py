@@ -157,7 +157,7 @@ def slug(info: DeviceInfo) -> str:
 @click.option("--all-kernels", is_flag=True, help="The other kernels too, at each K.")
 @click.option("--other-seconds", type=float, default=15.0, show_default=True, help="For each of them, on average.")
 @click.option("--block-size", type=click.IntRange(1), default=16384, show_default=True, help="Vertices of a block.")
-@click.option("--block-partners", type=click.IntRange(1), default=1024, show_default=True, help="Those it shares.")
+@click.option("--block-partners", type=click.IntRange(1), default=512, show_default=True, help="Those it shares.")
 @click.option("--sweep", "swept", is_flag=True, help="All block sizes of every placement of update_phi too.")
 @click.option("--sweep-seconds", type=float, default=15.0, show_default=True, help="For each placement.")
 @click.option("--trials", type=click.IntRange(2), default=300, show_default=True, help="Most configurations a kernel.")

@@ -25,6 +25,7 @@ import click
 from mmsbgen.db import exchange
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.records import Key, TrialRecord
+from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
 from mmsbgen.render import render, template_digest
 from mmsbgen.space import Traits
@@ -61,7 +62,7 @@ def digests(
             config,  # type: ignore[arg-type]
             Traits(dialect, kind, local_memory=1 << 20, sub_group_size=lanes),
         ).text
-    except Exception:  # another state of the project may know neither axis nor parameter
+    except (KeyError, MmsbgenError):  # another state of the project may know neither axis nor parameter
         return template_digest(spec.template, dialect), ""
     body = text.partition("*/")[2]
     return template_digest(spec.template, dialect), hashlib.sha256(body.encode()).hexdigest()
@@ -117,7 +118,9 @@ def main(export: Path, earlier: Path, output: Path) -> None:
     for trial, (old_digest, old), (new_digest, new) in zip(trials, before, now, strict=True):
         if trial.key.kernel.template_digest != old_digest:
             counts["of other templates than the checkout's"] += 1
-        elif not old or old != new:
+        elif not old or not new:
+            counts["that one of both states does not render"] += 1
+        elif old != new:
             counts["whose source changed"] += 1
         else:
             kept.append(rekeyed(trial, new_digest))

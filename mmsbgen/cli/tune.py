@@ -97,7 +97,7 @@ def tune(
     found = family_named(family)
     specs = [found.kernel(name) for name in kernels]
     given = dict(pairs(values, "--problem"))
-    problem = found.problem(**_of_graph(graph, k, mini_batch, device) | given)
+    problem = found.problem(**_of_graph(graph, k, mini_batch) | given)
     axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if explain_space:
         _explain(device, found, kernels, dict(problem), axes, as_json)
@@ -153,7 +153,7 @@ def tune(
         sys.exit(INTERRUPTED)
 
 
-def _of_graph(graph: Path | None, k: int | None, mini_batch: str, device: str | None) -> dict[str, Any]:
+def _of_graph(graph: Path | None, k: int | None, mini_batch: str) -> dict[str, Any]:
     """The problem that ``mmsbgen detect GRAPH -k K`` has with its other options at their defaults."""
     if graph is None:
         if k is not None:
@@ -161,7 +161,6 @@ def _of_graph(graph: Path | None, k: int | None, mini_batch: str, device: str | 
         return {}
     if k is None:
         raise InputError("--graph needs the number of communities too, for example -k 50")
-    from mmsbgen.backends import open_device
     from mmsbgen.graph import as_graph, split
     from mmsbgen.sampler.minibatch import strategy
     from mmsbgen.sampler.options import Options
@@ -171,9 +170,7 @@ def _of_graph(graph: Path | None, k: int | None, mini_batch: str, device: str | 
     options = Options(n_communities=k, mini_batch=mini_batch)
     loaded = as_graph(graph)
     held_out = options.held_out_share(loaded.n_links)
-    with open_device(device) as opened:
-        backend = opened.info.backend
-    return dict(problem_of(split(loaded, validation=held_out, seed=options.seed), options, backend))
+    return dict(problem_of(split(loaded, validation=held_out, seed=options.seed), options))
 
 
 def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.errors import MmsbgenError
+from mmsbgen.families.mmsb.layout import BETA_FLOOR
 from mmsbgen.graph import HeldOut
 from mmsbgen.sampler import buffers, heldout
 from mmsbgen.sampler.explain import Floats, Ints
@@ -87,7 +88,8 @@ def link_probabilities(sampler: Sampler, pairs: Ints) -> Floats:
         a, b = (rows(end).astype(np.float64) for end in pairs[first : first + step].T)
         both = a * b
         found[first : first + step] = both @ beta + delta * (1.0 - both.sum(axis=1)).clip(min=0.0)
-    return found
+    # Rows of 16 bits may sum to slightly more than 1; the kernels stop there too.
+    return np.minimum(found, 1.0 - BETA_FLOOR) if sampler.shape.stored.narrow else found
 
 
 def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:

@@ -23,14 +23,7 @@ def partner_rule(n_vertices: int, options: Options) -> reference.PartnerRule:
     return reference.PartnerRule("stratified", n, n_link, seed=options.seed)
 
 
-def products_on(backend: str, options: Options) -> str:
-    """How a device of ``backend`` does the dense products of blocks where the options leave it open."""
-    if options.products is not None:
-        return options.products
-    return "half" if backend == "cuda" and options.block and options.dtype == "float32" else "single"
-
-
-def problem_of(split: Split, options: Options, backend: str = "") -> Problem:
+def problem_of(split: Split, options: Options) -> Problem:
     """The problem of a run of ``options`` on a split graph; tuning it makes the run's look-ups exact."""
     n_vertices = split.graph.n_vertices
     sized = options.sized_for(n_vertices, split.graph.n_links)
@@ -46,6 +39,6 @@ def problem_of(split: Split, options: Options, backend: str = "") -> Problem:
         step=sized.step,
         theta_step="gain" if sized.block else "published" if sized.step == "published" else "reflected",
         noise="on" if sized.draws_noise else "off",
-        products=products_on(backend, sized) if sized.block else "single",
+        products=sized.products,
         partners=rule.name,
     )

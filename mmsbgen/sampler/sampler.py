@@ -65,7 +65,7 @@ class Sampler:
         self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
         self.rule = partner_rule(graph.n_vertices, options)
-        self.problem = problem_of(split, options, self.device.info.backend)
+        self.problem = problem_of(split, options)
         if self.problem["products"] == "half" and self.device.info.backend != "cuda":
             raise InputError(
                 f"products='half' are for the tensor cores of CUDA GPUs; {self.device.info.name} has 'single'"

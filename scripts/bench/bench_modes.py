@@ -37,7 +37,7 @@ from mmsbgen.sampler.sampler import Sampler
 
 #: Modes by name and the options that make them; the first is what the others are held against.
 MODES: dict[str, dict[str, Any]] = {
-    "float32": {"products": "single"},
+    "float32": {},
     "bfloat16": {"storage": "bfloat16"},
     "float16": {"storage": "float16"},
     "half products": {"products": "half"},

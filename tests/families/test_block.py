@@ -175,3 +175,25 @@ def test_tuning_takes_what_a_run_uses() -> None:
         assert not set(others) & set(names)
         assert names[0] == used[0]
         assert ("theta_partial" in names) == (partners != "block")
+
+
+@pytest.mark.parametrize("team", ["item", "block"])
+@pytest.mark.parametrize("groups", [16, 64])
+def test_a_group_goes_through_several_vertices(opencl_device: Device, team: str, groups: int) -> None:
+    """There and back among them: two and a half rounds, counts of all added up."""
+    spec = block_kernels.BLOCK_LINKS
+    problem = MMSB.problem(K=20, N=203, m=groups * 5 // 2, n=6, partners="block", noise="off")
+    config = dict(spec.default(problem, traits_of(opencl_device.info))) | {"groups": groups}
+    if team == "block":
+        config |= {"placement": "NAIVE", "team": "block", "vector_width": 4, "block_size": 8, "reduction": "local"}
+    work = spec.workload(problem, 3)
+    placed = {
+        name: opencl_device.upload(value) if isinstance(value, np.ndarray) else value
+        for name, value in work.arguments.items()
+    }
+    try:
+        build(opencl_device, spec, problem, config).launch(work.count, placed).wait()
+        got = {a.name: opencl_device.download(placed[a.name]) for a in spec.arguments if a.role in ("out", "inout")}
+    finally:
+        release(placed)
+    assert work.verify(got, config) is None

@@ -15,6 +15,7 @@ from mmsbgen.backends.cuda_compile import compile_cuda
 from mmsbgen.build import build, release, traits_of
 from mmsbgen.errors import MissingDependencyError
 from mmsbgen.families.mmsb import MMSB, block_reference, tensor_kernels
+from mmsbgen.families.mmsb.layout import BETA_FLOOR
 from mmsbgen.render import render
 from mmsbgen.space import Traits
 
@@ -62,15 +63,14 @@ def test_tiles_are_refused_with_a_reason(values: tuple[int, ...], traits: Traits
     assert reason in str(refused)
 
 
-def test_every_configuration_has_whole_fragments() -> None:
+def test_tiles_cover_a_row_and_warps_a_block() -> None:
     problem, valid = MMSB.problem(n=512), 0
     for config in tensor_kernels.TILES.product():
         if tensor_kernels.TILES.refusal(config, problem, CUDA) is None:
             valid += 1
             used = tensor_kernels.BLOCK_SUMS.variables(problem, config, CUDA)
-            assert used["TM"] % (16 * used["warps_m"]) == 0
-            assert used["TN"] % (16 * used["warps_n"]) == 0
-            assert tensor_kernels.tile_bytes(problem, config, CUDA) <= CUDA.local_memory
+            assert used["warps_m"] * used["warps_n"] * 32 == config["block_size"]
+            assert used["tiles"] * used["TN"] >= 1024 > (used["tiles"] - 1) * used["TN"]
     assert valid > 20
 
 
@@ -79,17 +79,34 @@ def test_what_half_wide_factors_cost_is_in_the_bound() -> None:
     rng = np.random.default_rng(0)
     beta, own, rows = rng.uniform(0, 0.9, 64), rng.dirichlet(np.full(64, 0.1)), rng.dirichlet(np.full(64, 0.1), 300)
     weights = rng.integers(0, 4, 300).astype(float)
-    right, error = block_reference.shared_sum(own, beta, rows, weights, DELTA, factors=(2.0**-11, 2.0**-8))
+    right, error = block_reference.shared_sum(own, beta, rows, weights, DELTA, factors=(2.0**-10, 2.0**-8))
 
-    def rounded(x: Any, digits: int) -> Any:
+    def rounded(x: Any, digits: int, how: Any = np.round) -> Any:
         fraction, exponent = np.frexp(x)
-        return np.ldexp(np.round(fraction * 2**digits) / 2**digits, exponent)
+        return np.ldexp(how(fraction * 2**digits) / 2**digits, exponent)
 
-    dots = rounded(rows, 11) @ rounded(own * (beta - DELTA), 11)
+    dots = rounded(rows, 11, np.floor) @ rounded(own * (beta - DELTA), 11, np.floor)
     found = -rounded(weights / (1 - DELTA - dots), 8) @ rounded(rows, 8)
     share = np.abs(found - right) / error
     assert 0.01 < share.max() <= 1
     assert block_reference.shared_sum(own, beta, rows, weights, DELTA)[1].max() == 0
+
+
+@pytest.mark.parametrize("strength", [0.9, 0.999, 0.99978, 1 - 1e-6])
+def test_dots_near_1_give_no_scale_beyond_their_own(strength: float) -> None:
+    """Two vertices that act in one strong community alone, and are no link: as ``two_float16`` rounds, toward zero."""
+
+    def toward_zero(x: float) -> float:
+        near = np.float16(x)
+        return float(near if float(near) <= x else np.nextafter(near, np.float16(0)))
+
+    own, row = np.float32(1.0) * np.float32(strength - DELTA), np.float32(1.0)
+    z = max((1 - DELTA) - toward_zero(float(own)) * toward_zero(float(row)), BETA_FLOOR)
+    right = (1 - DELTA) - float(own)
+    assert z >= min(right, BETA_FLOOR) * (1 - 1e-6)
+    assert z <= right + 2.0**-10
+    if strength < 0.9995:
+        assert z == pytest.approx(right, rel=1.0)
 
 
 @pytest.mark.parametrize("kernel", [spec.name for spec in tensor_kernels.KERNELS])

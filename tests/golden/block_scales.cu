@@ -8,10 +8,11 @@ typedef unsigned long long u64;
 typedef float real;
 typedef float realv;
 
+/* Toward zero: a dot of factors rounded up could reach 1, and a scale without bound follow from it. */
 static __device__ __forceinline__ u32 two_float16(float first, float second)
 {
     u32 both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+    asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
     return both;
 }
 
@@ -129,8 +130,8 @@ static __device__ __forceinline__ void multiply_tile(float (&sums)[4][4][4], fac
 
 static __device__ __forceinline__ u32 scales_of(const float* weights, const float* dots, float delta)
 {
-    const float first = -weights[0] / fmax((1.0f - delta) - dots[0], 1e-12f);
-    const float second = -weights[1] / fmax((1.0f - delta) - dots[1], 1e-12f);
+    const float first = -weights[0] / fmax((1.0f - delta) - dots[0], 1e-06f);
+    const float second = -weights[1] / fmax((1.0f - delta) - dots[1], 1e-06f);
     return two_bfloat16(first, second);
 }
 

@@ -253,19 +253,22 @@ _OTHERS = ("rows in flight", "prefetch")
 COUNTS = Axis("counts", ("global", "registers"), "where a team adds up what it counts for theta")
 #: Each team of block_links is one, and goes through several vertices.
 GROUPS = Axis("groups", (16, 64, 256, 512, 1024, 2048), "teams, each of which counts for theta what it sees")
+#: Bytes that all groups' counts may take.
+_COUNT_BYTES = 64 << 20
 #: Enough to fill a device; more would only be more to add up.
 _MOST_GROUPS = {"cpu": 256, "gpu": block_workloads.MOST_GROUPS}
 
 
 def most_groups(problem: Problem, traits: Traits) -> int:
-    """Groups of counts that block_links may write on a device: no more than vertices, but for a few."""
-    return _MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS)
+    """Groups of counts that block_links may write on a device, by its kind and what they take."""
+    kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * element_size(problem))
+    return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS), kept))
 
 
 def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:
     groups, most = int(config["groups"]), most_groups(problem, traits)
     if groups > most:
-        return f"{groups} groups for {problem.integer('m')} vertices; at most {most} on this kind of device"
+        return f"{groups} groups, each with two rows of counts; at most {most} at this K on this kind of device"
     return None
 
 
@@ -352,7 +355,8 @@ def _links_default(problem: Problem, traits: Traits) -> Config:
     """As update_phi, with few rows in flight: most vertices have few links."""
     candidates = _LINKS_ANYWHERE if traits.kind == "cpu" else _LINKS_GPU + _LINKS_ANYWHERE
     enough = max(16, problem.integer("m") // 2)
-    groups = max(int(g) for g in GROUPS.values if int(g) <= (min(64, enough) if traits.kind == "cpu" else enough))
+    enough = min(enough, 64 if traits.kind == "cpu" else most_groups(problem, traits))
+    groups = max(int(g) for g in GROUPS.values if int(g) <= enough)
     return first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(problem, traits)
 
 

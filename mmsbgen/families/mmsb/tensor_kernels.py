@@ -163,7 +163,7 @@ BLOCK_FACTORS = KernelSpec(
     ),
     flops=lambda p: 2 * p.integer("m") * p.integer("K"),
     workload=tensor_workloads.block_factors,
-    check_problem=block_workloads.small,
+    check_problem=tensor_workloads.small,
     used_with=TENSOR,
     dialects=("cuda",),
 )
@@ -188,7 +188,7 @@ BLOCK_SCALES = KernelSpec(
     traffic=lambda p: (p.integer("m") + p.integer("n")) * _halves(p) + 2 * p.integer("m") * half_room(p),
     flops=lambda p: 2 * p.integer("m") * p.integer("n") * p.integer("K"),
     workload=tensor_workloads.block_scales,
-    check_problem=block_workloads.small,
+    check_problem=tensor_workloads.small,
     used_with=TENSOR,
     dialects=("cuda",),
 )
@@ -218,7 +218,7 @@ BLOCK_STRIKE = KernelSpec(
     traffic=lambda p: p.integer("m") * (block_workloads.MEAN_DEGREE + 1) * 12,
     flops=lambda p: 0,
     workload=tensor_workloads.block_strike,
-    check_problem=block_workloads.small,
+    check_problem=tensor_workloads.small,
     used_with=TENSOR,
     dialects=("cuda",),
 )
@@ -243,7 +243,7 @@ BLOCK_SUMS = KernelSpec(
     traffic=lambda p: p.integer("n") * _halves(p) + 2 * p.integer("m") * half_room(p) + p.integer("m") * row_bytes(p),
     flops=lambda p: 2 * p.integer("m") * p.integer("n") * p.integer("K"),
     workload=tensor_workloads.block_sums,
-    check_problem=block_workloads.small,
+    check_problem=tensor_workloads.small,
     used_with=TENSOR,
     dialects=("cuda",),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mmsbgen.families.mmsb import block_workloads
-from mmsbgen.families.mmsb.layout import DELTA, Z_FLOOR, row_length
+from mmsbgen.families.mmsb.layout import BETA_FLOOR, DELTA, row_length
 from mmsbgen.families.mmsb.workloads import real_type, roundoff
 from mmsbgen.family import Array, Expected, Workload
 from mmsbgen.problem import Problem
@@ -15,8 +15,15 @@ from mmsbgen.space import Config
 
 #: Rows of half-wide numbers, and rooms for partners, are multiples of this: every depth of a tile divides it.
 _MULTIPLE = 64
-#: Unit roundoff of float16 and of bfloat16; the least float16 above 0, halved.
-_FLOAT16, _BFLOAT16, _LEAST = 2.0**-11, 2.0**-8, 2.0**-25
+#: What rounding to float16 toward zero and to the nearest bfloat16 takes at most, relative; the least float16 above 0.
+_FLOAT16, _BFLOAT16, _LEAST = 2.0**-10, 2.0**-8, 2.0**-24
+
+
+def small(problem: Problem) -> Problem:
+    """As :func:`block_workloads.small`, with more vertices than a tile of 128 has rows, and more than two of 64."""
+    n_vertices = min(problem.integer("N"), 307)
+    m, n = min(problem.integer("m"), 150, n_vertices), min(problem.integer("n"), 1025)
+    return problem.replace(N=n_vertices, m=m, n=n)
 
 
 def half_row(problem: Problem) -> int:
@@ -70,7 +77,12 @@ def block_factors(problem: Problem, seed: int) -> Workload:
         ):
             # beta - delta is rounded before it is multiplied.
             error = relative * np.abs(right) + least
-            problem_found = Expected(right, error).errors(decoded(got[name]).reshape(right.shape))
+            found = decoded(got[name]).reshape(right.shape)
+            if decoded is _float16 and np.any(
+                np.abs(found) > np.abs(right) * (1 + 4 * u) + 4 * u * float(given["delta"])
+            ):
+                return f"{name}: a number is rounded away from zero"
+            problem_found = Expected(right, error).errors(found)
             if problem_found is not None:
                 return f"{name}: {problem_found}"
         return None
@@ -95,7 +107,7 @@ def block_scales(problem: Problem, seed: int) -> Workload:
         weights[: given["shared_weights"].size] = given["shared_weights"]
         a, b = own.astype(np.float64), partners.astype(np.float64)
         dots, size = a @ b.T, np.abs(a) @ np.abs(b).T
-        z = np.maximum((1.0 - DELTA) - dots, Z_FLOOR)
+        z = np.maximum((1.0 - DELTA) - dots, BETA_FLOOR)
         right = -weights / z
         # Tensor cores add groups of products exactly and cut off below the largest; the bound takes every addition.
         error = np.abs(right) * ((u * (8 + width / 2) * size + 4 * u) / z + _BFLOAT16 + 8 * u)
