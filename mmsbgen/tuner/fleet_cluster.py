@@ -23,6 +23,7 @@ _RESOURCE = "mmsbgen device "
 _START_S = 60.0
 """How long workers may take to appear, or to come back after one has died."""
 _CONNECT_S = 5.0
+_LOOPBACK = "127.0.0.1"
 
 
 class LostError(MmsbgenError):
@@ -88,20 +89,29 @@ def device_of(spec: str | None) -> DeviceInfo:
 def local_workers(specs: Sequence[str]) -> Iterator[Any]:
     """A client of a scheduler in this process and of one worker a device; "all" is every device of this machine.
 
+    Whoever reaches a scheduler or a worker of Dask's can have it run any code.  So all of them listen on the loopback
+    only, and take nobody, other users of the machine included, without the certificate that this process has made.
+
     Raises :class:`InputError` for a device that does not exist or is named twice.
     """
     _require()
     from distributed import Client, Nanny, Scheduler, SpecCluster
+    from distributed.security import Security
 
     cluster_of: Any = SpecCluster
     client_of: Any = Client
 
     infos = _infos(specs)
-    workers = {info.spec: {"cls": Nanny, "options": _options(info)} for info in infos}
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "protocol": "tcp", "dashboard": False}}
+    try:
+        here = {"host": _LOOPBACK, "protocol": "tls", "security": Security.temporary()}
+    except ImportError as error:
+        raise _missing(error) from None
+    workers = {info.spec: {"cls": Nanny, "options": _options(info) | here} for info in infos}
+    options = {"port": 0, "dashboard": False, "dashboard_address": f"{_LOOPBACK}:0"}
+    scheduler = {"cls": Scheduler, "options": options | here}
     with (
         _configured(),
-        cluster_of(workers=workers, scheduler=scheduler, silence_logs=50) as cluster,
+        cluster_of(workers=workers, scheduler=scheduler, security=here["security"], silence_logs=50) as cluster,
         client_of(cluster, set_as_default=False) as client,
     ):
         _await_workers(client, len(infos), "this machine")
@@ -192,11 +202,16 @@ def _options(info: DeviceInfo) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _configured() -> Iterator[None]:
-    """Dask set up for measuring: a task whose worker dies is not tried again, and nothing is sent home."""
+    """Dask set up for measuring: a task whose worker dies is not tried again; nothing is told over HTTP."""
     import dask
 
     with dask.config.set(
-        {"distributed.scheduler.allowed-failures": 0, "distributed.comm.timeouts.connect": f"{_CONNECT_S}s"}
+        {
+            "distributed.scheduler.allowed-failures": 0,
+            "distributed.comm.timeouts.connect": f"{_CONNECT_S}s",
+            "distributed.scheduler.http.routes": [],
+            "distributed.worker.http.routes": [],
+        }
     ):
         yield
 
@@ -216,7 +231,11 @@ def _require() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError as error:
-        raise MissingDependencyError(
-            f"several devices need Dask distributed, which does not load ({error}); get it with: "
-            "pip install 'mmsbgen[fleet]'"
-        ) from None
+        raise _missing(error) from None
+
+
+def _missing(error: ImportError) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"several devices need Dask distributed and cryptography, which do not load ({error}); get them with: "
+        "pip install 'mmsbgen[fleet]'"
+    )
