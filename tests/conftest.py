@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Iterator
@@ -32,11 +33,27 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def _private_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep tests, and processes that they start, away from the user's tuning database."""
+    """Keep tests, and processes that they start, away from the user's tuning database and runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        patch.setenv("XDG_CACHE_HOME", str(_cache_with_locks_of_its_own(tmp_path_factory.mktemp("cache"))))
         patch.delenv("MMSBGEN_DATABASE_URL", raising=False)
         yield
+
+
+def _cache_with_locks_of_its_own(cache: Path) -> Path:
+    """A cache folder that shares with the user's what was compiled, but not the locks of devices."""
+    import platformdirs
+
+    users = platformdirs.user_cache_path()
+    with contextlib.suppress(OSError):
+        for name in ("pocl", "mmsbgen/kernels"):
+            (users / name).mkdir(parents=True, exist_ok=True)
+        (cache / "mmsbgen").mkdir()
+        for entry in (*users.iterdir(), *(users / "mmsbgen").iterdir()):
+            if entry not in (users / "mmsbgen", users / "mmsbgen" / "locks"):
+                (cache / entry.relative_to(users)).symlink_to(entry)
+    return cache
 
 
 def open_or_skip(name: str) -> Device:

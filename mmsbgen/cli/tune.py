@@ -323,6 +323,7 @@ def _progress(budget_seconds: float | None, *, live: bool = True) -> Any:
     class Display(Progress):
         def __init__(self, live: bool = live, name: str = "") -> None:
             self.name = name
+            self.waited = False
             self.live: Live | None = Live(console=console, transient=True) if console.is_terminal and live else None
             self.began = time.monotonic()
             if self.live is not None:
@@ -361,6 +362,10 @@ def _progress(budget_seconds: float | None, *, live: bool = True) -> Any:
 
         def finished(self, report: KernelReport) -> None:
             self.show(_status_line(report, None, time.monotonic() - self.began), keep=True)
+
+        def waiting(self, device: str) -> None:
+            self.show(f"waiting for another measurement on {device} ...", keep=not self.waited)
+            self.waited = True
 
         def interrupted(self) -> None:
             self.show("ending after this configuration; Ctrl-C again ends at once", keep=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from types import TracebackType
@@ -22,6 +22,7 @@ from mmsbgen.host import available_host_memory, readable, resident_bytes
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config
 from mmsbgen.tuner.energy import Energy
+from mmsbgen.tuner.exclusive import PATIENT_S
 from mmsbgen.tuner.limits import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome
@@ -97,6 +98,8 @@ class Measurer:
         self.seed = seed
         self.restarts = 0
         """How often a child was lost or given up."""
+        self.waiting: Callable[[str], None] = lambda device: None
+        """Called with the device's name when another process has measured on it for two seconds."""
         self._child: _Child | None = None
         self._loaded: tuple[str, Problem] | None = None
         self._served = 0
@@ -232,6 +235,7 @@ class Measurer:
                 child.kill()
                 raise
             self.device = info.spec if info.backend != "fake" else "fake"
+            child.waiting = lambda: self.waiting(info.name)
             self._child, self._served = child, 0
         return self._child
 
@@ -245,6 +249,7 @@ class _Child:
     """One child process in a session of its own, so that Ctrl-C does not reach it and its own children end with it."""
 
     def __init__(self, limits: Limits) -> None:
+        self.waiting: Callable[[], None] = lambda: None
         self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
         self._connection, theirs = Pipe()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
@@ -267,13 +272,18 @@ class _Child:
         try:
             self._connection.send((method, arguments))
             deadline = time.monotonic() + limits.of(phase)
+            patient_until = math.inf
             while True:
                 while not self._connection.poll(min(_WATCH_S, max(0.0, deadline - time.monotonic()))):
                     self._watch(phase, limits, deadline)
+                    if time.monotonic() >= patient_until:
+                        self.waiting()
+                        patient_until = math.inf
                 kind, *rest = self._connection.recv()
                 if kind == "phase":
                     phase = rest[0]
                     deadline = time.monotonic() + limits.of(phase)
+                    patient_until = time.monotonic() + PATIENT_S if phase == "wait" else math.inf
                 elif kind == "done":
                     return rest[0]
                 else:

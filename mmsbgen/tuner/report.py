@@ -186,6 +186,9 @@ class Progress:
     def finished(self, report: KernelReport) -> None:
         """A kernel is done, its finalists timed again."""
 
+    def waiting(self, device: str) -> None:
+        """Another process has been measuring on the device for two seconds; the run goes on when it has done."""
+
     def interrupted(self) -> None:
         """Ctrl-C was pressed: the run ends after the configuration at hand."""
 

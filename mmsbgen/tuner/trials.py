@@ -15,7 +15,7 @@ from mmsbgen.db.store import Store
 from mmsbgen.space import Config
 from mmsbgen.tuner.ahead import CompileAhead
 from mmsbgen.tuner.energy import Energy
-from mmsbgen.tuner.exclusive import device_lock
+from mmsbgen.tuner.exclusive import having_device
 from mmsbgen.tuner.measure import Measures
 from mmsbgen.tuner.noise import Noise
 from mmsbgen.tuner.report import KernelReport, Progress
@@ -134,7 +134,7 @@ class Evaluator:
         if not self.ahead.before:
             self.ahead.ask(fresh)
         elif len(fresh) > 1:
-            with device_lock(self.hardware):
+            with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
                 self.ahead.ask(fresh)
                 self.ahead.wait(self._spent)
 

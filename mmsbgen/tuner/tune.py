@@ -120,6 +120,8 @@ def tune(
         owned = place is None
         if place is None:
             measurer = stack.enter_context(Measurer(device_spec, reference, limits, seed))
+            if progress is not None:
+                measurer.waiting = progress.waiting
             interrupt = stack.enter_context(Interrupt(progress or Progress()))
             place = Place(measurer, new_run(strategy, budget_trials, budget_seconds, seed), interrupt)
         info, run = place.measurer.open(), place.run

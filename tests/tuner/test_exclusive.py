@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from filelock import Timeout
 
 from mmsbgen.backends import Device
 from mmsbgen.db.store import open_store
-from mmsbgen.tuner.exclusive import device_lock
+from mmsbgen.errors import InputError
+from mmsbgen.tuner.exclusive import device_lock, file_name, having_device
 
 _HOLD = """
 import sys, time
@@ -39,13 +41,79 @@ def test_a_device_has_one_owner_and_a_dead_one_is_none() -> None:
         pass
 
 
-def test_without_a_cache_folder_the_lock_is_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files of a user whose cache folder cannot be made."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    with device_lock("pci 0000:3b:00.0"):
-        assert (tmp_path / "mmsbgen-pci-0000-3b-00.0.lock").exists()
+    return tmp_path
+
+
+def test_without_a_cache_folder_the_lock_is_a_temporary_file_of_this_user(
+    no_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, node = "pci 0000:3b:00.0", file_name(platform.node())
+    mine = no_cache / f"mmsbgen-{os.getuid()}-{node}-pci-0000-3b-00.0.lock"
+    with device_lock(device):
+        assert mine.exists()
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+        with device_lock(device).acquire(timeout=5):  # another user's is another file, which he may write
+            assert (no_cache / mine.name.replace(f"-{os.stat(mine).st_uid}-", "-12345-")).exists()
+
+
+def test_a_lock_that_cannot_be_written_is_an_input_error(no_cache: Path) -> None:
+    name = f"mmsbgen-{os.getuid()}-{file_name(platform.node())}-processor.lock"
+    (no_cache / name).mkdir()
+    with pytest.raises(InputError, match=r"can be written \(Is a directory\).*XDG_CACHE_HOME or TMPDIR"):
+        device_lock("processor")
+
+
+def test_machines_that_share_a_home_do_not_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with device_lock("processor"):
+        monkeypatch.setattr(platform, "node", lambda: "another")
+        with device_lock("processor").acquire(timeout=5), pytest.raises(Timeout):
+            device_lock("processor").acquire(timeout=0.2)
+
+
+@pytest.mark.opencl
+def test_who_waits_for_a_device_says_so(pocl_device: Device, tmp_path: Path) -> None:
+    words = ["tune", "--device", pocl_device.info.spec, "--kernel", "update_beta", "--budget-trials", "3"]
+    words += ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "1", "--compilers", "0"]
+    command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", *words]
+    run = subprocess.Popen(
+        [*command, "--database", str(tmp_path / "tuning.sqlite3")],
+        env=_here(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stderr is not None
+    with device_lock(pocl_device.hardware):
+        told = ""
+        while "waiting" not in told:
+            told = run.stderr.readline()
+            assert told, "it ended without waiting"
+    assert told == f"waiting for another measurement on {pocl_device.info.name} ...\n"
+    _, rest = run.communicate(timeout=300)
+    assert run.returncode == 0, rest
+
+
+def test_who_compiles_ahead_on_the_processor_waits_for_it_too() -> None:
+    told = []
+    with device_lock("a device") as held:
+
+        def waiting() -> None:
+            told.append("waiting")
+            held.release()
+
+        with having_device("a device", waiting), pytest.raises(Timeout):
+            device_lock("a device").acquire(timeout=0.2)
+    assert told == ["waiting"]
+    with device_lock("a device").acquire(timeout=5):
+        pass
 
 
 def test_platforms_of_one_processor_are_one_device(opencl_device: Device) -> None:
@@ -74,15 +142,24 @@ worker.main()
 """
 
 _TUNE = """
-import sys
+import sys, time
+from pathlib import Path
 from mmsbgen.families import family
 from mmsbgen.db.store import open_store
 from mmsbgen.tuner import measure
+from mmsbgen.tuner.report import Progress
 from mmsbgen.tuner.timing import Patience
 from mmsbgen.tuner.tune import tune
 
 device, database, name, log, logged = sys.argv[1:]
 real = measure.subprocess.Popen
+
+class Together(Progress):  # each goes on after its first trial when the other has one too
+
+    def trial(self, report, trial):
+        Path(log + name).touch()
+        while not all(Path(log + one).exists() for one in ("a", "b")):
+            time.sleep(0.01)
 
 def with_log(command, **options):
     place = command.index("-m")
@@ -93,7 +170,7 @@ with open_store(database) as store:
     report = tune(
         device, "mmsb", ["update_phi"], family().problem(K=64, m=512, n=16, N=2000), store=store, budget_trials=12,
         fixed={"team": "item", "placement": ("THREAD", "GLOBAL")}, patience=Patience(repetitions=9, enough_s=0.15),
-        roof_bytes=1 << 20, compilers=0,
+        roof_bytes=1 << 20, compilers=0, progress=Together(),
     )
 assert report.status == "finished"
 """
@@ -101,6 +178,7 @@ assert report.status == "finished"
 
 @pytest.mark.opencl
 @pytest.mark.slow
+@pytest.mark.timeout(1100)
 def test_two_tunes_at_once_never_time_at_the_same_time(pocl_device: Device, tmp_path: Path) -> None:
     """The times at which each child began and ended to time a candidate, written by the children themselves."""
     logged, log = tmp_path / "logged_worker.py", tmp_path / "log"
@@ -124,9 +202,14 @@ def test_two_tunes_at_once_never_time_at_the_same_time(pocl_device: Device, tmp_
         )
         for name in ("a", "b")
     ]
-    for run in runs:
-        _, said = run.communicate(timeout=280)
-        assert run.returncode == 0, said
+    try:
+        for run in runs:
+            _, said = run.communicate(timeout=500)
+            assert run.returncode == 0, said
+    finally:
+        for run in runs:
+            run.kill()
+            run.communicate()
     entries = [line.split() for line in log.read_text().splitlines()]
     spans = {name: _spans(entries, name) for name in ("a", "b")}
     for name, found in spans.items():
