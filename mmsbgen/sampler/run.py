@@ -89,10 +89,11 @@ def run(
             on_checkpoint(sampler, trace, spent())
             saved = time.monotonic()
     sampler.device.synchronize()
+    if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
+        written = time.monotonic()
+        on_checkpoint(sampler, trace, spent())
+        # No part of the chain's time: the file is as large as the state.
+        begin += time.monotonic() - written
     if sampler.iteration >= sampler.limit and (not trace or trace[-1]["iteration"] != sampler.iteration):
         trace.append(evaluation(sampler, spent()))
-    seconds = spent()
-    if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
-        # No part of the chain's time: the file is as large as the state.
-        on_checkpoint(sampler, trace, seconds)
-    return seconds
+    return spent()
