@@ -229,19 +229,6 @@ class Store:
 
         return self.database.read(work)
 
-    def known_configs(self, *, run: str | None = None, key: Key | None = None) -> dict[str, TrialRecord]:
-        """The newest trial of each configuration by ``config_digest``, of a run, of a key or of both.
-
-        A resumed run skips these.  What is quarantined for ``key`` is left out: only a new trial can lift that.
-        """
-        known = {trial.config_digest: trial for trial in reversed(self.trials(run=run, key=key))}
-        if key is not None:
-            for failure in self.quarantined(family=key.kernel.family, kernel=key.kernel.name):
-                if failure.key == key:
-                    known.pop(failure.config_digest, None)
-                    known.pop(failure.recorded_digest, None)
-        return known
-
     def best(self, key: Key, objective: str = "time") -> TrialRecord | None:
         """The best trial for exactly this key, quarantined or not, or None; see :func:`mmsbgen.db.ranking.ranked`.
 

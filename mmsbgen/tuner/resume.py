@@ -6,7 +6,7 @@ import math
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,18 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
     """The newest trial of each configuration under ``key`` by ``config_digest``, those of searches before finals.
 
     Finals are timed in turns: a search that goes on ranks by what it had when it was ended.  What works, but was not
-    measured for the objective, is not known, unless it was given up.
+    measured for the objective, is not known, unless it was given up.  Nor is what was measured before the configuration
+    failed in use and was quarantined: only a new trial can lift that.
     """
+    failed: dict[str, str] = {}
+    for failure in store.quarantined(family=key.kernel.family, kernel=key.kernel.name):
+        if failure.key == key:
+            for name in (failure.config_digest, failure.recorded_digest):
+                failed[name] = max(failed.get(name, ""), failure.created_at)
     known: dict[str, TrialRecord] = {}
     for trial in reversed(store.trials(key=key)):
+        if trial.created_at <= failed.get(trial.config_digest, ""):
+            continue
         if not (math.isfinite(cost(trial, objective)) or trial.status != "ok" or trial.extra.get("given_up")):
             continue
         before = known.get(trial.config_digest)
@@ -51,14 +59,21 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
     return known
 
 
-def known_finals(store: Store, key: Key, configs: Collection[str], objective: str = "time") -> Sequence[TrialRecord]:
-    """The finals of the newest run that timed exactly ``configs`` (digests) in turns; empty without such a run."""
+def known_finals(
+    store: Store, key: Key, chosen: Sequence[TrialRecord], objective: str = "time"
+) -> Sequence[TrialRecord]:
+    """The finals of the newest run that timed exactly the configurations of ``chosen`` in turns, in their order.
+
+    Empty without such a run, and where one of ``chosen`` is newer, as the finals were then about older trials.
+    """
+    configs = [trial.config_digest for trial in chosen]
+    newest = max((trial.created_at for trial in chosen), default="")
     by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
     for trial in store.trials(key=key, status="ok"):
         if trial.round > 0 and math.isfinite(cost(trial, objective)):
             by_run[trial.run].setdefault(trial.config_digest, trial)
     for finals in by_run.values():
-        if finals.keys() == set(configs):
+        if finals.keys() == set(configs) and min(trial.created_at for trial in finals.values()) >= newest:
             return [finals[name] for name in configs]
     return []
 

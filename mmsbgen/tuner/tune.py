@@ -303,9 +303,7 @@ class _Session:
         if len(chosen) < 2:
             return
         if not self.retune:
-            kernel.finals += known_finals(
-                self.store, kernel.key, [trial.config_digest for trial in chosen], self.objective
-            )
+            kernel.finals += known_finals(self.store, kernel.key, chosen, self.objective)
             if kernel.finals:
                 kernel.verdict = self._verdict(kernel, spec)
                 return

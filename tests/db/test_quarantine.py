@@ -24,6 +24,7 @@ from mmsbgen.db.selection import Index
 from mmsbgen.db.store import Store, open_store
 from mmsbgen.db_keys import key_of
 from mmsbgen.runtime import Runtime
+from mmsbgen.tuner.resume import known_trials
 
 BROKEN = {"broken": True, "block_size": 16}
 TOO_WIDE = {"broken": False, "block_size": 1 << 20}
@@ -84,11 +85,11 @@ def test_a_run_falls_back_finishes_and_later_runs_do_not_try_again(
         assert choice.reason.endswith("2 records are quarantined: failed here before")
 
         with open_store(url) as store:
-            assert store.known_configs(key=key).keys() == {digest(GOOD)}, "a tune measures the others again"
+            assert known_trials(store, key).keys() == {digest(GOOD)}, "a tune measures the others again"
         tuned(url, device.info, failing, TOO_WIDE)
         with open_store(url, read_only=True) as store:
             assert [failure.config for failure in store.quarantined()] == [BROKEN]
-            assert digest(TOO_WIDE) in store.known_configs(key=key)
+            assert digest(TOO_WIDE) in known_trials(store, key)
             assert run(device, failing, Index(store)).config == GOOD
             assert len(store.quarantined()) == 2, "it has failed again since"
 

@@ -121,21 +121,6 @@ def test_roofs(store: Store, make: Any) -> None:
     assert len(store.roofs(run=make.run.uuid)) == 3
 
 
-def test_known_configs_for_resuming(store: Store, make: Any) -> None:
-    done = [make.trial(config={"n": n}) for n in range(3)]
-    failed = make.trial(config={"n": 3}, status="crashed", time=None)
-    elsewhere = make.trial(make.key(driver="1"), config={"n": 4})
-    for trial in (*done, failed, elsewhere):
-        store.add_trial(trial)
-    known = store.known_configs(key=make.key())
-    assert {t.config["n"] for t in known.values()} == {0, 1, 2, 3}
-    assert known[failed.config_digest].status == "crashed"
-    assert len(store.known_configs(run=make.run.uuid)) == 5
-    retimed = replace(done[0], round=1)
-    store.add_trial(retimed)
-    assert store.known_configs(key=make.key())[retimed.config_digest] == retimed
-
-
 def test_best_is_exact_and_ok(store: Store, make: Any) -> None:
     store.add_trial(make.trial(config={"n": 0}, time=2.0))
     store.add_trial(make.trial(config={"n": 1}, time=1.0))

@@ -7,13 +7,14 @@ import pytest
 
 from mmsbgen.backends import Device
 from mmsbgen.build import traits_of
-from mmsbgen.db.records import TrialRecord
+from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import Store
 from mmsbgen.db_keys import key_of
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.tuner.report import KernelReport, Progress
+from mmsbgen.tuner.resume import known_trials
 from mmsbgen.tuner.search import STRATEGIES
 from mmsbgen.tuner.timing import Patience
 from mmsbgen.tuner.tune import TuneReport, tune
@@ -86,6 +87,39 @@ def test_known_configurations_are_not_measured_again_unless_asked(store: Store) 
     retuned = faked(store, strategy="random", budget_trials=10, retune=True)
     assert retuned.kernels[0].reused == 0
     assert len(order(store, retuned)) == 10
+
+
+def test_what_failed_in_use_is_measured_and_compared_again(store: Store) -> None:
+    (first,) = faked(store, strategy="random", budget_trials=10).kernels
+    best = first.best
+    assert best is not None
+    failure = QuarantineRecord(
+        key=first.key, config=best.config, recorded=best.config, status="launch_error", message="refused"
+    )
+    store.quarantine(failure)
+    report = faked(store, strategy="random", budget_trials=10)
+    (again,) = report.kernels
+    assert again.reused == 9
+    assert order(store, report) == [best.config_digest]
+    assert store.quarantined() == [], "the new trial lifts it"
+    assert {trial.run for trial in again.finals} == {report.run}, "older finals are about the time before"
+    (third,) = faked(store, strategy="random", budget_trials=10).kernels
+    assert third.reused == 10
+    assert {trial.run for trial in third.finals} == {report.run}
+
+
+def test_what_failed_again_when_it_was_measured_is_known(store: Store) -> None:
+    (first,) = faked(store, strategy="random", budget_trials=5).kernels
+    trial = first.trials[0]
+    store.quarantine(
+        QuarantineRecord(key=trial.key, config=trial.config, recorded=trial.config, status="launch_error", message="")
+    )
+    assert trial.config_digest not in known_trials(store, first.key)
+    again = RunRecord(strategy="random")
+    store.begin_run(again)
+    store.add_trial(TrialRecord(run=again.uuid, key=trial.key, config=trial.config, status="launch_error"))
+    assert known_trials(store, first.key)[trial.config_digest].status == "launch_error"
+    assert len(store.quarantined()) == 1
 
 
 def test_failures_are_known_too(store: Store) -> None:
