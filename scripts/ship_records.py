@@ -27,18 +27,21 @@ from mmsbgen.render import template_digest
 
 
 def best_of(bundle: Bundle, most: int) -> Bundle:
-    """What of an export is shipped: at most ``most`` configurations of each key, best first by the ranking's rules."""
+    """What of an export is shipped: the ``most`` best configurations of each key, with their last timing in each run.
+
+    Older runs are needed too, so that the ranking of what is shipped is that of the whole.
+    """
     by_key: dict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in bundle.trials:
         if trial.status == "ok" and trial.key.device.kind == "gpu" and _is_present(trial.key):
             by_key[trial.key].append(trial)
     kept = []
     for trials in by_key.values():
-        by_uid = {trial.uid: trial for trial in trials}
-        distinct: dict[str, TrialRecord] = {}
-        for found in ranked(map(candidate, trials)):
-            distinct.setdefault(found.config_digest, by_uid[found.uid])
-        kept += list(distinct.values())[:most]
+        best = {found.config_digest for found in ranked(map(candidate, trials))[:most]}
+        last: dict[tuple[str, str], TrialRecord] = {}
+        for trial in sorted(trials, key=lambda trial: trial.round):
+            last[trial.run, trial.config_digest] = trial
+        kept += [trial for trial in last.values() if trial.config_digest in best]
     used = {trial.run for trial in kept}
     runs = [replace(run, host="") for run in bundle.runs if run.uuid in used]
     roofs = [roof for roof in bundle.roofs if roof.run in used]

@@ -27,26 +27,41 @@ class Candidate(NamedTuple):
     median_s: float
     config_digest: str
     config_json: str
+    created_at: str
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Candidates of one key, best first: by median time, except that a run's own last word on its finalists stands.
+    """Candidates of one key, best first, one of each configuration: by median time, but a run's last word stands.
 
-    Within a run, configurations that were timed again in a later round come before those that were not,
-    and only their last timing counts.  Runs are merged by time, without changing the order inside any.
+    Within a run, configurations that were timed again in a later round come before those that were not, and only their
+    last timing counts.  Of several runs the newest that timed its finalists again speaks for all configurations that
+    it timed; for those that no such run timed, the newest does.  Runs are merged by time, without changing the order
+    inside any: what came after others in a run stays behind them wherever a newer run has put these.
     """
     runs: defaultdict[str, dict[str, Candidate]] = defaultdict(dict)
+    ended: dict[str, str] = {}
     for candidate in candidates:
         kept = runs[candidate.run].get(candidate.config_digest)
         if kept is None or candidate.round > kept.round:
             runs[candidate.run][candidate.config_digest] = candidate
-    merged: list[tuple[float, float, str, Candidate]] = []
-    for latest in runs.values():
+        ended[candidate.run] = max(ended.get(candidate.run, ""), candidate.created_at)
+    newest = sorted(runs, key=lambda run: (ended[run], run), reverse=True)
+    compared = [run for run in newest if any(candidate.round > 0 for candidate in runs[run].values())]
+    speaks: dict[str, str] = {}
+    for run in [*compared, *newest]:
+        for config in runs[run]:
+            speaks.setdefault(config, run)
+    places: dict[str, tuple[float, int]] = {}
+    for run in newest:
         so_far = 0.0
-        for candidate in sorted(latest.values(), key=lambda c: (-c.round, c.median_s, c.uid)):
-            so_far = max(so_far, candidate.median_s)
-            merged.append((so_far, candidate.median_s, candidate.uid, candidate))
-    return [entry[-1] for entry in sorted(merged, key=lambda entry: (entry[0], -entry[3].round, entry[1], entry[2]))]
+        for candidate in sorted(runs[run].values(), key=lambda c: (-c.round, c.median_s, c.uid)):
+            config = candidate.config_digest
+            if speaks[config] == run:
+                so_far = max(so_far, candidate.median_s)
+                places[config] = (so_far, len(places))
+            elif config in places:  # a newer run has moved it
+                so_far = max(so_far, places[config][0])
+    return [runs[speaks[config]][config] for config in sorted(places, key=places.__getitem__)]
 
 
 def candidate(trial: TrialRecord, objective: str = "time") -> Candidate:
@@ -57,7 +72,7 @@ def candidate(trial: TrialRecord, objective: str = "time") -> Candidate:
     config = canonical_json(trial.config)
     # A winner has a round of its own, which it won by time.
     round_ = trial.round if objective == "time" else min(trial.round, 1)
-    return Candidate(trial.uid, trial.run, round_, found, trial.config_digest, config)
+    return Candidate(trial.uid, trial.run, round_, found, trial.config_digest, config, trial.created_at)
 
 
 def check_objective(name: str) -> None:

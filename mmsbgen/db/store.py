@@ -242,7 +242,7 @@ class Store:
     def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:
         """Every trial with status 'ok' of a kernel, whatever its template digest, as :class:`Index` holds it."""
         columns = (Trial.uid, Trial.run_id, Trial.round, Trial.median_s, Trial.config_digest)
-        query = select(*rows.KEY_COLUMNS, *columns, type_coerce(Trial.config, Text))
+        query = select(*rows.KEY_COLUMNS, *columns, type_coerce(Trial.config, Text), Trial.created_at)
         query = query.join(Kernel, Trial.kernel_id == Kernel.id)
         query = query.where(Kernel.family == family, Kernel.name == kernel, Trial.status == "ok")
 

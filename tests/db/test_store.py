@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from mmsbgen.db.ranking import candidate, ranked
 from mmsbgen.db.records import RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.selection import Index
 from mmsbgen.db.store import Store
 from mmsbgen.errors import InputError
 
@@ -149,6 +151,56 @@ def test_finalists_outrank_the_search(make: Any) -> None:
     names = {t.uid: (t.config["name"], t.round) for t in trials}
     order = [names[c.uid] for c in ranked(map(candidate, trials))]
     assert order == [("d", 0), ("b", 1), ("e", 0), ("a", 1), ("c", 0)]
+
+
+def _minute(minute: int) -> str:
+    return f"2026-01-01T00:{minute:02}:00Z"
+
+
+def test_the_verdict_of_a_later_run_stands(store: Store, make: Any) -> None:
+    """A run that was killed before its finals, and the one that went on from what it had."""
+    later = RunRecord(strategy="again")
+    store.begin_run(later)
+
+    def add(name: str, time: float, minute: int, **changes: Any) -> None:
+        store.add_trial(make.trial(config={"name": name}, time=time, created_at=_minute(minute), **changes))
+
+    def order() -> list[tuple[str, int]]:
+        (found,) = Index(store, shipped=None).groups(make.key())
+        return [(json.loads(c.config_json)["name"], c.round) for c in found.candidates]
+
+    for name, time in (("x", 0.95), ("y", 0.97), ("z", 0.99)):
+        add(name, time, 1)
+    assert order() == [("x", 0), ("y", 0), ("z", 0)]
+    add("y", 1.00, 2, run=later.uuid, round=2)
+    add("x", 1.10, 2, run=later.uuid, round=1)
+    best = store.best(make.key())
+    assert best is not None
+    assert (best.config, best.round) == ({"name": "y"}, 2)
+    assert order() == [("y", 2), ("x", 1), ("z", 0)], "z was slower than both beside them"
+
+
+def test_a_tune_from_the_start_replaces_what_it_measured_again(make: Any) -> None:
+    def trial(name: str, time: float, run: int, **changes: Any) -> TrialRecord:
+        return make.trial(config={"name": name}, time=time, run=f"{run:032}", created_at=_minute(run), **changes)
+
+    before = [trial("a", 1.0, 1, round=2), trial("b", 1.1, 1, round=1), trial("c", 1.2, 1)]
+    killed = [trial("b", 0.5, 3)]
+    retuned = [trial("a", 1.5, 2), trial("b", 1.3, 2, round=2), trial("d", 1.29, 2, round=1)]
+    for trials in (before + killed + retuned, retuned + killed + before):
+        found = ranked(map(candidate, trials))
+        names = {t.uid: (t.config["name"], int(t.run)) for t in trials}
+        assert [names[c.uid] for c in found] == [("b", 2), ("d", 2), ("a", 2), ("c", 1)]
+
+
+def test_a_part_of_the_space_does_not_bar_the_rest(make: Any) -> None:
+    """A run with fixed axes says nothing of what it did not time."""
+
+    def trial(name: str, time: float, run: int, **changes: Any) -> TrialRecord:
+        return make.trial(config={"name": name}, time=time, run=f"{run:032}", created_at=_minute(run), **changes)
+
+    trials = [trial("a", 0.5, 1), trial("b", 0.9, 1), trial("b", 1.0, 2, round=2), trial("c", 1.1, 2, round=1)]
+    assert [json.loads(c.config_json)["name"] for c in ranked(map(candidate, trials))] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from mmsbgen.db import exchange
 from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.ranking import candidate, ranked
 from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.families import family
@@ -67,6 +68,16 @@ def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path
     assert [(run.uuid, run.host) for run in found.runs] == [(RUNS[0].uuid, "")]
     chosen = Index(shipped=tmp_path / "shipped").select(KEY, valid=lambda config: True, default={})
     assert (chosen.config, chosen.tier) == ({"block_size": 64}, "exact")
+
+
+def test_what_is_shipped_ranks_as_the_whole(script: ModuleType) -> None:
+    """A run that was ended before its finals, the one that went on, and what was slower than its finalists."""
+    trials = [_trial(64, 0.95e-3), _trial(128, 0.97e-3), _trial(256, 0.99e-3), _trial(512, 2e-3)]
+    trials += [_trial(128, 1.0e-3, run=1, round=2), _trial(64, 1.1e-3, run=1, round=1)]
+    shipped = script.best_of(Bundle(runs=RUNS, trials=trials), 3).trials
+    whole, part = ([c.config_digest for c in ranked(map(candidate, some))] for some in (trials, shipped))
+    assert part == whole[:3]
+    assert {t.config["block_size"] for t in shipped} == {64, 128, 256}
 
 
 def test_an_export_without_a_gpu_is_refused(script: ModuleType, tmp_path: Path) -> None:
