@@ -20,6 +20,8 @@ __all__ = ["Energy", "Meter", "NvmlMeter", "measure_energy", "meter_of"]
 
 _CHUNK_S = 0.01
 """Launches that are queued at a time: as exactly is known how many had ended when the counter moved."""
+_SHORTEST_S = 1e-6
+"""No launch takes less, whatever a device's clock says; so few enough are queued at a time."""
 _STEPS = 20
 _LEAST_S = 1.0
 _CHUNKS = 100
@@ -67,13 +69,19 @@ class NvmlMeter:
         try:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
-            self.joules()
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)
         except pynvml.NVMLError as error:
             raise InputError(f"{device} tells no energy (NVML: {error}); {remedy}") from None
 
     def joules(self) -> float:
-        """Joules since the driver was loaded; the counter has millijoules."""
-        return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) * 1e-3
+        """Joules since the driver was loaded; the counter has millijoules.
+
+        Raises :class:`MmsbgenError` when NVML tells it no more.
+        """
+        try:
+            return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) * 1e-3
+        except self._nvml.NVMLError as error:
+            raise MmsbgenError(f"the energy counter cannot be read any more (NVML: {error})") from None
 
 
 def meter_of(device: Device) -> Meter:
@@ -87,13 +95,19 @@ def meter_of(device: Device) -> Meter:
 
 
 def measure_energy(
-    device: Device, launch: Callable[[int], Event], meter: Meter, seconds: float, least_s: float = _LEAST_S
+    device: Device,
+    launch: Callable[[int], Event],
+    meter: Meter,
+    seconds: float,
+    least_s: float = _LEAST_S,
+    alive: Callable[[], None] = lambda: None,
 ) -> Energy:
     """Joules of ``launch(i)``, which takes about ``seconds``, over at least ``least_s`` and 20 steps of the meter.
 
-    Raises :class:`MmsbgenError` when the meter does not move for 5 seconds.
+    ``alive`` is called before each 10 ms of launches.  Raises :class:`MmsbgenError` when the meter does not move for 5
+    seconds or cannot be read.
     """
-    chunk = max(1, math.ceil(_CHUNK_S / seconds))
+    chunk = max(1, math.ceil(_CHUNK_S / max(seconds, _SHORTEST_S)))
     least_s = max(least_s, _CHUNKS * _CHUNK_S)
     done = 0
     steps: list[tuple[float, float, int]] = []
@@ -101,6 +115,7 @@ def measure_energy(
     before, moved = meter.joules(), time.perf_counter()
     with _unprofiled(device):
         while True:
+            alive()
             began = time.perf_counter()
             for turn in range(chunk):
                 launch(done + turn)

@@ -194,7 +194,9 @@ class Bench:
             with self._alone("run"):
                 self._restore()
                 launch(0).wait()
-                return measure_energy(self.device, launch, meter, launch(1).seconds())
+                seconds = launch(1).seconds()
+                # As for turns: the limit is for what is queued at a time, not for how often the counter has to move.
+                return measure_energy(self.device, launch, meter, seconds, alive=lambda: self.notify("run"))
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations against each other in turns, A B C A B C ..., on the same inputs."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import os
+import itertools
 import time
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from mmsbgen.backends import Device
+from mmsbgen.backends import Device, Event
 from mmsbgen.cli import main
 from mmsbgen.db.ranking import check_objective
 from mmsbgen.db.store import Store, open_store
@@ -30,15 +29,16 @@ __kernel void spin(__global float* y, const uint turns)
 """
 
 
-class ProcessorTime:
-    """Counts the seconds of processors that this process has used, in the system's ticks: coarse, as NVML is."""
+class Work:
+    """Counts the turns of all launches so far, in steps of ``step``: coarse, as NVML is, and blind to load."""
 
-    name = "processor time"
-    tick = 1.0 / os.sysconf("SC_CLK_TCK")
+    name = "work"
+
+    def __init__(self, step: int) -> None:
+        self.step, self.turns = step, 0
 
     def joules(self) -> float:
-        used = time.process_time()
-        return math.floor(used / self.tick) * self.tick
+        return self.turns // self.step * self.step
 
 
 class Still:
@@ -51,34 +51,38 @@ class Still:
 
 
 @pytest.mark.opencl
-def test_what_a_launch_uses_is_counted_between_steps_of_a_coarse_counter(pocl_device: Device) -> None:
+@pytest.mark.parametrize("told_s", [1e-3, 0.0])
+def test_what_a_launch_uses_is_counted_between_steps_of_a_coarse_counter(pocl_device: Device, told_s: float) -> None:
     kernel = pocl_device.compile(SPIN, ["spin"]).kernel("spin")
+    turns, alive = (100_000 if told_s else 10), []
+    queued = 10 if told_s else 10_000
+    meter = Work(2 * queued * turns)
     with pocl_device.zeros(64, np.float32) as y:
 
-        def launch(turns: int) -> None:
-            kernel.launch((4,), (16,), (y, np.uint32(turns)))
+        def launch(turn: int) -> Event:
+            meter.turns += turns
+            return kernel.launch((4,), (16,), (y, np.uint32(turns)))
 
-        launch(1000)
-        pocl_device.synchronize()
-        used = {}
-        for turns in (100_000, 400_000):
-            begin = time.perf_counter()
-            for _ in range(20):
-                launch(turns)
-            pocl_device.synchronize()
-            took = (time.perf_counter() - begin) / 20
-            used[turns] = measure_energy(pocl_device, lambda i, turns=turns: launch(turns), ProcessorTime(), took)  # type: ignore[misc, return-value, arg-type]
-        small, large = used[100_000], used[400_000]
-        for energy in used.values():
-            assert energy.window_s >= 1.0
-            assert energy.step_s >= 0.9 * ProcessorTime.tick
-            assert 0 < energy.uncertainty < 1
-        # Four times the work takes four times the processor's time, but for the launches, which are a part of both.
-        ratio = large.joules / small.joules
-        bound = 1 + small.uncertainty + large.uncertainty
-        assert 2.0 / bound < ratio < 4.0 * bound
-        with pytest.raises(MmsbgenError, match="does not move"):
-            measure_energy(pocl_device, lambda i: launch(1000), Still(), 1e-4)  # type: ignore[arg-type, return-value]
+        launch(0).wait()
+        energy = measure_energy(pocl_device, launch, meter, told_s, alive=lambda: alive.append(meter.turns))
+        assert energy.window_s >= 1.0
+        assert 0 < energy.uncertainty <= 1
+        # At least 20 steps were counted, and the work between the first and the last is known up to one.
+        assert abs(energy.joules / turns - 1) <= 1 / 19
+        assert {later - sooner for sooner, later in itertools.pairwise(alive)} == {queued * turns}, "before each 10 ms"
+        if told_s:
+            with pytest.raises(MmsbgenError, match="does not move"):
+                measure_energy(pocl_device, launch, Still(), told_s)
+
+
+def test_a_counter_that_is_lost_meanwhile_is_told_in_words() -> None:
+    """NVML's own error, of a handle that it does not know (any more)."""
+    import pynvml  # comes with kernel_tuner
+
+    meter = object.__new__(NvmlMeter)
+    meter._nvml, meter._handle = pynvml, None
+    with pytest.raises(MmsbgenError, match="cannot be read any more \\(NVML: "):
+        meter.joules()
 
 
 @pytest.mark.opencl
