@@ -20,6 +20,9 @@ from mmsbgen.db.canonical import canonical_json
 REVISIONS = ("0001", "0002")
 """Schema revisions that this version knows, oldest first; the last is the present one."""
 
+LACKING = {"0001": frozenset({"quarantine"})}
+"""Older revisions of which a server can be read as it is, with the tables that they lack."""
+
 VERSION_TABLE = "mmsbgen_schema"
 """Where the revision of a database is kept; its presence tells a tuning database from others."""
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, Text, select, type_coerce, update
+from sqlalchemy import Connection, Row, Select, Text, select, type_coerce, update
 
 from mmsbgen.db import exchange, rows
 from mmsbgen.db.canonical import canonical_json, utc_now
 from mmsbgen.db.connect import Database, Location, connect, copy_file, locate
-from mmsbgen.db.errors import StoreError
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.migrate import migrate, revision
 from mmsbgen.db.quarantine import active
@@ -29,7 +28,19 @@ from mmsbgen.db.records import (
     RunRecord,
     TrialRecord,
 )
-from mmsbgen.db.schema import REVISIONS, Base, Device, Kernel, Problem, Roof, Run, Toolchain, Trial
+from mmsbgen.db.schema import (
+    LACKING,
+    REVISIONS,
+    Base,
+    Device,
+    Kernel,
+    Problem,
+    Quarantine,
+    Roof,
+    Run,
+    Toolchain,
+    Trial,
+)
 from mmsbgen.errors import InputError
 
 CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
@@ -39,6 +50,9 @@ T = TypeVar("T")
 
 def open_store(url: str | Path | None = None, *, read_only: bool = False) -> Store:
     """Open the tuning database, creating or migrating it first unless ``read_only``.
+
+    Reading never changes the schema, as older versions that share the database could then use it no more: a file of
+    an older one is read through a copy in memory, a server's as it is.
 
     ``url`` is a path or any SQLAlchemy URL of SQLite or PostgreSQL.  Without it ``MMSBGEN_DATABASE_URL``
     counts, and without that ``tuning.sqlite3`` in the user's data folder.  With ``read_only`` a database
@@ -56,21 +70,25 @@ def open_store(url: str | Path | None = None, *, read_only: bool = False) -> Sto
     found = _or_close(database, revision)
     if found == REVISIONS[-1]:
         return Store(database, location, read_only=True)
+    if found in LACKING and location.path is None:
+        return Store(database, location, read_only=True, older=found, lacking=LACKING[found])
     database.close()
-    return _empty_store(location) if found is None else _upgraded(location)
+    if found is None:
+        return _empty_store(location)
+    if location.path is None:
+        raise InputError(_older(location, found))
+    return _migrated_copy(location, found)
 
 
-def _upgraded(location: Location) -> Store:
-    """A database of an older schema: brought to the present one or, where it cannot be written, a copy in memory."""
-    try:
-        return _writable(location)
-    except (InputError, StoreError):
-        if location.path is None:
-            raise
-        database = connect(Location())
-        _or_close(database, lambda memory: copy_file(location, memory))
-        _or_close(database, migrate)
-        return Store(database, location, read_only=True)
+def _migrated_copy(location: Location, found: str) -> Store:
+    database = connect(Location())
+    _or_close(database, lambda memory: copy_file(location, memory))
+    _or_close(database, migrate)
+    return Store(database, location, read_only=True, older=found)
+
+
+def _older(location: Location, found: str) -> str:
+    return f"the database {location} has the older schema {found}: what writes, such as mmsbgen tune, upgrades it"
 
 
 def _writable(location: Location) -> Store:
@@ -100,10 +118,23 @@ class Store:
     All of them may be repeated: what is already there is not added twice.
     """
 
-    def __init__(self, database: Database, place: Location, *, read_only: bool = False, missing: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        place: Location,
+        *,
+        read_only: bool = False,
+        missing: bool = False,
+        older: str | None = None,
+        lacking: Collection[str] = (),
+    ) -> None:
         self.database = database
         self.place = place
         self.read_only = read_only
+        self.older = older
+        """The schema of the place, opened read-only, where it is an older one."""
+        self.lacking = lacking
+        """Tables that it does not have; they count as empty."""
         self.missing = missing
         """True when there was nothing to read: opened read-only, and no database there."""
 
@@ -157,8 +188,10 @@ class Store:
     def quarantine(self, failure: QuarantineRecord) -> None:
         """Store that a selected configuration failed, also where this store was opened to be read only.
 
-        Raises ``InputError`` or ``StoreError`` where the database cannot be written.
+        Raises ``InputError`` or ``StoreError`` where the database cannot be written, or has an older schema.
         """
+        if self.older is not None:
+            raise InputError(_older(self.place, self.older))
         if self.read_only and (self.place.path or self.place.url):
             with _writable(self.place) as writable:
                 writable.quarantine(failure)
@@ -167,6 +200,8 @@ class Store:
 
     def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
         """What is barred from being selected, newest first; see :func:`mmsbgen.db.quarantine.active`."""
+        if Quarantine.__tablename__ in self.lacking:
+            return []
         return self.database.read(lambda c: active(c, rows.Parts(c), family=family, kernel=kernel))
 
     def trials(
@@ -262,11 +297,14 @@ class Store:
 
         def work(connection: Connection) -> Bundle:
             parts = rows.Parts(connection)
+            failures: Iterable[Row[Any]] = ()
+            if Quarantine.__tablename__ not in self.lacking:
+                failures = connection.execute(rows.select_quarantined())
             return Bundle(
                 runs=[rows.run_record(row) for row in connection.execute(select(Run.__table__))],
                 roofs=[rows.roof_record(row, parts) for row in connection.execute(select(Roof.__table__))],
                 trials=[rows.trial_record(row, parts) for row in connection.execute(rows.select_trials())],
-                quarantine=[rows.quarantine_record(r, parts) for r in connection.execute(rows.select_quarantined())],
+                quarantine=[rows.quarantine_record(row, parts) for row in failures],
             )
 
         return self.database.read(work)

@@ -8,18 +8,24 @@ import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from click.testing import CliRunner
 from sqlalchemy import text
 
+from mmsbgen.cli.db import db
 from mmsbgen.db import connect, migrate
 from mmsbgen.db.connect import locate
+from mmsbgen.db.records import QuarantineRecord
 from mmsbgen.db.schema import REVISIONS, VERSION_TABLE, Base
+from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
+from mmsbgen.errors import InputError
 
 RELEASED = Path(__file__).with_name("released")
 PAST = REVISIONS[:-1]
@@ -48,12 +54,17 @@ def test_every_released_schema_has_a_dump_of_each_kind() -> None:
     assert {path.name for path in RELEASED.iterdir()} == names | {"README.md"}
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_opening_brings_it_to_the_present_and_loses_nothing(
-    url: str, revision: str, read_only: bool, make: Any, tmp_path: Path
-) -> None:
+def revision_of(url: str) -> str | None:
+    database = connect.connect(locate(url), read_only=True)
+    try:
+        return migrate.revision(database)
+    finally:
+        database.close()
+
+
+def test_opening_brings_it_to_the_present_and_loses_nothing(url: str, revision: str, make: Any, tmp_path: Path) -> None:
     restore(url, revision)
-    with open_store(url, read_only=read_only) as store:
+    with open_store(url) as store:
         assert store.database.read(lambda c: migrate._revision(c, "")) == REVISIONS[-1]
         store.export_jsonl(tmp_path / "now.jsonl")
     assert (tmp_path / "now.jsonl").read_text() == (RELEASED / f"{revision}.jsonl").read_text()
@@ -65,6 +76,47 @@ def test_opening_brings_it_to_the_present_and_loses_nothing(
         assert schema == []
         assert store.add_trial(make.trial(config={"new": 1})), "ids go on where they were"
         assert len(store.trials()) == 5
+
+
+def test_reading_loses_nothing_and_changes_nothing(url: str, revision: str, make: Any, tmp_path: Path) -> None:
+    restore(url, revision)
+    before = None if "://" in url else Path(url).read_bytes()
+    with open_store(url, read_only=True) as store:
+        store.export_jsonl(tmp_path / "now.jsonl")
+        ok = store.trials(status="ok")
+        assert Index(store, shipped=None).groups(ok[0].key)
+        assert store.best(ok[0].key) is not None
+        assert store.quarantined() == []
+        failure = QuarantineRecord(
+            key=ok[0].key, config=ok[0].config, recorded=ok[0].config, status="launch_error", message="refused"
+        )
+        with pytest.raises(InputError, match=rf"older schema {revision}: what writes, such as mmsbgen tune, upgrades"):
+            store.quarantine(failure)
+    assert (tmp_path / "now.jsonl").read_text() == (RELEASED / f"{revision}.jsonl").read_text()
+    merged = CliRunner().invoke(db, ["--database", str(tmp_path / "mine.sqlite3"), "merge", url])
+    assert (merged.exit_code, merged.stderr.startswith("4 of 4 trials")) == (0, True), merged.output
+    if before is not None:
+        assert Path(url).read_bytes() == before
+        assert not Path(url + ".lock").exists()
+    assert revision_of(url) == revision
+    with open_store(url) as store:
+        store.quarantine(failure)
+        assert store.quarantined() == [failure]
+
+
+@pytest.mark.postgres
+def test_a_role_that_may_only_read_reads_an_older_schema(postgres_url: str, revision: str) -> None:
+    import psycopg
+
+    restore(postgres_url, revision)
+    role = f"reader_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute(f"CREATE ROLE {role} LOGIN")  # type: ignore[arg-type]
+        server.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")  # type: ignore[arg-type]
+    with open_store(postgres_url.replace("tester@", f"{role}@"), read_only=True) as store:
+        assert len(store.trials()) == 4
+        assert store.quarantined() == []
+        assert len(store.bundle().trials) == 4
 
 
 def test_a_migration_that_breaks_off_leaves_the_old_schema(
