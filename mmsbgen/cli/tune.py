@@ -275,8 +275,14 @@ def _certainty(verdict: Verdict, rival: str) -> str:
     """How sure the winner is, in a sentence."""
     if verdict.decided:
         return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next: {rival}"
+    tied, near = len(verdict.tied), len(verdict.near)
+    chosen = f"the simplest of {near} within 1 % of the fastest, of {tied} that cannot be told apart"
+    if near == tied:
+        chosen = f"the simplest of {tied} that cannot be told apart"
+    elif near == 1:
+        chosen = f"the fastest of {tied} that cannot be told apart, none of the others within 1 % of it"
     return (
-        f"the simplest of {len(verdict.tied)} that cannot be told apart; the fastest other of the finalists is "
+        f"{chosen}; the fastest other of the finalists is "
         f"{abs(verdict.margin):.1%} {'slower' if verdict.margin >= 0 else 'faster'} (± {verdict.noise:.1%}): {rival}"
     )
 

@@ -86,7 +86,9 @@ class Verdict:
     noise: float
     """Half of the interval of that margin."""
     tied: tuple[int, ...]
-    """Positions of those that cannot be told from the fastest, the winner among them."""
+    """Positions of those that cannot be told from the fastest, the winner among them, the fastest first."""
+    near: tuple[int, ...]
+    """Those of ``tied`` that are at most 1 % behind the fastest by the median: the winner is the simplest of them."""
 
     @property
     def decided(self) -> bool:
@@ -115,7 +117,7 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Verdic
     rival = next(i for i in order if i != winner)
     low, high = _behind(logs, rival, winner)
     margin = statistics.median(a - b for a, b in zip(logs[rival], logs[winner], strict=True))
-    return Verdict(winner, rival, math.expm1(margin), math.expm1((high - low) / 2), tuple(tied))
+    return Verdict(winner, rival, math.expm1(margin), math.expm1((high - low) / 2), tuple(tied), tuple(near))
 
 
 def _behind(logs: Sequence[Sequence[float]], slower: int, faster: int) -> tuple[float, float]:

@@ -129,6 +129,7 @@ class KernelReport:
             "noise": self.noise,
             "decided": None if self.verdict is None else self.verdict.decided,
             "tied": [] if self.verdict is None else [dict(self.finals[i].config) for i in self.verdict.tied],
+            "near": [] if self.verdict is None else [dict(self.finals[i].config) for i in self.verdict.near],
             "given_up": sum(bool(trial.extra.get("given_up")) for trial in self.trials),
             "default": dict(self.space.default),
             "default_s": None if default is None else default.median_s,

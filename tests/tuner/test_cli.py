@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -15,7 +16,9 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
+from mmsbgen.cli.tune import _certainty
 from mmsbgen.db.store import open_store
+from mmsbgen.tuner.noise import judge
 
 SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]
 
@@ -65,9 +68,30 @@ def test_a_run_is_told_as_a_table_and_as_json(pocl_device: Device, tmp_path: Pat
     report = json.loads(again.stdout)
     (kernel,) = report["kernels"]
     assert (kernel["kernel"], kernel["trials"], kernel["reused"]) == ("update_beta", {"ok": 4}, 4)
-    assert kernel["speedup_over_default"] >= 1
+    # Of those that cannot be told apart the simplest wins, so its median may lie above the default's.
+    assert kernel["speedup_over_default"] == pytest.approx(kernel["default_s"] / kernel["median_s"])
     assert report["status"] == "finished"
     assert report["roofs"]["gather"] > 0
+
+
+_SCATTERED = (0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (([1.0] * 9, [1.2] * 9), "20.0% ± 0.0% faster than the next: rival"),
+        (([1.0] * 9, [1.005, 0.995] * 4 + [1.001]), "the simplest of 2 that cannot be told apart; "),
+        (([1.0] * 9, _SCATTERED), "the fastest of 2 that cannot be told apart, none of the others within 1 % of it; "),
+        (
+            ([1.0] * 9, [1.005, 0.995] * 4 + [1.001], _SCATTERED),
+            "the simplest of 2 within 1 % of the fastest, of 3 that cannot be told apart; ",
+        ),
+    ],
+)
+def test_it_is_said_among_which_the_winner_was_chosen(times: tuple[Sequence[float], ...], said: str) -> None:
+    simpler_later = list(range(len(times), 0, -1))
+    assert _certainty(judge(times, simpler_later), "rival").startswith(said)
 
 
 def test_the_space_is_explained() -> None:

@@ -101,7 +101,7 @@ def test_within_the_noise_the_simpler_one_wins_and_it_is_said() -> None:
     verdict = judge(rows, [(0, 2), (0, 1), (0, 0)])
     assert not verdict.decided
     assert verdict.winner == 1
-    assert set(verdict.tied) == {0, 1}
+    assert set(verdict.tied) == set(verdict.near) == {0, 1}
     assert abs(verdict.margin) <= verdict.noise + 0.001
     assert statistics.median(rows[2]) > 1.5
 
@@ -112,6 +112,7 @@ def test_a_simpler_one_is_not_preferred_at_any_price() -> None:
     verdict = judge([[1.0] * 9, slow], [1, 0])
     assert not verdict.decided
     assert verdict.winner == 0
+    assert (verdict.tied, verdict.near) == ((0, 1), (0,))
     assert verdict.margin == pytest.approx(0.1)
 
 
