@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 from mmsbgen.db import exchange, exchange_cache, exchange_t4, files
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.foreign import Named
-from mmsbgen.db.records import TrialRecord
 from mmsbgen.errors import InputError
 
 FORMATS = ("jsonl", "t4", "cache")
 """Our own lines, the T4 format of results, and kernel_tuner's cache files."""
+_ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
+"""What Dask calls a worker."""
 
 
 def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
@@ -91,13 +93,33 @@ def chosen(
 
 
 def anonymous(bundle: Bundle) -> Bundle:
-    """The same records without the names of the machines that made them."""
-    runs = [replace(run, host="") for run in bundle.runs]
-    return replace(bundle, runs=runs, trials=[_nowhere(trial) for trial in bundle.trials])
+    """The same records without the names and addresses of the machines that made them, and of their processes."""
+    places = [place for run in bundle.runs for place in run.extra.get("workers", []) if isinstance(place, str)]
+    places += [trial.extra["where"] for trial in bundle.trials if isinstance(trial.extra.get("where"), str)]
+    machines = {run.host for run in bundle.runs} | {place.rpartition(" ")[0] for place in places}
+    names = sorted(filter(None, machines), key=len, reverse=True)
+    secret = re.compile("|".join([_ADDRESS, *(rf"(?<![\w.-]){re.escape(name)}(?![\w-])" for name in names)]))
+
+    def told(text: str) -> str:
+        return secret.sub("[machine]", text)
+
+    return replace(
+        bundle,
+        runs=[replace(run, host="", extra=_nowhere(run.extra)) for run in bundle.runs],
+        trials=[replace(t, extra=_nowhere(t.extra), message=told(t.message)) for t in bundle.trials],
+        quarantine=[replace(f, extra=_nowhere(f.extra), message=told(f.message)) for f in bundle.quarantine],
+    )
 
 
-def _nowhere(trial: TrialRecord) -> TrialRecord:
-    where = trial.extra.get("where")
-    if not isinstance(where, str):
-        return trial
-    return replace(trial, extra={**trial.extra, "where": where.rpartition(" ")[2]})  # MACHINE DEVICE
+def _nowhere(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run or a trial has besides, without process, and with the device alone of MACHINE DEVICE."""
+    found = {name: value for name, value in extra.items() if name != "process"}
+    if isinstance(found.get("where"), str):
+        found["where"] = _device(found["where"])
+    if isinstance(found.get("workers"), list):
+        found["workers"] = [_device(place) for place in found["workers"] if isinstance(place, str)]
+    return found
+
+
+def _device(place: str) -> str:
+    return place.rpartition(" ")[2]

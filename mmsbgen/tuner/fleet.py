@@ -39,6 +39,8 @@ __all__ = ["FleetReport", "tune_fleet"]
 
 T = TypeVar("T")
 _TRIES = 3
+_MEASURED = 2
+"""How often a candidate is given to workers that die: one that takes its machine down meets no third."""
 
 
 @dataclass
@@ -87,14 +89,13 @@ class FleetMeasurer:
     def measure(
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
     ) -> Outcome:
-        """Measure on the first device that is free; a worker that dies of it, or meanwhile, is an outcome."""
+        """Measure on the first device that is free; when workers die of it, or meanwhile, twice, this is an outcome."""
+        arguments = (self.bench, dict(config), best_s, patience or Patience(), check)
         with self.lanes.waiting():
             try:
-                return self.crew.ask(
-                    fleet_worker.measure, self.bench, dict(config), best_s, patience or Patience(), check
-                )
+                return self._again(fleet_worker.measure, *arguments, tries=_MEASURED)
             except LostError as lost:
-                return Outcome("crashed", str(lost))
+                return Outcome("crashed", str(lost), lost=True)
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations in turns, all on one of the devices."""
@@ -109,9 +110,12 @@ class FleetMeasurer:
         with self.lanes.waiting():
             return self._again(fleet_worker.energy, self.bench, dict(config))
 
-    def _again(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Ask once more, of whoever is there, where the worker dies: this is no candidate's fault."""
-        for _ in range(_TRIES - 1):
+    def _again(self, function: Callable[..., T], *arguments: Any, tries: int = _TRIES) -> T:
+        """Ask once more, of whoever is there, where the worker dies or its connection breaks.
+
+        That is seldom a candidate's fault, which costs the worker's child and not the worker.
+        """
+        for _ in range(tries - 1):
             with contextlib.suppress(LostError):
                 return self.crew.ask(function, *arguments)
         return self.crew.ask(function, *arguments)

@@ -40,7 +40,7 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
 
     Finals are timed in turns: a search that goes on ranks by what it had when it was ended.  What works, but was not
     measured for the objective, is not known, unless it was given up.  Nor is what was measured before the configuration
-    failed in use and was quarantined: only a new trial can lift that.
+    failed in use and was quarantined: only a new trial can lift that.  Nor is what a fleet lost with its workers.
     """
     failed: dict[str, str] = {}
     for failure in store.quarantined(family=key.kernel.family, kernel=key.kernel.name):
@@ -49,7 +49,7 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
                 failed[name] = max(failed.get(name, ""), failure.created_at)
     known: dict[str, TrialRecord] = {}
     for trial in reversed(store.trials(key=key)):
-        if trial.created_at <= failed.get(trial.config_digest, ""):
+        if trial.created_at <= failed.get(trial.config_digest, "") or trial.extra.get("lost"):
             continue
         if not (math.isfinite(cost(trial, objective)) or trial.status != "ok" or trial.extra.get("given_up")):
             continue

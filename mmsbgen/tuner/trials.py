@@ -57,6 +57,8 @@ class Recorder:
             }
         if outcome.where:
             extra["where"] = outcome.where
+        if outcome.lost:
+            extra["lost"] = True
         if ahead_s is not None:
             extra["ahead_s"] = ahead_s
         if timing.given_up:

@@ -55,6 +55,8 @@ class Outcome:
     energy: Energy | None = None
     where: str = ""
     """The worker of a fleet that measured."""
+    lost: bool = False
+    """Whether nobody could tell, as the workers that were asked died."""
 
 
 def resolve_family(reference: str) -> KernelFamily:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -126,7 +129,22 @@ def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    _stop(config)
     return {"fault": config["fault"], "system_calls": SYSTEM_CALLS, "turns": 64 if config["fault"] == "slow" else 1}
+
+
+def _stop(config: Config) -> None:
+    """Leave the number of this process in the folder ``FAULTY_STOPS`` and wait to be killed.
+
+    With the configuration that hangs whenever it is built, with one that works the first time.
+    """
+    folder = os.environ.get("FAULTY_STOPS")
+    if folder is None or (config["fault"], config["block_size"]) not in (("hangs", 16), ("none", 128)):
+        return
+    name = str(config["fault"])
+    if name == "hangs" or not list(Path(folder).glob(f"{name} *")):
+        (Path(folder) / f"{name} {os.getpid()}").touch()
+        time.sleep(600)
 
 
 DOUBLE = KernelSpec(
