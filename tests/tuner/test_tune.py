@@ -9,7 +9,7 @@ from mmsbgen.backends import Device
 from mmsbgen.build import traits_of
 from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection import Index
-from mmsbgen.db.store import Store
+from mmsbgen.db.store import Store, open_store
 from mmsbgen.db_keys import key_of
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb import MMSB
@@ -87,6 +87,28 @@ def test_known_configurations_are_not_measured_again_unless_asked(store: Store) 
     retuned = faked(store, strategy="random", budget_trials=10, retune=True)
     assert retuned.kernels[0].reused == 0
     assert len(order(store, retuned)) == 10
+
+
+@pytest.mark.parametrize("retune", [False, True])
+def test_readers_find_the_verdict_of_the_last_run(store: Store, retune: bool) -> None:
+    """A run that was killed before its finals, in a moment when everything was faster than it ever is again."""
+    with open_store("sqlite://") as other:
+        (tried,) = faked(other, strategy="random", budget_trials=6).kernels
+    killed = RunRecord(strategy="random")
+    store.begin_run(killed)
+    for place, trial in enumerate(tried.trials):
+        times = ((1 + place) * 1e-11,) * 3
+        quick = TrialRecord(run=killed.uuid, key=trial.key, config=trial.config, status="ok", times=times)
+        store.add_trial(quick)
+    report = faked(store, strategy="random", budget_trials=6, retune=retune)
+    (kernel,) = report.kernels
+    assert kernel.reused == (0 if retune else 6)
+    best = store.best(kernel.key)
+    assert best is not None
+    assert kernel.best is not None
+    assert (best.uid, best.run, best.round) == (kernel.best.uid, report.run, 2)
+    (group,) = Index(store, shipped=None).groups(kernel.key)
+    assert group.candidates[0].uid == best.uid
 
 
 def test_what_failed_in_use_is_measured_and_compared_again(store: Store) -> None:
