@@ -14,7 +14,7 @@ from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
-from mmsbgen.space import Traits
+from mmsbgen.space import Axis, Space, Traits
 
 KS = (1, 3, 7, 64, 100, 257, 1024)
 #: Values over which problems vary; a kernel takes those of its own parameters.
@@ -31,6 +31,8 @@ FACTORS: dict[str, tuple[Any, ...]] = {
 _SHAPING = ("K", "dtype", "storage")  # which configurations are valid depends on these
 #: Rows of 16 bits at these K only, each in one type: enumerating all configurations for each again would take long.
 _NARROW_AT = {100: "float16", 1024: "bfloat16"}
+#: Axes whose values go with nearly all others: they are drawn, as enumerating each configuration with each takes long.
+_DRAWN_AXES = ("groups", "counts", "prefetch", "normalise")
 _TRIES = 24
 
 Item = tuple[str, Any]
@@ -57,6 +59,12 @@ def covering(family: KernelFamily, spec: KernelSpec, traits: Traits, limit: int 
     rng = random.Random(f"{spec.name} {traits.dialect} {traits.kind}")
     shaping = {name: FACTORS[name] for name in _SHAPING if name in spec.parameters}
     free = {name: FACTORS[name] for name in FACTORS if name in spec.parameters and name not in _SHAPING}
+    drawn = {axis.name: axis.values for axis in spec.space.axes if axis.name in _DRAWN_AXES}
+    free |= drawn
+    kept = tuple(
+        Axis(axis.name, axis.values[:1] if axis.name in drawn else axis.values, axis.doc) for axis in spec.space.axes
+    )
+    space = Space(kept, spec.space.constraints)
     rows = []
     for values in itertools.product(*shaping.values()):
         shape = dict(zip(shaping, values, strict=True))
@@ -66,7 +74,8 @@ def covering(family: KernelFamily, spec: KernelSpec, traits: Traits, limit: int 
             problem = spec.check_problem(family.problem(**shape))
         except InputError:
             continue  # values that make no problem together
-        rows += [tuple((shape | config).items()) for config in spec.space.configs(problem, traits)]
+        for config in space.configs(problem, traits):
+            rows.append(tuple((shape | {name: config[name] for name in config if name not in drawn}).items()))
     axes = {axis.name for axis in spec.space.axes}
     wanted = {pair for row in rows for pair in _pairs(row)}
     wanted |= {
