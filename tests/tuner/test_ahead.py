@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,18 +49,30 @@ FIXED = {"placement": ("THREAD", "GLOBAL"), "team": "item", "vector_width": (4, 
 
 
 class Compiler:
-    """Compiles nothing, takes its time, and counts how often."""
+    """Compiles nothing, and counts how often it began to; while the gate is shut it does not come to an end."""
 
     version = "none 1"
 
-    def __init__(self, takes_s: float = 0.0) -> None:
-        self.calls = 0
-        self.takes_s = takes_s
+    def __init__(self, shut: bool = False) -> None:
+        self.began: list[str] = []
+        self.gate = threading.Event()
+        if not shut:
+            self.gate.set()
+
+    @property
+    def calls(self) -> int:
+        return len(self.began)
 
     def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
-        self.calls += 1
-        time.sleep(self.takes_s)
+        self.began.append(source)
+        assert self.gate.wait(200)
         return b"cubin", ""
+
+    def await_calls(self, count: int) -> None:
+        deadline = time.monotonic() + 200
+        while self.calls < count:
+            assert time.monotonic() < deadline, f"only {self.calls} began"
+            time.sleep(0.01)
 
 
 def configs_of(info: DeviceInfo, count: int) -> list[dict[str, Any]]:
@@ -82,27 +95,37 @@ def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_p
 
 
 def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_path: Path) -> None:
-    compiler, cache, configs = Compiler(takes_s=0.05), BinaryCache(tmp_path), configs_of(GPU, 12)
+    compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(GPU, 12)
     with CompileAhead(GPU, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs[:10])
+        compiler.await_calls(2)
+        ahead.ask(configs[9:])
+        compiler.gate.set()
+        ahead.wait()
+        wanted = {digest(config) for config in (*configs[:2], *configs[9:])}
+        assert set(ahead.seconds) == wanted, "two had begun when the others were forgotten"
         ahead.ask(configs[9:])
         ahead.wait()
-        assert {digest(config) for config in configs[9:]} <= set(ahead.seconds)
-        assert len(ahead.seconds) <= 5, "two had begun when the others were forgotten"
-        ahead.ask(configs[9:])
-        ahead.wait()
-    assert compiler.calls == len(ahead.seconds)
+    assert compiler.calls == len(set(compiler.began)) == 5
 
 
 def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
-    compiler, configs = Compiler(takes_s=0.05), configs_of(GPU, 20)
-    cache = BinaryCache(tmp_path)
+    compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(GPU, 20)
+    asked = []
+
+    def stop() -> bool:
+        asked.append("stop")
+        if len(asked) > 1:  # the others were forgotten when this was asked first
+            compiler.gate.set()
+        return True
+
     with CompileAhead(GPU, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs)
-        ahead.wait(stop=lambda: True)
-    assert compiler.calls < 10
+        compiler.await_calls(2)
+        ahead.wait(stop)
+    assert compiler.calls == 2
 
 
 def test_a_core_is_left_to_what_measures_beside() -> None:

