@@ -87,10 +87,11 @@ def tune(
     it ends: Ctrl-C loses nothing, and the same command again goes on where it was. What the database knows
     under the very same key is not measured again.
 
-    Strategies: 'default' (all when that fits the budget; else a sample that covers every value, then a search
-    around the best), 'exhaustive', 'random', and kernel_tuner's: random_sample, minimize, basinhopping,
-    diff_evo, genetic_algorithm, greedy_mls, ordered_greedy_mls, greedy_ils, dual_annealing, mls, pso,
-    simulated_annealing, firefly_algorithm.
+    Strategies: 'default' (all when that fits the budget; else a fifth of it for what a model of the device
+    likes, far apart, then what a Gaussian process over the measured ones expects most of), 'exhaustive',
+    'random', and kernel_tuner's: random_sample, minimize, basinhopping, diff_evo, genetic_algorithm,
+    greedy_mls, ordered_greedy_mls, greedy_ils, dual_annealing, mls, pso, simulated_annealing,
+    firefly_algorithm.
     """
     from mmsbgen.families import family as family_named
 
