@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import platform
@@ -17,17 +18,19 @@ from mmsbgen.db.store import Store
 __all__ = ["end_dead_runs", "known_finals", "known_trials", "this_process"]
 
 _PROC = Path("/proc")
+_MACHINE = Path("/etc/machine-id")
 
 
 def this_process() -> dict[str, Any]:
     """What tells this process from all others of this machine, those before it with the same number included."""
-    return {"pid": os.getpid(), "started": _started(os.getpid()), "numbers": _numbers()}
+    return {"pid": os.getpid(), "started": _started(os.getpid()), "numbers": _numbers(), "machine": _machine()}
 
 
 def end_dead_runs(store: Store) -> list[RunRecord]:
     """Mark as interrupted the runs of this machine whose process is gone without having said so; return them.
 
-    A process that was killed cannot end its run.  Runs of other machines are left alone.
+    A process that was killed cannot end its run, nor can one whose machine lost its power and was started again.  Runs
+    of other machines, and of containers that number their processes otherwise, are left alone.
     """
     dead = [run for run in store.runs() if run.status == "running" and run.host == platform.node() and _is_dead(run)]
     for run in dead:
@@ -80,10 +83,15 @@ def known_finals(
 
 def _is_dead(run: RunRecord) -> bool:
     process = run.extra.get("process")
-    if not isinstance(process, dict) or process.get("numbers") != _numbers():
+    if not isinstance(process, dict):
         return False
-    pid = process.get("pid")
-    return isinstance(pid, int) and _started(pid) != process.get("started")
+    here = this_process()
+    if process.get("numbers") == here["numbers"]:
+        pid = process.get("pid")
+        return isinstance(pid, int) and _started(pid) != process.get("started")
+    starts = [str(one.get("numbers", "")).partition(" ")[0] for one in (process, here)]
+    same_machine = bool(here["machine"]) and process.get("machine") == here["machine"]
+    return same_machine and all(starts) and starts[0] != starts[1]
 
 
 def _started(pid: int) -> int | None:
@@ -101,3 +109,13 @@ def _numbers() -> str:
         return f"{(_PROC / 'sys/kernel/random/boot_id').read_text().strip()} {os.readlink(_PROC / 'self/ns/pid')}"
     except OSError:
         return ""
+
+
+def _machine() -> str:
+    """Tells this installation of a system from others; empty where it has no number of its own."""
+    try:
+        number = _MACHINE.read_text().strip()
+    except OSError:
+        return ""
+    # A digest, as the number itself is not to be told (machine-id(5)).
+    return hashlib.sha256(f"mmsbgen {number}".encode()).hexdigest()[:32] if number else ""

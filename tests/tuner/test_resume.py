@@ -17,6 +17,7 @@ import pytest
 from mmsbgen.backends import Device
 from mmsbgen.db.records import RunRecord, TrialRecord
 from mmsbgen.db.store import Store, open_store
+from mmsbgen.tuner import resume
 from mmsbgen.tuner.resume import end_dead_runs, this_process
 from tests.conftest import IN_CI
 
@@ -95,25 +96,45 @@ def test_killed_at_random_points_a_tune_repeats_nothing_and_loses_nothing(
     assert having("the last") == []
 
 
-def test_runs_whose_process_is_gone_are_ended(store: Store) -> None:
+def test_runs_whose_process_is_gone_are_ended(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    monkeypatch.setattr(resume, "_MACHINE", tmp_path / "machine-id")
     mine, numbers = this_process(), this_process()["numbers"]
+    assert "0123456789abcdef" not in str(mine)
+    boot, space = numbers.split()
     runs = {
         "alive": RunRecord(strategy="", host=os.uname().nodename, extra={"process": mine}),
         "dead": RunRecord(strategy="", host=os.uname().nodename, extra={"process": {**mine, "started": 1}}),
         "elsewhere": RunRecord(strategy="", host="elsewhere", extra={"process": {**mine, "started": 1}}),
         "boot before": RunRecord(
-            strategy="", host=os.uname().nodename, extra={"process": {**mine, "numbers": f"{numbers}x", "started": 1}}
+            strategy="", host=os.uname().nodename, extra={"process": {**mine, "numbers": f"x{boot} {space}"}}
+        ),
+        "boot of a machine of this name": RunRecord(
+            strategy="",
+            host=os.uname().nodename,
+            extra={"process": {**mine, "numbers": f"x{boot} {space}", "machine": "another"}},
+        ),
+        "boot of a machine without a number": RunRecord(
+            strategy="",
+            host=os.uname().nodename,
+            extra={"process": {**mine, "numbers": f"x{boot} {space}", "machine": ""}},
+        ),
+        "other container": RunRecord(
+            strategy="", host=os.uname().nodename, extra={"process": {**mine, "numbers": f"{boot} x", "started": 1}}
         ),
         "old": RunRecord(strategy="", host=os.uname().nodename),
     }
     for run in runs.values():
         store.begin_run(run)
-    assert [run.uuid for run in end_dead_runs(store)] == [runs["dead"].uuid]
+    assert {run.uuid for run in end_dead_runs(store)} == {runs["dead"].uuid, runs["boot before"].uuid}
     status = {run.uuid: run.status for run in store.runs()}
     assert {name: status[run.uuid] for name, run in runs.items()} == {
         "alive": "running",
         "dead": "interrupted",
         "elsewhere": "running",
-        "boot before": "running",
+        "boot before": "interrupted",
+        "boot of a machine of this name": "running",
+        "boot of a machine without a number": "running",
+        "other container": "running",
         "old": "running",
     }
