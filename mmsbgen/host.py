@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -85,10 +86,17 @@ def available_host_memory(proc: Path = _PROC, cgroup: Path = _CGROUP) -> tuple[i
 
 
 def resident_bytes(pid: int, proc: Path = _PROC) -> int:
-    """Bytes of memory that a process and those that it started hold; 0 where that is not known."""
+    """Bytes of memory that a process and those that it started, by any thread, hold; 0 where that is not known.
+
+    Where the system does not tell which those are, they are left out.
+    """
     try:
         pages = int((proc / str(pid) / "statm").read_text().split()[1])
-        children = (proc / str(pid) / "task" / str(pid) / "children").read_text().split()
     except (OSError, IndexError, ValueError):
         return 0
+    children: list[str] = []
+    with contextlib.suppress(OSError):
+        for thread in (proc / str(pid) / "task").iterdir():
+            with contextlib.suppress(OSError):  # it may have ended meanwhile
+                children += (thread / "children").read_text().split()
     return pages * os.sysconf("SC_PAGE_SIZE") + sum(resident_bytes(int(child), proc) for child in children)

@@ -73,7 +73,8 @@ class CompileAhead:
         self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
         self._asked: dict[str, Future[None]] = {}
         self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
-        self._children = [Measurer(info.spec, family, limits, seed) for _ in range(self.jobs)]
+        each = (limits or Limits()).divided(max(1, self.jobs))
+        self._children = [Measurer(info.spec, family, each, seed) for _ in range(self.jobs)]
         for child in self._children:
             self._free.put(child)
 

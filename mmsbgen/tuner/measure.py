@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
@@ -54,6 +54,12 @@ class Limits:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"a limit of {value} for {name}: it must be positive")
+
+    def divided(self, processes: int) -> Limits:
+        """For each of several children at a time: they share what memory there is, unless a limit was given."""
+        if self.memory_bytes is not None:
+            return self
+        return replace(self, memory_bytes=max(1, int(_SHARE * available_host_memory()[0] / processes)))
 
     def of(self, phase: str) -> float:
         """The limit of a phase by its name."""

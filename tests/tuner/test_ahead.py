@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -18,9 +19,10 @@ from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.db.canonical import digest
 from mmsbgen.db.store import Store
 from mmsbgen.families import family
+from mmsbgen.host import available_host_memory
 from mmsbgen.render import render
 from mmsbgen.tuner.ahead import CompileAhead, default_jobs
-from mmsbgen.tuner.measure import Measurer
+from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.search import candidates
 from mmsbgen.tuner.timing import Patience
 from mmsbgen.tuner.tune import tune
@@ -131,6 +133,16 @@ def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
 def test_a_core_is_left_to_what_measures_beside() -> None:
     cores = len(os.sched_getaffinity(0))
     assert default_jobs(GPU) == min(16, cores - 1)
+
+
+def test_compilers_share_the_memory_that_there_is() -> None:
+    available = available_host_memory()[0]
+    with CompileAhead(GPU, "mmsb", PROBLEM, 16) as ahead:
+        limits = [child.limits.memory_bytes for child in ahead._children]
+    assert len(limits) == 16
+    assert 0.4 * available < sum(limit or math.inf for limit in limits) < 0.99 * available, "which moves meanwhile"
+    with CompileAhead(GPU, "mmsb", PROBLEM, 16, limits=Limits(memory_bytes=1 << 30)) as ahead:
+        assert {child.limits.memory_bytes for child in ahead._children} == {1 << 30}
 
 
 @pytest.mark.opencl
