@@ -11,9 +11,10 @@ from typing import Any
 
 __all__ = ["Noise", "Verdict", "judge", "median_interval"]
 
-#: Chance to give up a configuration that is as fast as the best.
+#: Chance to give up a configuration that is as fast as the best, over all looks at its repetitions.
 _MISTAKE = 1e-3
-#: Repetitions for which a limit is worked out; with ten of them the median itself is one.
+#: Repetitions for which a limit is worked out, which is how often one looks: with more of them the last limit holds,
+#: and who is above it with all has been so with the first ten.
 _LIMITS = 10
 #: Confidence of the intervals that finalists are compared by.
 _CONFIDENCE = 0.9
@@ -29,27 +30,33 @@ class Noise:
 
     def __init__(self) -> None:
         self._ratios: list[float] = []
+        self._least = math.inf
+        self.best_s: float | None = None
+        """Seconds that the best median may well have: the upper end of its interval.  The least of many medians is
+        too low by itself, as each has its error."""
 
     def add(self, times: Sequence[float]) -> None:
-        """Take note of a configuration's repetitions, seconds; fewer than three tell nothing."""
+        """Take note of a configuration's repetitions, seconds; fewer than three tell nothing of the scatter."""
+        median = statistics.median(times)
+        if median < self._least:
+            self._least, self.best_s = median, median_interval(times)[1]
         if len(times) >= 3:
-            median = statistics.median(times)
             for value in times:
                 bisect.insort(self._ratios, value / median)
 
     def limits(self) -> tuple[float, ...] | None:
-        """Ratios to the best median above which a configuration is hopeless, after 1, 2, ... repetitions.
+        """Ratios to ``best_s`` above which a configuration is hopeless, after 1, 2, ... repetitions.
 
         When all of r repetitions lie above L times the best, a configuration whose median is no worse than the best
         has done so by chance with probability S(L)^r, where S(L) is the share of repetitions above L times their
-        median.  The limit is the least L for which that is at most one in a thousand; infinite where so few
-        repetitions are known that no L is.  None while that holds for all.
+        median.  The limit is the least L for which that is at most one in ten thousand, as one looks ten times;
+        infinite where so few repetitions are known that no L is.  None while that holds for all.
         """
         count = len(self._ratios)
         found = []
         for repetitions in range(1, _LIMITS + 1):
             # One more than were seen above, so that what was never seen is not taken for impossible.
-            above = math.floor(_MISTAKE ** (1 / repetitions) * (count + 1)) - 1
+            above = math.floor((_MISTAKE / _LIMITS) ** (1 / repetitions) * (count + 1)) - 1
             found.append(max(1.0, self._ratios[count - 1 - above]) if 0 <= above < count else math.inf)
         return tuple(found) if math.isfinite(found[-1]) else None
 

@@ -42,8 +42,9 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
     """The newest trial of each configuration under ``key`` by ``config_digest``, those of searches before finals.
 
     Finals are timed in turns: a search that goes on ranks by what it had when it was ended.  What works, but was not
-    measured for the objective, is not known, unless it was given up.  Nor is what was measured before the configuration
-    failed in use and was quarantined: only a new trial can lift that.  Nor is what a fleet lost with its workers.
+    measured for the objective, is not known.  Nor is what was given up, as that was about the best and the noise of the
+    other run, what was measured before the configuration failed in use and was quarantined, as only a new trial can
+    lift that, and what a fleet lost with its workers.
     """
     failed: dict[str, str] = {}
     for failure in store.quarantined(family=key.kernel.family, kernel=key.kernel.name):
@@ -54,7 +55,7 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
     for trial in reversed(store.trials(key=key)):
         if trial.created_at <= failed.get(trial.config_digest, "") or trial.extra.get("lost"):
             continue
-        if not (math.isfinite(cost(trial, objective)) or trial.status != "ok" or trial.extra.get("given_up")):
+        if trial.status == "ok" and (not math.isfinite(cost(trial, objective)) or trial.extra.get("given_up")):
             continue
         before = known.get(trial.config_digest)
         if before is None or trial.round == 0 or before.round > 0:
@@ -67,10 +68,11 @@ def known_finals(
 ) -> Sequence[TrialRecord]:
     """The finals of the newest run that timed exactly the configurations of ``chosen`` in turns, in their order.
 
-    Empty without such a run, and where one of ``chosen`` is newer, as the finals were then about older trials.
+    Empty without such a run, and where one of ``chosen`` was timed since, as the finals were then about older trials;
+    to be given up again, as the default may be, changes nothing.
     """
     configs = [trial.config_digest for trial in chosen]
-    newest = max((trial.created_at for trial in chosen), default="")
+    newest = max((trial.created_at for trial in chosen if not trial.extra.get("given_up")), default="")
     by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
     for trial in store.trials(key=key, status="ok"):
         if trial.round > 0 and math.isfinite(cost(trial, objective)):

@@ -26,7 +26,7 @@ class Patience:
 
     ``hopeless`` has one number for 1, 2, ... repetitions, the last for all that follow: a configuration all of whose
     repetitions take more than that many times the best so far is given up.  Where the noise of the device is known,
-    :meth:`mmsbgen.tuner.noise.Noise.limits` has such numbers; these are for before.
+    :class:`mmsbgen.tuner.noise.Noise` has such numbers and that best; these are for before.
     """
 
     repetitions: int = 7

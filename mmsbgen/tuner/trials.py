@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -108,7 +107,7 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         self.done: dict[str, TrialRecord] = {}
-        self.best_s: float | None = None
+        # Of this run alone: another may have met the device in a better or worse moment.
         self.noise = Noise()
 
     def __call__(self, configs: Sequence[Config]) -> list[float]:
@@ -153,8 +152,7 @@ class Evaluator:
             self.done[key] = trial = self.known.get(key) or self._measure(config)
             self.kernel.reused += key in self.known
             self.kernel.trials.append(trial)
-            if trial.status == "ok" and trial.median_s is not None:
-                self.best_s = min(self.best_s or math.inf, trial.median_s)
+            if trial.status == "ok" and trial.run == self.made.run:
                 self.noise.add(trial.times)
             self.progress.trial(self.kernel, trial)
         return cost(self.done[key], self.kernel.objective)
@@ -163,7 +161,7 @@ class Evaluator:
         patience = self.patience
         if self.energy is None:  # the slower of two may take less energy
             patience = replace(patience, hopeless=self.noise.limits() or patience.hopeless)
-        outcome = self.measurer.measure(config, best_s=self.best_s, patience=patience, check=self.check)
+        outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
         if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
             outcome = replace(outcome, energy=self.energy(config))
         ahead_s = self.ahead.seconds.get(digest(dict(config))) if self.ahead is not None else None

@@ -89,17 +89,38 @@ def test_known_configurations_are_not_measured_again_unless_asked(store: Store) 
     assert len(order(store, retuned)) == 10
 
 
-@pytest.mark.parametrize("retune", [False, True])
-def test_readers_find_the_verdict_of_the_last_run(store: Store, retune: bool) -> None:
-    """A run that was killed before its finals, in a moment when everything was faster than it ever is again."""
-    with open_store("sqlite://") as other:
-        (tried,) = faked(other, strategy="random", budget_trials=6).kernels
+def put(store: Store, like: list[TrialRecord], *, given_up: int) -> None:
+    """Store a run that was killed before its finals, in a moment when everything was faster than it ever is again."""
     killed = RunRecord(strategy="random")
     store.begin_run(killed)
-    for place, trial in enumerate(tried.trials):
-        times = ((1 + place) * 1e-11,) * 3
-        quick = TrialRecord(run=killed.uuid, key=trial.key, config=trial.config, status="ok", times=times)
+    for place, trial in enumerate(like):
+        quick = TrialRecord(
+            run=killed.uuid,
+            key=trial.key,
+            config=trial.config,
+            status="ok",
+            times=((1 + place) * 1e-11,) * 3,
+            extra={"given_up": True} if place >= len(like) - given_up else {},
+        )
         store.add_trial(quick)
+
+
+def test_only_a_runs_own_times_make_it_give_up_early(store: Store) -> None:
+    with open_store("sqlite://") as other:
+        (tried,) = faked(other, strategy="random", budget_trials=8).kernels
+    put(store, tried.trials[:7], given_up=1)
+    report = faked(store, strategy="random", budget_trials=8)
+    assert report.kernels[0].reused == 6
+    again = [trial for trial in store.trials(run=report.run) if trial.round == 0]
+    assert {trial.config_digest for trial in again} == {trial.config_digest for trial in tried.trials[6:]}
+    assert not again[-1].extra.get("given_up"), "nothing is known yet of this run's best"
+
+
+@pytest.mark.parametrize("retune", [False, True])
+def test_readers_find_the_verdict_of_the_last_run(store: Store, retune: bool) -> None:
+    with open_store("sqlite://") as other:
+        (tried,) = faked(other, strategy="random", budget_trials=6).kernels
+    put(store, tried.trials, given_up=0)
     report = faked(store, strategy="random", budget_trials=6, retune=retune)
     (kernel,) = report.kernels
     assert kernel.reused == (0 if retune else 6)
