@@ -277,7 +277,14 @@ def test_private_memory_that_the_space_allows_is_there(
     """Of scalar work-items of float64, whose arrays Intel's runtime multiplies by 17, the largest tile allowed."""
     spec, traits = MMSB.kernel(kernel), traits_of(opencl_device.info)
     problem = MMSB.problem(K=length, N=3000, m=64, n=64, dtype="float64")
-    config = {"vector_width": 1, "block_size": 2, "prefetch": 0, "normalise": True} | axes
+    config = {
+        "vector_width": 1,
+        "block_size": 2,
+        "prefetch": 0,
+        "normalise": True,
+        "groups": 64,
+        "counts": "global",
+    } | axes
     tiles = [{"tile": tile} for tile in (16, 8, 4, 2, 1)] if kernel == "block_shared" else [{}]
     names = [axis.name for axis in spec.space.axes]
     candidates = [{name: value for name, value in (config | tile).items() if name in names} for tile in tiles]
