@@ -4,19 +4,18 @@
     scripts/ship_records.py build/tuning/nvidia-h200.jsonl
 
 Every run of mmsbgen reads the shipped files, so they hold what a look-up may answer with and no more: of each problem
-the best configurations in the present state of the templates, with their runs, but without the names of hosts.
+the best configurations in the present state of the templates, with their runs, but without hosts and processes.
 Processors are left out, since one name stands for many machines.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from mmsbgen.db import exchange
+from mmsbgen.db import exchange, formats
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.ranking import candidate, ranked
 from mmsbgen.db.records import Key, TrialRecord
@@ -43,9 +42,9 @@ def best_of(bundle: Bundle, most: int) -> Bundle:
             last[trial.run, trial.config_digest] = trial
         kept += [trial for trial in last.values() if trial.config_digest in best]
     used = {trial.run for trial in kept}
-    runs = [replace(run, host="") for run in bundle.runs if run.uuid in used]
+    runs = [run for run in bundle.runs if run.uuid in used]
     roofs = [roof for roof in bundle.roofs if roof.run in used]
-    return Bundle(runs=runs, roofs=roofs, trials=kept)
+    return formats.anonymous(Bundle(runs=runs, roofs=roofs, trials=kept))
 
 
 def _is_present(key: Key) -> bool:

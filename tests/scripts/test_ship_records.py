@@ -8,11 +8,11 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from mmsbgen.db import exchange
+from mmsbgen.db import exchange, formats
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.ranking import candidate, ranked
 from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
-from mmsbgen.db.selection import Index
+from mmsbgen.db.selection import SHIPPED, Index
 from mmsbgen.families import family
 from mmsbgen.render import template_digest
 
@@ -29,7 +29,7 @@ GPU = DeviceRecord(
     compute_units=132,
     memory_bytes=2**37,
 )
-RUNS = [RunRecord(strategy="default", host="private") for _ in range(2)]
+RUNS = [RunRecord(strategy="default", host="private", extra={"process": {"pid": 1}}) for _ in range(2)]
 KEY = Key(GPU, ToolchainRecord("nvcc", "13"), KERNEL, ProblemRecord("mmsb", {"K": 64, "dtype": "float32"}))
 
 
@@ -65,7 +65,10 @@ def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path
         (64, 128, 1),
         (128, 512, 0),
     }
-    assert [(run.uuid, run.host) for run in found.runs] == [(RUNS[0].uuid, "")]
+    assert [(run.uuid, run.host, run.extra) for run in found.runs] == [(RUNS[0].uuid, "", {})]
+    for file in SHIPPED.glob("*.jsonl"):
+        bundle = exchange.read(file)
+        assert formats.anonymous(bundle) == bundle
     chosen = Index(shipped=tmp_path / "shipped").select(KEY, valid=lambda config: True, default={})
     assert (chosen.config, chosen.tier) == ({"block_size": 64}, "exact")
 
