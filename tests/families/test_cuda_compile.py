@@ -20,7 +20,7 @@ MMSB = family()
 TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
 #: Variants beyond those that cover the pairs of axes, and the share of all that is compiled for sm_80 too.
 LIMIT = 24
-ALSO_OLDER = 6
+ALSO_OLDER = 18
 _UNUSED = "was declared but never referenced"
 
 
