@@ -11,6 +11,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import device_record, key_of
 from mmsbgen.family import Array, KernelSpec
 from mmsbgen.problem import Problem
+from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.space import Config, describe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +61,19 @@ class Sample:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"median_s": self.median, "iqr_s": self.iqr, "times_s": list(self.times)}
+
+
+def wall(sampler: Sampler, make: Callable[[Sampler, int], None], count: int, repetitions: int) -> Sample:
+    """Seconds of one of ``count`` things that ``make`` makes and waits for: launches queued ahead, nothing profiled."""
+    sampler.stages.drain()
+    sampler.device.profiling = False
+    times = []
+    for _ in range(repetitions):
+        begin = time.perf_counter()
+        make(sampler, count)
+        times.append((time.perf_counter() - begin) / count)
+    sampler.device.profiling = True
+    return Sample(tuple(times))
 
 
 def interleave(runs: Mapping[str, Callable[[int], float]], rounds: int, limit_s: float = 20.0) -> dict[str, Sample]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from _common import REPORTS, Report, Sample, add_device_option, chosen_devices, progress
+from _common import REPORTS, Report, add_device_option, chosen_devices, progress, wall
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.db.selection import Index
@@ -51,19 +51,6 @@ def sweeps(sampler: Sampler, count: int) -> None:
     for _ in range(count * sampler.per_sweep):
         sampler.step()
     sampler.device.synchronize()
-
-
-def wall(sampler: Sampler, count: int, repetitions: int) -> Sample:
-    """Seconds of a sweep, on the host's clock."""
-    sampler.stages.drain()
-    sampler.device.profiling = False
-    times = []
-    for _ in range(repetitions):
-        begin = time.perf_counter()
-        sweeps(sampler, count)
-        times.append((time.perf_counter() - begin) / count)
-    sampler.device.profiling = True
-    return Sample(tuple(times))
 
 
 def stages(sampler: Sampler) -> dict[str, float]:
@@ -130,7 +117,7 @@ def main() -> None:
                 for noise in (True, False):
                     options = dataclasses.replace(base, products=products, noise=noise)
                     with chain(device, parts, options, args.database) as sampler:
-                        found, by_stage = wall(sampler, args.count, args.repetitions), stages(sampler)
+                        found, by_stage = wall(sampler, sweeps, args.count, args.repetitions), stages(sampler)
                         by_kernel, blocks = kernels(sampler), sampler.per_sweep
                         configs = {name: dict(kernel.config) for name, kernel in sampler.kernels.items()}
                     progress(f"{products} products, {'draws' if noise else 'no draws'}: {found.text(1e3)} ms")

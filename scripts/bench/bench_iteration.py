@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from _common import REPORTS, Placed, Report, Sample, add_device_option, chosen_devices, known_configs, progress
+from _common import REPORTS, Placed, Report, Sample, add_device_option, chosen_devices, known_configs, progress, wall
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.build import BoundKernel, build, traits_of
@@ -55,19 +54,6 @@ def advance(sampler: Sampler, count: int) -> None:
     sampler.device.synchronize()
 
 
-def wall(sampler: Sampler, count: int, repetitions: int) -> Sample:
-    """Seconds of an iteration, launches queued ahead and nothing profiled."""
-    sampler.stages.drain()
-    sampler.device.profiling = False
-    times = []
-    for _ in range(repetitions):
-        begin = time.perf_counter()
-        advance(sampler, count)
-        times.append((time.perf_counter() - begin) / count)
-    sampler.device.profiling = True
-    return Sample(tuple(times))
-
-
 def stages(sampler: Sampler, count: int) -> dict[str, float]:
     """Seconds of an iteration by stage, on the device's clock."""
     before = sampler.stages.seconds()
@@ -90,7 +76,7 @@ def without_theta(sampler: Sampler, count: int, repetitions: int) -> Sample:
     kept = {name: sampler.kernels[name] for name in ("theta_partial", "theta_end")}
     sampler.kernels |= dict.fromkeys(kept, cast(BoundKernel, _Nothing()))
     try:
-        return wall(sampler, count, repetitions)
+        return wall(sampler, advance, count, repetitions)
     finally:
         sampler.kernels |= kept
 
@@ -162,7 +148,9 @@ def main() -> None:
                     by_stage: dict[str, float] = {}
                     for fused in (False, True) if info.backend == "cuda" else (False,):
                         with chain(device, parts, of_kind, fused, args.database) as sampler:
-                            found["fused" if fused else "separate"] = wall(sampler, args.count, args.repetitions)
+                            found["fused" if fused else "separate"] = wall(
+                                sampler, advance, args.count, args.repetitions
+                            )
                             if not fused:
                                 by_stage = stages(sampler, args.count)
                                 bare = without_theta(sampler, args.count, args.repetitions)

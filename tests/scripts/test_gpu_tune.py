@@ -8,27 +8,10 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.backends import DeviceInfo
 from mmsbgen.db import exchange
 from mmsbgen.families import family
+from tests.devices import H200
 
-GPU = DeviceInfo(
-    backend="cuda",
-    index=0,
-    name="NVIDIA H200",
-    vendor="NVIDIA",
-    platform="CUDA",
-    architecture="sm_90",
-    driver="580",
-    kind="gpu",
-    compiler="none 1",
-    compute_units=132,
-    global_memory=2**37,
-    max_allocation=2**37,
-    local_memory=2**17,
-    max_block_size=1024,
-    sub_group_sizes=(32,),
-)
 PHI = family().kernel("update_phi")
 
 
@@ -53,18 +36,18 @@ def test_parts_begin_with_update_phi() -> None:
         assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (16384, 1024, "off")
     assert set(stars[0].kernels) | set(blocked[0].kernels) | {"update_phi", "block_shared"} == set(family().tuned)
     assert len(script.parts((128,), {}, 60.0, 0.0, {})) == 2
-    assert script.slug(GPU) == "nvidia-h200"
+    assert script.slug(H200) == "nvidia-h200"
 
 
 def test_a_sweep_has_every_placement_that_is_valid() -> None:
     script = importlib.import_module("gpu_tune")
-    found = script.sweep(GPU, (128, 2048, 900), {"n": 32}, 5.0)
+    found = script.sweep(H200, (128, 2048, 900), {"n": 32}, 5.0)
     assert {part.problem["K"] for part in found} == {900}
     assert {part.strategy for part in found} == {"exhaustive"}
     (placements,) = (axis.values for axis in PHI.space.axes if axis.name == "placement")
     assert [part.fixed["placement"] for part in found] == [*placements, *placements]
     assert {(part.fixed["vector_width"], part.fixed["rows_in_flight"]) for part in found} == {(4, 2)}
-    few = script.sweep(GPU, (2**18,), {"n": 32}, 5.0)
+    few = script.sweep(H200, (2**18,), {"n": 32}, 5.0)
     assert {"GLOBAL"} <= {part.fixed["placement"] for part in few} < set(placements), "rows too long for the others"
 
 

@@ -26,24 +26,8 @@ from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.search import candidates
 from mmsbgen.tuner.timing import Patience
 from mmsbgen.tuner.tune import tune
+from tests.devices import H200
 
-GPU = DeviceInfo(
-    backend="cuda",
-    index=0,
-    name="NVIDIA H200",
-    vendor="NVIDIA",
-    platform="CUDA",
-    architecture="sm_90",
-    driver="580",
-    kind="gpu",
-    compiler="none 1",
-    compute_units=132,
-    global_memory=2**37,
-    max_allocation=2**37,
-    local_memory=2**17,
-    max_block_size=1024,
-    sub_group_sizes=(32,),
-)
 PROBLEM = family().problem(K=32, m=16, n=8, N=100)
 PHI = family().kernel("update_phi")
 HASTY = Patience(repetitions=3, enough_s=0.0)
@@ -82,8 +66,8 @@ def configs_of(info: DeviceInfo, count: int) -> list[dict[str, Any]]:
 
 
 def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_path: Path) -> None:
-    compiler, cache, configs = Compiler(), BinaryCache(tmp_path), configs_of(GPU, 9)
-    with CompileAhead(GPU, "mmsb", PROBLEM, 3, compiler=compiler, cache=cache) as ahead:
+    compiler, cache, configs = Compiler(), BinaryCache(tmp_path), configs_of(H200, 9)
+    with CompileAhead(H200, "mmsb", PROBLEM, 3, compiler=compiler, cache=cache) as ahead:
         ahead.begin("update_phi")
         assert not ahead.before
         ahead.ask(configs)
@@ -91,14 +75,14 @@ def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_p
         assert set(ahead.seconds) == {digest(config) for config in configs}
     assert compiler.calls == 9
     for config in configs:
-        text = render(PHI, PROBLEM, config, traits_of(GPU)).text
-        compile_cuda(text, "sm_90", compiler_options(traits_of(GPU)), compiler=compiler, cache=cache)
+        text = render(PHI, PROBLEM, config, traits_of(H200)).text
+        compile_cuda(text, "sm_90", compiler_options(traits_of(H200)), compiler=compiler, cache=cache)
     assert compiler.calls == 9
 
 
 def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_path: Path) -> None:
-    compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(GPU, 12)
-    with CompileAhead(GPU, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
+    compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(H200, 12)
+    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs[:10])
         compiler.await_calls(2)
@@ -113,7 +97,7 @@ def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_pa
 
 
 def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
-    compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(GPU, 20)
+    compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(H200, 20)
     asked = []
 
     def stop() -> bool:
@@ -122,7 +106,7 @@ def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
             compiler.gate.set()
         return True
 
-    with CompileAhead(GPU, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
+    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs)
         compiler.await_calls(2)
@@ -132,16 +116,16 @@ def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
 
 def test_a_core_is_left_to_what_measures_beside() -> None:
     cores = len(os.sched_getaffinity(0))
-    assert default_jobs(GPU) == min(16, cores - 1)
+    assert default_jobs(H200) == min(16, cores - 1)
 
 
 def test_compilers_share_the_memory_that_there_is() -> None:
     available = available_host_memory()[0]
-    with CompileAhead(GPU, "mmsb", PROBLEM, 16) as ahead:
+    with CompileAhead(H200, "mmsb", PROBLEM, 16) as ahead:
         limits = [child.limits.memory_bytes for child in ahead._children]
     assert len(limits) == 16
     assert 0.4 * available < sum(limit or math.inf for limit in limits) < 0.99 * available, "which moves meanwhile"
-    with CompileAhead(GPU, "mmsb", PROBLEM, 16, limits=Limits(memory_bytes=1 << 30)) as ahead:
+    with CompileAhead(H200, "mmsb", PROBLEM, 16, limits=Limits(memory_bytes=1 << 30)) as ahead:
         assert {child.limits.memory_bytes for child in ahead._children} == {1 << 30}
 
 

@@ -27,6 +27,8 @@ from mmsbgen.families.mmsb.shared import (
     BETA,
     DELTA,
     FIRST_VERTEX,
+    HELD,
+    LINKS,
     N_VERTICES,
     RANDOM,
     SHARED,
@@ -42,14 +44,6 @@ from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
 _SPARES = Argument("spares", "u32", "in", "[m] free slots; they receive the new rows")
 _ROWS = Argument("pi", "real", "inout", "[N + m, LD] rows by slot")
-_LINKS = (
-    Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
-    Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
-)
-_HELD = (
-    Argument("held_offsets", "u64", "in", "[N + 1] begin of each vertex's held-out pairs"),
-    Argument("held_neighbours", "u32", "in", "[2 H] their other ends, ascending"),
-)
 
 # Stage 2 ------------------------------------------------------------------------------------------------------
 
@@ -227,8 +221,8 @@ BLOCK_SHARED = KernelSpec(
         Argument("n_shared", "u32", "in", "[1] how many shared partners there are"),
         Argument("drawn", "u32", "in", "[n] the shared partners"),
         Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
-        *_LINKS,
-        *_HELD,
+        *LINKS,
+        *HELD,
         N_VERTICES,
         FIRST_VERTEX,
         DELTA,
@@ -371,7 +365,7 @@ BLOCK_LINKS = KernelSpec(
         _SPARES,
         BETA,
         VERTICES,
-        *_LINKS,
+        *LINKS,
         Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up"),
         Argument("counts", "real", "out", "[groups, 2, LD] scaled sums of rho: non-links, links"),
         Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),

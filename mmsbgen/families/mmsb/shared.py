@@ -19,6 +19,15 @@ BETA = Argument("beta", "real", "in", "[LD] community strengths")
 VERTICES = Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on")
 N_VERTICES = Argument("n_vertices", "u32", "scalar", "vertices of the mini-batch")
 FIRST_VERTEX = Argument("first_vertex", "u32", "scalar", "place of the first of them")
+#: Adjacency of training links, and of held-out pairs.
+LINKS = (
+    Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
+    Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
+)
+HELD = (
+    Argument("held_offsets", "u64", "in", "[N + 1] begin of each vertex's held-out pairs"),
+    Argument("held_neighbours", "u32", "in", "[2 H] their other ends, ascending"),
+)
 DELTA = Argument("delta", "real", "scalar", "probability of a link across communities")
 PAIRS = (
     Argument("pairs_a", "u32", "in", "[P] one vertex of each pair"),

@@ -11,7 +11,18 @@ from typing import Any
 from mmsbgen.families.mmsb import block_workloads, tensor_workloads
 from mmsbgen.families.mmsb.axes import BLOCK_SIZE, COMMON, common, first_valid, local_memory
 from mmsbgen.families.mmsb.layout import row_length
-from mmsbgen.families.mmsb.shared import BETA, DELTA, FIRST_VERTEX, N_VERTICES, SLOTS, TENSOR, VERTICES, row_bytes
+from mmsbgen.families.mmsb.shared import (
+    BETA,
+    DELTA,
+    FIRST_VERTEX,
+    HELD,
+    LINKS,
+    N_VERTICES,
+    SLOTS,
+    TENSOR,
+    VERTICES,
+    row_bytes,
+)
 from mmsbgen.families.mmsb.tensor_workloads import half_room, half_row
 from mmsbgen.family import Argument, KernelSpec, Launch
 from mmsbgen.problem import Problem
@@ -81,21 +92,25 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
     )
 
 
+def _tiles_across(problem: Problem, config: Config, b_layout: str) -> int:
+    """Tiles side by side: over the coordinates of a row, or over the partners."""
+    width = row_length(problem.integer("K")) if b_layout == "rows" else half_room(problem)
+    return -(-width // int(config["tile_columns"]))
+
+
 def _tiled(kind: str, b_layout: str) -> Any:
     def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
         rows, columns = _warps(config)
-        tile = int(config["tile_columns"])
-        width = row_length(problem.integer("K")) if b_layout == "rows" else half_room(problem)
         return _variables(problem, config, traits) | {
             "kind": kind,
             "b_layout": b_layout,
             "TM": int(config["tile_rows"]),
-            "TN": tile,
+            "TN": int(config["tile_columns"]),
             "DEPTH": int(config["depth"]),
             "stages": int(config["stages"]),
             "warps_m": rows,
             "warps_n": columns,
-            "tiles": -(-width // tile),
+            "tiles": _tiles_across(problem, config, b_layout),
         }
 
     return variables
@@ -112,8 +127,7 @@ def _launch_rows(extra: bool, per_row: int) -> Any:
 
 def _launch_tiles(b_layout: str) -> Any:
     def launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-        width = row_length(problem.integer("K")) if b_layout == "rows" else half_room(problem)
-        tiles = -(-width // int(config["tile_columns"]))
+        tiles = _tiles_across(problem, config, b_layout)
         return Launch(max(1, -(-count // int(config["tile_rows"])) * tiles), int(config["block_size"]))
 
     return launch
@@ -202,10 +216,8 @@ BLOCK_STRIKE = KernelSpec(
         _N_SHARED,
         Argument("drawn", "u32", "in", "[n] the shared partners"),
         Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
-        Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
-        Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
-        Argument("held_offsets", "u64", "in", "[N + 1] begin of each vertex's held-out pairs"),
-        Argument("held_neighbours", "u32", "in", "[2 H] their other ends, ascending"),
+        *LINKS,
+        *HELD,
         _written(_SCALES, "inout"),
         N_VERTICES,
         FIRST_VERTEX,

@@ -1,0 +1,23 @@
+"""Devices by description, for tests that need no device."""
+
+from __future__ import annotations
+
+from mmsbgen.backends import DeviceInfo
+
+H200 = DeviceInfo(
+    backend="cuda",
+    index=0,
+    name="NVIDIA H200",
+    vendor="NVIDIA",
+    platform="CUDA",
+    architecture="sm_90",
+    driver="580",
+    kind="gpu",
+    compiler="none 1",
+    compute_units=132,
+    global_memory=2**37,
+    max_allocation=2**37,
+    local_memory=2**17,
+    max_block_size=1024,
+    sub_group_sizes=(32,),
+)
