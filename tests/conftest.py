@@ -1,10 +1,16 @@
-"""What all tests share: devices, a private data folder, and the flag that renews golden files."""
+"""What all tests share: devices, databases, a private data folder, and the flag that renews golden files."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import platform
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,3 +103,60 @@ def cuda_device() -> Iterator[Device]:
         pytest.skip(f"no CUDA device here: {error}")
     with opened as device:
         yield device
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server of our own, without a database name."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")) or [Path(shutil.which("pg_ctl") or "missing")]
+    program = programs[-1]
+    if not program.exists():
+        message = "PostgreSQL server programs (initdb, pg_ctl) are missing: apt-get install postgresql"
+        if IN_CI:
+            pytest.fail(message)
+        pytest.skip(message)
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    prefix: list[str] = []
+    if os.geteuid() == 0:  # the server refuses to run as root
+        prefix = ["runuser", "-u", "postgres", "--"]
+        os.chown(folder, pwd.getpwnam("postgres").pw_uid, -1)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def call(name: str, *arguments: str) -> None:
+        command = [*prefix, str(program.with_name(name)), "-D", str(folder / "data"), *arguments]
+        done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            log = folder / "log"
+            pytest.fail(f"{name} failed: {done.stdout}{done.stderr}{log.read_text() if log.exists() else ''}")
+
+    options = f"-p {port} -h 127.0.0.1 -k {folder} -c fsync=off -c full_page_writes=off"
+    try:
+        call("initdb", "-U", "tester", "--auth=trust", "--encoding=UTF8", "--no-sync")
+        call("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
+        try:
+            yield f"postgresql://tester@127.0.0.1:{port}"
+        finally:
+            call("pg_ctl", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """The URL of a new, empty database."""
+    import psycopg
+
+    name = f"t{uuid.uuid4().hex}"
+    with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    return f"{postgres_server}/{name}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for a new database, on each kind of server."""
+    if request.param == "sqlite":
+        return str(tmp_path / "tuning.sqlite3")
+    return str(request.getfixturevalue("postgres_url"))

@@ -2,6 +2,7 @@
 
 Rows that describe (device, toolchain, kernel, problem) are unique by ``key``, rows that report (run, roof,
 trial) by ``uuid`` or ``uid``; the records in :mod:`mmsbgen.db.records` compute both from their content.
+The tables of jobs belong to :mod:`mmsbgen.jobs`: no export has them.
 A change here needs a migration and its revision at the end of ``REVISIONS``.
 """
 
@@ -10,17 +11,29 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import BigInteger, Double, ForeignKey, Index, Integer, MetaData, String, Text
+from sqlalchemy import (
+    BigInteger,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from mmsbgen.db.canonical import canonical_json
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """Schema revisions that this version knows, oldest first; the last is the present one."""
 
-LACKING = {"0001": frozenset({"quarantine"})}
+_OF_JOBS = frozenset({"jobs", "job_events", "job_files"})
+LACKING = {"0001": frozenset({"quarantine"}) | _OF_JOBS, "0002": _OF_JOBS}
 """Older revisions of which a server can be read as it is, with the tables that they lack."""
 
 VERSION_TABLE = "mmsbgen_schema"
@@ -203,3 +216,61 @@ class Quarantine(Base):
     message: Mapped[str] = mapped_column(Text)
     extra: Mapped[Any] = mapped_column(CanonicalJson)
     created_at: Mapped[str] = mapped_column(String(27))
+
+
+class Job(Base):
+    """Work that waits for a worker, is being done by one under a lease, or has ended."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (Index(None, "state", "id"),)
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    uuid: Mapped[str] = mapped_column(String(32), unique=True)
+    request_key: Mapped[str | None] = mapped_column(Text, unique=True)
+    kind: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(Text)
+    payload: Mapped[Any] = mapped_column(CanonicalJson)
+    inputs: Mapped[Any] = mapped_column(CanonicalJson)
+    device: Mapped[str | None] = mapped_column(Text)
+    attempt: Mapped[int] = mapped_column(BigInteger)
+    losses: Mapped[int] = mapped_column(BigInteger)
+    max_losses: Mapped[int] = mapped_column(BigInteger)
+    worker: Mapped[str | None] = mapped_column(Text)
+    lease_until: Mapped[str | None] = mapped_column(String(27))
+    cancel_at: Mapped[str | None] = mapped_column(String(27))
+    checkpoint: Mapped[Any] = mapped_column(CanonicalJson, nullable=True)
+    progress: Mapped[Any] = mapped_column(CanonicalJson, nullable=True)
+    result: Mapped[Any] = mapped_column(CanonicalJson, nullable=True)
+    outputs: Mapped[Any] = mapped_column(CanonicalJson)
+    error: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[str] = mapped_column(String(27))
+    started_at: Mapped[str | None] = mapped_column(String(27))
+    finished_at: Mapped[str | None] = mapped_column(String(27))
+
+
+class JobEvent(Base):
+    """What a job told: its states, progress and messages.  Ids grow within a job and are never used again."""
+
+    __tablename__ = "job_events"
+    __table_args__ = (Index(None, "job_id", "id"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"))
+    attempt: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str] = mapped_column(Text)
+    data: Mapped[Any] = mapped_column(CanonicalJson)
+    created_at: Mapped[str] = mapped_column(String(27))
+
+
+class JobFile(Base):
+    """A part of a file that a job was given (``area`` 'input'), goes on from ('checkpoint') or made ('output')."""
+
+    __tablename__ = "job_files"
+    __table_args__ = (UniqueConstraint("job_id", "area", "name", "part"),)
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"))
+    area: Mapped[str] = mapped_column(Text)
+    name: Mapped[str] = mapped_column(Text)
+    part: Mapped[int] = mapped_column(BigInteger)
+    data: Mapped[bytes] = mapped_column(LargeBinary)

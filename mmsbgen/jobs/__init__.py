@@ -1,0 +1,24 @@
+"""Jobs in the tuning database: a queue whose jobs are leased to workers, and the files that travel with them.
+
+It knows states, leases and bytes; what a job's payload means is known by who runs it.
+"""
+
+from __future__ import annotations
+
+from mmsbgen.jobs.errors import LeaseLostError, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.queue import Queue
+from mmsbgen.jobs.records import AREAS, ENDED, KINDS, STATES, Event, Job, Lease
+
+__all__ = [
+    "AREAS",
+    "ENDED",
+    "KINDS",
+    "STATES",
+    "Event",
+    "Job",
+    "Lease",
+    "LeaseLostError",
+    "Queue",
+    "RequestKeyError",
+    "UnknownJobError",
+]

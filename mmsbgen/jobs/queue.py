@@ -1,0 +1,380 @@
+"""A queue of jobs in one table: leases that run out, tokens that fence off who lost one, and files beside it.
+
+Libraries for this serve one kind of server, or need a broker; the few rules are written out here instead:
+
+* A job is ``queued``, ``running`` under a lease, or has ended as ``done``, ``failed`` or ``cancelled``.
+* Whoever claims a job adds one to its ``attempt``.  Every write under a lease names the attempt and touches nothing
+  when the job has another, or runs no more: so a worker that was thought dead cannot disturb the one after it.
+* Files of an attempt are stored in the transaction that ends the job, so that no mixture is ever seen.
+* An attempt whose lease ran out counts as lost.  After ``max_losses`` of them the job fails.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from mmsbgen.db.canonical import json_object, storable_text, utc_now, utc_timestamp
+from mmsbgen.db.connect import Database
+from mmsbgen.db.records import DeviceRecord
+from mmsbgen.db.schema import Job as JobRow
+from mmsbgen.db.schema import JobEvent, JobFile
+from mmsbgen.db.store import Store
+from mmsbgen.errors import InputError
+from mmsbgen.jobs import files
+from mmsbgen.jobs.files import Source
+from mmsbgen.jobs.records import ENDED, KINDS, STATES, Event, Job, Lease
+from mmsbgen.jobs.rows import by_id, fenced, file_of, job_of, later, row_of, same_request, tell, unknown
+
+LEASE_SECONDS = 60.0
+MAX_LOSSES = 3
+
+T = TypeVar("T")
+
+
+class Queue:
+    """The jobs of a database.  Every method is one short transaction, tried again while a rival is in its way.
+
+    ``store`` is open for writing and stays its owner's.  ``clock`` tells the present time; by default a server's own
+    clock does, so that machines need not agree, and this machine's where the database is a file.
+
+    All methods raise :class:`mmsbgen.db.errors.StoreError` when the database cannot be reached; those that take an id
+    raise :class:`UnknownJobError`; those that take a lease raise :class:`LeaseLostError` and then have done nothing.
+    """
+
+    def __init__(self, store: Store | Database, *, clock: Callable[[], datetime] | None = None) -> None:
+        self.database = store.database if isinstance(store, Store) else store
+        self._clock = clock
+
+    def submit(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        inputs: Mapping[str, Source] | None = None,
+        device: str | None = None,
+        request_key: str | None = None,
+        max_losses: int = MAX_LOSSES,
+    ) -> str:
+        """Queue a job with its input files, all or nothing; returns its id.
+
+        The same ``request_key`` again gives the id of the job that it made, so that a request may be repeated; raises
+        :class:`RequestKeyError` where that job is another.  ``device`` is a part of the name, platform, vendor or
+        architecture of the device that the job is for.  Raises ``InputError`` for an unknown kind, a payload that JSON
+        cannot hold and a file that cannot be read.
+        """
+        if kind not in KINDS:
+            raise InputError(f"there are no jobs of kind {kind!r}: it is one of {', '.join(KINDS)}")
+        if max_losses < 1:
+            raise InputError(f"max_losses={max_losses}: a job needs at least one attempt")
+        try:
+            plain = json_object(payload)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the payload of a job must be JSON: {error}") from error
+        sources = dict(inputs or {})
+        told = files.described(sources)
+        same = {"kind": kind, "payload": plain, "inputs": told, "device": device}
+
+        def work(connection: Connection) -> str:
+            if request_key is not None:
+                before = connection.execute(select(JobRow.__table__).where(JobRow.request_key == request_key)).first()
+                if before is not None:
+                    return same_request(before, same, request_key)
+            now = self._now(connection)
+            row = {
+                **same,
+                "uuid": uuid.uuid4().hex,
+                "request_key": request_key,
+                "state": "queued",
+                "attempt": 0,
+                "losses": 0,
+                "max_losses": max_losses,
+                "outputs": {},
+                "created_at": now,
+            }
+            number = connection.execute(insert(JobRow).values(row).returning(JobRow.id)).scalar_one()
+            files.put(connection, number, "input", sources)
+            tell(connection, number, 0, "state", {"state": "queued"}, now)
+            return str(row["uuid"])
+
+        try:
+            return self.database.write(work)
+        except IntegrityError:
+            # The same request came twice at once: the other one made the job.
+            return self.database.write(work)
+
+    def claim(
+        self,
+        worker: str,
+        lease_seconds: float = LEASE_SECONDS,
+        *,
+        kinds: Sequence[str] = KINDS,
+        device: DeviceRecord | None = None,
+    ) -> Lease | None:
+        """Take the oldest job that waits for a worker of ``kinds`` on ``device``; None where there is none.
+
+        Jobs whose leases ran out are given back first, see :meth:`expire`.
+        """
+        self.expire()
+
+        def waiting(connection: Connection) -> Select[Any]:
+            these = (JobRow.state == "queued", JobRow.kind.in_(kinds))
+            wanted = connection.execute(select(JobRow.device).where(*these).distinct()).scalars()
+            fit = [text for text in wanted if text is not None and device is not None and device.matches(text)]
+            query = select(JobRow.__table__).where(*these, JobRow.device.is_(None) | JobRow.device.in_(fit))
+            return query.order_by(JobRow.id).limit(1)
+
+        def work(connection: Connection) -> Lease | None:
+            row = connection.execute(waiting(connection).with_for_update(skip_locked=True)).first()
+            if row is None:
+                return None
+            now, attempt = self._now(connection), row.attempt + 1
+            changes = {
+                "state": "running",
+                "attempt": attempt,
+                "worker": storable_text(worker),
+                "lease_until": later(now, lease_seconds),
+                "started_at": now,
+                "progress": None,
+                "error": None,
+            }
+            connection.execute(update(JobRow).where(JobRow.id == row.id).values(changes))
+            tell(connection, row.id, attempt, "state", {"state": "running", "worker": worker}, now)
+            job = job_of(connection.execute(select(JobRow.__table__).where(JobRow.id == row.id)).one())
+            return Lease(job, attempt, worker, lease_seconds)
+
+        # Workers look often: where nothing waits they take no lock.
+        if self.database.read(lambda connection: connection.execute(waiting(connection)).first()) is None:
+            return None
+        return self.database.write(work)
+
+    def heartbeat(self, lease: Lease) -> bool:
+        """Keep the job for ``lease.seconds`` from now on; True when it was asked to end, see :meth:`cancelled`."""
+
+        def work(connection: Connection) -> bool:
+            row = fenced(connection, lease)
+            until = later(self._now(connection), lease.seconds)
+            connection.execute(update(JobRow).where(JobRow.id == row.id).values(lease_until=until))
+            return row.cancel_at is not None
+
+        return self.database.write(work)
+
+    def event(self, lease: Lease, data: Mapping[str, Any], kind: str = "progress") -> None:
+        """Store what the job tells: its ``progress``, or a ``message``."""
+        plain = json_object(data)
+
+        def work(connection: Connection) -> None:
+            row = fenced(connection, lease)
+            if kind == "progress":
+                connection.execute(update(JobRow).where(JobRow.id == row.id).values(progress=plain))
+            tell(connection, row.id, lease.attempt, kind, plain, self._now(connection))
+
+        self.database.write(work)
+
+    def checkpoint(self, lease: Lease, sources: Mapping[str, Source]) -> None:
+        """Store the files that another attempt goes on from, in place of those before; keeps the job as a heartbeat."""
+        told = files.described(sources)
+
+        def work(connection: Connection) -> None:
+            row = fenced(connection, lease)
+            files.put(connection, row.id, "checkpoint", sources)
+            until = later(self._now(connection), lease.seconds)
+            connection.execute(update(JobRow).where(JobRow.id == row.id).values(checkpoint=told, lease_until=until))
+
+        self.database.write(work)
+
+    def finish(self, lease: Lease, result: Mapping[str, Any], outputs: Mapping[str, Source] | None = None) -> None:
+        """End the job as done, with its result and files, all or nothing.  Its checkpoint is not kept."""
+        plain, sources = json_object(result), dict(outputs or {})
+        told = files.described(sources)
+
+        def work(connection: Connection) -> None:
+            row = fenced(connection, lease)
+            files.put(connection, row.id, "output", sources)
+            self._end(connection, row, "done", result=plain, outputs=told)
+
+        self.database.write(work)
+
+    def fail(self, lease: Lease, error: str, retry: bool) -> str:
+        """End the attempt for an error; with ``retry`` it counts as lost and the job waits for the next, if it may.
+
+        Returns the state that the job has now: 'failed', 'queued', or 'cancelled' where that was asked for.
+        """
+
+        def work(connection: Connection) -> str:
+            row = fenced(connection, lease)
+            if retry:
+                return self._lost(connection, row, error)
+            return self._end(connection, row, "failed", error=storable_text(error))
+
+        return self.database.write(work)
+
+    def release(self, lease: Lease) -> str:
+        """Give the job back because its worker ends; that costs no attempt.  Returns 'queued' or 'cancelled'."""
+
+        def work(connection: Connection) -> str:
+            return self._requeue(connection, fenced(connection, lease), "its worker was ended")
+
+        return self.database.write(work)
+
+    def cancelled(self, lease: Lease) -> None:
+        """Confirm that the job has ended, as it was asked to."""
+        self.database.write(lambda connection: self._end(connection, fenced(connection, lease), "cancelled"))
+
+    def cancel(self, id: str) -> Job:
+        """Ask the job to end: at once where it waits, with its worker's next heartbeat where it runs.
+
+        A job that has ended stays as it is.  Returns the job as it is now.
+        """
+
+        def work(connection: Connection) -> Job:
+            row = connection.execute(by_id(id).with_for_update()).first()
+            if row is None:
+                raise unknown(id)
+            if row.state == "queued":
+                self._end(connection, row, "cancelled")
+            elif row.state == "running" and row.cancel_at is None:
+                now = self._now(connection)
+                connection.execute(update(JobRow).where(JobRow.id == row.id).values(cancel_at=now))
+                tell(connection, row.id, row.attempt, "state", {"state": "running", "cancel": True}, now)
+            return job_of(connection.execute(by_id(id)).one())
+
+        return self.database.write(work)
+
+    def expire(self) -> int:
+        """Give back the jobs whose leases ran out, or fail those lost too often; returns how many there were."""
+
+        def over(connection: Connection) -> Select[Any]:
+            return select(JobRow.__table__).where(JobRow.state == "running", JobRow.lease_until < self._now(connection))
+
+        def work(connection: Connection) -> int:
+            lost = connection.execute(over(connection).with_for_update(skip_locked=True)).all()
+            for row in lost:
+                self._lost(connection, row, f"the worker {row.worker} was not heard of until {row.lease_until}")
+            return len(lost)
+
+        # Most often there is none, and looking takes no lock.
+        if not self.database.read(lambda connection: connection.execute(over(connection).limit(1)).first()):
+            return 0
+        return self.database.write(work)
+
+    def get(self, id: str) -> Job:
+        """The job."""
+        return job_of(self.database.read(lambda connection: row_of(connection, id)))
+
+    def list(
+        self,
+        *,
+        kind: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> Sequence[Job]:
+        """Jobs that pass every filter, newest first; ``before`` is the last id of the page before."""
+
+        def work(connection: Connection) -> Sequence[Job]:
+            query = select(JobRow.__table__).order_by(JobRow.id.desc()).limit(limit)
+            if kind is not None:
+                query = query.where(JobRow.kind == kind)
+            if state is not None:
+                query = query.where(JobRow.state == state)
+            if before is not None:
+                query = query.where(JobRow.id < row_of(connection, before).id)
+            return [job_of(row) for row in connection.execute(query)]
+
+        return self.database.read(work)
+
+    def events(self, id: str, after: int = 0, limit: int = 1000) -> Sequence[Event]:
+        """What the job told after the event of that number, oldest first."""
+
+        def work(connection: Connection) -> Sequence[Event]:
+            row = row_of(connection, id)
+            query = select(JobEvent.__table__).where(JobEvent.job_id == row.id, JobEvent.id > after)
+            found = connection.execute(query.order_by(JobEvent.id).limit(limit))
+            return [Event(e.id, row.uuid, e.attempt, e.kind, e.data, e.created_at) for e in found]
+
+        return self.database.read(work)
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        query = select(JobRow.state, func.count()).group_by(JobRow.state)
+        found = self.database.read(lambda connection: connection.execute(query).all())
+        return dict.fromkeys(STATES, 0) | {state: count for state, count in found}
+
+    def read(self, id: str, area: str, name: str) -> Iterator[bytes]:
+        """A file of the job in parts of at most 1 MiB.  Raises :class:`UnknownJobError` at once when there is none."""
+        number, _ = self.database.read(lambda connection: file_of(connection, id, area, name))
+
+        def parts() -> Iterator[bytes]:
+            part = 0
+            while (data := self.database.read(partial(files.read_part, number, area, name, part))) is not None:
+                yield data
+                part += 1
+
+        return parts()
+
+    def save(self, id: str, area: str, name: str, path: Path) -> None:
+        """Write a file of the job to ``path``, whole or not at all."""
+
+        def work(connection: Connection) -> None:
+            number, told = file_of(connection, id, area, name)
+            files.save(connection, number, area, name, told["sha256"], path)
+
+        self.database.read(work)
+
+    def remove(self, id: str) -> None:
+        """Forget a job that has ended, with its events and files.  Raises ``InputError`` when it has not."""
+
+        def work(connection: Connection) -> None:
+            row = connection.execute(by_id(id).with_for_update()).first()
+            if row is None:
+                raise unknown(id)
+            if row.state not in ENDED:
+                raise InputError(f"the job {row.uuid} is {row.state}: cancel it first")
+            for table in (JobFile, JobEvent):
+                connection.execute(delete(table).where(table.job_id == row.id))
+            connection.execute(delete(JobRow).where(JobRow.id == row.id))
+
+        self.database.write(work)
+
+    def _lost(self, connection: Connection, row: Row[Any], why: str) -> str:
+        """Count an attempt as lost; the job waits for the next one, or fails."""
+        losses = row.losses + 1
+        connection.execute(update(JobRow).where(JobRow.id == row.id).values(losses=losses))
+        if losses < row.max_losses:
+            return self._requeue(connection, row, why)
+        times = f"{losses} attempts were lost" if losses > 1 else "its attempt was lost"
+        return self._end(connection, row, "failed", error=storable_text(f"{times}, so it is not tried again: {why}"))
+
+    def _requeue(self, connection: Connection, row: Row[Any], why: str) -> str:
+        if row.cancel_at is not None:
+            return self._end(connection, row, "cancelled")
+        changes = {"state": "queued", "lease_until": None, "error": storable_text(why)}
+        connection.execute(update(JobRow).where(JobRow.id == row.id).values(changes))
+        told = {"state": "queued", "why": why}
+        tell(connection, row.id, row.attempt, "state", told, self._now(connection))
+        return "queued"
+
+    def _end(self, connection: Connection, row: Row[Any], state: str, **changes: Any) -> str:
+        now = self._now(connection)
+        connection.execute(delete(JobFile).where(JobFile.job_id == row.id, JobFile.area == "checkpoint"))
+        changes |= {"state": state, "lease_until": None, "finished_at": now, "checkpoint": None}
+        connection.execute(update(JobRow).where(JobRow.id == row.id).values({"error": None} | changes))
+        told = {"state": state} | ({"error": changes["error"]} if "error" in changes else {})
+        tell(connection, row.id, row.attempt, "state", told, now)
+        return state
+
+    def _now(self, connection: Connection) -> str:
+        if self._clock is not None:
+            return utc_timestamp(self._clock().isoformat())
+        if connection.dialect.name == "postgresql":
+            moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+            return utc_timestamp(moment.isoformat())
+        return utc_now()
