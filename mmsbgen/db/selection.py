@@ -16,7 +16,7 @@ from mmsbgen.db.canonical import digest
 from mmsbgen.db.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
 from mmsbgen.db.ranking import Candidate, candidate, ranked
 from mmsbgen.db.records import DeviceRecord, Key, QuarantineRecord, TrialRecord
-from mmsbgen.db.transfer import Carry, Group, Loss, Near, loss_of, ordered, unchanged
+from mmsbgen.db.transfer import Carry, Choice, Group, Loss, Near, loss_of, ordered, unchanged
 from mmsbgen.errors import MmsbgenError
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class Index:
         self._groups: dict[_Kernel, list[Group]] = {}
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
         self._plans: dict[tuple[str, _Measure], _Plan] = {}
+        self._orders: dict[tuple[str, _Measure, str, Carry], list[Choice]] = {}
         self._losses: dict[tuple[Any, ...], Loss | None] = {}
 
     @classmethod
@@ -139,14 +140,17 @@ class Index:
             plan = self._plans[key.key, measure] = _plan(key, self.groups(key), measure)
         refused = barred = 0
         for tier, near, reason in plan.options:
-            for config, found, carried in ordered(near, key.problem.params, carry):
+            asked = (key.key, measure, tier, carry)
+            if asked not in self._orders:
+                self._orders[asked] = ordered(near, key.problem.params, carry)
+            for config, found, carried in self._orders[asked]:
                 if self.quarantined(key, config | dict(modes or {})) is not None:
                     barred += 1
                 elif valid(config):
                     notes = "; carried over to this problem's sizes" if carried else ""
                     notes += _notes(refused, barred, 0 if tier == "exact" else plan.stale)
                     loss = None if tier == "exact" else self.loss(key, tier, measure, carry)
-                    return Selection(config, tier, reason + notes, found.uid, found.median_s, loss)
+                    return Selection(dict(config), tier, reason + notes, found.uid, found.median_s, loss)
                 else:
                     refused += 1
         reason = "no record for this kernel on this device, its architecture or its vendor"
@@ -214,6 +218,7 @@ class Index:
         self._groups.clear()
         self._barred.clear()
         self._plans.clear()
+        self._orders.clear()
         self._losses.clear()
 
 

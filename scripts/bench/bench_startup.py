@@ -5,7 +5,7 @@
 | `mmsbgen --help` | 0.5 s |
 | `import mmsbgen` | 0.3 s |
 | selecting from a warm store | 1 ms, no I/O |
-| com-DBLP at K = 1024, kernel cache warm, to the end of the first iteration | 20 s |
+| com-DBLP at K = 1024, random start, kernel cache warm, to the end of the first iteration | 20 s |
 | peak resident memory of that run | 1.3 times the state and 1 GB |
 
 The last two need --graph and an OpenCL CPU.  Writes docs/reports/startup.md and .json.
@@ -51,7 +51,7 @@ def note(sampler, trace):
         peak = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
         print(seen[0], int(peak[0].split()[1]) * 1024, sampler.shape.spare_rows, flush=True)
 
-options = {"n_communities": k, "iterations": iterations}
+options = {"n_communities": k, "iterations": iterations, "start": "random"}
 perform(Path(graph), Request(options, device=device, on_progress=note))
 """
 

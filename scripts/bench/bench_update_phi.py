@@ -1,7 +1,8 @@
 """update_phi against the random-row gather rate: tuned, untuned default and worst valid configuration.
 
-For each device and every step with noise on and off: the gather rate is measured, then the tuned and the default
-configuration in turns (A B A B ...) on inputs that rotate, so that no call finds its rows in a cache, then the worst.
+For each device and every step with noise on and off: a gather of as many random rows of the same state, the tuned and
+the default configuration in turns (A B A B ...) on inputs that rotate, so that no call finds its rows in a cache, then
+the worst.  A share is the gather's median time over the configuration's, by what each moves: both see the same machine.
 Writes docs/reports/update_phi.md and .json.
 
 The tuned configuration is what a run would select from the tuning database.  Without a record, or with --screen, some
@@ -15,12 +16,12 @@ import argparse
 import dataclasses
 import json
 import random
-import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from _common import (
     Placed,
     Report,
@@ -40,7 +41,7 @@ from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, describe
-from mmsbgen.tuner.limits import Roofs, measure_roofs
+from mmsbgen.tuner.limits import ROOF_GATHER, ROOFS, Roofs, measure_roofs
 
 SPEC = MMSB.kernel("update_phi")
 STEPS = ("split", "reflected", "published")
@@ -118,6 +119,33 @@ def choose(device: Device, placed: Placed, problem: Problem, args: argparse.Name
     return Chosen(tuned or default, default, worst, why)
 
 
+def shape_of(roofs: Roofs) -> Config:
+    """The configuration of the gather that was the fastest."""
+    said = dict(part.split("=") for part in roofs.shapes["gather"].split())
+    return {axis.name: next(v for v in axis.values if str(v) == said[axis.name]) for axis in ROOF_GATHER.space.axes}
+
+
+def gather(
+    device: Device, placed: Placed, problem: Problem, roofs: Roofs, seed: int
+) -> tuple[Callable[[int], float], int]:
+    """A gather of about as many random rows of the state as update_phi reads, and the bytes that it reads."""
+    per_team, row_bytes = 32, MMSB.row_bytes(problem)
+    n_rows = problem.integer("N") + problem.integer("m")
+    teams = -(-problem.integer("m") * (problem.integer("n") + 1) // per_team)
+    here = ROOFS.problem(row_bytes=row_bytes, n_rows=n_rows, n_teams=teams, rows_per_team=per_team)
+    bound = build(device, ROOF_GATHER, here, shape_of(roofs))
+    rng = np.random.default_rng(seed)
+    ids = [device.upload(rng.integers(0, n_rows, teams * per_team).astype(np.uint32)) for _ in range(4)]
+    sums = device.zeros(teams * 256, np.float32)
+
+    values = {"data": placed.arguments["pi"], "sums": sums, "n_teams": np.uint32(teams)}
+
+    def run(number: int) -> float:
+        return bound.launch(teams, values | {"ids": ids[number % len(ids)]}).seconds()
+
+    return run, ROOF_GATHER.traffic(here)
+
+
 def measure(
     device: Device,
     placed: Placed,
@@ -126,21 +154,20 @@ def measure(
     chosen: Chosen,
     steps: tuple[str, ...],
     rounds: int,
-) -> tuple[dict[tuple[str, str], dict[str, Sample]], list[Roofs]]:
-    """Times of the configurations by step and noise, and the device's roofs before each step and after the last.
+    gathering: Callable[[int], float],
+) -> dict[tuple[str, str], dict[str, Sample]]:
+    """Times of the gather and of the configurations by step and noise.
 
-    The machine's rate moves with its neighbours, so that a step is held against the roofs next to it.  The worst
-    configuration, far slower, is timed by itself: in turns with the others it would let them start cold.
+    The machine's rate moves with its neighbours, so that the gather takes turns with what is held against it.  The
+    worst configuration, far slower, is timed by itself: in turns with the others it would let them start cold.
     """
     found: dict[tuple[str, str], dict[str, Sample]] = {}
-    roofs = []
     for step in steps:
         for noise in ("on", "off"):
             here = problem.replace(step=step, noise=noise)
-            roofs.append(measure_roofs(device, MMSB.row_bytes(problem)))
             # One step's rows are not another's: reflected noise flattens them, and flat rows cost the split step more.
             placed.restore(arguments)
-            runs: dict[str, Any] = {}
+            runs: dict[str, Any] = {"gather": gathering}
             for name in ("tuned", "default", "worst"):
                 config = getattr(chosen, name)
                 if config is not None:
@@ -151,8 +178,7 @@ def measure(
             progress(
                 f"  {step}, noise {noise}: " + ", ".join(f"{n} {s.text()} ms" for n, s in found[step, noise].items())
             )
-    roofs.append(measure_roofs(device, MMSB.row_bytes(problem)))
-    return found, roofs
+    return found
 
 
 def report_device(
@@ -163,17 +189,18 @@ def report_device(
     report.devices.append(info)
     placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
     chosen = choose(device, placed, problem, args)
-    found, roofs = measure(device, placed, workload.arguments, problem, chosen, tuple(args.step or STEPS), args.rounds)
+    roofs = measure_roofs(device, MMSB.row_bytes(problem))
+    gathering, gathered = gather(device, placed, problem, roofs, args.seed)
+    steps = tuple(args.step or STEPS)
+    found = measure(device, placed, workload.arguments, problem, chosen, steps, args.rounds, gathering)
     placed.release()
 
-    gathers, moved = [roof.gather for roof in roofs], SPEC.traffic(problem)
+    moved = SPEC.traffic(problem)
     report.text(f"## {info.platform}: {info.name}")
     report.text(
-        f"Random rows of {MMSB.row_bytes(problem)} bytes: {statistics.median(gathers):.2f} GB/s, the median of "
-        f"{len(gathers)} measurements from {min(gathers):.2f} to {max(gathers):.2f} ({roofs[0].shapes['gather']}); "
-        "each step is held against the better of the two next to it. A copy: "
-        f"{max(roof.copy for roof in roofs):.2f} GB/s, reads and writes counted. A call moves at least "
-        f"{moved / 1e6:.0f} MB."
+        f"The gather, of {gathered / 1e6:.0f} MB in random rows of {MMSB.row_bytes(problem)} bytes of the same state "
+        f"({roofs.shapes['gather']}), takes turns with the configurations. A copy: {roofs.copy:.2f} GB/s, reads and "
+        f"writes counted. A call moves at least {moved / 1e6:.0f} MB."
     )
     report.text(
         f"Tuned: {config_text(chosen.tuned)}  ",
@@ -182,9 +209,9 @@ def report_device(
         f"Where they come from: {chosen.why}.",
     )
     rows = []
-    for number, ((step, noise), samples) in enumerate(found.items()):
+    for (step, noise), samples in found.items():
         tuned = samples["tuned"].median
-        roof = max(gathers[number : number + 2])
+        roof = gathered / samples["gather"].median / 1e9
         achieved = moved / tuned / 1e9
         others = [samples[n].median / tuned if n in samples else None for n in ("default", "worst")]
         rows.append(
@@ -214,8 +241,9 @@ def report_device(
     return {
         "device": info.spec,
         "platform": info.platform,
-        "roofs": [dataclasses.asdict(roof) for roof in roofs],
+        "roofs": dataclasses.asdict(roofs),
         "bytes": moved,
+        "bytes gathered": gathered,
         "configs": {name: getattr(chosen, name) for name in ("tuned", "default", "worst")},
         "why": chosen.why,
         "times": {
