@@ -1,4 +1,4 @@
-"""What all tests share: devices, databases, a private data folder, and the flag that renews golden files."""
+"""What all tests share: devices, databases, a private data folder, golden files, and who runs beside whom."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import contextlib
 import os
 import platform
 import pwd
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -24,11 +26,77 @@ IN_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
 # One state of the code gets one verdict in CI; locally the examples are new each time, so that they find more.
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
-settings.load_profile("ci" if IN_CI else "default")
+settings.register_profile("local", settings.get_profile("default"), deadline=None)  # other tests have the cores too
+settings.load_profile("ci" if IN_CI else "local")
+
+MOST_PROCESSES = 4
+"""That run tests at once: each may hold a gigabyte, and starts as many threads a device as there are cores."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the rendered kernels under tests/golden")
+    parser.addoption(
+        "--part",
+        choices=("together", "alone"),
+        help="only the tests that may run beside others, or only those marked alone (default: all)",
+    )
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What ``-n auto`` means."""
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A process takes the tests of one file on one device, so that what they share is made once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFileAndDevice(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByFileAndDevice(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Keep the part that is asked for; where several processes take tests, let slow ones begin, and devices stay."""
+    if part := config.getoption("--part"):
+        of: dict[str, list[pytest.Item]] = {"together": [], "alone": []}
+        for item in items:
+            of["alone" if item.get_closest_marker("alone") else "together"].append(item)
+        items[:] = of.pop(part)
+        config.hook.pytest_deselected(items=[item for others in of.values() for item in others])
+    yield
+    if hasattr(config, "workerinput"):
+        slow = {_group(item.nodeid) for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: (_group(item.nodeid) not in slow, _group(item.nodeid).partition(" ")[2]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have told, whichever process ran them."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for name, text in report.user_properties:
+                    if name == "told":
+                        terminalreporter.write_line(text)
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Put a line under the run's summary, whatever becomes of the test."""
+    return lambda text: record_property("told", text)
+
+
+def _group(nodeid: str) -> str:
+    """The file of a test, and the platform that it runs on where it is one of several."""
+    file, _, rest = nodeid.partition("::")
+    platforms = re.search(r"(?:\[|-)(pocl|intel|cuda:0)(?:-|\])", rest)
+    return f"{file} {platforms[1] if platforms else ''}"
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection, text
 
 from mmsbgen.db.store import open_store
@@ -14,6 +15,7 @@ WRITERS = 32
 COUNT = 5
 
 
+@pytest.mark.alone
 def test_many_processes_create_and_write_one_database(url: str) -> None:
     script = Path(__file__).with_name("writer.py")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -172,6 +172,7 @@ def test_other_kernels_do_not_matter(make: Any) -> None:
     assert choose(Index.of_trials([make.trial(make.key(kernel="scatter"))]), make.key()).tier == "default"
 
 
+@pytest.mark.alone
 def test_warm_look_up_does_no_io_and_is_fast(memory: Store, make: Any) -> None:
     for width in range(1, 51):
         for n in range(4):

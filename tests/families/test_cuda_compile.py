@@ -36,13 +36,14 @@ def compiler() -> Iterator[CudaCompiler]:
     pytest.skip("neither NVRTC nor nvcc is here")
 
 
-@pytest.mark.parametrize("kernel", list(MMSB.kernels))
+@pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("kernel", list(MMSB.kernels))
 def test_a_covering_sample_compiles(
     kernel: str,
     compiler: CudaCompiler,
     covering_sample: Callable[..., list[Any]],
-    capsys: pytest.CaptureFixture[str],
+    tell: Callable[[str], None],
 ) -> None:
     """Every pair of axis values, for sm_90, and some for sm_80; nothing but unused helpers is warned about."""
     sample = covering_sample(MMSB, MMSB.kernel(kernel), TRAITS, LIMIT)
@@ -62,13 +63,12 @@ def test_a_covering_sample_compiles(
         built = list(pool.map(build, tasks))
     wrong = [f"{name}: {log}" for name, used, log in built if used is None or log]
     used = [resources for _, resources, _ in built if resources is not None]
-    with capsys.disabled():
-        spilling = sum(r.spill_stores > 0 for r in used)
-        most, shared = (max(getattr(r, name) for r in used) for name in ("registers", "shared_bytes"))
-        print(
-            f"\n{kernel}: {len(used)} of {len(tasks)} compile; up to {most} registers a thread, "
-            f"{shared} bytes shared a block; {spilling} spill"
-        )
+    spilling = sum(r.spill_stores > 0 for r in used)
+    most, shared = (max((getattr(r, name) for r in used), default=0) for name in ("registers", "shared_bytes"))
+    tell(
+        f"{kernel}: {len(used)} of {len(tasks)} compile; up to {most} registers a thread, "
+        f"{shared} bytes shared a block; {spilling} spill"
+    )
     assert not wrong, "\n\n".join(wrong[:5])
 
 

@@ -46,13 +46,14 @@ def workers(opencl_device: Device, worker_module: ModuleType) -> Iterator[list[A
         worker.close()
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_pair_of_axis_values(
     opencl_device: Device,
     workers: list[Any],
     covering_sample: Callable[..., list[Any]],
-    capsys: pytest.CaptureFixture[str],
+    tell: Callable[[str], None],
 ) -> None:
     """Kernels take turns, so that what a slow machine has no time for is missing from all of them alike."""
     traits = traits_of(opencl_device.info)
@@ -78,7 +79,6 @@ def test_every_pair_of_axis_values(
     with ThreadPoolExecutor(PROCESSES) as pool:
         for future in [pool.submit(work, worker) for worker in workers]:
             future.result()
-    with capsys.disabled():
-        print(f"\n{opencl_device.info.platform}: {checked} of {len(order)} variants of a covering sample checked")
+    tell(f"{opencl_device.info.platform}: {checked} of {len(order)} variants of a covering sample checked")
     assert not wrong, "\n".join(wrong)
     assert checked >= len(order) // 4, "too slow a machine for a sample worth its name"

@@ -183,6 +183,7 @@ def test_words_do_not_depend_on_the_launch(opencl_device: Device) -> None:
 # Beyond 32 bits -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_states_of_more_than_two_to_the_31_elements(opencl_device: Device) -> None:

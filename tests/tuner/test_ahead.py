@@ -119,6 +119,7 @@ def test_a_core_is_left_to_what_measures_beside() -> None:
     assert default_jobs(H200) == min(16, cores - 1)
 
 
+@pytest.mark.alone
 def test_compilers_share_the_memory_that_there_is() -> None:
     available = available_host_memory()[0]
     with CompileAhead(H200, "mmsb", PROBLEM, 16) as ahead:

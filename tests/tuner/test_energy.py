@@ -50,6 +50,7 @@ class Still:
         return 1.0
 
 
+@pytest.mark.alone
 @pytest.mark.opencl
 @pytest.mark.parametrize("told_s", [1e-3, 0.0])
 def test_what_a_launch_uses_is_counted_between_steps_of_a_coarse_counter(pocl_device: Device, told_s: float) -> None:
@@ -115,6 +116,7 @@ def test_nvml_without_a_gpu_is_told_in_words() -> None:
         NvmlMeter("0000:ff:1f.7", "a board")
 
 
+@pytest.mark.alone
 @pytest.mark.cuda
 def test_nvml_counts_what_it_says(cuda_device: Device, store: Store, tmp_path: object) -> None:
     """Mean power times time is energy: both counters are of the same board."""
@@ -146,6 +148,7 @@ def test_nvml_counts_what_it_says(cuda_device: Device, store: Store, tmp_path: o
     assert spread < 0.1 + 2 * max(e.uncertainty for e in energies)
 
 
+@pytest.mark.alone
 @pytest.mark.cuda
 @pytest.mark.parametrize("objective", ["time", "energy", "edp"])
 def test_a_tune_by_energy_stores_joules_beside_seconds(cuda_device: Device, store: Store, objective: str) -> None:

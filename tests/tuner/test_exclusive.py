@@ -78,6 +78,7 @@ def test_machines_that_share_a_home_do_not_wait_for_each_other(tmp_path: Path, m
             device_lock("processor").acquire(timeout=0.2)
 
 
+@pytest.mark.alone
 @pytest.mark.opencl
 def test_who_waits_for_a_device_says_so(pocl_device: Device, tmp_path: Path) -> None:
     words = ["tune", "--device", pocl_device.info.spec, "--kernel", "update_beta", "--budget-trials", "3"]
@@ -176,6 +177,7 @@ assert report.status == "finished"
 """
 
 
+@pytest.mark.alone
 @pytest.mark.opencl
 @pytest.mark.slow
 @pytest.mark.timeout(1100)

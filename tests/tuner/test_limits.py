@@ -33,6 +33,7 @@ def test_every_shape_compiles_for_cuda(kernel: str) -> None:
         compile_cuda(source.text, "sm_90", compiler_options(GPU), compiler=find_compiler("nvrtc"))
 
 
+@pytest.mark.alone
 def test_roofs_are_rates_that_memory_can_have(opencl_device: Device) -> None:
     roofs = measure_roofs(opencl_device, 4096, buffer_bytes=256 << 20)
     assert 0.5 < roofs.copy < 2000

@@ -193,6 +193,7 @@ def test_the_budget_of_trials_holds(store: Store, strategy: str) -> None:
     assert len(order(store, report)) == 7
 
 
+@pytest.mark.alone
 def test_the_budget_of_seconds_holds(store: Store) -> None:
     report = faked(store, "update_phi", budget_seconds=2.0)
     assert report.seconds < 6
