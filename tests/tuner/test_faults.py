@@ -25,6 +25,7 @@ LIMITS = Limits(compile_s=8.0, run_s=8.0)
 SMALL_ROOFS = 32 << 20
 
 
+@pytest.mark.slow
 def test_a_run_survives_one_of_each_and_finds_the_best(opencl_device: Device, store: Store, faulty: str) -> None:
     """A reset of the device, which PoCL does not have, is the loss of the thread that is the device there."""
     family = resolve_family(faulty)

@@ -75,6 +75,7 @@ def test_features_lie_between_0_and_1_and_constant_ones_are_left_out() -> None:
     assert features(found[:1]).shape == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_every_kernel_has_an_estimate_of_every_configuration(kind: str) -> None:
     traits = {

@@ -52,6 +52,7 @@ def test_a_tenth_of_the_cost_finds_one_within_3_percent() -> None:
     assert found >= 0.9 * len(RECORDED) * len(SEEDS)
 
 
+@pytest.mark.slow
 def test_the_default_strategy_finds_more_than_any_other() -> None:
     def found(strategy: str) -> int:
         """Blind: the built-in default may have been chosen on the very device that a sweep is of."""

@@ -90,6 +90,7 @@ def test_a_model_that_is_wrong_costs_trials_and_not_the_result() -> None:
     assert min(seen.values()) < 1.03 * min(truth.values())
 
 
+@pytest.mark.slow
 def test_the_default_strategy_finds_a_good_configuration_in_60_of_thousands(space: Candidates) -> None:
     assert len(space.configs) > 2000
     best = min(map(Landscape.truth, space.configs))
