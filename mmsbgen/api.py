@@ -92,9 +92,10 @@ class Request:
     refused unless it is the one to resume, or ``overwrite`` is set.  ``resume`` is a checkpoint to go on from;
     options given beside it must be those of its run, only ``iterations`` may be more.  ``on_progress`` is called
     after every launch, ``on_making`` with what is made of the finished chain and the share of it that is done,
-    ``on_message`` with plain-words lines.  ``fused`` is whether many iterations of stars are made in one launch;
-    None where that is faster (a resumed run goes on as it was).  With ``k_auto`` the held-out pairs choose the
-    number of communities (:func:`mmsbgen.sampler.choose_k.choose_k`); ``options`` need none then.
+    ``on_message`` with plain-words lines, ``on_checkpoint`` with a checkpoint that was written.  ``fused`` is whether
+    many iterations of stars are made in one launch; None where that is faster (a resumed run goes on as it was).  With
+    ``k_auto`` the held-out pairs choose the number of communities (:func:`mmsbgen.sampler.choose_k.choose_k`);
+    ``options`` need none then.
     """
 
     options: Mapping[str, Any]
@@ -115,6 +116,7 @@ class Request:
     on_progress: Callable[[Sampler, Trace], None] | None = None
     on_making: Callable[[str, float], None] = lambda what, share: None
     on_message: Callable[[str], None] = lambda text: None
+    on_checkpoint: Callable[[Path], None] = lambda path: None
 
     @property
     def saved(self) -> Path | None:
@@ -328,12 +330,14 @@ def _sample(
             return
         try:
             checkpoints.save(saved, running, so_far, seconds)
-            whole.append(saved)
         except InputError as error:
             if running.iteration < running.limit or request.keep_checkpoint:
                 raise
             # The results may still fit where the whole chain does not.
             request.on_message(f"Going on without a checkpoint: {error}")
+            return
+        whole.append(saved)
+        request.on_checkpoint(saved)
 
     watch = Watch()
     with graceful() as stop:

@@ -1,12 +1,15 @@
-"""The memory of this machine: what is left of it, and what a process holds.  Known on Linux only."""
+"""What Linux tells of this machine's memory and processes, and what it can be asked to do with ours."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
+import sys
 from pathlib import Path
 
-__all__ = ["available_host_memory", "readable", "resident_bytes"]
+__all__ = ["available_host_memory", "die_with_parent", "first_to_go", "readable", "resident_bytes"]
 
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 
@@ -100,3 +103,17 @@ def resident_bytes(pid: int, proc: Path = _PROC) -> int:
             with contextlib.suppress(OSError):  # it may have ended meanwhile
                 children += (thread / "children").read_text().split()
     return pages * os.sysconf("SC_PAGE_SIZE") + sum(resident_bytes(int(child), proc) for child in children)
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask Linux to kill this process when ``parent``, which started it, ends, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def first_to_go() -> None:
+    """Where the machine runs out of memory all the same, Linux ends this process before any other."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")

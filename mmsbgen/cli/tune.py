@@ -162,16 +162,10 @@ def _of_graph(graph: Path | None, k: int | None, mini_batch: str) -> dict[str, A
         return {}
     if k is None:
         raise InputError("--graph needs the number of communities too, for example -k 50")
-    from mmsbgen.graph import as_graph, split
-    from mmsbgen.sampler.minibatch import strategy
     from mmsbgen.sampler.options import Options
-    from mmsbgen.sampler.problem import problem_of
+    from mmsbgen.sampler.problem import problem_of_graph
 
-    strategy(mini_batch)
-    options = Options(n_communities=k, mini_batch=mini_batch)
-    loaded = as_graph(graph)
-    held_out = options.held_out_share(loaded.n_links)
-    return dict(problem_of(split(loaded, validation=held_out, seed=options.seed), options))
+    return dict(problem_of_graph(graph, Options(n_communities=k, mini_batch=mini_batch)))
 
 
 def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
@@ -186,20 +180,13 @@ def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:
     """The values meant by ``--fix``, in the types that the axes have."""
-    known: dict[str, dict[str, Value]] = {}
-    for spec in specs:
-        for axis in spec.space.axes:
-            known.setdefault(axis.name, {}).update({str(value).lower(): value for value in axis.values})
-    fixed: dict[str, tuple[Value, ...]] = {}
-    for name, text in pairs(texts, "--fix"):
-        if name not in known:
-            raise InputError(f"--fix {name}: no such axis; there are {', '.join(sorted(known))}")
-        words = [word.strip().lower() for word in text.split(",")]
-        odd = [word for word in words if word not in known[name]]
-        if odd:
-            raise InputError(f"--fix {name}={odd[0]}: the values are {', '.join(map(str, known[name].values()))}")
-        fixed[name] = tuple(known[name][word] for word in words)
-    return fixed
+    from mmsbgen.tuner.search import fixed_values
+
+    given = {name: text.split(",") for name, text in pairs(texts, "--fix")}
+    try:
+        return fixed_values(given, specs)
+    except InputError as error:
+        raise InputError(f"--fix {error}") from None
 
 
 def _explain(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmsbgen.families.mmsb import MMSB, reference
-from mmsbgen.graph import Split
+from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.problem import Problem
+from mmsbgen.sampler.minibatch import strategy
 from mmsbgen.sampler.options import Options
 
 
@@ -42,3 +45,10 @@ def problem_of(split: Split, options: Options) -> Problem:
         products=sized.products,
         partners=rule.name,
     )
+
+
+def problem_of_graph(source: Any, options: Options) -> Problem:
+    """The problem of a run of ``options`` on what :func:`mmsbgen.graph.as_graph` takes; raises ``InputError``."""
+    strategy(options.mini_batch)
+    graph = as_graph(source)
+    return problem_of(split(graph, validation=options.held_out_share(graph.n_links), seed=options.seed), options)

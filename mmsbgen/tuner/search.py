@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "Fixed",
     "candidates",
     "check_strategy",
+    "fixed_values",
     "search",
 ]
 
@@ -117,6 +118,27 @@ def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed 
     if default not in configs:
         default = configs[0]
     return Candidates(configs, default, refusals, examples, model_of(spec, problem, traits))
+
+
+def fixed_values(wanted: Mapping[str, Sequence[object]], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:
+    """The values of axes that texts or JSON mean, in the types that the axes have.
+
+    Raises :class:`InputError` for an axis or a value that none of ``specs`` has.
+    """
+    known: dict[str, dict[str, Value]] = {}
+    for spec in specs:
+        for axis in spec.space.axes:
+            known.setdefault(axis.name, {}).update({str(value).lower(): value for value in axis.values})
+    fixed: dict[str, tuple[Value, ...]] = {}
+    for name, values in wanted.items():
+        if name not in known:
+            raise InputError(f"{name}: no such axis; there are {', '.join(sorted(known))}")
+        words = [str(value).strip().lower() for value in values]
+        odd = [word for word in words if word not in known[name]]
+        if odd:
+            raise InputError(f"{name}={odd[0]}: the values are {', '.join(map(str, known[name].values()))}")
+        fixed[name] = tuple(known[name][word] for word in words)
+    return fixed
 
 
 def check_strategy(name: str) -> None:

@@ -7,9 +7,7 @@ connection ``FD``, and may die at any moment: it stores nothing.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
-import os
 import re
 import signal
 import sys
@@ -18,7 +16,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +26,7 @@ from mmsbgen.build import BoundKernel, build, check_built, release, traits_of, u
 from mmsbgen.errors import CompileError, ConfigError, InputError, MmsbgenError
 from mmsbgen.families import family as family_named
 from mmsbgen.family import KernelFamily, KernelSpec, Workload
+from mmsbgen.host import die_with_parent, first_to_go
 from mmsbgen.problem import Problem
 from mmsbgen.render import render
 from mmsbgen.space import Config
@@ -279,25 +277,11 @@ def _plain(error: Exception) -> Exception:
     return error if isinstance(error, MmsbgenError) else RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def _die_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when its parent ends, however that ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-
-def _first_to_go() -> None:
-    """Where the machine runs out of memory all the same, Linux ends this process before any other."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-
-
 def main() -> None:
     """Serve the connection whose file descriptor and whose owner the command line names."""
     descriptor, parent = map(int, sys.argv[1:])
-    _die_with_parent(parent)
-    _first_to_go()
+    die_with_parent(parent)
+    first_to_go()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     serve(Connection(descriptor))
 
