@@ -16,7 +16,7 @@ _COMMANDS = {
     "evaluate": LazyCommand("mmsbgen.cli.evaluate:evaluate", "Compare communities with known ones."),
     "render": LazyCommand("mmsbgen.cli.render:render", "Print the source of a kernel."),
     "tune": LazyCommand("mmsbgen.cli.tune:tune", "Find the fastest configuration of each kernel on a device."),
-    "worker": LazyCommand("mmsbgen.cli.worker:worker", "Offer a device to tuning runs of other machines."),
+    "worker": LazyCommand("mmsbgen.cli.worker:worker", "Do the jobs of a database on a device of this machine."),
 }
 
 

@@ -1,19 +1,93 @@
-"""``mmsbgen worker``: offer a device of this machine to tuning runs that are asked for elsewhere."""
+"""``mmsbgen worker``: do jobs of a database on a device of this machine, or offer it to tuning runs elsewhere."""
 
 from __future__ import annotations
 
+import signal
+import sys
+import time
+from pathlib import Path
+
 import click
+
+from mmsbgen.errors import InputError
+
+INTERRUPTED = 130
 
 
 @click.command()
-@click.argument("scheduler")
 @click.option("--device", metavar="SPEC", help="Device by number or name, see 'mmsbgen devices'; else the best one.")
-def worker(scheduler: str, device: str | None) -> None:
-    """Offer a device to tuning runs, through the Dask scheduler at SCHEDULER (tcp://HOST:PORT).
+@click.option("--database", metavar="URL", help="Database with the jobs; else MMSBGEN_DATABASE_URL or the user's own.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the files of jobs while they run; else one in the user's data folder.",
+)
+@click.option("--kinds", default="tune,detect", show_default=True, help="Kinds of jobs to take.")
+@click.option("--once", is_flag=True, help="Wait for one job, do it and end.")
+@click.option("--drain", is_flag=True, help="End when no job waits.")
+@click.option(
+    "--lease",
+    type=click.FloatRange(min=1),
+    default=60,
+    show_default=True,
+    help="Seconds without a word of this worker after which its job goes to another.",
+)
+@click.option(
+    "--checkpoint-seconds",
+    type=click.FloatRange(min=0),
+    default=60,
+    show_default=True,
+    help="Seconds between the checkpoints of a detection.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Take measurements of a Dask scheduler (tcp://HOST:PORT) instead.")
+@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+def worker(
+    device: str | None,
+    database: str | None,
+    data: Path | None,
+    kinds: str,
+    once: bool,
+    drain: bool,
+    lease: float,
+    checkpoint_seconds: float,
+    scheduler: str | None,
+    quiet: bool,
+) -> None:
+    """Do tuning and detection jobs of a database on a device of this machine.
 
-    Start one worker for each device. 'mmsbgen tune --scheduler SCHEDULER' then measures on all of them. Ends
-    with the scheduler, or by Ctrl-C.
+    Start one worker for each device. Each job runs in a child process; its files come from the database and go
+    there. Where a worker is killed, its job goes to another when the lease ends, and goes on from its last
+    checkpoint or trial. Ctrl-C or SIGTERM gives the job back at once; the same again does not wait for a checkpoint.
+
+    With --scheduler the device measures for 'mmsbgen tune --scheduler' elsewhere, until the scheduler ends.
     """
-    from mmsbgen.tuner.fleet_cluster import serve
+    if scheduler is not None:
+        if database is not None or once or drain:
+            raise InputError(
+                f"--scheduler {scheduler} takes no jobs of a database: leave --database, --once, --drain out"
+            )
+        from mmsbgen.tuner.fleet_cluster import serve
 
-    serve(scheduler, device, lambda info: click.echo(f"measuring on {info.name} ({info.platform}) for {scheduler}"))
+        serve(scheduler, device, lambda info: click.echo(f"measuring on {info.name} ({info.platform}) for {scheduler}"))
+        return
+    import platformdirs
+
+    from mmsbgen.db.store import open_store
+    from mmsbgen.jobs import Queue
+    from mmsbgen.worker.supervise import Settings, Worker
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
+
+    settings = Settings(
+        data=data or platformdirs.user_data_path("mmsbgen") / "worker",
+        device=device,
+        kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],
+        lease_s=lease,
+        checkpoint_s=checkpoint_seconds,
+    )
+    with open_store(database) as store:
+        number = Worker(Queue(store), store.place, settings, say).run(most=1 if once else None, drain=drain)
+    if number == signal.SIGINT:
+        sys.exit(INTERRUPTED)

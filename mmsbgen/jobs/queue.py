@@ -166,6 +166,10 @@ class Queue:
 
         return self.database.write(work)
 
+    def look(self, lease: Lease) -> bool:
+        """What :meth:`heartbeat` returns, without writing."""
+        return self.database.read(lambda connection: fenced(connection, lease, lock=False)).cancel_at is not None
+
     def event(self, lease: Lease, data: Mapping[str, Any], kind: str = "progress") -> None:
         """Store what the job tells: its ``progress``, or a ``message``."""
         plain = json_object(data)

@@ -27,9 +27,10 @@ def tell(connection: Connection, job: int, attempt: int, kind: str, data: Mappin
     connection.execute(insert(JobEvent).values(row))
 
 
-def fenced(connection: Connection, lease: Lease) -> Row[Any]:
-    """The job's row, locked, while it is this lease's."""
-    row = connection.execute(by_id(lease.job.id).with_for_update()).first()
+def fenced(connection: Connection, lease: Lease, *, lock: bool = True) -> Row[Any]:
+    """The job's row, locked to be written, while it is this lease's; raises :class:`LeaseLostError` otherwise."""
+    query = by_id(lease.job.id)
+    row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None or row.state != "running" or row.attempt != lease.attempt:
         now = "is gone" if row is None else f"is {row.state} with attempt {row.attempt}"
         raise LeaseLostError(f"attempt {lease.attempt} of the job {lease.job.id} has lost it: the job {now}")

@@ -144,7 +144,7 @@ def two_alike(tmp_path: Path, faulty: str) -> Iterator[tuple[str, list[subproces
             time.sleep(0.1)
         address = json.loads(file.read_text())["address"]
         for device in ("opencl:0", "opencl:1"):
-            started.append(subprocess.Popen([*MMSBGEN, "worker", address, "--device", device], **quiet))  # type: ignore[call-overload]
+            started.append(subprocess.Popen([*MMSBGEN, "worker", "--scheduler", address, "--device", device], **quiet))  # type: ignore[call-overload]
         for worker in started[1:]:
             assert "measuring on basic" in worker.stdout.readline()
         yield address, started[1:]
@@ -253,7 +253,7 @@ def test_bad_input_is_told_and_nothing_is_written(
 
 
 def test_a_worker_needs_a_scheduler() -> None:
-    words = ["worker", "tcp://127.0.0.1:1", "--device", "fake"]
+    words = ["worker", "--scheduler", "tcp://127.0.0.1:1", "--device", "fake"]
     done = subprocess.run([*MMSBGEN, *words], capture_output=True, text=True, timeout=LONG_S)
     assert done.returncode == 2
     assert "no scheduler answers at 'tcp://127.0.0.1:1'" in done.stderr

@@ -1,0 +1,359 @@
+"""The worker: it claims a job, lets a child do it, keeps the lease meanwhile, and records what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+
+from mmsbgen.db.connect import Location
+from mmsbgen.db.errors import StoreError
+from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.jobs import KINDS, Job, Lease, LeaseLostError, Queue
+from mmsbgen.tuner.exclusive import device_lock
+from mmsbgen.worker.process import Child, ask_device
+from mmsbgen.worker.task import Outcome, Task
+
+__all__ = ["Settings", "Worker"]
+
+CHECKPOINT = "checkpoint.npz"
+_IDLE_S = 1.0
+"""How often an idle worker looks for jobs, and a busy one whether its job is to end."""
+_AGAIN_S = 3.0
+"""How long to wait before a database that failed is asked again."""
+_LISTEN_S = 0.2
+_FOLDER = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a worker works."""
+
+    data: Path
+    """Where the files of jobs lie while they run."""
+    device: str | None = None
+    kinds: Sequence[str] = KINDS
+    lease_s: float = 60.0
+    checkpoint_s: float = 60.0
+    """Between checkpoints of a job."""
+    checkpoint_bytes: int = 256 << 20
+    """Larger checkpoints stay in ``data``: only a worker that has this folder goes on from them."""
+    grace_s: float = 20.0
+    """How long a job that is to stop may take to leave a checkpoint."""
+
+
+class _Signals:
+    """SIGTERM and Ctrl-C: the first asks to end, the second to do so at once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: int | None = None
+        self._woken = threading.Event()
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._on) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long, or until a signal comes."""
+        if not self.count:
+            self._woken.wait(seconds)
+
+    def _on(self, number: int, _frame: object) -> None:
+        self.count += 1
+        self.last = number
+        self._woken.set()
+
+
+@dataclass
+class _Attempt:
+    """One attempt at a job, while it goes on."""
+
+    lease: Lease
+    folder: Path
+    child: Child
+    beat_at: float = field(default_factory=time.monotonic)
+    """When the last heartbeat was written."""
+    looked_at: float = 0.0
+    cancel: bool = False
+    stop_by: float | None = None
+    """When it is killed, once it was asked to stop."""
+
+
+class Worker:
+    """Takes jobs for one device from the queue of the database at ``location``.
+
+    ``say`` is told in plain words what happens.  Workers on one device of a machine take turns: only one of them holds
+    a job, so that no job waits with one while another device is free.
+
+    Raises :class:`InputError` where the device cannot be opened or the folder for files cannot be written.
+    """
+
+    def __init__(self, queue: Queue, location: Location, settings: Settings, say: Callable[[str], None]) -> None:
+        self.queue, self.settings, self.say = queue, settings, say
+        self.signals = _Signals()
+        if location.url is None and location.path is None:
+            raise InputError("a database in memory has no jobs: give a file or a server with --database")
+        self._database = (
+            str(location.path) if location.url is None else location.url.render_as_string(hide_password=False)
+        )
+        odd = [kind for kind in settings.kinds if kind not in KINDS]
+        if odd or not settings.kinds:
+            raise InputError(f"there are no jobs of kind {odd[0] if odd else ''!r}: give some of {', '.join(KINDS)}")
+        self._jobs = settings.data / "jobs"
+        try:
+            self._jobs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"{self._jobs} cannot be made: {error.strerror}; name another folder with --data"
+            ) from None
+        found = ask_device(settings.device)
+        self.record, self._hardware, self._device = found["record"], found["hardware"], found["spec"]
+        self.name = f"{platform.node()} {os.getpid()} {self._device}"
+
+    def run(self, *, most: int | None = None, drain: bool = False) -> int | None:
+        """Do jobs until asked to end, until ``most`` were done, or with ``drain`` until none waits.
+
+        Returns the number of the signal that asked, if one did.  Raises :class:`StoreError` when the database fails and
+        the worker was not to stay.
+        """
+        done = 0
+        with self.signals.caught():
+            self._sweep()
+            self.say(f"taking jobs ({', '.join(self.settings.kinds)}) for {self.record.label}")
+            while not self.signals and (most is None or done < most):
+                try:
+                    with self._turn() as ours:
+                        lease = self._claim() if ours else None
+                        if lease is not None:
+                            self._do(lease)
+                            done += 1
+                            continue
+                except StoreError as error:
+                    if drain or most is not None:
+                        raise
+                    self.say(f"{error}; trying again")
+                    self.signals.wait(_AGAIN_S)
+                    continue
+                if ours and drain:
+                    break
+                self.signals.wait(_IDLE_S)
+        return self.signals.last
+
+    def _claim(self) -> Lease | None:
+        return self.queue.claim(self.name, self.settings.lease_s, kinds=self.settings.kinds, device=self.record)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[bool]:
+        """Whether this worker is the one that may have a job on its device now."""
+        lock = device_lock(f"jobs {self._hardware}")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def _do(self, lease: Lease) -> None:
+        """One attempt at a job, from its files to what came of it."""
+        job = lease.job
+        self.say(f"job {job.id[:8]} ({job.kind}), attempt {lease.attempt}")
+        folder = self._jobs / job.id / str(lease.attempt)
+        try:
+            task = self._task(lease, folder)
+        except (InputError, StoreError) as error:
+            why = str(error)
+            self.say(why)
+            self._persist(lambda: self.queue.fail(lease, why, retry=True))
+            return
+        child = Child(task)
+        try:
+            ended = self._watch(_Attempt(lease, folder, child))
+        finally:
+            child.close()
+        self._tidy(job, folder, ended)
+
+    def _task(self, lease: Lease, folder: Path) -> Task:
+        """Fetch the files of a job; raises :class:`InputError` where they cannot be written here."""
+        job = lease.job
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+        for name in job.inputs:
+            self.queue.save(job.id, "input", name, folder / name)
+        return Task(
+            job.kind,
+            job.payload,
+            folder,
+            {name: folder / name for name in job.inputs},
+            self._checkpoint_of(job, folder),
+            self._device,
+            self._hardware,
+            self._database,
+            self.settings.checkpoint_s,
+        )
+
+    def _checkpoint_of(self, job: Job, folder: Path) -> Path | None:
+        """The checkpoint to go on from: the database's, else one too large for it that lies here."""
+        if job.checkpoint and CHECKPOINT in job.checkpoint:
+            place = folder / "before.npz"
+            self.queue.save(job.id, "checkpoint", CHECKPOINT, place)
+            return place
+        kept = [path for path in folder.parent.glob(f"*/{CHECKPOINT}") if path.parent.name.isdigit()]
+        return max(kept, key=lambda path: int(path.parent.name), default=None)
+
+    def _watch(self, attempt: _Attempt) -> bool:
+        """Listen to the child and keep the lease until one of them ends; whether the job has ended with that."""
+        lease, child = attempt.lease, attempt.child
+        while True:
+            try:
+                self._keep(attempt)
+                if attempt.stop_by is not None and time.monotonic() >= attempt.stop_by:
+                    return self._stopped(attempt)
+                match child.hear(_LISTEN_S):
+                    case ("progress", data):
+                        self._tell(lease, data, "progress")
+                    case ("message", text):
+                        self._tell(lease, {"text": text}, "message")
+                    case ("checkpoint", path):
+                        self._store(attempt, path)
+                        if attempt.stop_by is not None:
+                            return self._stopped(attempt)
+                    case ("done", Outcome(result, outputs)):
+                        self.say(f"job {lease.job.id[:8]} is done")
+                        return self._persist(lambda: self.queue.finish(lease, result, outputs))
+                    case ("stopped",):
+                        return self._stopped(attempt)
+                    case ("error", text, retry):
+                        self.say(f"job {lease.job.id[:8]} failed: {text}")
+                        if text.startswith("internal error"):
+                            self.say(child.last_words())
+                        return self._failed(lease, text, retry)
+                    case ("died", how):
+                        if attempt.stop_by is not None:
+                            return self._stopped(attempt)
+                        words = child.last_words()[-300:]
+                        self.say(f"job {lease.job.id[:8]}: {how}")
+                        return self._failed(lease, f"{how}; its last words: {words}" if words else how, True)
+            except LeaseLostError as error:
+                self.say(str(error))
+                return False
+
+    def _keep(self, attempt: _Attempt) -> None:
+        """Write a heartbeat when it is due, and ask the child to stop where somebody asked for that.
+
+        Raises :class:`LeaseLostError`, also when the database could not be reached for as long as the lease lasts.
+        """
+        now, lease = time.monotonic(), attempt.lease
+        if now - attempt.looked_at >= min(_IDLE_S, lease.seconds / 4):
+            attempt.looked_at = now
+            try:
+                if now - attempt.beat_at >= lease.seconds / 4:
+                    attempt.cancel = self.queue.heartbeat(lease)
+                    attempt.beat_at = time.monotonic()
+                else:
+                    attempt.cancel = self.queue.look(lease)
+            except StoreError as error:
+                self.say(str(error))
+                if time.monotonic() - attempt.beat_at > lease.seconds:
+                    raise LeaseLostError(f"the job {lease.job.id} could not be kept: {error}") from error
+        if (self.signals or attempt.cancel) and attempt.stop_by is None:
+            attempt.stop_by = time.monotonic() + self.settings.grace_s
+            attempt.child.interrupt()
+        if self.signals.count > 1:
+            attempt.stop_by = 0.0
+
+    def _stopped(self, attempt: _Attempt) -> bool:
+        """Give the job back, or confirm that it was cancelled."""
+        lease = attempt.lease
+        attempt.child.close()
+        if attempt.cancel:
+            self.say(f"job {lease.job.id[:8]} is cancelled")
+            return self._persist(lambda: self.queue.cancelled(lease))
+        self.say(f"job {lease.job.id[:8]} goes back to the queue")
+        return self._persist(lambda: self.queue.release(lease)) and False
+
+    def _failed(self, lease: Lease, error: str, retry: bool) -> bool:
+        states: list[str] = []
+        self._persist(lambda: states.append(self.queue.fail(lease, error, retry)))
+        return bool(states) and states[0] != "queued"
+
+    def _store(self, attempt: _Attempt, path: Path) -> None:
+        """Put a checkpoint into the database where it is small enough; those of attempts before are not needed then."""
+        try:
+            # The child may replace the file meanwhile, but not what was opened.
+            with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size <= self.settings.checkpoint_bytes:
+                    self.queue.checkpoint(attempt.lease, {CHECKPOINT: file})
+                    attempt.beat_at = time.monotonic()
+        except (OSError, StoreError) as error:
+            self.say(f"a checkpoint was not stored: {error}")
+            return
+        for folder in attempt.folder.parent.iterdir():
+            if folder != attempt.folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _tell(self, lease: Lease, data: dict[str, Any], kind: str) -> None:
+        try:
+            self.queue.event(lease, data, kind)
+        except StoreError as error:
+            self.say(f"progress was not stored: {error}")
+
+    def _persist(self, write: Callable[[], object]) -> bool:
+        """Record how an attempt ended, however long the database is away; False when the job is another's by then."""
+        while True:
+            try:
+                write()
+                return True
+            except LeaseLostError as error:
+                self.say(str(error))
+                return False
+            except StoreError as error:
+                self.say(f"{error}; trying again")
+                if self.signals.count > 1:
+                    return False
+                time.sleep(_AGAIN_S)
+
+    def _tidy(self, job: Job, folder: Path, ended: bool) -> None:
+        """Remove files that nobody needs any more."""
+        if ended:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            return
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name != CHECKPOINT:
+                path.unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """Remove what attempts that were killed left of jobs that have ended since."""
+        for folder in self._jobs.iterdir():
+            if _FOLDER.fullmatch(folder.name):
+                with contextlib.suppress(MmsbgenError):
+                    if self.queue.get(folder.name).ended:
+                        shutil.rmtree(folder, ignore_errors=True)
