@@ -77,10 +77,9 @@ INTRO = """\
 How well the communities that mmsbgen finds with its defaults agree with known ones, next to other methods on the same
 graphs. {command_note}
 
-    mmsbgen detect GRAPH -k K --seed S -o OUT
-
-is the command for every graph; K is the number of distinct known communities. Nothing else was chosen for a graph, but
-that CA-GrQc, of which none are known, has K = 50 and `--validation 0.09 --test 0.01`.
+The command is `mmsbgen detect GRAPH -k K --seed S -o OUT` for every graph; K is the number of distinct known
+communities. Nothing else was chosen for a graph, but that CA-GrQc, of which none are known, has K = 50 and
+`--validation 0.09 --test 0.01`.
 
 ## Reading the tables
 

@@ -1,0 +1,126 @@
+#!/usr/bin/env python
+"""The page of the database's schema with its picture, from the declarations of its tables.
+
+    scripts/schema_page.py [--output docs]
+
+Writes reference/schema.md and pictures/schema.svg into the output folder.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import click
+from _svg import BLUE, GREEN, PALE, YELLOW, Drawing
+from sqlalchemy import Column, Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mmsbgen.db import schema
+
+ROOT = Path(__file__).resolve().parent.parent
+INTRO = """\
+# Database schema
+
+Made from the declarations of `mmsbgen/db/schema.py` by `scripts/schema_page.py`; revision {revision}. The same tables
+are used on SQLite and on PostgreSQL.
+
+![Tables and what they refer to](../pictures/schema.svg)
+
+The upper tables describe (unique by `key`, a digest of their content), the lower ones report (unique by `uid` or
+`uuid`). Times are UTC in ISO 8601 as text; JSON is canonical text (sorted keys, no spaces), so that equal values are
+equal bytes; seconds, bytes, joules and 1e9 bytes a second (`gbps`) throughout. The revision of a database is in
+`{version}`. Read it with any SQL client ([tutorial](../tutorials/database.md#4-sql)); to write, use
+[`mmsbgen db import`](../how-to/exchange-records.md), which keeps digests right.
+"""
+
+
+def tables() -> list[tuple[type[Any], Table]]:
+    """Classes and tables in the order of their declaration."""
+    mappers = {mapper.class_: mapper.local_table for mapper in schema.Base.registry.mappers}
+    classes = sorted(mappers, key=lambda found: inspect.getsourcelines(found)[1])
+    return [(found, mappers[found]) for found in classes]
+
+
+def type_of(column: Column[Any]) -> str:
+    """The column's type, as both databases have it where they differ."""
+    if isinstance(column.type, schema.CanonicalJson):
+        return "JSON as text"
+    names = [str(column.type.compile(dialect=made.dialect())) for made in (sqlite, postgresql)]
+    return names[0] if names[0] == names[1] else f"{names[0]} ({names[1]})"
+
+
+def meaning(column: Column[Any]) -> str:
+    """Keys and references."""
+    words = ["primary key"] if column.primary_key else []
+    words += ["unique"] if column.unique else []
+    words += [f"of [{key.column.table.name}](#{key.column.table.name})" for key in sorted(column.foreign_keys, key=str)]
+    words += ["may be NULL"] if column.nullable else []
+    return ", ".join(words)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRO.format(revision=schema.REVISIONS[-1], version=schema.VERSION_TABLE)]
+    for declared, table in tables():
+        parts.append(f"## {table.name}\n\n{inspect.cleandoc(declared.__doc__ or '')}\n")
+        rows = [f"| `{c.name}` | {type_of(c)} | {meaning(c)} |" for c in table.columns]
+        parts.append("\n".join(["| column | type | |", "|---|---|---|", *rows]) + "\n")
+        indexes = sorted(", ".join(f"`{c.name}`" for c in index.columns) for index in table.indexes)
+        if indexes:
+            parts.append(f"Indexes: {'; '.join(indexes)}.\n")
+    return "\n".join(parts)
+
+
+def picture() -> Drawing:
+    """Describing tables above, reporting ones below, a line for every reference."""
+    step, width, line = 210.0, 176.0, 15.5
+    above = [table for _, table in tables() if not table.foreign_keys]
+    below = [table for _, table in tables() if table.foreign_keys]
+    tall = {table: 30 + line * len(table.columns) for table in (*above, *below)}
+    top, space = 20.0, 36.0 + 13 * sum(len(table.foreign_keys) for table in below)
+    start = top + max(tall[table] for table in above) + space
+    drawing = Drawing(
+        20 + step * max(len(above), len(below)),
+        start + max(tall[t] for t in below) + 20,
+        "Tables of the tuning database",
+    )
+    places: dict[Table, tuple[float, float]] = {table: (20 + step * i, top) for i, table in enumerate(above)}
+    shift = step * (len(above) - len(below)) / 2
+    places |= {table: (20 + shift + step * i, start) for i, table in enumerate(below)}
+    for table, (x, y) in places.items():
+        drawing.box(x, y, width, tall[table], "white")
+        drawing.label(
+            x, y, width, 22, table.name, GREEN if table in above else BLUE if table.name != "trials" else YELLOW
+        )
+        for row, column in enumerate(table.columns):
+            bold = column.primary_key or bool(column.foreign_keys)
+            drawing.words(x + 8, y + 38 + line * row, column.name, 11.5, bold=bold)
+            kind = type_of(column).partition(" (")[0].removesuffix(" as text")
+            drawing.words(x + width - 6, y + 38 + line * row, kind, 9.5, "end", ink=PALE)
+    level = start - 22
+    arrivals = dict.fromkeys(above, 0)
+    for table in below:
+        leave = places[table][0] + 20
+        for reference in sorted(table.foreign_keys, key=lambda key: places[key.column.table][0]):
+            to = reference.column.table
+            arrivals[to] += 1
+            end_x, end_y = places[to][0] + 26 + 34 * arrivals[to], places[to][1] + tall[to]
+            drawing.line([(leave, start), (leave, level), (end_x, level), (end_x, end_y + 2)], arrow=True)
+            leave, level = leave + 30, level - 13
+    return drawing
+
+
+@click.command(help=__doc__)
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=ROOT / "docs")
+def main(output: Path) -> None:
+    """Write page and picture."""
+    for folder in ("reference", "pictures"):
+        (output / folder).mkdir(parents=True, exist_ok=True)
+    (output / "reference" / "schema.md").write_text(page(), encoding="utf-8")
+    picture().save(output / "pictures" / "schema.svg")
+
+
+if __name__ == "__main__":
+    main()
