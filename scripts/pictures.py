@@ -56,7 +56,7 @@ def gather(drawing: Drawing) -> None:
 def placement(drawing: Drawing) -> None:
     """Where the three vectors of a row's length live, for every placement."""
     d = drawing
-    heads = ("probs: the partner's row", "grads: the accumulator", "pi: own row times (beta - delta)")
+    heads = ("probs: partner's row", "grads: accumulator", "pi: own row, reweighed")
     for column, head in enumerate(heads):
         d.words(235 + 190 * column, 30, head, 12, "middle", bold=True)
     for row, name in enumerate(PLACEMENTS):
@@ -85,7 +85,7 @@ def team(drawing: Drawing) -> None:
     for case, (name, text, size) in enumerate(cases):
         top = 30 + 132 * case
         d.words(20, top, f"team = {name}", 15, bold=True)
-        d.words(160, top, text, 12, ink=PALE)
+        d.words(190, top, text, 12, ink=PALE)
         for row in range({1: 3, 4: 2, 8: 1}[size]):
             y = top + 14 + 28 * row
             for vector in range(16):
@@ -104,7 +104,7 @@ def vector_width(drawing: Drawing) -> None:
     d = drawing
     for place, width in enumerate((1, 2, 4, 8)):
         y = 44 + 56 * place
-        d.words(110, y + 20, f"vector_width = {width}", 12, "end", bold=True)
+        d.words(112, y + 20, f"width {width}", 12, "end", bold=True)
         for start in range(0, 32, width):
             lane = start // width % 4
             d.box(125 + 18 * start, y, 18 * width, 30, LANES[lane])
@@ -125,7 +125,7 @@ def in_flight(drawing: Drawing) -> None:
     d = drawing
     wait, work, unit = 3.0, 1.0, 16.0
     for case, rows in enumerate((1, 2, 4)):
-        top = 50 + 130 * case
+        top = (50, 130, 230)[case]
         d.words(20, top - 10, f"rows_in_flight = {rows}", 14, bold=True)
         begin = 0.0
         for first in range(0, 8, rows):
@@ -139,9 +139,9 @@ def in_flight(drawing: Drawing) -> None:
                 d.label(used, y, unit * work, 16, "", BLUE)
             begin += wait + work * rows
         end = 20 + unit * begin
-        d.line([(end, top - 6), (end, top + 84)], ink=PALE)
+        d.line([(end, top - 6), (end, top + 20 * rows)], ink=PALE)
         d.words(end + 6, top + 10, f"time {begin:g}", 12)
-    d.words(20, 434, "Grey is the wait for memory, blue the use of a row; a wait of three uses, for the drawing.", 12)
+    d.words(20, 350, "Grey is the wait for memory, blue the use of a row; a wait of three uses, for the drawing.", 12)
 
 
 def tile(drawing: Drawing) -> None:
@@ -171,7 +171,7 @@ def tile(drawing: Drawing) -> None:
     d.line([(182, 166), (256, 166)], arrow=True)
     d.words(219, 158, "dots", 12, "middle")
     d.line([(396, 220), (396, 250)], arrow=True)
-    d.label(260, 252, 272, 34, "sum of scale times partner's row, for each vertex", "white", 11.5)
+    d.label(230, 252, 332, 34, "sum of scale times partner's row, for each vertex", "white", 11.5)
     d.words(
         30,
         316,
@@ -185,7 +185,7 @@ PICTURES = {
     "placement": (placement, 880, 412, "Where the three vectors of a row's length live, for every placement"),
     "team": (team, 820, 388, "Who shares a row"),
     "vector-width": (vector_width, 800, 300, "How a row is cut into vectors"),
-    "rows-in-flight": (in_flight, 640, 450, "Time with one, two and four rows in flight"),
+    "rows-in-flight": (in_flight, 640, 366, "Time with one, two and four rows in flight"),
     "tile": (tile, 790, 332, "Tiles of vertices and panels of shared partners"),
 }
 
