@@ -10,13 +10,13 @@ from typing import Any
 from mmsbgen._version import __version__
 from mmsbgen.backends.base import Device, DeviceInfo, Event
 from mmsbgen.build import BoundKernel, build, traits_of
-from mmsbgen.db.records import QuarantineRecord
+from mmsbgen.db.records import Key, QuarantineRecord
 from mmsbgen.db.selection import Index, Selection
 from mmsbgen.db_keys import key_of
 from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError
 from mmsbgen.family import KernelFamily
 from mmsbgen.problem import Problem, Value
-from mmsbgen.space import Config, describe
+from mmsbgen.space import Config, Traits, describe
 
 log = logging.getLogger(__name__)
 _MESSAGE = 4000
@@ -185,9 +185,25 @@ def look_up(
 
     ``valid`` says which configurations may be used, by default those that the kernel's constraints allow.
     """
-    spec, traits = family.kernel(name), traits_of(info)
+    key = key_of(info, family.kernel(name), problem)
+    return look_up_key(index, key, traits_of(info), family, problem, valid=valid, modes=modes)
+
+
+def look_up_key(
+    index: Index,
+    key: Key,
+    traits: Traits,
+    family: KernelFamily,
+    problem: Problem,
+    *,
+    valid: Callable[[Config], bool] | None = None,
+    modes: Mapping[str, Value] | None = None,
+) -> Selection:
+    """As :func:`look_up`, for the key of any device, with what its constraints see of it."""
+    name = key.kernel.name
+    spec = family.kernel(name)
     return index.select(
-        key_of(info, spec, problem),
+        key,
         valid=valid or (lambda config: spec.space.refusal(config, problem, traits) is None),
         default=spec.default(problem, traits),
         irrelevant=family.soft_parameters,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mmsbgen.cli._completion import complete, parse_value
+from mmsbgen.completion import complete, parse_value
 from mmsbgen.dialect import DIALECTS
 from mmsbgen.errors import InputError
 from mmsbgen.families import family

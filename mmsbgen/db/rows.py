@@ -185,7 +185,8 @@ def trial_record(row: Row[Any], parts: Parts) -> TrialRecord:
     """The trial in a row of :func:`select_trials`."""
     run_id, device, toolchain, kernel, problem, *values = tuple(row)
     key = parts.key(device, toolchain, kernel, problem)
-    return TrialRecord(run=parts.runs[run_id], key=key, **dict(zip(_TRIAL_FIELDS, values, strict=True)))
+    # Columns that a query has besides come last.
+    return TrialRecord(run=parts.runs[run_id], key=key, **dict(zip(_TRIAL_FIELDS, values, strict=False)))
 
 
 _QUARANTINE_FIELDS = [f.name for f in fields(QuarantineRecord) if f.name != "key"]

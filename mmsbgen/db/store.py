@@ -224,7 +224,7 @@ class Store:
         def work(connection: Connection) -> list[TrialRecord]:
             parts = rows.Parts(connection)
             query = rows.select_trials().order_by(Trial.created_at.desc(), Trial.id.desc()).limit(limit)
-            query = _of_parts(query, connection, kernel=kernel, device=device, problem=problem)
+            query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
             if status is not None:
                 query = query.where(Trial.status == status)
             if run is not None:
@@ -314,16 +314,20 @@ class Store:
 
         A run that is still 'running' here and has ended in ``bundle`` ends here too.
         """
+        return self.add_counted(bundle)["trials"]
 
-        def work(connection: Connection) -> int:
-            rows.insert_new(connection, Run, "uuid", [rows.plain(run) for run in bundle.runs])
+    def add_counted(self, bundle: Bundle) -> dict[str, int]:
+        """As :meth:`add_bundle`; return how many 'runs', 'roofs', 'quarantined' and 'trials' were added."""
+
+        def work(connection: Connection) -> dict[str, int]:
+            added = {"runs": rows.insert_new(connection, Run, "uuid", [rows.plain(run) for run in bundle.runs])}
             for run in bundle.runs:
                 if run.status != "running":
                     here = update(Run).where(Run.uuid == run.uuid, Run.status == "running")
                     connection.execute(here.values(status=run.status, finished=run.finished))
-            rows.insert_roofs(connection, bundle.roofs)
-            rows.insert_quarantined(connection, bundle.quarantine)
-            return rows.insert_trials(connection, bundle.trials)
+            added["roofs"] = rows.insert_roofs(connection, bundle.roofs)
+            added["quarantined"] = rows.insert_quarantined(connection, bundle.quarantine)
+            return added | {"trials": rows.insert_trials(connection, bundle.trials)}
 
         return self.database.write(work)
 
@@ -367,7 +371,7 @@ def _of_key(query: Select[Any], key: Key) -> Select[Any]:
     return query
 
 
-def _of_parts(
+def of_parts(
     query: Select[Any],
     connection: Connection,
     *,
@@ -375,6 +379,7 @@ def _of_parts(
     device: str | None,
     problem: Mapping[str, Any] | None,
 ) -> Select[Any]:
+    """A query of trials with the filters of :meth:`Store.trials`."""
     if kernel is not None:
         family, _, name = kernel.rpartition("/")
         kernels = select(Kernel.id).where(Kernel.name == name)

@@ -10,6 +10,11 @@ from mmsbgen.family import KernelFamily
 _FAMILIES = {"mmsb": "mmsbgen.families.mmsb:MMSB"}
 
 
+def names() -> tuple[str, ...]:
+    """The names of all families."""
+    return tuple(sorted(_FAMILIES))
+
+
 def family(name: str = "mmsb") -> KernelFamily:
     """The family called ``name``, imported when asked for; raises :class:`InputError` for an unknown one."""
     if name not in _FAMILIES:

@@ -1,0 +1,103 @@
+"""``mmsbgen serve``: the tuning database, kernels and jobs over HTTP."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from mmsbgen.errors import InputError, MissingDependencyError
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address; any but the loopback's needs a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name by which clients call it.")
+@click.option("--database", metavar="URL", help="Tuning database; else MMSBGEN_DATABASE_URL or the user's own.")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of the service's own files.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="File with the token; else MMSBGEN_TOKEN.")
+@click.option("--max-upload", type=click.IntRange(1), default=64, show_default=True, metavar="MIB", help="As sent.")
+@click.option("--max-graph", type=click.IntRange(1), default=256, show_default=True, metavar="MIB", help="Unpacked.")
+@click.option("--max-vertices", type=click.IntRange(2), default=2_000_000, show_default=True, help="Of a graph.")
+@click.option("--max-links", type=click.IntRange(1), default=20_000_000, show_default=True, help="Of a graph.")
+@click.option("--max-communities", type=click.IntRange(2), default=4096, show_default=True, help="Of a detection.")
+@click.option("--max-jobs", type=click.IntRange(1), default=20, show_default=True, help="Jobs that wait or run.")
+@click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
+@click.option("--write-rate", default="120/minute", show_default=True, help="Of these, those that change something.")
+def serve(
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    database: str | None,
+    data: Path | None,
+    token_file: Path | None,
+    max_upload: int,
+    max_graph: int,
+    max_vertices: int,
+    max_links: int,
+    max_communities: int,
+    max_jobs: int,
+    rate: str,
+    write_rate: str,
+) -> None:
+    """Serve the tuning database, the kernels and jobs over HTTP, with a page for browsers.
+
+    It listens on this machine's loopback unless --host says otherwise, which needs a token given by --token-file or
+    MMSBGEN_TOKEN. Requests that change something need a token always: where none is given, one is made and kept in the
+    data folder. Ends by Ctrl-C.
+    """
+    from mmsbgen.service.settings import MIB, Limits, Settings, is_loopback
+    from mmsbgen.service.tokens import VARIABLE, given_token, kept_token
+
+    token = given_token(token_file, os.environ)
+    if token is None and not is_loopback(host):
+        raise InputError(
+            f"--host {host} lets other machines in, which needs a token that you choose: give --token-file FILE or set "
+            f"{VARIABLE} (openssl rand -hex 32 makes one), or leave --host out to serve this machine alone"
+        )
+    folder = data or _folder()
+    place: Path | None = None
+    if token is None:
+        token, place, _ = kept_token(folder)
+    try:
+        from limits import parse
+
+        from mmsbgen.service.server import listening
+        from mmsbgen.service.server import serve as run
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the service needs {error.name}, which is not installed: pip install 'mmsbgen[serve]'"
+        ) from error
+    for option, text in (("--rate", rate), ("--write-rate", write_rate)):
+        try:
+            parse(text)
+        except ValueError:
+            raise InputError(f"{option} {text!r}: write it as 100/second, 20/minute or 500/hour") from None
+    limits = Limits(
+        upload=max_upload * MIB,
+        graph=max_graph * MIB,
+        vertices=max_vertices,
+        links=max_links,
+        communities=max_communities,
+        jobs=max_jobs,
+        rate=rate,
+        write_rate=write_rate,
+    )
+    settings = Settings(database=database, data=folder, token=token, host=host, port=port, hosts=hosts, limits=limits)
+    from mmsbgen.db.store import open_store
+
+    with open_store(database) as store:
+        where = store.location
+    with listening(settings) as opened:
+        address = f"[{host}]" if ":" in host else host
+        click.echo(f"mmsbgen serves http://{address}:{opened.getsockname()[1]}/ from the database {where}", err=True)
+        if place is not None:
+            click.echo(f"The token for requests that change something is in {place}", err=True)
+        run(settings, opened)
+
+
+def _folder() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("mmsbgen") / "service"

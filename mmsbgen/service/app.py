@@ -1,0 +1,76 @@
+"""The application: routes, schema and page, behind the gate."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from mmsbgen import __version__
+from mmsbgen.service import problems, routes_kernels, routes_service, routes_tuning
+from mmsbgen.service.core import Core
+from mmsbgen.service.gate import Gate
+from mmsbgen.service.settings import Settings
+
+STATIC = Path(__file__).parent / "static"
+"""What is served at /: files that need nothing from another host."""
+_DESCRIPTION = (
+    "The tuning database, the kernels and the jobs of mmsbgen. Requests that change something need the header "
+    "`Authorization: Bearer TOKEN`. Errors are problem details (RFC 9457)."
+)
+
+
+def create_app(settings: Settings) -> tuple[ASGIApp, Core]:
+    """The ASGI application, and what its routes share, which opens and closes with it."""
+    core = Core(settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with core.open():
+            yield
+
+    app = FastAPI(
+        title="mmsbgen",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,  # these pages load scripts from other hosts
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.state.core = core
+    problems.install(app)
+    for module in (routes_tuning, routes_kernels, routes_service):
+        app.include_router(module.router)
+    app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
+    app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
+    return Gate(app, settings, core.metrics), core
+
+
+def _schema(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        schema = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION, routes=app.routes)
+        components = schema.setdefault("components", {})
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for path in schema["paths"].values():
+            for operation in path.values():
+                _as_problems(operation)
+        for unused in ("HTTPValidationError", "ValidationError"):
+            components["schemas"].pop(unused, None)
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+def _as_problems(operation: dict[str, Any]) -> None:
+    """Give errors the media type that they have."""
+    for response in operation["responses"].values():
+        content = response.get("content", {})
+        if "ErrorBody" in str(content.get("application/json", "")):
+            content[problems.MEDIA_TYPE] = content.pop("application/json")

@@ -1,0 +1,80 @@
+"""What the routes of one service share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import Request
+
+from mmsbgen.db.migrate import revision
+from mmsbgen.db.schema import REVISIONS
+from mmsbgen.db.store import Store, open_store
+from mmsbgen.errors import MmsbgenError
+from mmsbgen.service.devices import Devices
+from mmsbgen.service.intake import Intake
+from mmsbgen.service.lookups import LookUps
+from mmsbgen.service.metrics import Metrics
+from mmsbgen.service.settings import Settings
+
+_THREADS = 12
+"""At once in the database, which keeps up to 15 connections."""
+
+
+class Core:
+    """The store and what answers from it; open while the service runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.devices = Devices()
+        self.store: Store
+        self.look_ups: LookUps
+        self.intake: Intake
+        self.discovered = asyncio.Event()
+        self.stopping = asyncio.Event()
+        """Set when the service is to end, so that followers are let go."""
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Core]:
+        """Open the database and begin to follow it.  Raises :class:`MmsbgenError` where that cannot be."""
+        current_default_thread_limiter().total_tokens = _THREADS
+        settings = self.settings
+        with open_store(settings.database) as store:
+            self.store = store
+            self.intake = Intake(settings)
+            self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
+            await self.look_ups.open()
+            discovering = asyncio.create_task(self._discover())
+            try:
+                yield self
+            finally:
+                discovering.cancel()
+                await asyncio.gather(discovering, return_exceptions=True)
+                await self.look_ups.close()
+                await self.intake.close()
+
+    def trouble(self) -> str:
+        """What is wrong with the database; empty where nothing is."""
+        try:
+            found = revision(self.store.database)
+        except MmsbgenError as error:
+            return str(error)
+        if found != REVISIONS[-1]:
+            return f"the schema is {found}, {REVISIONS[-1]} is needed: restart the service"
+        return ""
+
+    async def _discover(self) -> None:
+        try:
+            await self.devices.discover()
+            await self.look_ups.devices_changed()
+        finally:
+            self.discovered.set()
+
+
+def core_of(request: Request) -> Core:
+    """The service that a request is for."""
+    core: Core = request.app.state.core
+    return core

@@ -1,0 +1,216 @@
+"""Best configurations, answered from memory while tunes go on storing trials."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from mmsbgen.db.live import KernelName, LiveIndex
+from mmsbgen.db.records import KernelRecord, Key, ToolchainRecord
+from mmsbgen.db.selection import Selection
+from mmsbgen.db.store import Store
+from mmsbgen.db_keys import key_of, problem_record
+from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.families import family
+from mmsbgen.family import KernelFamily, KernelSpec
+from mmsbgen.problem import Problem
+from mmsbgen.render import template_digest
+from mmsbgen.runtime import look_up_key
+from mmsbgen.service.devices import Devices, Target
+from mmsbgen.service.models import Best, ExpectedLoss
+
+__all__ = ["Asked", "LookUps"]
+
+MOST_ANSWERS = 4096
+OLDEST_SECONDS = 5.0
+"""A look-up waits for a new answer once the old one is out of date for so long."""
+log = logging.getLogger("mmsbgen.service")
+
+
+class Asked(NamedTuple):
+    """One look-up: the device as the client named it, the kernel, and the problem's values as they were written."""
+
+    device: str | None
+    family: str
+    kernel: str
+    problem: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class _Answer:
+    body: bytes
+    version: int
+
+
+class LookUps:
+    """Answers look-ups with JSON texts that are kept until records of their kernel are added.
+
+    What was added is looked for every ``seconds``.  While an answer is made again the one before still goes out, for
+    :data:`OLDEST_SECONDS` at most.  One thread has the index, so that look-ups never wait for the database.
+    """
+
+    def __init__(self, store: Store, devices: Devices, seconds: float) -> None:
+        self._store, self._devices, self._seconds = store, devices, seconds
+        self._index = LiveIndex(store)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="index")
+        self._answers: OrderedDict[Asked, _Answer] = OrderedDict()
+        self._versions: dict[KernelName, int] = {}
+        self._changes: dict[KernelName, OrderedDict[int, float]] = {}
+        self._stale: OrderedDict[Asked, None] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Begin to follow the store."""
+        await self._run(self._warm)
+        self._tasks = [asyncio.create_task(work()) for work in (self._follow, self._renew)]
+
+    async def close(self) -> None:
+        """End."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._thread.shutdown(cancel_futures=True)
+
+    async def best(self, asked: Asked) -> tuple[bytes, str]:
+        """The answer as JSON, and whether it was 'kept', 'renewed' in the background or 'made'.
+
+        Raises :class:`InputError` for what cannot be looked up.
+        """
+        found = self._answers.get(asked)
+        if found is not None:
+            kernel = (asked.family, asked.kernel)
+            version = self._versions.get(kernel, 0)
+            if found.version == version:
+                return found.body, "kept"
+            # When the first change came that the answer does not know of; None when that is long ago.
+            outdated = self._changes[kernel].get(found.version + 1)
+            if outdated is not None and time.monotonic() - outdated <= OLDEST_SECONDS:
+                self._stale[asked] = None
+                self._wake.set()
+                return found.body, "renewed"
+        return (await self._make(asked)).body, "made"
+
+    async def refresh(self) -> None:
+        """Take up now what was stored, so that the next look-ups know it."""
+        for kernel in await self._run(self._update):
+            for asked in [a for a in self._answers if (a.family, a.kernel) == kernel]:
+                del self._answers[asked]
+
+    async def configuration(self, target: Target, found: KernelFamily, name: str, problem: Problem) -> Selection:
+        """What is selected for a device, as a value."""
+        selection: Selection = (await self._run(partial(self._select, target, found, name, problem)))[0]
+        return selection
+
+    async def devices_changed(self) -> None:
+        """Forget answers: devices of this machine have come to be known."""
+        self._answers.clear()
+
+    async def _make(self, asked: Asked) -> _Answer:
+        body, version = await self._run(partial(self._answer, asked))
+        answer = self._answers[asked] = _Answer(body, version)
+        self._answers.move_to_end(asked)
+        while len(self._answers) > MOST_ANSWERS:
+            self._answers.popitem(last=False)
+        return answer
+
+    async def _run(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(self._seconds)
+            try:
+                await self._run(self._update)
+            except MmsbgenError as error:
+                log.warning("records that were added could not be read: %s", error)
+
+    async def _renew(self) -> None:
+        """Make stale answers again, one at a time, so that a look-up that must wait waits for one at most."""
+        while True:
+            await self._wake.wait()
+            while self._stale:
+                asked, _ = self._stale.popitem(last=False)
+                try:
+                    await self._make(asked)
+                except MmsbgenError:
+                    self._answers.pop(asked, None)
+            self._wake.clear()
+
+    def _warm(self) -> None:
+        self._devices.read(self._store)
+
+    def _update(self) -> set[KernelName]:
+        changed = self._index.update()
+        if changed:
+            self._devices.read(self._store)
+        for kernel in changed:
+            version = self._versions[kernel] = self._versions.get(kernel, 0) + 1
+            moments = self._changes.setdefault(kernel, OrderedDict())
+            moments[version] = time.monotonic()
+            while len(moments) > 32:
+                moments.popitem(last=False)
+        return changed
+
+    def _answer(self, asked: Asked) -> tuple[bytes, int]:
+        version = self._versions.get((asked.family, asked.kernel), 0)
+        found = family(asked.family)
+        found.kernel(asked.kernel)
+        problem = found.problem(**dict(asked.problem))
+        target = self._devices.target(asked.device)
+        selection, key = self._select(target, found, asked.kernel, problem)
+        loss = None
+        if selection.loss is not None:
+            losses = selection.loss.losses
+            loss = ExpectedLoss(
+                median=selection.loss.median, most=max(losses), problems=len(losses), untried=selection.loss.untried
+            )
+        best = Best(
+            device=target.record.label,
+            device_key=target.record.key,
+            local=target.info is not None,
+            family=asked.family,
+            kernel=asked.kernel,
+            problem=dict(key.problem.params),
+            configuration=selection.config,
+            tier=selection.tier,  # type: ignore[arg-type]
+            reason=selection.reason,
+            outlook=selection.outlook if selection.tier != "default" else "",
+            expected_loss=loss,
+            expected_s=selection.expected_s,
+            trial=selection.trial_ref,
+            template_digest=key.kernel.template_digest,
+        )
+        return best.model_dump_json().encode(), version
+
+    def _select(self, target: Target, found: KernelFamily, name: str, problem: Problem) -> tuple[Selection, Key]:
+        spec = found.kernel(name)
+        if target.traits.dialect not in spec.dialects:
+            raise InputError(
+                f"{name} is not written in {target.traits.dialect}, which {target.record.label} takes; it is in "
+                f"{', '.join(spec.dialects)}"
+            )
+        key = self._key(target, spec, problem)
+        return look_up_key(self._index, key, target.traits, found, problem), key
+
+    def _key(self, target: Target, spec: KernelSpec, problem: Problem) -> Key:
+        if target.info is not None:
+            return key_of(target.info, spec, problem)
+        digest = template_digest(spec.template, target.traits.dialect)
+        kernel = KernelRecord(problem.family, spec.name, digest)
+        key = Key(target.record, ToolchainRecord("", ""), kernel, problem_record(spec, problem))
+        return Key(target.record, self._toolchain(key), kernel, key.problem)
+
+    def _toolchain(self, key: Key) -> ToolchainRecord:
+        """The compiler with which a device of another machine was tuned last."""
+        of_device = [group for group in self._index.groups(key) if group.key.device == key.device]
+        if not of_device:
+            return key.toolchain
+        return max(of_device, key=lambda g: max(one.created_at for one in g.candidates)).key.toolchain

@@ -1,0 +1,68 @@
+"""Runs the application and, beside it, workers for its jobs."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from types import FrameType
+
+import uvicorn
+
+from mmsbgen.errors import InputError
+from mmsbgen.service.app import create_app
+from mmsbgen.service.core import Core
+from mmsbgen.service.protocol import bounded
+from mmsbgen.service.settings import Settings
+
+__all__ = ["listening", "serve"]
+
+_SHUTDOWN_SECONDS = 10
+
+
+class _Server(uvicorn.Server):
+    """Lets the followers of jobs go as soon as it is told to end, so that it does not wait for them."""
+
+    def __init__(self, config: uvicorn.Config, core: Core) -> None:
+        super().__init__(config)
+        self._core = core
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._core.stopping.set()
+        super().handle_exit(sig, frame)
+
+
+def listening(settings: Settings) -> socket.socket:
+    """A socket on the address of ``settings``.  Raises :class:`InputError` where that cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    opened = socket.socket(family)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((settings.host, settings.port))
+        opened.listen(1024)
+    except OSError as error:
+        opened.close()
+        raise InputError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; choose another by "
+            "--host and --port"
+        ) from error
+    return opened
+
+
+def serve(settings: Settings, opened: socket.socket) -> None:
+    """Serve on a socket until SIGINT or SIGTERM."""
+    app, core = create_app(settings)
+    limits = settings.limits
+    config = uvicorn.Config(
+        app,
+        http=bounded(limits.head),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    _Server(config, core).run(sockets=[opened])
