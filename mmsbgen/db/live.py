@@ -13,11 +13,12 @@ from mmsbgen.db import rows
 from mmsbgen.db.ranking import Candidate, ranked
 from mmsbgen.db.records import Key
 from mmsbgen.db.schema import Kernel, Quarantine, Trial
-from mmsbgen.db.selection import SHIPPED, Group, Index, shipped_groups, without
+from mmsbgen.db.selection import SHIPPED, Group, Index, Selection, shipped_groups, without
 from mmsbgen.db.store import Store
 
 __all__ = ["LiveIndex", "Mark", "marks"]
 
+_MOST_PLANS = 1024
 KernelName = tuple[str, str]
 """Family and name."""
 
@@ -57,6 +58,13 @@ class LiveIndex(Index):
             self._read(kernel)
         return self._groups[kernel]
 
+    def select(self, key: Key, **asked: Any) -> Selection:
+        """As :meth:`Index.select`; what it keeps for problems that were asked for stays bounded."""
+        if len(self._plans) > _MOST_PLANS:
+            self._forget_plans()
+        self._orders.clear()
+        return super().select(key, **asked)
+
     def update(self) -> set[KernelName]:
         """Take up what the store has got since; the kernels for which look-ups may now answer otherwise."""
         now = marks(self._live)
@@ -65,7 +73,7 @@ class LiveIndex(Index):
             self._read(kernel)
             self._barred.pop(kernel, None)
         if changed:
-            self._plans.clear()
+            self._forget_plans()
             for asked in [asked for asked in self._losses if (asked[0].family, asked[0].name) in changed]:
                 del self._losses[asked]
         return changed
@@ -75,6 +83,10 @@ class LiveIndex(Index):
         super().refresh()
         for kept in (self._own, self._own_groups, self._seen):
             kept.clear()
+
+    def _forget_plans(self) -> None:
+        self._plans.clear()
+        self._orders.clear()
 
     def _read(self, kernel: KernelName) -> None:
         seen = self._seen.get(kernel, Mark())
