@@ -1,8 +1,8 @@
 """Autotuned kernels of SG-MCMC on the assortative mixed-membership stochastic blockmodel (a-MMSB).
 
 The public names are imported when first used, so that importing the package loads no GPU library and takes no
-time: :func:`detect` finds communities, :func:`tune` finds configurations, :func:`open_store` opens the tuning
-database, :func:`render` prints a kernel's source.
+time: :class:`MMSB` is an estimator and :func:`detect` a function that find communities, :func:`tune` finds
+configurations, :func:`open_store` opens the tuning database, :func:`render` prints a kernel's source.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from mmsbgen._version import __version__
 if TYPE_CHECKING:
     from mmsbgen.api import Detection, detect
     from mmsbgen.db.store import open_store
+    from mmsbgen.estimator import MMSB
     from mmsbgen.render import render
     from mmsbgen.tuner.tune import tune
 
-__all__ = ["Detection", "__version__", "detect", "open_store", "render", "tune"]
+__all__ = ["MMSB", "Detection", "__version__", "detect", "open_store", "render", "tune"]
 
 _PUBLIC = {
+    "MMSB": "mmsbgen.estimator",
     "Detection": "mmsbgen.api",
     "detect": "mmsbgen.api",
     "open_store": "mmsbgen.db.store",

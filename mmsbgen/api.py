@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from mmsbgen.backends import Device, open_device
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
+from mmsbgen.detection import RULE, TOP, Detection, Request
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.storage import STORAGES
@@ -25,7 +23,7 @@ from mmsbgen.sampler import checkpoint as checkpoints
 from mmsbgen.sampler import minibatch, results
 from mmsbgen.sampler.archive import writable_folder
 from mmsbgen.sampler.choose_k import Tried, choose_k
-from mmsbgen.sampler.communities import Cover, Memberships, checked_threshold, cover, entries_needed
+from mmsbgen.sampler.communities import checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnosis import Watch, convergence
 from mmsbgen.sampler.evaluation import Trace, of_result
 from mmsbgen.sampler.options import Options
@@ -33,95 +31,9 @@ from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.run import Interrupted, graceful, run
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.sampler.trial import choose, trials_told
+from mmsbgen.scores.cover import words_of
 
-__all__ = ["TOP", "Detection", "Request", "detect", "perform"]
-
-#: Entries of a row of pi that are kept by default.
-TOP = 16
-#: The rule that makes communities of memberships.
-RULE = "share"
-
-
-@dataclass(frozen=True)
-class Detection:
-    """What a run found.
-
-    ``memberships`` holds the largest entries of every row of pi; ``communities`` the members' ids, largest
-    community first; ``trace`` one mapping an evaluation; ``record`` everything that tells how the result came
-    about (graph, problem, seed, configurations and their tiers, timings, device, versions).  ``checkpoint`` is
-    where an interrupted run can go on from.
-    """
-
-    memberships: Memberships
-    cover: Cover
-    trace: Trace
-    record: dict[str, Any]
-    interrupted: bool = False
-    checkpoint: Path | None = None
-
-    @property
-    def communities(self) -> list[list[Any]]:
-        """Members' ids of every community, largest first."""
-        ids = self.memberships.ids
-        return [ids[members].tolist() for members in self.cover.members]
-
-    def predict_links(self, pairs: Any) -> npt.NDArray[np.float64]:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2), from the entries of pi that were kept.
-
-        Raises :class:`InputError` for an id that is not in the graph.
-        """
-        wanted = np.asarray(pairs)
-        if wanted.ndim != 2 or wanted.shape[1] != 2:
-            raise InputError(f"pairs of shape {wanted.shape}: give an array (P, 2) of ids")
-        number = {name: vertex for vertex, name in enumerate(self.memberships.ids.tolist())}
-        try:
-            vertices = np.array([number[name] for name in wanted.ravel().tolist()], np.int64)
-        except KeyError as error:
-            raise InputError(f"{error.args[0]!r} is no vertex of the graph; give ids as the input has them") from None
-        return self.memberships.link_probabilities(vertices.reshape(wanted.shape))
-
-
-@dataclass
-class Request:
-    """One detection: where it runs, how it reports, what it writes.
-
-    ``options`` are the fields of :class:`mmsbgen.sampler.options.Options` that were given.  ``out`` is the folder
-    that receives the results, and a checkpoint every ``checkpoint_seconds``, on interruption and before communities
-    are made of the chain; ``whole`` writes all of pi rather than the ``top`` largest entries of each row.  A run
-    that finishes leaves no checkpoint in ``out`` but with ``keep_checkpoint``; one that another run left there is
-    refused unless it is the one to resume, or ``overwrite`` is set.  ``resume`` is a checkpoint to go on from;
-    options given beside it must be those of its run, only ``iterations`` may be more.  ``on_progress`` is called
-    after every launch, ``on_making`` with what is made of the finished chain and the share of it that is done,
-    ``on_message`` with plain-words lines, ``on_checkpoint`` with a checkpoint that was written.  ``fused`` is whether
-    many iterations of stars are made in one launch; None where that is faster (a resumed run goes on as it was).  With
-    ``k_auto`` the held-out pairs choose the number of communities (:func:`mmsbgen.sampler.choose_k.choose_k`);
-    ``options`` need none then.
-    """
-
-    options: Mapping[str, Any]
-    device: str | None = None
-    database: str | Path | None = None
-    rule: str = RULE
-    threshold: float | None = None
-    top: int = TOP
-    whole: bool = False
-    out: Path | None = None
-    resume: Path | None = None
-    checkpoint_seconds: float = 300.0
-    keep_checkpoint: bool = False
-    overwrite: bool = False
-    configs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    fused: bool | None = None
-    k_auto: bool = False
-    on_progress: Callable[[Sampler, Trace], None] | None = None
-    on_making: Callable[[str, float], None] = lambda what, share: None
-    on_message: Callable[[str], None] = lambda text: None
-    on_checkpoint: Callable[[Path], None] = lambda path: None
-
-    @property
-    def saved(self) -> Path | None:
-        """The checkpoint's place."""
-        return None if self.out is None else self.out / "checkpoint.npz"
+__all__ = ["RULE", "TOP", "Detection", "Request", "detect", "perform"]
 
 
 def detect(
@@ -138,13 +50,15 @@ def detect(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     overwrite: bool = False,
+    columns: tuple[Any, Any] | None = None,
     **options: Any,
 ) -> Detection:
     """Detect overlapping communities.
 
     Args:
-        graph: a path to an edge list, an ``(E, 2)`` array of ids, a scipy.sparse matrix, a networkx graph, or a
-            :class:`mmsbgen.graph.Graph`.
+        graph: a path to an edge list, an ``(E, 2)`` array or list of pairs of ids, a scipy.sparse matrix, a networkx or
+            igraph graph, an edge table of pandas, polars or pyarrow, or a :class:`mmsbgen.graph.Graph`: whatever
+            :func:`mmsbgen.graph.as_graph` takes.
         n_communities: K, the number of communities of the model, or ``"auto"`` to let held-out pairs choose; needed
             unless a run is resumed.
         random_state: seed, 0 by default; the same seed on the same device with the same configurations gives the
@@ -158,6 +72,7 @@ def detect(
         out: a folder to write memberships, communities and run record into.
         resume: a checkpoint of an earlier run on the same graph.
         overwrite: whether a checkpoint that another run left in ``out`` may be lost.
+        columns: the two columns of an edge table that hold the ends of the links.
         **options: further fields of :class:`mmsbgen.sampler.options.Options`.
 
     Raises:
@@ -183,6 +98,7 @@ def detect(
         resume=None if resume is None else Path(resume),
         overwrite=overwrite,
         k_auto=auto,
+        columns=columns,
     )
     return perform(graph, request)
 
@@ -201,7 +117,9 @@ def perform(source: Any, request: Request) -> Detection:
     _keeps_others(request)
     options = _resumed(checkpoint, request) if checkpoint else _options(_with_k(request))
     minibatch.strategy(options.mini_batch)
-    graph = as_graph(source)
+    graph = as_graph(source, columns=request.columns)
+    if request.out is not None:
+        words_of(graph.ids)
     if checkpoint is not None:
         checkpoints.belongs(checkpoint, graph)
     shares = {"validation": options.held_out_share(graph.n_links), "test": options.test_share(graph.n_links)}
@@ -331,7 +249,7 @@ def _sample(
         try:
             checkpoints.save(saved, running, so_far, seconds)
         except InputError as error:
-            if running.iteration < running.limit or request.keep_checkpoint:
+            if request.state is None and (running.iteration < running.limit or request.keep_checkpoint):
                 raise
             # The results may still fit where the whole chain does not.
             request.on_message(f"Going on without a checkpoint: {error}")
@@ -405,6 +323,7 @@ def _result(
     record = results.record(sampler, found, rule, trace, seconds, notes)
     if request.out is not None:
         results.write(request.out, memberships, found, record, sampler if request.whole else None)
-    if request.saved is not None and not interrupted and not request.keep_checkpoint:
+    if request.state is None and request.saved is not None and not interrupted and not request.keep_checkpoint:
         request.saved.unlink(missing_ok=True)
-    return Detection(memberships, found, trace, record, interrupted, request.saved if interrupted else None)
+    kept = request.saved if interrupted else None
+    return Detection(memberships, found, trace, record, interrupted, kept, parts.graph)

@@ -19,6 +19,14 @@ class InputError(MmsbgenError):
     exit_code = 2
 
 
+class ParameterError(InputError, ValueError):
+    """An estimator has no parameter of that name, or cannot take that value now."""
+
+
+class NotFittedError(InputError, ValueError, AttributeError):
+    """What only a fitted estimator has was asked of one that is not; also what scikit-learn's error of that name is."""
+
+
 class MissingDependencyError(MmsbgenError):
     """A library, driver or compiler that this call needs is not installed; the message says how to get it."""
 

@@ -10,6 +10,7 @@ from mmsbgen.cli._common import LazyCommand, MmsbgenGroup
 __all__ = ["main"]
 
 _COMMANDS = {
+    "convert": LazyCommand("mmsbgen.cli.convert:convert", "Turn results of detect into files for other programs."),
     "db": LazyCommand("mmsbgen.cli.db:db", "Ask the tuning database, and move its records between machines."),
     "detect": LazyCommand("mmsbgen.cli.detect:detect", "Find overlapping communities in a graph."),
     "devices": LazyCommand("mmsbgen.cli.devices:devices", "List the devices that kernels can run on."),

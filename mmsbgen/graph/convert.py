@@ -1,7 +1,7 @@
 """Turn what users hold in their hands into a :class:`~mmsbgen.graph.Graph`.
 
-scipy and networkx are recognised by the module of an object's class, so that they are never imported here:
-whoever passes such an object has imported its library.
+Other libraries are recognised by the module of an object's class, so that they are never imported here: whoever passes
+such an object has imported its library.
 """
 
 from __future__ import annotations
@@ -14,84 +14,106 @@ from numpy.typing import NDArray
 
 from mmsbgen.errors import InputError
 from mmsbgen.graph.edgelist import load_edge_list
-from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers, object_ids, string_ids
+from mmsbgen.graph.foreign import from_igraph, from_networkx, from_scipy
+from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers
+from mmsbgen.graph.ids import number_ids
+from mmsbgen.graph.tables import from_table
+
+_LIBRARIES = {
+    "networkx": ("is_directed", from_networkx),
+    "igraph": ("get_edgelist", from_igraph),
+    "scipy": ("tocoo", from_scipy),
+}
+_TABLES = ("pandas", "polars", "pyarrow")
 
 
-def as_graph(source: Any, *, name: str | None = None) -> Graph:
+def as_graph(source: Any, *, name: str | None = None, columns: tuple[Any, Any] | None = None) -> Graph:
     """Return ``source`` as a :class:`~mmsbgen.graph.Graph`.
 
     ``source`` is one of
 
     * a :class:`~mmsbgen.graph.Graph`, returned as it is;
     * the path of an edge list (:func:`~mmsbgen.graph.load_edge_list`);
-    * an array or list of pairs ``[L, 2]`` of integers (ids become int64, ascending) or strings (ids sorted);
+    * an array ``[L, 2]`` of integers or strings, or of Python objects; a list or tuple of pairs of any hashable values;
     * a square scipy.sparse matrix or array ``[N, N]`` of zeros and ones; ids are ``0 .. N - 1``, empty rows
       are isolated vertices;
-    * a networkx graph of any kind; node ids are kept, in the order of the graph, isolated ones too.
+    * a networkx graph of any kind, isolated nodes too;
+    * an igraph graph; ids are its vertices' ``name`` where there is one, else their index;
+    * a pandas or polars data frame or a pyarrow table with a link a row: ``columns`` names its two columns of ids, by
+      default its only two or a usual pair of names such as ``source`` and ``target``.
 
-    Direction is folded, self-loops and repeated links are dropped, as for a file.  ``name`` goes into run
-    records; for a path or a Graph it is ignored.
+    Ids may be any hashable values and are kept as they are.  Vertices are numbered in an order of the ids
+    (:mod:`mmsbgen.graph.ids`), so that the order in which links and vertices come changes nothing.  Direction is
+    folded, self-loops and repeated links are dropped, as for a file.  ``name`` goes into run records; for a path or a
+    Graph it is ignored.
 
     Raises InputError for anything else, for links with weights, and when no link is left.
     """
+    library = _library_of(source)
+    if columns is not None and library not in _TABLES:
+        raise InputError(
+            f"columns={columns!r} name those of a table; a {type(source).__qualname__} has none: leave it out"
+        )
     if isinstance(source, Graph):
         return source
     if isinstance(source, str | os.PathLike):
         return load_edge_list(source)
-    library = _library_of(source)
-    if library == "networkx":
-        return _from_networkx(source, name or str(getattr(source, "name", "")) or "networkx graph")
-    if library == "scipy":
-        return _from_scipy(source, name or "scipy matrix")
-    if isinstance(source, np.ndarray | list | tuple):
+    if library in _TABLES:
+        return from_table(source, library, columns, name or f"{library} table")
+    if library:
+        return _LIBRARIES[library][1](source, name)
+    if isinstance(source, np.ndarray):
         return _from_array(source, name or "array")
+    if isinstance(source, list | tuple):
+        return _from_rows(source, name or "list")
     raise InputError(
         f"a {type(source).__module__}.{type(source).__qualname__} is no graph; give the path of an edge list, an "
-        "array of shape (n, 2), a scipy.sparse matrix or a networkx graph"
+        "array of shape (n, 2), a list of pairs, a scipy.sparse matrix, a networkx or igraph graph, or a data frame"
     )
 
 
 def _library_of(source: Any) -> str:
-    modules = [base.__module__ for base in type(source).__mro__]
-    if hasattr(source, "is_directed") and any(module.startswith("networkx.") for module in modules):
-        return "networkx"
-    return "scipy" if hasattr(source, "tocoo") and any(module.startswith("scipy.") for module in modules) else ""
+    modules = {base.__module__.partition(".")[0] for base in type(source).__mro__}
+    for library, (method, _) in _LIBRARIES.items():
+        if library in modules and hasattr(source, method):
+            return library
+    for library in _TABLES:
+        if library in modules and len(getattr(source, "shape", ())) == 2 and hasattr(source, "columns"):
+            return library
+    return ""
 
 
-def _from_array(source: Any, name: str) -> Graph:
-    try:
-        pairs = np.asarray(source)
-    except ValueError as error:
-        raise InputError(f"{name}: its rows differ in length ({error}); give one pair of ids a row") from None
-    if pairs.ndim == 2 and pairs.shape[1] == 3:
+def _from_array(source: NDArray[Any], name: str) -> Graph:
+    if source.ndim == 2 and source.shape[1] == 3:
+        raise _weighted(name, f"shape {source.shape}")
+    if source.ndim != 2 or source.shape[1] != 2:
         raise InputError(
-            f"{name} has shape {pairs.shape}; a third column would be weights, and the model takes unweighted links. "
-            "Keep the rows that count as links and their first two columns: a[:, :2]"
-        )
-    if pairs.ndim != 2 or pairs.shape[1] != 2:
-        raise InputError(
-            f"{name} has shape {pairs.shape}; give pairs of ids of shape (n, 2), or a square matrix as "
+            f"{name} has shape {source.shape}; give pairs of ids of shape (n, 2), or a square matrix as "
             "scipy.sparse.csr_array(a)"
         )
-    places, ids = _number(pairs, name)
+    places, ids = _number(source, name)
     return build_graph(places[:, 0], places[:, 1], ids, name=name)
+
+
+def _from_rows(source: list[Any] | tuple[Any, ...], name: str) -> Graph:
+    items: list[Any] = []
+    for number, row in enumerate(source):
+        if not isinstance(row, list | tuple | np.ndarray):
+            raise InputError(f"{name}: row {number} is {row!r}, which is no pair; give one pair of ids a row")
+        if len(row) == 3:
+            raise _weighted(name, f"three values in row {number}, {row!r}")
+        if len(row) != 2:
+            raise InputError(f"{name}: row {number} has {len(row)} values, {row!r}; give one pair of ids a row")
+        items += row
+    places, ids = number_ids(items, name=name)
+    return build_graph(places[0::2], places[1::2], ids, name=name)
 
 
 def _number(pairs: NDArray[Any], name: str) -> tuple[Int64Array, NDArray[Any]]:
     """Replace the ids in ``pairs`` by places in the sorted ids; return both."""
-    if pairs.dtype.kind == "O":
-        items = pairs.ravel().tolist()
-        if all(isinstance(item, str) for item in items):
-            index = {word: place for place, word in enumerate(sorted(set(items)))}
-            places = np.array([index[item] for item in items], dtype=np.int64)
-            return places.reshape(-1, 2), string_ids(list(index))
-        if all(isinstance(item, int | np.integer) and not isinstance(item, bool) for item in items):
-            wide = [item for item in items if not -(2**63) <= int(item) < 2**63]
-            if wide:
-                raise _too_wide(wide[0], name)
-            pairs = pairs.astype(np.int64)
-    if pairs.dtype.kind == "u" and pairs.size and pairs.max() > np.uint64(2**63 - 1):
-        raise _too_wide(pairs.max(), name)
+    if pairs.dtype.kind == "O" or (pairs.dtype.kind == "u" and pairs.size and pairs.max() > np.uint64(2**63 - 1)):
+        places, ids = number_ids(pairs.ravel().tolist(), name=name)
+        return places.reshape(-1, 2), ids
     if pairs.dtype.kind in "iu":
         ids, places = number_integers(pairs.astype(np.int64).ravel())
         return places.reshape(-1, 2), ids
@@ -104,60 +126,13 @@ def _number(pairs: NDArray[Any], name: str) -> tuple[Int64Array, NDArray[Any]]:
         words, places = np.unique(pairs, return_inverse=True)
         return places.reshape(-1, 2).astype(np.int64), words
     raise InputError(
-        f"{name} holds ids of type {pairs.dtype}; give all integers or all strings, such as by "
-        ".astype(np.int64) or .astype(str)"
+        f"{name} holds ids of type {pairs.dtype}; give integers or strings, such as by .astype(np.int64) or "
+        ".astype(str), or any hashable values by .astype(object)"
     )
 
 
-def _too_wide(value: Any, name: str) -> InputError:
-    return InputError(f"{name}: id {value} does not fit into 64 bits with sign; give the ids as strings: .astype(str)")
-
-
-def _from_scipy(matrix: Any, name: str) -> Graph:
-    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise InputError(
-            f"{name} has shape {matrix.shape}; an adjacency matrix is square. For pairs of ids give a plain array"
-        )
-    entries = matrix.tocoo(copy=True)  # a copy, as the entries are summed up in place below
-    entries.sum_duplicates()
-    first, second = (np.asarray(part, dtype=np.int64) for part in (entries.row, entries.col))
-    stored = np.asarray(entries.data)
-    there = stored != 0
-    odd = np.flatnonzero(there & (stored != 1))
-    if odd.size:
-        at = int(odd[0])
-        raise InputError(
-            f"{name}: entry ({first[at]}, {second[at]}) is {stored[at]}; the model takes unweighted links, zeros and "
-            "ones. To count every nonzero entry as a link give (A != 0)"
-        )
-    return build_graph(first[there], second[there], np.arange(matrix.shape[0], dtype=np.int64), name=name)
-
-
-def _from_networkx(source: Any, name: str) -> Graph:
-    nodes = list(source.nodes)
-    index = {node: place for place, node in enumerate(nodes)}
-    ends = []
-    for u, v, weight in source.edges(data="weight", default=1):
-        # A weight of None or "1" is refused too: what it means is the user's to say.
-        if isinstance(weight, str) or weight != 1:
-            raise InputError(
-                f"{name}: edge {u!r} - {v!r} has weight {weight!r}; the model takes unweighted links. Keep the edges "
-                "that count as links and delete the weight attribute of each"
-            )
-        ends.append((index[u], index[v]))
-    places = np.array(ends, dtype=np.int64).reshape(-1, 2)
-    # An undirected graph may hold parallel edges in both directions: its own word counts.  A directed one
-    # that lists all links both ways says nothing that is lost.
-    directed = False
-    if source.is_directed():
-        arcs = set(ends)
-        directed = any((v, u) not in arcs for u, v in arcs)
-    return build_graph(places[:, 0], places[:, 1], _node_ids(nodes), name=name, directed=directed)
-
-
-def _node_ids(nodes: list[Any]) -> NDArray[Any]:
-    if all(type(node) is int for node in nodes) and all(-(2**63) <= node < 2**63 for node in nodes):
-        return np.array(nodes, dtype=np.int64)
-    if all(type(node) is str for node in nodes):
-        return string_ids(nodes)
-    return object_ids(nodes)
+def _weighted(name: str, found: str) -> InputError:
+    return InputError(
+        f"{name} has {found}; a third column would be weights, and the model takes unweighted links. "
+        "Keep the rows that count as links and their first two columns: a[:, :2]"
+    )

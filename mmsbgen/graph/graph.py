@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.errors import InputError
+from mmsbgen.graph.canonical import canonical_text
 
 Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]
@@ -175,13 +176,14 @@ class Graph:
         """sha256 (64 hexadecimal digits) of vertices, ids and links.
 
         Independent of the format, order and direction in which the links came.  Ids that are neither
-        integers nor strings enter by their ``repr``.
+        all integers nor all strings enter by their ``repr``.
         """
         sha = hashlib.sha256(f"graph 1\n{self.n_vertices} {self.n_links} {self.ids.dtype.kind}\n".encode())
         if self.ids.dtype.kind == "i":
             sha.update(self.ids.astype("<i8").tobytes())
         else:
-            words = [item if isinstance(item, str) else repr(item) for item in self.ids.tolist()]
+            items = self.ids.tolist()
+            words = items if all(type(item) is str for item in items) else list(map(canonical_text, items))
             sha.update(json.dumps(words).encode())
         sha.update(np.ascontiguousarray(self.links, dtype="<i8").tobytes())
         return sha.hexdigest()

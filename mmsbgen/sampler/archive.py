@@ -7,7 +7,7 @@ import io
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -79,14 +79,19 @@ class ArchiveWriter:
         os.replace(self._partial, self.path)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file that appears whole or not at all; raises :class:`InputError` when it cannot be written."""
+@contextlib.contextmanager
+def published(path: Path) -> Iterator[Path]:
+    """A place to write a file that appears under ``path`` when the block ends without an error, whole or not at all.
+
+    Raises :class:`InputError` when it cannot be written.
+    """
     partial = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        partial = Path(name)
+        yield partial
         os.chmod(partial, 0o644)
         os.replace(partial, path)
         partial = None
@@ -94,7 +99,13 @@ def write_text(path: Path, text: str) -> None:
         raise _cannot_write(path, error) from error
     finally:
         if partial is not None:
-            Path(partial).unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file that appears whole or not at all; raises :class:`InputError` when it cannot be written."""
+    with published(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="")
 
 
 def writable_folder(folder: Path) -> None:

@@ -48,12 +48,13 @@ class Memberships:
         np.put_along_axis(rows, self.indices[vertices].astype(np.int64), self.values[vertices], axis=1)
         return rows
 
-    def link_probabilities(self, pairs: Ints) -> Floats:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of the entries that were kept."""
+    def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of ``rows`` or the entries that were kept."""
+        read = rows or self.rows
         found = np.empty(len(pairs))
         step = max(1, (1 << 21) // self.k)
         for first in range(0, len(pairs), step):
-            a, b = (self.rows(end).astype(np.float64) for end in pairs[first : first + step].T)
+            a, b = (read(end).astype(np.float64) for end in pairs[first : first + step].T)
             both = a * b
             across = self.delta * (1.0 - both.sum(axis=1)).clip(min=0.0)
             found[first : first + step] = both @ self.beta + across

@@ -18,6 +18,7 @@ from mmsbgen.sampler.archive import ArchiveWriter, write_text
 from mmsbgen.sampler.communities import Cover, Memberships, Tell, largest
 from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.scores.cover import cover_text, words_of
 
 
 def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Memberships:
@@ -81,6 +82,7 @@ def record(
             "coverage": cover.coverage,
             "overlap": cover.overlap,
             "sizes": [len(members) for members in cover.members],
+            "labels": list(cover.labels),
         },
         **notes,
         "trace": trace,
@@ -116,8 +118,7 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
     Every file appears whole or not at all, the record last.
     """
     ids = found.ids if found.ids.dtype != object else np.array([str(i) for i in found.ids])
-    lines = ("\t".join(map(str, ids[members].tolist())) + "\n" for members in cover.members)
-    write_text(out / "communities.txt", "".join(lines))
+    write_text(out / "communities.txt", cover_text(words_of(found.ids), cover.members))
     with ArchiveWriter(out / "memberships.npz") as archive:
         archive.add("ids", ids)
         archive.add("beta", found.beta)

@@ -1,14 +1,51 @@
-"""Read covers as SNAP writes them: one community a line, ids separated by tabs or spaces."""
+"""Covers as SNAP writes them: one community a line, ids separated by tabs (or, read, by spaces)."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
 
 from mmsbgen.errors import InputError
 from mmsbgen.files import read_bytes, unpacked
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
+
+_NO_WORD = re.compile(r"^#|[\t\n\r]|^\s*$")
+
+
+def words_of(ids: npt.NDArray[Any]) -> list[str]:
+    """The words by which vertices ``[N]`` stand in a file, in the order of ``ids``.
+
+    Raises InputError for an id whose text is empty, begins with ``#`` or has a tab or the end of a line in it, and for
+    ids of the same text.
+    """
+    words = list(map(str, ids.tolist()))
+    if ids.dtype.kind == "i":
+        return words
+    odd = next(filter(_NO_WORD.search, words), None)
+    if odd is not None:
+        raise InputError(
+            f"id {odd!r} cannot stand in a file of communities, whose ids are separated by tabs and may not begin with "
+            "#: give the vertex another id, or use a table or a picture of the graph instead"
+        )
+    word, count = Counter(words).most_common(1)[0] if words else ("", 0)
+    if count > 1:
+        raise InputError(
+            f"{count} ids read {word!r} in a file of communities and could not be told apart: give the vertices ids "
+            "whose texts differ, or use a table instead"
+        )
+    return words
+
+
+def cover_text(words: Sequence[str], members: Iterable[npt.NDArray[Any]]) -> str:
+    """A cover as text: a line for every array of vertex numbers in ``members``, by their ``words``."""
+    return "".join("\t".join([words[vertex] for vertex in one.tolist()]) + "\n" for one in members)
 
 
 def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:

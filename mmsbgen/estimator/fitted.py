@@ -1,0 +1,178 @@
+"""What a fitted estimator has and does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.detection import Detection
+from mmsbgen.errors import InputError, NotFittedError
+from mmsbgen.export import Exports, Found
+from mmsbgen.export.found import library
+from mmsbgen.graph import Graph
+from mmsbgen.graph.ids import numbered_pairs
+from mmsbgen.host import available_host_memory, readable
+from mmsbgen.sampler.communities import Cover, Memberships, checked_threshold, cover, entries_needed
+from mmsbgen.sampler.explain import RowSource
+from mmsbgen.sampler.heldout import log_likelihoods
+from mmsbgen.sampler.kept import KeptChain, with_largest
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit leaves: result, seed, the parameters it went by, and the chain where it was kept."""
+
+    found: Detection
+    graph: Graph
+    seed: int
+    params: Mapping[str, Any]
+    chain: KeptChain | None
+
+
+class Fitted(Exports):
+    """The results of a fit, of which an estimator has none before."""
+
+    rule: str
+    threshold: float | None
+    sparse_output: bool
+    _fit: Fit
+    _cache: dict[str, Any]
+
+    def _take(self, fit: Fit) -> None:
+        found = fit.found
+        self._fit = fit
+        self._cache = {}
+        self.detection_ = found
+        self.ids_ = found.memberships.ids
+        self.strengths_ = found.memberships.beta
+        self.communities_ = found.communities
+        self.community_labels_ = list(found.cover.labels)
+        self.n_communities_ = found.memberships.k
+        self.n_vertices_in_ = fit.graph.n_vertices
+        self.n_links_in_ = fit.graph.n_links
+        self.n_iter_ = int(found.record["iterations"])
+        self.seed_ = fit.seed
+        self.interrupted_ = found.interrupted
+        self.trace_ = found.trace
+        self.record_ = found.record
+
+    @property
+    def memberships_(self) -> Any:
+        """pi ``[N, K]``, a NumPy array or, with ``sparse_output``, a ``scipy.sparse.csr_array``."""
+        m, kind = self._fitted("memberships_").found.memberships, "sparse" if self.sparse_output else "dense"
+        if kind not in self._cache:
+            self._cache[kind] = _sparse(m) if self.sparse_output else _dense(m)
+        return self._cache[kind]
+
+    @property
+    def labels_(self) -> npt.NDArray[np.int64]:
+        """The main community of every vertex ``[N]``, as a column of ``memberships_``; -1 for a vertex in none."""
+        fit = self._fitted("labels_")
+        if "labels" not in self._cache:
+            self._cache["labels"] = (
+                self._found().main() if fit.found.cover.members else np.full(self.n_vertices_in_, -1)
+            )
+        labels: npt.NDArray[np.int64] = self._cache["labels"]
+        return labels
+
+    def get_communities(self, rule: str | None = None, threshold: float | None = None) -> list[list[Any]]:
+        """Communities by a rule, made of the fitted memberships, as lists of ids, largest first.
+
+        By default rule and threshold are those of the parameters.  With the chain kept they are what a fit with that
+        rule would have found; without, they go by the ``top`` largest shares of every vertex.
+        """
+        fit = self._fitted("get_communities")
+        ids = fit.found.memberships.ids
+        return [ids[members].tolist() for members in self._cover(fit, rule, threshold).members]
+
+    def _cover(self, fit: Fit, rule: str | None, threshold: float | None) -> Cover:
+        if rule is None:
+            rule, threshold = self.rule, self.threshold if threshold is None else threshold
+        value, m = checked_threshold(rule, threshold), fit.found.memberships
+        rows, needed = self._rows(fit), entries_needed(rule, value, m.k)
+        if needed > m.indices.shape[1]:
+            if rows is None:
+                raise InputError(
+                    f"rule {rule} at {value:g} looks at the {needed} largest shares of every vertex, of which "
+                    f"{m.indices.shape[1]} were kept: fit with top={needed}, or with keep_chain=True"
+                )
+            m = with_largest(m, rows, needed)
+        return cover(m, fit.graph.links, rule, value, rows=rows)
+
+    def predict_link_proba(self, pairs: Any) -> npt.NDArray[np.float64]:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2); raises InputError for an id not in the graph."""
+        fit = self._fitted("predict_link_proba")
+        m = fit.found.memberships
+        return m.link_probabilities(numbered_pairs(m.ids, pairs), self._rows(fit))
+
+    def score(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
+        """Mean log-likelihood of pairs, in nats a pair: larger is better.
+
+        ``X`` ``[P, 2]`` are pairs of ids that the fit has not seen, ``y`` ``[P]`` says which of them are links.
+        Without them it is that of the pairs that the fit itself held out for test (else for validation), where links
+        and non-links count by their share in the graph.
+        """
+        fit = self._fitted("score")
+        if X is None:
+            held_out = fit.found.record["held_out"]
+            told = held_out["test"] or held_out["validation"]
+            if told is None:
+                raise InputError("the fit held out no pairs (validation=0): give pairs, and which of them are links")
+            return float(told["log_likelihood"])
+        p = self.predict_link_proba(X)
+        if y is None:
+            raise InputError("score needs y, an array that says which of the pairs are links")
+        links = np.asarray(y)
+        if links.shape != p.shape or not np.isin(links, (0, 1)).all():
+            raise InputError(f"y of shape {links.shape}: give {len(p)} values, 1 for a link and 0 for a non-link")
+        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if not len(p) or (weights is not None and (weights.shape != p.shape or not weights.sum() > 0)):
+            raise InputError(
+                f"score needs at least one pair and, if any, one weight for each; there are {len(p)} pairs"
+            )
+        return float(np.average(log_likelihoods(p, links.astype(bool)), weights=weights))
+
+    def _found(self) -> Found:
+        fit = self._fitted("an export")
+        return replace(fit.found._found(), graph=fit.graph)
+
+    def _fitted(self, what: str) -> Fit:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"{what} needs a fitted {type(self).__name__}: call fit(graph) first")
+        return self._fit
+
+    def _rows(self, fit: Fit) -> RowSource | None:
+        """Whole rows of pi from the chain, where it was kept and something was left out of the result."""
+        m = fit.found.memberships
+        if fit.chain is None or m.indices.shape[1] == m.k:
+            return None
+        return fit.chain.rows(int(fit.found.record["samples_averaged"]))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_fit" in vars(self)
+
+
+def _dense(m: Memberships) -> npt.NDArray[Any]:
+    needed = len(m.indices) * m.k * m.values.itemsize
+    left, source = available_host_memory()
+    if needed > left:
+        raise InputError(
+            f"memberships of {len(m.indices)} vertices in {m.k} communities take {readable(needed)}, and {source} "
+            f"leaves {readable(left)}: set sparse_output=True"
+        )
+    dense: npt.NDArray[Any] = m.dense()
+    return dense
+
+
+def _sparse(m: Memberships) -> Any:
+    sparse = library("scipy.sparse", "sparse memberships")
+    n, r = m.indices.shape
+    order = np.argsort(m.indices, axis=1)
+    columns, values = (np.take_along_axis(array, order, axis=1).ravel() for array in (m.indices, m.values))
+    made = sparse.csr_array((values, columns, np.arange(0, n * r + 1, r)), shape=(n, m.k))
+    made.eliminate_zeros()
+    return made

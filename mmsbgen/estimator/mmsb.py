@@ -1,0 +1,362 @@
+"""The estimator."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.api import perform
+from mmsbgen.detection import RULE, TOP, Request
+from mmsbgen.errors import InputError, ParameterError
+from mmsbgen.estimator import modelfile
+from mmsbgen.estimator.fitted import Fit, Fitted
+from mmsbgen.estimator.parameters import Parameters
+from mmsbgen.graph import Graph, as_graph
+from mmsbgen.sampler.kept import KeptChain
+from mmsbgen.sampler.options import Schedule
+from mmsbgen.sampler.sweeps import blocks_per_sweep
+
+#: Parameters that say how a chain goes; the others may change between ``fit`` and ``partial_fit``.
+OPTIONS = (
+    "mini_batch",
+    "mini_batch_size",
+    "n_partners",
+    "partners",
+    "products",
+    "step",
+    "noise",
+    "sample_sweeps",
+    "refine",
+    "start",
+    "nonlink_weight",
+    "alpha",
+    "eta",
+    "delta",
+    "schedule",
+    "theta_scale",
+    "initial_row_sum",
+    "evaluate_every",
+    "burn_in",
+    "burn_in_iterations",
+    "average",
+    "dtype",
+    "storage",
+    "validation",
+    "test",
+)
+#: Sweeps that ``partial_fit`` adds to a run that found its end itself.
+MORE_SWEEPS = 50
+
+
+class InterruptedFit(UserWarning):
+    """A fit was ended by Ctrl-C or SIGTERM: what it had is there, and ``partial_fit`` goes on with it."""
+
+
+class MMSB(Parameters, Fitted):
+    """Overlapping communities by the assortative mixed-membership stochastic blockmodel.
+
+    Follows scikit-learn's conventions, without needing it: the constructor stores its arguments and nothing else, and
+    what ``fit`` finds ends in an underscore.  The input is a graph rather than a matrix of features.
+
+    Args:
+        n_communities: K of the model, or ``"auto"`` to let held-out pairs choose it, which takes several runs.
+        random_state: an integer, None for 0, or a NumPy generator that draws the seed.  The same seed gives the same
+            bits on the same device with the same configurations, in whatever order links and vertices come.
+        rule: how memberships become communities: ``share``, ``threshold``, ``link`` or ``top``.
+        threshold: of the rule; each has its default.
+        top: largest shares of every vertex that results hold.
+        sparse_output: whether ``memberships_`` is a ``scipy.sparse.csr_array`` rather than a NumPy array.
+        keep_chain: whether the chain stays, in a temporary file of about the size of its state (N K numbers):
+            ``partial_fit`` needs it, and other rules and probabilities are exact by it.
+        device: what :func:`mmsbgen.backends.open_device` takes; the best one by default.
+        database: path or URL of the tuning database; the user's own by default.
+        verbose: whether ``fit`` tells what it does, on standard error.
+        iterations: how long the chain goes; by default until the held-out log-likelihood has settled.
+        mini_batch: ``block``, or the published stars and pairs; this and all that follow are fields of
+            :class:`mmsbgen.sampler.options.Options`, which says what they mean.
+
+    Attributes:
+        ids_: names of the vertices ``[N]`` as the input has them, in the order of the rows of ``memberships_``.
+        memberships_: pi ``[N, K]``; shares that were not kept (see ``top``) are 0.
+        communities_: lists of ids, largest community first.
+        community_labels_: of each of them the column of ``memberships_``.
+        labels_: of every vertex ``[N]`` the column of the community, among those it is in, with its largest share; -1
+            for a vertex in none.
+        strengths_: beta ``[K]``, the probability of a link between two vertices wholly in a community.
+        n_communities_: K.
+        n_vertices_in_, n_links_in_: N and E of the graph.
+        n_iter_: iterations made.
+        seed_: the seed.
+        interrupted_: whether the run was stopped before its end.
+        trace_: one mapping an evaluation on held-out pairs.
+        record_: everything that tells how the result came about.
+        detection_: all of it as :class:`mmsbgen.Detection`.
+    """
+
+    def __init__(
+        self,
+        n_communities: int | Literal["auto"] = "auto",
+        *,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        rule: str = RULE,
+        threshold: float | None = None,
+        top: int = TOP,
+        sparse_output: bool = False,
+        keep_chain: bool = True,
+        device: str | None = None,
+        database: str | os.PathLike[str] | None = None,
+        verbose: bool = False,
+        iterations: int | None = None,
+        mini_batch: str = "block",
+        mini_batch_size: int | None = None,
+        n_partners: int | None = None,
+        partners: str = "stratified",
+        products: str = "single",
+        step: str = "split",
+        noise: bool | None = None,
+        sample_sweeps: int = 0,
+        refine: bool = True,
+        start: str | None = None,
+        nonlink_weight: str = "exact",
+        alpha: float | None = None,
+        eta: tuple[float, float] = (1.0, 1.0),
+        delta: float | None = None,
+        schedule: Schedule | tuple[float, float, float] | None = None,
+        theta_scale: float | None = None,
+        initial_row_sum: float | None = 1.0,
+        evaluate_every: int | None = None,
+        burn_in: float = 0.5,
+        burn_in_iterations: int | None = None,
+        average: bool = False,
+        dtype: str = "float32",
+        storage: str = "float32",
+        validation: float | None = None,
+        test: float | None = None,
+    ) -> None:
+        self.n_communities = n_communities
+        self.random_state = random_state
+        self.rule = rule
+        self.threshold = threshold
+        self.top = top
+        self.sparse_output = sparse_output
+        self.keep_chain = keep_chain
+        self.device = device
+        self.database = database
+        self.verbose = verbose
+        self.iterations = iterations
+        self.mini_batch = mini_batch
+        self.mini_batch_size = mini_batch_size
+        self.n_partners = n_partners
+        self.partners = partners
+        self.products = products
+        self.step = step
+        self.noise = noise
+        self.sample_sweeps = sample_sweeps
+        self.refine = refine
+        self.start = start
+        self.nonlink_weight = nonlink_weight
+        self.alpha = alpha
+        self.eta = eta
+        self.delta = delta
+        self.schedule = schedule
+        self.theta_scale = theta_scale
+        self.initial_row_sum = initial_row_sum
+        self.evaluate_every = evaluate_every
+        self.burn_in = burn_in
+        self.burn_in_iterations = burn_in_iterations
+        self.average = average
+        self.dtype = dtype
+        self.storage = storage
+        self.validation = validation
+        self.test = test
+
+    # Fitting -------------------------------------------------------------------------------------------------
+
+    def fit(self, graph: Any, y: None = None, *, columns: tuple[Any, Any] | None = None) -> Self:
+        """Fit the model to a graph; ``y`` is ignored.
+
+        ``graph`` is whatever :func:`mmsbgen.graph.as_graph` takes: the path of an edge list, an array ``[E, 2]`` or
+        list of pairs, a scipy.sparse matrix, a networkx or igraph graph, or an edge table of pandas, polars or pyarrow,
+        whose ``columns`` name the two ends.  A first Ctrl-C ends it with what there is (:class:`InterruptedFit`).
+
+        Raises:
+            InputError: for a graph or a parameter that cannot be used; an earlier fit stays as it was.
+            DeviceMemoryError: when the state does not fit, before anything is allocated.
+        """
+        params = self._plain_params()
+        given = {name: params[name] for name in (*OPTIONS, "iterations")}
+        auto = isinstance(params["n_communities"], str) and params["n_communities"] == "auto"
+        given |= {} if auto else {"n_communities": params["n_communities"]}
+        seed = _seed(self.random_state)
+        self._run(as_graph(graph, columns=columns), self._request(given | {"seed": seed}, k_auto=auto), seed, params)
+        return self
+
+    def partial_fit(
+        self,
+        graph: Any = None,
+        y: None = None,
+        *,
+        iterations: int | None = None,
+        columns: tuple[Any, Any] | None = None,
+    ) -> Self:
+        """Go on from where the fitted chain is; without an earlier fit the same as :meth:`fit`.
+
+        ``graph`` is the one that was fitted, and may be left out.  ``iterations`` are made in addition: by default as
+        many as the parameter of that name says, or, of a run that found its end itself, 50 sweeps.  An interrupted
+        run goes to its end by default.  The chain is, bit for bit, that of one longer run with ``iterations`` given,
+        unless empty communities are refilled on the way (``refine``), which depends on how far the end is; and so are
+        metrics and averages where ``evaluate_every`` and ``burn_in_iterations`` are given too, as their defaults follow
+        the length.
+
+        Raises InputError for another graph, for parameters of the model that changed since, and where the chain was
+        not kept.
+        """
+        if not self.__sklearn_is_fitted__():
+            if iterations is None:
+                return self.fit(graph, columns=columns)
+            self._take(_with_iterations(self, iterations).fit(graph, columns=columns)._fit)
+            return self
+        fit = self._fit
+        if graph is not None and as_graph(graph, columns=columns).digest != fit.graph.digest:
+            raise InputError(
+                f"partial_fit goes on with the graph that was fitted, {fit.graph.name}; for another one call fit"
+            )
+        params = self._plain_params()
+        for name in ("n_communities", "random_state", *OPTIONS):
+            if params[name] != fit.params[name]:
+                raise ParameterError(
+                    f"{name} was {fit.params[name]!r} when the model was fitted and is {params[name]!r} now: "
+                    "partial_fit goes on with the same model; set it back, or call fit"
+                )
+        if fit.chain is None:
+            raise InputError("the chain was not kept, so that partial_fit cannot go on: fit with keep_chain=True")
+        options = {} if (more := self._more(iterations)) is None else {"iterations": more}
+        request = replace(self._request(options), resume=fit.chain.path)
+        self._run(fit.graph, request, fit.seed, fit.params)
+        return self
+
+    def fit_predict(
+        self, graph: Any, y: None = None, *, columns: tuple[Any, Any] | None = None
+    ) -> npt.NDArray[np.int64]:
+        """Fit, and return ``labels_``."""
+        return self.fit(graph, columns=columns).labels_
+
+    def _more(self, iterations: int | None) -> int | None:
+        """Iterations in all of a run that goes on; None for its own end."""
+        if iterations is not None and iterations < 0:
+            raise InputError(f"iterations={iterations}: it is how many more are made, 0 or more")
+        record = self._fit.found.record
+        done, options = int(record["iterations"]), record["options"]
+        if iterations is not None:
+            return done + iterations
+        if self._fit.found.interrupted:
+            return None
+        if self.iterations is not None:
+            return done + int(self.iterations)
+        block = options["mini_batch"] == "block"
+        return done + MORE_SWEEPS * (blocks_per_sweep(self.n_vertices_in_, options["mini_batch_size"]) if block else 1)
+
+    def _request(self, options: Mapping[str, Any], k_auto: bool = False) -> Request:
+        return Request(
+            dict(options),
+            device=self.device,
+            database=None if self.database is None else os.fspath(self.database),
+            rule=self.rule,
+            threshold=self.threshold,
+            top=self.top,
+            k_auto=k_auto,
+            # Nobody could go on from a file that goes with this process.
+            checkpoint_seconds=float("inf"),
+            on_message=_tell if self.verbose else _silent,
+        )
+
+    def _run(self, graph: Graph, request: Request, seed: int, params: Mapping[str, Any]) -> None:
+        chain = KeptChain.new() if self.keep_chain else None
+        found = perform(graph, replace(request, state=None if chain is None else chain.path))
+        kept = chain if chain is not None and chain.written else None
+        self._take(Fit(replace(found, checkpoint=None), graph, seed, dict(params), kept))
+        if found.interrupted:
+            after = f"the fit was interrupted after iteration {self.n_iter_}"
+            warnings.warn(f"{after}; partial_fit() goes on" if kept else after, InterruptedFit, stacklevel=3)
+
+    def _plain_params(self) -> dict[str, Any]:
+        """The parameters, numbers as Python's own; a schedule as one, whichever way it was given."""
+        params = {
+            name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()
+        }
+        schedule = params["schedule"]
+        if schedule is not None and not isinstance(schedule, Schedule):
+            try:
+                params["schedule"] = Schedule(*schedule)
+            except TypeError:
+                raise InputError(f"schedule={schedule!r}: give three numbers a, b, c of eps = a (1 + t/b)^-c") from None
+        try:
+            params["eta"] = tuple(float(value) for value in params["eta"])
+        except (TypeError, ValueError):
+            raise InputError(
+                f"eta={params['eta']!r}: it must be two positive numbers, for non-links and for links"
+            ) from None
+        return params
+
+    # A file --------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, chain: bool = True) -> Path:
+        """Write the fitted model into one file, without pickle; returns its path.
+
+        ``chain``: whether the chain goes with it, for :meth:`partial_fit` and exact rules; it is most of the file.
+        """
+        fit = self._fitted("save")
+        modelfile.write(Path(path), self._plain_params(), fit, chain)
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote; raises InputError for any other file, and for one of a newer version."""
+        params, fit = modelfile.read(Path(path))
+        made = cls(**params)
+        made._take(fit)
+        return made
+
+    # What others ask -----------------------------------------------------------------------------------------
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="clusterer",
+            target_tags=TargetTags(required=False),
+            input_tags=InputTags(sparse=True, string=True, categorical=True),
+            no_validation=True,
+        )
+
+
+def _seed(random_state: Any) -> int:
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    raise InputError(f"random_state={random_state!r}: give an integer, None, or a generator of NumPy")
+
+
+def _with_iterations(model: MMSB, iterations: int) -> MMSB:
+    return type(model)(**(model.get_params() | {"iterations": iterations}))
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _silent(text: str) -> None:
+    pass

@@ -1,0 +1,180 @@
+"""One file for a fitted estimator: an uncompressed archive of arrays and JSON, no pickle.
+
+``meta`` (JSON): format, version, parameters, seed, run record, what the graph's loading reported.  ``ids`` (or, for ids
+that are neither all integers nor all strings, ``ids_json``), ``links``, the largest entries of pi and beta, the cover,
+and ``chain``, the bytes of a checkpoint, where that goes with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen._version import __version__
+from mmsbgen.detection import Detection
+from mmsbgen.errors import InputError
+from mmsbgen.estimator.fitted import Fit
+from mmsbgen.graph import Graph, LoadReport
+from mmsbgen.graph.graph import object_ids
+from mmsbgen.graph.idtext import from_json, to_json
+from mmsbgen.sampler.archive import ArchiveWriter
+from mmsbgen.sampler.communities import Cover, Memberships
+from mmsbgen.sampler.kept import KeptChain
+from mmsbgen.sampler.options import Schedule
+
+FORMAT = 1
+KIND = "mmsbgen model"
+_PART = 1 << 24
+
+
+def write(path: Path, params: Mapping[str, Any], fit: Fit, chain: bool) -> None:
+    """Write a fit and the parameters of its estimator; raises InputError when that is not possible.
+
+    A generator as ``random_state`` is replaced by the seed that it drew.
+    """
+    found, graph = fit.found, fit.graph
+    ids, m, cover = graph.ids, found.memberships, found.cover
+    # Everything that can be refused is refused before the file is begun.
+    named = _json_bytes(list(map(to_json, ids.tolist()))) if ids.dtype.kind == "O" else None
+    meta = {
+        "kind": KIND,
+        "format": FORMAT,
+        "version": __version__,
+        "params": _plain(params, fit.seed),
+        "fitted_params": _plain(fit.params, fit.seed),
+        "seed": fit.seed,
+        "record": found.record,
+        "trace": found.trace,
+        "interrupted": found.interrupted,
+        "graph": {"name": graph.name, "digest": graph.digest, "report": asdict(graph.report)},
+        "delta": m.delta,
+    }
+    described = _json_bytes(meta)
+    sizes = [len(members) for members in cover.members]
+    with ArchiveWriter(path) as archive:
+        archive.add("meta", described)
+        archive.add("ids" if named is None else "ids_json", ids if named is None else named)
+        archive.add("links", graph.links)
+        archive.add("communities", m.indices)
+        archive.add("shares", m.values)
+        archive.add("beta", m.beta)
+        archive.add("cover_members", np.concatenate([np.zeros(0, np.int64), *cover.members]))
+        archive.add("cover_sizes", np.array(sizes, np.int64))
+        archive.add("cover_labels", np.array(cover.labels, np.int64))
+        if chain and fit.chain is not None:
+            archive.add_parts("chain", (fit.chain.bytes,), np.uint8, _parts(fit.chain.path))
+
+
+def read(path: Path) -> tuple[dict[str, Any], Fit]:
+    """The parameters and the fit that :func:`write` wrote; raises InputError for any other file."""
+    with _readable(path), open(path, "rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is no whole archive")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            meta = json.loads(archive["meta"].tobytes())
+            if meta["kind"] != KIND:
+                raise ValueError(f"it is a {meta['kind']}")
+            if meta["format"] > FORMAT:
+                raise InputError(
+                    f"{path} was written by mmsbgen {meta['version']}, this is {__version__}: load it with that "
+                    "version or a newer one"
+                )
+            graph = _graph(archive, meta["graph"])
+            fit = Fit(
+                _detection(archive, meta, graph),
+                graph,
+                int(meta["seed"]),
+                _params(meta["fitted_params"]),
+                _chain(path) if "chain" in archive else None,
+            )
+            return _params(meta["params"]), fit
+
+
+def _graph(archive: Mapping[str, Any], told: Mapping[str, Any]) -> Graph:
+    if "ids" in archive:
+        ids = archive["ids"]
+    else:
+        ids = object_ids(list(map(from_json, json.loads(archive["ids_json"].tobytes()))))
+    graph = Graph(len(ids), ids, archive["links"], LoadReport(**told["report"]), told["name"])
+    if graph.digest != told["digest"]:
+        raise ValueError("its graph is not the one that it names")
+    return graph
+
+
+def _detection(archive: Mapping[str, Any], meta: Mapping[str, Any], graph: Graph) -> Detection:
+    n, beta = graph.n_vertices, archive["beta"]
+    indices, values = archive["communities"], archive["shares"]
+    if indices.ndim != 2 or indices.shape[0] != n or values.shape != indices.shape or not _within(indices, beta.size):
+        raise ValueError("its memberships do not fit together")
+    members, sizes, labels = (archive[f"cover_{name}"] for name in ("members", "sizes", "labels"))
+    if (
+        sizes.sum() != members.size
+        or sizes.size != labels.size
+        or not (_within(members, n) and _within(labels, beta.size))
+    ):
+        raise ValueError("its communities do not fit together")
+    cover = Cover(tuple(np.split(members, np.cumsum(sizes)[:-1])) if sizes.size else (), tuple(labels.tolist()), n)
+    found = Memberships(graph.ids, indices, values, beta, float(meta["delta"]))
+    return Detection(found, cover, meta["trace"], meta["record"], bool(meta["interrupted"]), None, graph)
+
+
+def _within(numbers: npt.NDArray[Any], stop: int) -> bool:
+    return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < stop)
+
+
+def _chain(path: Path) -> KeptChain:
+    with zipfile.ZipFile(path) as archive, archive.open("chain.npy") as member:
+        version = np.lib.format.read_magic(member)
+        (np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0)(member)
+        return KeptChain.of_file(member)
+
+
+def _parts(path: Path) -> Iterator[npt.NDArray[np.uint8]]:
+    with open(path, "rb") as file:
+        while part := file.read(_PART):
+            yield np.frombuffer(part, np.uint8)
+
+
+def _plain(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Parameters as JSON has them."""
+    plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in params.items()}
+    if not isinstance(params["random_state"], int | None):
+        plain["random_state"] = seed
+    if params["schedule"] is not None:
+        plain["schedule"] = asdict(params["schedule"])
+    return plain
+
+
+def _params(plain: Mapping[str, Any]) -> dict[str, Any]:
+    params = dict(plain) | {"eta": tuple(plain["eta"])}
+    if plain["schedule"] is not None:
+        params["schedule"] = Schedule(**plain["schedule"])
+    return params
+
+
+def _json_bytes(value: Any) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged or foreign file makes NumPy and zipfile raise into an InputError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, NotImplementedError) as error:
+        raise InputError(f"{path} is no model of mmsbgen ({error}); name a file that MMSB.save wrote") from None
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is damaged or no model of mmsbgen ({error}); load another copy") from None

@@ -1,0 +1,7 @@
+"""What a result can be turned into: objects of other libraries, tables, and files that other programs open."""
+
+from __future__ import annotations
+
+from mmsbgen.export.found import Exports, Found
+
+__all__ = ["Exports", "Found"]

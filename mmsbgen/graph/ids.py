@@ -1,0 +1,90 @@
+"""Number the ids of vertices: any hashable values, in an order that does not depend on how they came.
+
+Integers are ordered by value, strings by code points.  Ids of other or of several types are ordered by the name of the
+type, then within it: numbers by value, bytes and strings by their elements, tuples element by element, frozensets by
+their sorted elements, anything else by its ``repr``.  Only objects whose ``repr`` tells nothing but their address keep
+the order in which they came.  Values that compare equal (1, 1.0 and True) are one id: the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.errors import InputError
+from mmsbgen.graph.canonical import canonical_key
+from mmsbgen.graph.graph import Int64Array, number_integers, object_ids, string_ids
+
+_INT64 = range(-(2**63), 2**63)
+
+
+def number_ids(items: list[Any], *, name: str) -> tuple[Int64Array, NDArray[Any]]:
+    """Replace ``items`` ``[L]`` by places ``[L]`` in the ordered distinct ids ``[N]``; return both.
+
+    Raises InputError, which begins with ``name``, for an item that is not hashable or NaN.
+    """
+    if _all_int64(items):
+        ids, places = number_integers(np.array(items, dtype=np.int64))
+        return places, ids
+    ordered = ordered_ids(items, name=name)
+    index = {item: place for place, item in enumerate(ordered.tolist())}
+    return np.fromiter(map(index.__getitem__, items), dtype=np.int64, count=len(items)), ordered
+
+
+def ordered_ids(items: Iterable[Any], *, name: str) -> NDArray[Any]:
+    """The distinct ``items`` in order, int64, str or object ``[N]``; raises what :func:`number_ids` raises."""
+    try:
+        distinct = list(dict.fromkeys(items))
+    except TypeError:
+        odd = next(item for item in items if not _hashable(item))
+        raise InputError(
+            f"{name}: {odd!r} is a {type(odd).__name__} and cannot be the id of a vertex, as it has no hash; "
+            "give a tuple or a string"
+        ) from None
+    if any(isinstance(item, float) and item != item for item in distinct):
+        raise InputError(f"{name}: an id is NaN, which equals nothing, not even itself; drop those rows or name them")
+    if _all_int64(distinct):
+        return np.array(sorted(map(int, distinct)), dtype=np.int64)
+    if all(type(item) in (str, np.str_) for item in distinct):
+        return string_ids(sorted(map(str, distinct)))
+    return object_ids(sorted(distinct, key=canonical_key))
+
+
+def numbered_pairs(ids: NDArray[Any], pairs: Any) -> Int64Array:
+    """The vertices ``[P, 2]`` that ``pairs`` of ids name: an array ``[P, 2]`` or a list of pairs.
+
+    Raises InputError for anything else and for an id that is not among ``ids`` ``[N]``.
+    """
+    if isinstance(pairs, np.ndarray):
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InputError(f"pairs of shape {pairs.shape}: give an array (P, 2) of ids")
+        rows = pairs.tolist()
+    else:
+        rows = list(pairs)
+    for row in rows:
+        if not isinstance(row, list | tuple | np.ndarray) or len(row) != 2:
+            raise InputError(f"{row!r} is no pair: give an array (P, 2) of ids, or a list of pairs")
+    number = {name: vertex for vertex, name in enumerate(ids.tolist())}
+    try:
+        vertices = [(number[a], number[b]) for a, b in rows]
+    except (KeyError, TypeError):
+        odd = next(name for row in rows for name in row if not _hashable(name) or name not in number)
+        raise InputError(f"{odd!r} is no vertex of the graph; give ids as the input has them") from None
+    return np.array(vertices, dtype=np.int64).reshape(-1, 2)
+
+
+def _all_int64(items: Sequence[Any]) -> bool:
+    return all(type(item) is int or isinstance(item, np.integer) for item in items) and all(
+        item in _INT64 for item in (map(int, items) if items else ())
+    )
+
+
+def _hashable(item: Hashable) -> bool:
+    try:
+        hash(item)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,139 @@
+"""``mmsbgen convert`` on folders that ``mmsbgen detect`` wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+import mmsbgen
+from mmsbgen.cli import main
+from mmsbgen.errors import InputError
+from mmsbgen.export.folder import read_folder
+from mmsbgen.graph import load_edge_list
+from mmsbgen.scores import read_cover
+
+pytestmark = pytest.mark.opencl
+
+RING = [(f"v{a}", f"v{(a + step) % 30}") for a in range(30) for step in (1, 2)]
+FAST = {"device": "pocl", "iterations": 6, "start": "random", "mini_batch_size": 8, "n_partners": 4}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("graph") / "ring.txt"
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in RING))
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("results")
+    words = f"detect {graph} -k 5 -o {out} -n 20 -m 8 --device pocl --top 3 --start random -q"
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def convert(*args: Any, code: int = 0) -> Any:
+    done = CliRunner().invoke(main, ["convert", *map(str, args)])
+    assert done.exit_code == code, done.output + repr(done.exception)
+    assert "Traceback" not in done.output
+    return done
+
+
+def test_what_detect_wrote_is_what_it_returned(graph: Path, tmp_path: Path) -> None:
+    for whole in (False, True):
+        found = mmsbgen.detect(graph, 5, out=tmp_path / "out", whole=whole, top=3, **FAST)
+        read = read_folder(tmp_path / "out", load_edge_list(graph), top=3)
+        assert read.cover.labels == found.cover.labels
+        assert all(map(np.array_equal, read.cover.members, found.cover.members))
+        for name in ("ids", "indices", "values", "beta"):
+            assert np.array_equal(getattr(read.memberships, name), getattr(found.memberships, name)), name
+        assert read.memberships.delta == found.memberships.delta
+        assert read.rule == found.record["rule"]
+
+
+def test_formats(graph: Path, results: Path, tmp_path: Path) -> None:
+    done = convert(results, "--graph", graph, "-o", tmp_path / "ring.gexf", "--top", 2)
+    assert "30 vertices, gexf" in done.stderr
+    drawn = nx.read_gexf(tmp_path / "ring.gexf")
+    assert (drawn.number_of_nodes(), drawn.number_of_edges()) == (30, 60)
+    labels = {data["label"] for _, data in drawn.nodes(data=True)}
+    assert labels == {f"v{a}" for a in range(30)}
+    members = json.loads((results / "run.json").read_text())["communities"]
+    counts = {label: 0 for label in members["labels"]}
+    for _, data in drawn.nodes(data=True):
+        for label in (data["communities"] or "").split("|"):
+            if label:
+                counts[int(label)] += 1
+        assert len(data["memberships"].split("|")) <= 2
+    assert list(counts.values()) == members["sizes"]
+    convert(results, "--graph", graph, "-o", tmp_path / "ring.xml", "--to", "graphml")
+    assert nx.read_graphml(tmp_path / "ring.xml").number_of_edges() == 60
+    convert(results, "-o", tmp_path / "ring.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "ring.parquet").num_rows == 90
+    convert(results, "-o", tmp_path / "ring.csv")
+    assert len((tmp_path / "ring.csv").read_text().splitlines()) == 91
+    convert(results, "-o", tmp_path / "ring.txt")
+    assert read_cover(tmp_path / "ring.txt") == read_cover(results / "communities.txt")
+
+
+def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.gexf"
+    assert "need the links" in convert(results, "-o", out, code=2).stderr
+    assert "does not say what format" in convert(results, "-o", tmp_path / "out", code=2).stderr
+    assert "has no run.json: name the folder" in convert(tmp_path, "-o", out, code=2).stderr
+    assert "absent.txt" in convert(results, "-o", out, "--graph", tmp_path / "absent.txt", code=2).stderr
+    (tmp_path / "other.txt").write_text("v1 v2\n")
+    assert (
+        "other is another graph than ring"
+        in convert(results, "-o", out, "--graph", tmp_path / "other.txt", code=2).stderr
+    )
+    assert "'docx' is not one of" in convert(results, "-o", out, "--to", "docx", code=2).stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("run.json", lambda old: b"{", "run.json is damaged"),
+        ("run.json", lambda old: b"[]", "run.json is damaged"),
+        (
+            "run.json",
+            lambda old: old.replace(b'"labels"', b'"names"'),
+            "it has no 'labels'.*run `mmsbgen detect -o` again",
+        ),
+        ("run.json", lambda old: old.replace(b'"vertices": 30', b'"vertices": 31'), "30 vertices, run.json 31"),
+        ("memberships.npz", lambda old: old[:300], "memberships.npz is damaged"),
+        ("memberships.npz", lambda old: b"", "memberships.npz is damaged"),
+        ("communities.txt", lambda old: old + b"nobody\tv1\n", "'nobody' is no vertex"),
+        ("communities.txt", lambda old: old + b"v1\tv2\n", "not those of run.json"),
+        ("communities.txt", lambda old: b"\xff\xfe", "communities.txt is damaged"),
+    ],
+)
+def test_damaged_folders(results: Path, tmp_path: Path, name: str, change: Any, words: str) -> None:
+    shutil.copytree(results, tmp_path / "copy")
+    path = tmp_path / "copy" / name
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(InputError, match=words):
+        read_folder(tmp_path / "copy")
+
+
+def test_ids_that_files_cannot_have_are_refused_before_the_run(tmp_path: Path) -> None:
+    links = [("a\tb", "c"), ("c", "d"), ("d", "a\tb"), ("d", "e")]
+    with pytest.raises(InputError, match=r"id 'a\\tb' cannot stand in a file"):
+        mmsbgen.detect(links, 2, out=tmp_path / "out", **FAST)
+    assert not (tmp_path / "out").exists()
+    spaced = [("a b", (1, 2)), ((1, 2), None), (None, "a b"), ("a b", 3)]
+    found = mmsbgen.detect(spaced, 2, out=tmp_path / "out", **FAST)
+    read = read_folder(tmp_path / "out")
+    assert [str(name) for name in found.memberships.ids] == read.ids
+    assert all(map(np.array_equal, read.cover.members, found.cover.members))
