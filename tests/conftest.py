@@ -111,7 +111,9 @@ def _private_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         patch.setenv("XDG_CACHE_HOME", str(_cache_with_locks_of_its_own(tmp_path_factory.mktemp("cache"))))
-        patch.delenv("MMSBGEN_DATABASE_URL", raising=False)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        for name in [name for name in os.environ if name.startswith("MMSBGEN_")]:
+            patch.delenv(name)
         yield
 
 

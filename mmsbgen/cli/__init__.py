@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from mmsbgen import __version__
 from mmsbgen.cli._common import LazyCommand, MmsbgenGroup
+from mmsbgen.cli._logs import log_options
+from mmsbgen.cli._settings import PREFIX, load
 
 __all__ = ["main"]
 
 _COMMANDS = {
+    "completion": LazyCommand("mmsbgen.cli.completion:completion", "Print what completes commands in a shell."),
+    "config": LazyCommand("mmsbgen.cli.config:config", "Show what the configuration file and the environment set."),
     "convert": LazyCommand("mmsbgen.cli.convert:convert", "Turn results of detect into files for other programs."),
     "db": LazyCommand("mmsbgen.cli.db:db", "Ask the tuning database, and move its records between machines."),
     "detect": LazyCommand("mmsbgen.cli.detect:detect", "Find overlapping communities in a graph."),
     "devices": LazyCommand("mmsbgen.cli.devices:devices", "List the devices that kernels can run on."),
+    "doctor": LazyCommand("mmsbgen.cli.doctor:doctor", "Check what mmsbgen needs on this machine, and say what to do."),
     "evaluate": LazyCommand("mmsbgen.cli.evaluate:evaluate", "Compare communities with known ones."),
     "render": LazyCommand("mmsbgen.cli.render:render", "Print the source of a kernel."),
     "serve": LazyCommand("mmsbgen.cli.serve:serve", "Serve the tuning database, kernels and jobs over HTTP."),
@@ -25,9 +32,18 @@ _COMMANDS = {
 @click.group(
     cls=MmsbgenGroup,
     lazy=_COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": PREFIX},
     help="Find overlapping communities in graphs with kernels that are generated and tuned for your device.",
 )
 @click.version_option(__version__, prog_name="mmsbgen")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    is_eager=True,
+    expose_value=False,
+    callback=load,
+    help="Configuration file, instead of the user's own; see `mmsbgen config`.",
+)
+@log_options
 def main() -> None:
     """Run the command line."""

@@ -6,6 +6,8 @@ import csv
 import importlib
 import io
 import json
+import logging
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +40,8 @@ class MmsbgenGroup(click.Group):
     ends the program with the error's ``exit_code``.
     """
 
+    group_class = type  # a group below is one of these too
+
     def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = dict(lazy or {})
@@ -54,6 +58,17 @@ class MmsbgenGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named, with its defaults from the configuration file."""
+        from mmsbgen.cli._settings import apply
+
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None:
+            apply(ctx, name, command)
+        return name, command, rest
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from one-line helps that need no import."""
         rows = []
@@ -68,10 +83,23 @@ class MmsbgenGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an expected error into a message and an exit code."""
+        from mmsbgen.cli import _logs
+
         try:
-            return super().invoke(ctx)
+            if ctx.parent is not None:
+                return super().invoke(ctx)
+            from mmsbgen.cli._progress import showing_stages
+
+            with showing_stages(ctx):
+                return super().invoke(ctx)
         except MmsbgenError as error:
+            _logs.note(str(error), logging.ERROR)
             raise Failure(error) from error
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception:
+            _logs.note(traceback.format_exc(), logging.CRITICAL)
+            raise
 
 
 def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> None:
@@ -114,6 +142,15 @@ def seconds(value: float | None) -> str:
         if value >= scale:
             return f"{value / scale:.4g} {unit}"
     return f"{value / 1e-9:.4g} ns"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with a unit for a reader: ``12.3 MB``, ``4.57k trials``."""
+    prefixes = iter(("", "k", "M", "G", "T"))
+    prefix = next(prefixes)
+    while value >= 999.5 and (larger := next(prefixes, None)) is not None:
+        value, prefix = value / 1000, larger
+    return f"{value:.3g} {prefix}{unit}" if len(unit) == 1 else f"{value:.3g}{prefix} {unit}"
 
 
 def _cell(value: Any) -> Any:

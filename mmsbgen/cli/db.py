@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from mmsbgen.cli._common import MmsbgenGroup, print_csv, print_json, print_table
+from mmsbgen.cli._logs import is_quiet, json_option, log_options
+from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class Output(NamedTuple):
 
 def output_options(command: F) -> F:
     """Add ``--json`` and ``--csv``."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    command = log_options(json_option("Print JSON.")(command))
     return click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")(command)
 
 
@@ -46,10 +48,10 @@ def filter_options(command: F) -> F:
 
 
 @click.group(cls=MmsbgenGroup, help="Ask the tuning database, and move its records between machines.")
-@click.option(
-    "--database",
+@shared_option(
+    "database",
+    "A file or an SQLAlchemy URL, instead of MMSBGEN_DATABASE_URL or the user's data folder.",
     metavar="URL",
-    help="A file or an SQLAlchemy URL, instead of MMSBGEN_DATABASE_URL or the user's data folder.",
 )
 @click.pass_context
 def db(ctx: click.Context, database: str | None) -> None:
@@ -153,8 +155,10 @@ def quarantine(ctx: click.Context, kernel: str | None, as_json: bool, as_csv: bo
 
 @db.command()
 @click.argument("other", metavar="OTHER")
+@json_option("Print JSON: how many trials, and where.")
+@log_options
 @click.pass_context
-def merge(ctx: click.Context, other: str) -> None:
+def merge(ctx: click.Context, other: str, as_json: bool) -> None:
     """Add the records of OTHER, a database file or an SQLAlchemy URL, that this database lacks.
 
     All of them are added or none, and OTHER is only read; doing it again adds nothing.
@@ -168,7 +172,8 @@ def merge(ctx: click.Context, other: str) -> None:
         with open_store(ctx.obj) as store:
             count = store.add_bundle(bundle)
             place = store.location
-        click.echo(f"{count} of {len(bundle.trials)} trials of {source.location} added to {place}", err=True)
+        said = f"{count} of {len(bundle.trials)} trials of {source.location} added to {place}"
+        _moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": place})
 
 
 @db.command("export")
@@ -176,6 +181,8 @@ def merge(ctx: click.Context, other: str) -> None:
 @filter_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="Of the file.")
 @click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
+@json_option("Print JSON: how many trials, and where.")
+@log_options
 @click.pass_context
 def export_(
     ctx: click.Context,
@@ -185,6 +192,7 @@ def export_(
     problem: Sequence[str],
     form: str,
     with_host: bool,
+    as_json: bool,
 ) -> None:
     """Write records to FILE: as JSON lines, in the T4 format of results, or as a cache of kernel_tuner.
 
@@ -195,14 +203,19 @@ def export_(
     with _reading(ctx) as store:
         bundle = formats.chosen(store.bundle(), kernel=kernel, device=device, problem=parameters(problem))
     formats.write(bundle if with_host else formats.anonymous(bundle), file, form)
-    click.echo(f"{len(bundle.trials)} trials written to {file}", err=True)
+    said = f"{len(bundle.trials)} trials written to {file}"
+    _moved(ctx, as_json, said, {"trials": len(bundle.trials), "file": str(file)})
 
 
 @db.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @filter_options
+@json_option("Print JSON: how many trials, and where.")
+@log_options
 @click.pass_context
-def import_(ctx: click.Context, file: Path, kernel: str | None, device: str | None, problem: Sequence[str]) -> None:
+def import_(
+    ctx: click.Context, file: Path, kernel: str | None, device: str | None, problem: Sequence[str], as_json: bool
+) -> None:
     """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none.
 
     FILE is what export writes, or another program's T4 results or cache of kernel_tuner; of these, --kernel, --device
@@ -215,7 +228,8 @@ def import_(ctx: click.Context, file: Path, kernel: str | None, device: str | No
     bundle = formats.read(file, Named(kernel or "", device or "", parameters(problem)))
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
-        click.echo(f"{count} of {len(bundle.trials)} trials added to {store.location}", err=True)
+        said = f"{count} of {len(bundle.trials)} trials added to {store.location}"
+        _moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
 
 
 @db.command()
@@ -299,6 +313,14 @@ def parameters(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def _moved(ctx: click.Context, as_json: bool, said: str, counts: dict[str, Any]) -> None:
+    """Say what became of records: as JSON on standard output, else in words on standard error."""
+    if as_json:
+        click.echo(json.dumps(counts, indent=2))
+    elif not is_quiet(ctx):
+        click.echo(said, err=True)
+
+
 def _marks(store: Store) -> Marks:
     """What is quarantined, and what is stale on this machine and with the package as it is."""
     from mmsbgen.cli._db_rows import Marks
@@ -312,7 +334,7 @@ def _reading(ctx: click.Context) -> Store:
     from mmsbgen.db.store import open_store
 
     store = open_store(ctx.obj, read_only=True)
-    if store.missing:
+    if store.missing and not is_quiet(ctx):
         click.echo(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.", err=True)
     return store
 

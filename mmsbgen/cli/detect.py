@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from mmsbgen.cli import _logs
+from mmsbgen.cli._logs import is_quiet, json_option, log_options, no_progress
+from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError, MmsbgenError
 
 if TYPE_CHECKING:
@@ -70,8 +73,8 @@ class _Communities(click.ParamType):  # type: ignore[type-arg]
     help="Iterations; by default blocks go on until the held-out log-likelihood has settled, stars make 1000.",
 )
 @click.option("--seed", **_shown("Seed of split and chain.", 0, type=int))
-@click.option("--device", **_shown("Device, as `mmsbgen devices` names it; the best one by default."))
-@click.option("--database", **_shown("Tuning database: a path or URL."))
+@shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
+@shared_option("database", "Tuning database: a path or URL.")
 @click.option(
     "--mini-batch",
     **_shown(
@@ -136,14 +139,14 @@ class _Communities(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option("--checkpoint", "keep", is_flag=True, help="Leave a checkpoint at the end too, to add iterations later.")
 @click.option("--overwrite", is_flag=True, help="Give up the checkpoint that another run left in the folder of -o.")
-@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
-@click.option("--json", "as_json", is_flag=True, help="Print the run record instead of a summary.")
+@json_option("Print the run record instead of a summary.")
+@log_options
 @click.pass_context
 def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     """Run one detection and print its summary."""
     from mmsbgen.api import Request, perform
 
-    report = _Report(given["quiet"] or given["as_json"])
+    report = _Report(no_progress(context))
     out = given["resume"].parent if given["out"] is None and given["resume"] is not None else given["out"]
     request = Request(
         _given_options(context, given),
@@ -179,7 +182,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         from mmsbgen.sampler.results import as_json
 
         click.echo(as_json(found.record))
-    elif not given["quiet"]:
+    elif not is_quiet(context):
         summary(found)
     if found.interrupted:
         _interrupted(found, graph)
@@ -201,11 +204,7 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
         "start_sum": given["start_sum"] or None,
         "step_size": _schedule(given["step_size"], given["mini_batch"]),
     }
-    typed = {
-        name
-        for name in given
-        if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
-    }
+    typed = {name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     optional = given["resume"] is not None
     wanted = {option: values[name] for option, name in names.items() if name in typed or not optional}
     if wanted.get("n_communities") == "auto":
@@ -258,6 +257,7 @@ class _Report:
             self._bar.stop()
 
     def message(self, text: str) -> None:
+        _logs.note(text)
         if not self.quiet:
             click.echo(text, err=True)
 
@@ -303,15 +303,18 @@ class _Report:
 
     def _show(self, title: str, completed: float, total: float, note: str) -> None:
         if self._bar is None:
-            from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+            from mmsbgen.cli._console import stderr
+            from mmsbgen.cli._progress import mute_stages
+
+            mute_stages()
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[note]}"),
-                console=Console(stderr=True),
+                console=stderr(),
             )
             self._task = self._bar.add_task(title, total=total, note="")
             self._bar.start()

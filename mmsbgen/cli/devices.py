@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from mmsbgen.cli._common import print_table
+from mmsbgen.cli._logs import json_option, log_options
 
 if TYPE_CHECKING:
     from mmsbgen.backends import DeviceInfo
 
 
 @click.command(help="List the devices that kernels can run on, the best first, and say how to get what is missing.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON with all that is known.")
+@json_option("Print JSON with all that is known.")
+@log_options
 def devices(as_json: bool) -> None:
     """Print a table or JSON; the first device is the one that is used when none is named."""
     from mmsbgen.backends import discover

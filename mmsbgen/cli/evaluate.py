@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mmsbgen.cli._common import print_table
+from mmsbgen.cli._logs import json_option, log_options
 
 if TYPE_CHECKING:
     from mmsbgen.scores import Scores
@@ -33,7 +34,8 @@ Lancichinetti, Fortunato and Kertesz covers that have little in common.
 @click.argument("cover", type=click.Path(path_type=Path))
 @click.argument("truth", type=click.Path(path_type=Path))
 @click.option("--graph", type=click.Path(path_type=Path), help="Edge list (plain or .gz) with all vertices.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
+@log_options
 def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> None:
     """Print the scores as a table or as JSON."""
     from mmsbgen.scores import evaluate as compare

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
+from mmsbgen.cli._logs import json_option, log_options, no_progress
 from mmsbgen.completion import complete, parse_value
 from mmsbgen.dialect import DIALECTS
 from mmsbgen.errors import InputError
@@ -50,8 +52,13 @@ def _axis_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--set", "settings", multiple=True, metavar="AXIS=VALUE", help="An axis of the kernel, by name.")
 @click.option("--sub-group-size", type=click.IntRange(min=0), help="Work-items of a sub-group (warp); 0: none.")
 @click.option("--local-memory", type=click.IntRange(min=0), help="Bytes of local (shared) memory a block may have.")
+@json_option("Print JSON: configuration, and the source in each dialect.")
+@log_options
 @_axis_options
+@click.pass_context
 def render(
+    context: click.Context,
+    /,
     kernel: str | None,
     backend: str | None,
     kind: str | None,
@@ -61,6 +68,7 @@ def render(
     settings: Sequence[str],
     sub_group_size: int | None,
     local_memory: int | None,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Print one dialect, or two side by side; say on standard error which values were filled in."""
@@ -80,12 +88,16 @@ def render(
     targets = [_traits(name, kind, sub_group_size, local_memory) for name in dialects]
     found = complete(spec, problem, targets, given)
     where = f"the default on an {dialects[0]} {kind}" if dialects[0] == "opencl" else "the default on CUDA"
-    if found.filled:
+    if found.filled and not no_progress(context):
         click.echo(f"filled in from {where}: {describe(found.filled)}", err=True)
-    if found.adjusted:
+    if found.adjusted and not no_progress(context):
         click.echo(f"filled in, since {where} does not go with what was asked: {describe(found.adjusted)}", err=True)
     texts = [render_source(spec, problem, found.config, traits).text for traits in targets]
-    if other is None:
+    if as_json:
+        told = {"kernel": spec.name, "problem": dict(problem), "config": found.config, "filled": found.filled}
+        told |= {"adjusted": found.adjusted, "sources": dict(zip(dialects, texts, strict=True))}
+        click.echo(json.dumps(told, indent=2))
+    elif other is None:
         _print_source(texts[0])
     else:
         from mmsbgen.cli._side_by_side import print_side_by_side

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from mmsbgen.cli._logs import log_options
+from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError, MissingDependencyError
 
 
@@ -14,7 +16,7 @@ from mmsbgen.errors import InputError, MissingDependencyError
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; any but the loopback's needs a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name by which clients call it.")
-@click.option("--database", metavar="URL", help="Tuning database; else MMSBGEN_DATABASE_URL or the user's own.")
+@shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of the service's own files.")
 @click.option("--token-file", type=click.Path(path_type=Path), help="File with the token; else MMSBGEN_TOKEN.")
 @click.option("--max-upload", type=click.IntRange(1), default=64, show_default=True, metavar="MIB", help="As sent.")
@@ -25,6 +27,7 @@ from mmsbgen.errors import InputError, MissingDependencyError
 @click.option("--max-jobs", type=click.IntRange(1), default=20, show_default=True, help="Jobs that wait or run.")
 @click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
 @click.option("--write-rate", default="120/minute", show_default=True, help="Of these, those that change something.")
+@log_options
 def serve(
     host: str,
     port: int,

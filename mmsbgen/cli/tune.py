@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mmsbgen.cli._common import print_table, seconds
+from mmsbgen.cli._logs import json_option, log_options, no_progress
+from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ INTERRUPTED = 130
 
 
 @click.command()
-@click.option("--device", metavar="SPEC", help="Device by number or name, see 'mmsbgen devices'; else the best one.")
+@shared_option("device", "Device by number or name, see 'mmsbgen devices'; else the best one.", metavar="SPEC")
 @click.option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once.")
 @click.option("--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.")
 @click.option("--family", default="mmsb", show_default=True, help="Family of kernels.")
@@ -44,7 +47,7 @@ INTERRUPTED = 130
 @click.option("--strategy", default="default", metavar="NAME", show_default=True, help="Search strategy, see below.")
 @click.option("--objective", default="time", metavar="NAME", show_default=True, help="time, energy, or edp (both).")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of search and inputs.")
-@click.option("--database", metavar="URL", help="Tuning database; else MMSBGEN_DATABASE_URL or the user's own.")
+@shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
 @click.option("--retune", is_flag=True, help="Measure again what the database has for this very key.")
 @click.option("--compile-limit", type=float, default=120, show_default=True, help="Most seconds to compile.")
 @click.option("--run-limit", type=float, default=60, show_default=True, help="Most seconds to check or time.")
@@ -52,9 +55,12 @@ INTERRUPTED = 130
 @click.option("--roof-mib", type=click.IntRange(1), default=2048, show_default=True, help="Buffer to measure roofs in.")
 @click.option("--compilers", type=click.IntRange(0), metavar="N", help="Compile ahead with N processes, 0 with none.")
 @click.option("--explain-space", is_flag=True, help="Say how many configurations each constraint refuses, and stop.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@json_option("Print the report as JSON.")
+@log_options
+@click.pass_context
 def tune(
+    context: click.Context,
+    /,
     device: str | None,
     workers: str | None,
     scheduler: str | None,
@@ -78,7 +84,6 @@ def tune(
     roof_mib: int,
     compilers: int | None,
     explain_space: bool,
-    quiet: bool,
     as_json: bool,
 ) -> None:
     """Find the fastest configuration of each kernel on a device.
@@ -110,6 +115,8 @@ def tune(
 
     check_strategy(strategy)
     several = workers is not None or scheduler is not None
+    if several and context.get_parameter_source("device") is not ParameterSource.COMMANDLINE:
+        device = None  # a default for other runs
     if several and (device is not None or None not in (workers, scheduler)):
         raise InputError("--device, --workers and --scheduler each say where to tune: give one of them")
     memory = None if memory_limit is None else memory_limit << 20
@@ -126,7 +133,7 @@ def tune(
         "limits": limits,
     }
     report: TuneReport | FleetReport
-    progress = None if quiet or as_json else _progress(budget_seconds, live=not several)
+    progress = None if no_progress(context) else _progress(budget_seconds, live=not several)
     try:
         with open_store(database) as store:
             if several:
@@ -306,18 +313,20 @@ def _times(value: float | None) -> str:
 
 def _progress(budget_seconds: float | None, *, live: bool = True) -> Any:
     """A display on standard error: one line that changes on a terminal, a line a kernel elsewhere."""
-    from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
+    from mmsbgen.cli._console import stderr
+    from mmsbgen.cli._progress import mute_stages
     from mmsbgen.tuner.report import Progress
 
-    console = Console(stderr=True)
+    console = stderr()
 
     class Display(Progress):
         def __init__(self, live: bool = live, name: str = "") -> None:
             self.name = name
             self.waited = False
+            mute_stages()
             self.live: Live | None = Live(console=console, transient=True) if console.is_terminal and live else None
             self.began = time.monotonic()
             if self.live is not None:

@@ -8,15 +8,18 @@ import time
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
+from mmsbgen.cli._logs import is_quiet, log_options, note
+from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError
 
 INTERRUPTED = 130
 
 
 @click.command()
-@click.option("--device", metavar="SPEC", help="Device by number or name, see 'mmsbgen devices'; else the best one.")
-@click.option("--database", metavar="URL", help="Database with the jobs; else MMSBGEN_DATABASE_URL or the user's own.")
+@shared_option("device", "Device by number or name, see 'mmsbgen devices'; else the best one.", metavar="SPEC")
+@shared_option("database", "Database with the jobs; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
@@ -40,8 +43,11 @@ INTERRUPTED = 130
     help="Seconds between the checkpoints of a detection.",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Take measurements of a Dask scheduler (tcp://HOST:PORT) instead.")
-@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+@log_options
+@click.pass_context
 def worker(
+    context: click.Context,
+    /,
     device: str | None,
     database: str | None,
     data: Path | None,
@@ -51,7 +57,6 @@ def worker(
     lease: float,
     checkpoint_seconds: float,
     scheduler: str | None,
-    quiet: bool,
 ) -> None:
     """Do tuning and detection jobs of a database on a device of this machine.
 
@@ -62,7 +67,8 @@ def worker(
     With --scheduler the device measures for 'mmsbgen tune --scheduler' elsewhere, until the scheduler ends.
     """
     if scheduler is not None:
-        if database is not None or once or drain:
+        typed = context.get_parameter_source("database") is ParameterSource.COMMANDLINE
+        if typed or once or drain:
             raise InputError(
                 f"--scheduler {scheduler} takes no jobs of a database: leave --database, --once, --drain out"
             )
@@ -77,7 +83,8 @@ def worker(
     from mmsbgen.worker.supervise import Settings, Worker
 
     def say(text: str) -> None:
-        if not quiet:
+        note(text)
+        if not is_quiet(context):
             click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
     settings = Settings(

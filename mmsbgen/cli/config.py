@@ -1,0 +1,152 @@
+"""``mmsbgen config``: what the configuration file and the environment set, and every key that there is."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from mmsbgen.cli._common import print_table
+from mmsbgen.cli._logs import json_option, log_options
+
+_HELP = """Show what the configuration file and the environment set, or every key that there is.
+
+What was typed counts, else the environment, else the file, else the default. The file is TOML: at its top stand log,
+log-file, and device and database for all commands; a table has the options of a command by their long names.
+
+\b
+    device = "intel"
+    database = "postgresql://tuner@server/tuning"
+    [detect]
+    communities = 50
+    [db.best]
+    limit = 10
+
+The variable of an option is MMSBGEN, the command and the option: MMSBGEN_DETECT_ITERATIONS=200. Ends with exit code 1
+when something in the file or the environment cannot be meant.
+"""
+
+
+@click.command(help=_HELP)
+@click.option("--keys", is_flag=True, help="List every key with its variable and default.")
+@json_option("Print JSON.")
+@log_options
+@click.pass_context
+def config(ctx: click.Context, keys: bool, as_json: bool) -> None:
+    """Print a table or JSON."""
+    from mmsbgen.cli._settings import default_file, file_of
+
+    rows = list(all_keys(ctx)) if keys else list(in_effect(ctx))
+    wrong = wrong_settings(ctx)
+    path = file_of(ctx)
+    if as_json:
+        told = {"file": None if path is None else str(path), "default_file": str(default_file())}
+        click.echo(
+            json.dumps(told | {("keys" if keys else "settings"): rows, "problems": wrong}, indent=2, default=str)
+        )
+    else:
+        click.echo(f"configuration file: {path}" if path else f"no configuration file; it would be {default_file()}")
+        if rows:
+            click.echo()
+            print_table(dict.fromkeys(rows[0], "left"), [{k: _text(v) for k, v in row.items()} for row in rows])
+        for text in wrong:
+            click.echo(f"\n{text}", err=True)
+    if wrong:
+        sys.exit(1)
+
+
+config.tells_settings = True  # type: ignore[attr-defined]
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that there is with its place, the whole command line first."""
+
+    def below(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+        yield path, command
+        if isinstance(command, click.Group):
+            for name in command.list_commands(ctx):
+                found = command.get_command(ctx, name)
+                if found is not None:
+                    yield from below(found, (*path, name))
+
+    yield from below(ctx.find_root().command, ())
+
+
+def all_keys(ctx: click.Context) -> Iterator[dict[str, Any]]:
+    """Every key of the file, with the variable that sets the same and the default."""
+    from mmsbgen.cli._settings import SharedOption, key_of, options_of, variable_of
+
+    for path, command in commands(ctx):
+        for option in options_of(command):
+            if path and not option.expose_value:
+                continue  # those of the log are told once, at the top
+            default = option.get_default(ctx, call=False)
+            shown = default if isinstance(default, str | int | float | bool) else None
+            table = f"[{'.'.join(path)}] " if path else ""
+            also = f"; for all commands {'MMSBGEN_DATABASE_URL' if key_of(option) == 'database' else 'MMSBGEN_DEVICE'}"
+            note = (option.help or "") + (also if isinstance(option, SharedOption) else "")
+            yield {"key": table + key_of(option), "variable": variable_of(option, path), "default": shown, "help": note}
+
+
+def in_effect(ctx: click.Context) -> Iterator[dict[str, Any]]:
+    """What the environment and the file set, by key and by who sets it."""
+    from mmsbgen.cli._settings import PREFIX, file_of, read
+    from mmsbgen.errors import InputError
+
+    for name in sorted(os.environ):
+        if name.startswith(f"{PREFIX}_") and os.environ[name]:
+            yield {"setting": name, "value": _hidden(os.environ[name]), "set by": "environment"}
+    path = file_of(ctx)
+    if path is None:
+        return
+    try:
+        tables = read(path)
+    except InputError:
+        return
+    yield from ({"setting": key, "value": _hidden(value), "set by": str(path)} for key, value in _flat(tables))
+
+
+def _flat(tables: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{place}.{key}" if place else key)
+        else:
+            yield f"[{place}] {key}" if place else key, value
+
+
+def _hidden(value: Any) -> Any:
+    """A value without the password of a URL."""
+    import re
+
+    return re.sub(r"(://[^/:@\s]*):[^@\s]*@", r"\1:***@", value) if isinstance(value, str) else value
+
+
+def wrong_settings(ctx: click.Context) -> list[str]:
+    """What in the file and the environment cannot be meant, each with its remedy."""
+    from mmsbgen.cli._settings import PREFIX, VARIABLES, file_of, options_of, problems, read, variable_of
+    from mmsbgen.errors import InputError
+
+    found: list[str] = []
+    path, root = file_of(ctx), ctx.find_root()
+    if path is not None:
+        try:
+            assert isinstance(root.command, click.Group)
+            found += [str(error) for error in problems(ctx, root.command, read(path), path)]
+        except InputError as error:
+            found.append(str(error))
+    known = set(VARIABLES) | {variable_of(o, place) for place, command in commands(ctx) for o in options_of(command)}
+    for name in sorted(os.environ):
+        if name.startswith(f"{PREFIX}_") and name not in known:
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            advice = f"did you mean {near[0]}?" if near else "`mmsbgen config --keys` lists those that there are"
+            found.append(f"the environment variable {name} sets nothing; {advice}")
+    return found

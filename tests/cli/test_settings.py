@@ -1,0 +1,189 @@
+"""Option, environment, file, default: in this order, through the real command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from mmsbgen.cli import main
+from mmsbgen.cli._common import MmsbgenGroup
+from mmsbgen.cli._logs import log_options
+from mmsbgen.cli._settings import PREFIX, load, shared_option
+
+
+@click.group(cls=MmsbgenGroup, context_settings={"auto_envvar_prefix": PREFIX})
+@click.option("--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=load)
+@log_options
+def program() -> None:
+    """A command line with an option of every kind."""
+
+
+@program.command()
+@shared_option("device", "A device.")
+@click.option("-k", "--communities", "k", type=int)
+@click.option("--rule", type=click.Choice(["share", "top"]), default="share")
+@click.option("--noise/--no-noise", default=None)
+@click.option("--kernel", "kernels", multiple=True)
+def show(**given: Any) -> None:
+    click.echo(json.dumps(given))
+
+
+@program.group()
+@shared_option("database", "A database.")
+@click.pass_context
+def place(ctx: click.Context, database: str | None) -> None:
+    ctx.obj = database
+
+
+@place.command()
+@click.option("--limit", type=int, default=3)
+@click.pass_context
+def best(ctx: click.Context, limit: int) -> None:
+    click.echo(json.dumps({"database": ctx.obj, "limit": limit}))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.toml"
+
+
+def call(*words: str, command: click.Command = program, **env: str | None) -> Result:
+    return CliRunner().invoke(command, [str(word) for word in words], env=env)
+
+
+def shown(*words: str, **env: str | None) -> dict[str, Any]:
+    result = call(*words, **env)
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_what_is_typed_goes_before_the_environment_that_before_the_file_and_that_before_the_default(file: Path) -> None:
+    line = ("--config", file, "show")
+    file.write_text("")
+    assert shown(*line) == {"device": None, "k": None, "rule": "share", "noise": None, "kernels": []}
+    file.write_text('device = "all"\n[show]\ncommunities = 4\nrule = "top"\nnoise = false\nkernel = ["a", "b"]\n')
+    of_file = {"device": "all", "k": 4, "rule": "top", "noise": False, "kernels": ["a", "b"]}
+    assert shown(*line) == of_file
+    env = {"MMSBGEN_SHOW_K": "5", "MMSBGEN_SHOW_NOISE": "yes", "MMSBGEN_SHOW_KERNELS": "c", "MMSBGEN_DEVICE": "mine"}
+    assert shown(*line, **env) == of_file | {"k": 5, "noise": True, "kernels": ["c"], "device": "mine"}
+    assert shown(*line, "-k", "6", "--no-noise", "--device", "typed", **env)["k"] == 6
+    assert shown(*line, "--no-noise", "--device", "typed", **env)["noise"] is False
+    assert shown(*line, "--device", "typed", **env)["device"] == "typed"
+
+
+def test_a_command_of_its_own_goes_before_all_commands(file: Path) -> None:
+    file.write_text('device = "all"\ndatabase = "all.sqlite3"\n[show]\ndevice = "one"\n[place.best]\nlimit = 7\n')
+    assert shown("--config", file, "show")["device"] == "one"
+    assert shown("--config", file, "show", MMSBGEN_DEVICE="x", MMSBGEN_SHOW_DEVICE="y")["device"] == "y"
+    assert shown("--config", file, "place", "best") == {"database": "all.sqlite3", "limit": 7}
+    env = {"MMSBGEN_DATABASE_URL": "env.sqlite3", "MMSBGEN_PLACE_BEST_LIMIT": "8"}
+    assert shown("--config", file, "place", "best", **env) == {"database": "env.sqlite3", "limit": 8}
+
+
+def test_the_users_own_file_is_read_and_the_environment_may_name_another(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "mmsbgen").mkdir()
+    (tmp_path / "mmsbgen" / "config.toml").write_text("[show]\ncommunities = 2\n")
+    assert shown("show")["k"] == 2
+    file.write_text("[show]\ncommunities = 3\n")
+    assert shown("show", MMSBGEN_CONFIG=str(file))["k"] == 3
+    assert shown("--config", "/dev/null", "show")["k"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[show]\ncomunities = 3", "[show] comunities is not known; did you mean communities?"),
+        ("[show]\nzzz = 3", "[show] zzz is not known; there are communities, device, kernel, noise, rule"),
+        ("[shaw]\n", "shaw is not known; did you mean show?"),
+        ("devise = 'x'", "devise is not known; did you mean device?"),
+        ("[place.bust]\nlimit = 1", "[place] bust is not known; did you mean best?"),
+        ("[place.best]\nlimits = 1", "[place.best] limits is not known; did you mean limit?"),
+        ("[show]\ncommunities = 'many'", "[show] communities = 'many': 'many' is not a valid integer"),
+        ("[show]\ncommunities = true", "[show] communities = true: the option takes a value"),
+        ("[show]\ncommunities = [1]", "[show] communities = [1]: write one value"),
+        ("[show]\nrule = 'best'", "[show] rule = 'best': 'best' is not one of 'share', 'top'"),
+        ("[show]\nnoise = 'yes'", "[show] noise = 'yes': write true or false"),
+        ("[show]\nkernel = 'a'", "[show] kernel = 'a': write a list, ['a']"),
+        ("show = 3", "show = 3: write a table"),
+        ("device = 3", "device = 3: write a text in quotes"),
+        ("log = 'loud'", "log = 'loud': 'loud' is not one of"),
+        ("[show\n", "is no TOML"),
+        ("\xff", "is no TOML"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_file_place_and_remedy(file: Path, text: str, words: str) -> None:
+    file.write_text(text, encoding="latin-1")
+    line = ("place", "best") if "place" in text else ("show",)
+    result = call("--config", file, *line)
+    assert result.exit_code == 2, result.output
+    assert str(file) in result.stderr
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_file_that_is_not_there_is_refused_only_when_it_was_named(file: Path) -> None:
+    assert "cannot be read: No such file" in call("--config", file, "show").stderr
+    assert call("show").exit_code == 0
+
+
+# The real command line -----------------------------------------------------------------------------------------------
+
+
+def test_every_key_of_every_command_is_listed_and_can_be_set(file: Path) -> None:
+    rows = json.loads(call("config", "--keys", "--json", command=main).stdout)["keys"]
+    keys = [row["key"] for row in rows]
+    assert len(set(keys)) == len(keys) > 100
+    assert {"log", "[detect] communities", "[tune] budget-trials", "[db.best] limit", "[db] database"} <= set(keys)
+    assert next(row["variable"] for row in rows if row["key"] == "[detect] iterations") == "MMSBGEN_DETECT_ITERATIONS"
+    file.write_text(
+        "[db.best]\nlimit = 1\n[detect]\ncommunities = 'auto'\nfused = true\n[tune]\nkernel = ['update_phi']\n"
+    )
+    assert call("--config", file, "config", command=main).exit_code == 0
+
+
+def test_config_shows_what_is_set_without_passwords_and_tells_all_that_is_wrong(file: Path) -> None:
+    file.write_text('database = "postgresql://me:secret@server/db"\n[detect]\ntresholt = 1\n[db.best]\nlimit = 0\n')
+    env = {"MMSBGEN_DETECT_ITERATION": "3", "MMSBGEN_TUNE_SEED": "4"}
+    result = call("--config", file, "config", command=main, **env)
+    assert result.exit_code == 1
+    assert "secret" not in result.output
+    assert "postgresql://me:***@server/db" in result.stdout
+    assert "MMSBGEN_TUNE_SEED" in result.stdout
+    for words in (
+        "[detect] tresholt is not known; did you mean threshold?",
+        "[db.best] limit = 0: 0 is not in the range",
+        "MMSBGEN_DETECT_ITERATION sets nothing; did you mean MMSBGEN_DETECT_ITERATIONS?",
+    ):
+        assert words in result.stderr
+    told = json.loads(call("--config", file, "config", "--json", command=main, **env).stdout)
+    assert (told["file"], len(told["problems"])) == (str(file), 3)
+
+
+def test_a_tuning_database_in_the_file_is_the_one_that_is_asked(file: Path, tmp_path: Path) -> None:
+    file.write_text(f'database = "{tmp_path / "mine.sqlite3"}"\n')
+    assert "mine.sqlite3" in call("--config", file, "db", "best", command=main).stderr
+    env = {"MMSBGEN_DATABASE_URL": str(tmp_path / "env.sqlite3")}
+    assert "env.sqlite3" in call("--config", file, "db", "best", command=main, **env).stderr
+    assert "typed.sqlite3" in call("--config", file, "db", "--database", "typed.sqlite3", "best", command=main).stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str) -> None:
+    script = call("completion", shell, command=main).stdout
+    assert f"_MMSBGEN_COMPLETE={shell}_complete" in script
+    words = {"bash": "mmsbgen d", "zsh": "mmsbgen d", "fish": "mmsbgen d"}[shell]
+    env = {"_MMSBGEN_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": "1" if shell != "fish" else "d"}
+    result = CliRunner().invoke(main, [], env=env, prog_name="mmsbgen")
+    for name in ("db", "detect", "devices", "doctor"):
+        assert name in result.stdout
+    assert "tune" not in result.stdout
