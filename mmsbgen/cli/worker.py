@@ -42,6 +42,13 @@ INTERRUPTED = 130
     show_default=True,
     help="Seconds between the checkpoints of a detection.",
 )
+@click.option(
+    "--checkpoint-mib",
+    type=click.IntRange(min=0),
+    default=256,
+    show_default=True,
+    help="Larger checkpoints stay in --data, where only workers that share it find them.",
+)
 @click.option("--scheduler", metavar="ADDRESS", help="Take measurements of a Dask scheduler (tcp://HOST:PORT) instead.")
 @log_options
 @click.pass_context
@@ -56,6 +63,7 @@ def worker(
     drain: bool,
     lease: float,
     checkpoint_seconds: float,
+    checkpoint_mib: int,
     scheduler: str | None,
 ) -> None:
     """Do tuning and detection jobs of a database on a device of this machine.
@@ -93,6 +101,7 @@ def worker(
         kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],
         lease_s=lease,
         checkpoint_s=checkpoint_seconds,
+        checkpoint_bytes=checkpoint_mib << 20,
     )
     with open_store(database) as store:
         number = Worker(Queue(store), store.place, settings, say).run(most=1 if once else None, drain=drain)

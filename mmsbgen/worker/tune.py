@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +32,9 @@ _NUMBERS: dict[str, tuple[type[int] | type[float], float]] = {
     "compile_limit": (float, 0),
     "run_limit": (float, 0),
 }
+"""The type of each number and the least that it may be; what may be real is larger than that."""
+_MOST = {"seed": 2**63 - 1, "compilers": 256, "roof_mib": 1 << 20}
+"""The most, where it is not a thousand million."""
 _TYPES: tuple[tuple[str, type, str], ...] = (
     ("family", str, "text"),
     ("strategy", str, "text"),
@@ -70,6 +72,8 @@ def checked(payload: Mapping[str, Any]) -> Wanted:
     for name, kind, what in _TYPES:
         if payload.get(name) is not None and not isinstance(payload[name], kind):
             raise InputError(f"{name}={payload[name]!r}: it must be a {what}")
+    if any(isinstance(values, list) and not values for values in (payload.get("fixed") or {}).values()):
+        raise InputError(f"fixed={payload['fixed']}: an axis needs at least one value")
     found = family_named(payload.get("family") or "mmsb")
     kernels = payload.get("kernels") or None
     specs = [found.kernel(str(name)) for name in kernels or found.kernels]
@@ -103,11 +107,11 @@ _LIMITS = (("compile_s", "compile"), ("run_s", "run"))
 
 def _number(name: str, value: Any) -> Any:
     kind, least = _NUMBERS[name]
+    most = _MOST.get(name, 1_000_000_000)
+    what = f"it must be {'an integer' if kind is int else 'a number'} of {'at least' if kind is int else 'more than'}"
     fits = isinstance(value, kind if kind is int else int | float) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value) or value < least or (kind is float and value == least):
-        raise InputError(
-            f"{name}={value!r}: it must be {'an integer' if kind is int else 'a number'} of at least {least}"
-        )
+    if not fits or not least <= value <= most or (kind is float and value == least):
+        raise InputError(f"{name}={value!r}: {what} {least} and at most {most}")
     return value
 
 

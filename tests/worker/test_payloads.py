@@ -1,0 +1,135 @@
+"""What payloads may say, by name; everything else is refused before it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mmsbgen.errors import InputError
+from mmsbgen.worker import detect, tune
+from mmsbgen.worker.task import plain
+
+
+def test_a_detection_takes_the_options_of_the_sampler() -> None:
+    options = detect.checked(
+        {
+            "n_communities": 5,
+            "seed": 3,
+            "noise": False,
+            "schedule": {"a": 0.1, "b": 10.0, "c": 0.5},
+            "eta": [1.0, 2.0],
+            "rule": "share",
+            "threshold": 0.2,
+            "top": 4,
+            "name": "mine",
+        }
+    )
+    assert (options["n_communities"], options["eta"], options["schedule"].a) == (5, (1.0, 2.0), 0.1)
+    assert "rule" not in options
+    assert detect.checked({"n_communities": "auto", "alpha": 0.1}) == {"alpha": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ({}, "number of communities is missing"),
+        ({"n_communities": None}, "number of communities is missing"),
+        ({"n_communities": 0}, "n_communities=0"),
+        ({"n_communities": "many"}, "n_communities='many'"),
+        ({"n_communities": True}, "n_communities=True"),
+        ({"n_communities": 2.5}, "n_communities=2.5"),
+        ({"n_communities": 5, "out": "/etc"}, "has no 'out'"),
+        ({"n_communities": 5, "resume": "/etc/passwd"}, "has no 'resume'"),
+        ({"n_communities": 5, "device": "cuda:0"}, "has no 'device'"),
+        ({"n_communities": 5, "alpha": "x"}, "alpha|wrong type"),
+        ({"n_communities": 5, "alpha": -1.0}, "alpha=-1.0"),
+        ({"n_communities": 5, "refine": 1}, "refine=1"),
+        ({"n_communities": 5, "seed": True}, "seed=True"),
+        ({"n_communities": 5, "eta": 3}, "wrong type"),
+        ({"n_communities": 5, "eta": [1]}, "eta"),
+        ({"n_communities": 5, "schedule": {"a": 1}}, "wrong type"),
+        ({"n_communities": 5, "schedule": {"a": 0, "b": 1, "c": 1}}, "schedule"),
+        ({"n_communities": 5, "schedule": "fast"}, "wrong type"),
+        ({"n_communities": 5, "rule": "magic"}, "magic"),
+        ({"n_communities": 5, "rule": ["share"]}, "rule|wrong type"),
+        ({"n_communities": 5, "threshold": "high"}, "threshold|wrong type"),
+        ({"n_communities": 5, "top": 0}, "top=0"),
+        ({"n_communities": 5, "top": True}, "top=True"),
+        ({"n_communities": 5, "name": ""}, "name=''"),
+        ({"n_communities": 5, "name": 7}, "name=7"),
+        ({"n_communities": 5, "mini_batch": "nope"}, "nope"),
+        ({"n_communities": 5, "mini_batch": {}}, "mini.batch|wrong type"),
+        ({"n_communities": 5, "dtype": []}, "dtype"),
+    ],
+)
+def test_a_detection_refuses_the_rest(payload: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        detect.checked(payload)
+
+
+def test_a_tune_takes_what_the_command_does() -> None:
+    wanted = tune.checked(
+        {
+            "kernels": ["update_phi"],
+            "problem": {"K": 32},
+            "fixed": {"vector_width": [1, "4"], "normalise": True},
+            "budget_trials": 5,
+            "budget_seconds": 2.5,
+            "roof_mib": 1,
+            "compile_limit": 9,
+            "sampler": {"n_communities": 7},
+        }
+    )
+    assert (wanted.family, wanted.kernels, wanted.problem) == ("mmsb", ["update_phi"], {"K": 32})
+    assert wanted.options["fixed"]["vector_width"] == (1, 4)
+    assert (wanted.options["roof_bytes"], wanted.options["limits"].compile_s) == (1 << 20, 9)
+    assert (wanted.options["budget_trials"], wanted.options["budget_seconds"]) == (5, 2.5)
+    assert wanted.sampler is not None
+    assert tune.checked({}).kernels is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ({"family": "os:system"}, "no family 'os:system'"),
+        ({"family": 3}, "family=3"),
+        ({"kernels": "update_phi"}, "must be a list"),
+        ({"kernels": ["nope"]}, "no kernel 'nope'"),
+        ({"kernels": [["x"]]}, "no kernel"),
+        ({"problem": {"Q": 1}}, "no parameter 'Q'"),
+        ({"problem": {"K": "x"}}, "K='x'"),
+        ({"problem": [1]}, "must be a mapping"),
+        ({"fixed": {"colour": [1]}}, "colour: no such axis"),
+        ({"fixed": {"vector_width": [3]}}, "vector_width=3"),
+        ({"fixed": {"vector_width": []}}, "needs at least one value"),
+        ({"strategy": "luck"}, "no strategy 'luck'"),
+        ({"objective": "fun"}, "fun"),
+        ({"retune": "yes"}, "truth value"),
+        ({"budget_trials": 0}, "budget_trials=0"),
+        ({"budget_trials": True}, "budget_trials=True"),
+        ({"budget_trials": 1.5}, "budget_trials=1.5"),
+        ({"budget_seconds": 0}, "budget_seconds=0"),
+        ({"budget_seconds": float("inf")}, "budget_seconds=inf"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**70}, "at most"),
+        ({"compilers": 10**6}, "compilers=1000000"),
+        ({"sampler": {"n_communities": 0}}, "n_communities=0"),
+        ({"sampler": {"luck": 1}}, "wrong type"),
+        ({"scheduler": "tcp://x"}, "has no 'scheduler'"),
+        ({"database": "x"}, "has no 'database'"),
+    ],
+)
+def test_a_tune_refuses_the_rest(payload: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        tune.checked(payload)
+
+
+def test_plain_values_are_those_of_json() -> None:
+    import numpy as np
+
+    assert plain({"a": float("nan"), 1: (np.float32(2), np.int64(3), {"b": float("inf")}), "c": object}) == {
+        "a": None,
+        "1": [2.0, 3, {"b": None}],
+        "c": str(object),
+    }
