@@ -108,6 +108,26 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """How what was measured of a kernel is drawn.
+
+    ``size`` is the parameter by which problems are laid out, ``sizes`` are those that agree within a picture, and
+    ``variant`` says of a problem's parameters what else tells it from others.  ``lines`` is an axis each of whose
+    values is a line along the axis ``along``; ``panels`` has those that go together.  Of the axis ``widths`` every
+    value is compared with the least.  ``titles`` has names with units of parameters and axes.
+    """
+
+    size: str
+    sizes: tuple[str, ...]
+    lines: str
+    along: str
+    widths: str
+    panels: Mapping[str, tuple[str, ...]]
+    titles: Mapping[str, str]
+    variant: Callable[[Mapping[str, Any]], str] = lambda params: ""
+
+
+@dataclass(frozen=True)
 class KernelSpec:
     """One kernel: its template, arguments, space, launch, cost and reference.
 
@@ -119,7 +139,7 @@ class KernelSpec:
     gives one of the same proportions: it is asked where the configuration is not valid as it is.
     ``used_with`` has the values of the family's parameters with which a run uses the kernel; any where it is silent.
     ``demand`` says what a configuration asks of a device; without it only launch shape and ``traffic`` are known.
-    ``dialects`` are the languages in which its template is written.
+    ``dialects`` are the languages in which its template is written.  ``sweep`` says how its tuning is drawn.
     """
 
     name: str
@@ -140,6 +160,7 @@ class KernelSpec:
     demand: Callable[[Problem, Config, Traits], Demand] | None = None
     carry: Callable[[Config, Problem, Problem, Traits], Config] | None = None
     dialects: tuple[str, ...] = ("cuda", "opencl")
+    sweep: Sweep | None = None
 
 
 @dataclass(frozen=True)

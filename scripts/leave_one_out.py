@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from _records import device_label
 
 from mmsbgen.db import exchange, transfer
 from mmsbgen.db.canonical import digest
@@ -27,6 +26,7 @@ from mmsbgen.db.records import Key, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db_keys import recorded_traits
 from mmsbgen.families import family
+from mmsbgen.report.cases import device_label
 from mmsbgen.space import describe
 
 ROOT = Path(__file__).parent.parent

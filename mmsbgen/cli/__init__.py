@@ -24,6 +24,7 @@ _COMMANDS = {
     "evaluate": LazyCommand("mmsbgen.cli.evaluate:evaluate", "Compare communities with known ones."),
     "render": LazyCommand("mmsbgen.cli.render:render", "Print the source of a kernel."),
     "serve": LazyCommand("mmsbgen.cli.serve:serve", "Serve the tuning database, kernels and jobs over HTTP."),
+    "report": LazyCommand("mmsbgen.cli.report:report", "Write a page with pictures of what a run found."),
     "tune": LazyCommand("mmsbgen.cli.tune:tune", "Find the fastest configuration of each kernel on a device."),
     "worker": LazyCommand("mmsbgen.cli.worker:worker", "Do the jobs of a database on a device of this machine."),
 }

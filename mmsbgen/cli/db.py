@@ -273,6 +273,57 @@ def explain(
     _show(Output(as_json, as_csv), rows.EXPLAIN, found)
 
 
+@db.command("report")
+@filter_options
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("tuning-report"),
+    show_default=True,
+    help="Folder of the report.",
+)
+@click.option("--size", type=click.IntRange(min=1), help="Size (such as K) of the figures that are for one size.")
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Report of scripts/bench/bench_paper_cpu.py, for the speed-up over plain C.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+@click.pass_context
+def report_(
+    ctx: click.Context,
+    kernel: str | None,
+    device: str | None,
+    problem: Sequence[str],
+    out: Path,
+    size: int | None,
+    baseline: Path | None,
+    quiet: bool,
+) -> None:
+    """Write a page with pictures of the records, or of those that pass the filters.
+
+    The page, report.html, needs no other file and no network; its pictures are written beside it as PNG files too.
+    """
+    from mmsbgen.db import formats
+    from mmsbgen.report.page import write
+    from mmsbgen.report.sweeps import read_baseline
+    from mmsbgen.report.tuning_page import tuning_page
+
+    with _reading(ctx) as store:
+        bundle = formats.chosen(store.bundle(), kernel=kernel, device=device, problem=parameters(problem))
+        where = store.location
+    if not bundle.trials:
+        raise InputError(
+            f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"
+        )
+    plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
+    page = tuning_page(bundle, where, size, plain_c)
+    written = write(page, out)
+    if not quiet:
+        click.echo(f"{written}, with {len(page.pictures)} pictures beside it")
+
+
 def _would_use(store: Store, spec: str, kernel: str, problem: dict[str, Any]) -> dict[str, Any]:
     """Say what a run would use; returns the parts of the key that it looks up."""
     from mmsbgen.backends.discovery import discover, select_device

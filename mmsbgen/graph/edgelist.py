@@ -54,20 +54,21 @@ def load_edge_list(path: str | os.PathLike[str]) -> Graph:
     file = Path(path)
     text = _read(file)
     isolated = _isolated_ids(text)
-    name = _short_name(file)
+    name, whole = _short_name(file), str(file.absolute())
     numbers = _integer_pairs(file, text)
     extra = _as_int64(isolated)
     if numbers is not None and extra is not None:
         ids, places = number_integers(np.concatenate([numbers, extra]))
         places = places[: numbers.size]
-        return build_graph(places[0::2], places[1::2], ids, name=name)
+        return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
     words = [word for block in _checked_blocks(file, text) for word in block.words()]
     _refuse_odd_words(file, words)
     distinct = sorted({*words, *isolated})
     index = {word: place for place, word in enumerate(distinct)}
     places = np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
-    return build_graph(places[0::2], places[1::2], string_ids([word.decode() for word in distinct]), name=name)
+    ids = string_ids([word.decode() for word in distinct])
+    return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
 
 def _integer_pairs(file: Path, text: bytes) -> Int64Array | None:

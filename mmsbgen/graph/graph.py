@@ -124,6 +124,8 @@ class Graph:
         What was dropped or folded while loading.
     name
         Short name for run records, such as the stem of the file.
+    file
+        Absolute path of the file that it was read from, or None.
 
     Raises ValueError when ``links`` or ``ids`` break these rules: build graphs from foreign data by
     :func:`mmsbgen.graph.as_graph`.
@@ -134,6 +136,7 @@ class Graph:
     links: Int64Array
     report: LoadReport
     name: str = field(default="graph")
+    file: str | None = None
 
     def __post_init__(self) -> None:
         links = self.links
@@ -190,7 +193,13 @@ class Graph:
 
 
 def build_graph(
-    first: Int64Array, second: Int64Array, ids: NDArray[Any], *, name: str, directed: bool | None = None
+    first: Int64Array,
+    second: Int64Array,
+    ids: NDArray[Any],
+    *,
+    name: str,
+    directed: bool | None = None,
+    file: str | None = None,
 ) -> Graph:
     """Fold a list of vertex pairs into a :class:`Graph`.
 
@@ -228,7 +237,7 @@ def build_graph(
         directed=directed,
         n_isolated=n_vertices - int(np.count_nonzero(touched)),
     )
-    return Graph(n_vertices=n_vertices, ids=ids, links=links, report=report, name=name)
+    return Graph(n_vertices=n_vertices, ids=ids, links=links, report=report, name=name, file=file)
 
 
 def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:

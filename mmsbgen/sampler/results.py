@@ -56,6 +56,7 @@ def record(
         "interrupted": sampler.iteration < sampler.limit,
         "graph": {
             "name": graph.name,
+            "file": graph.file,
             "vertices": graph.n_vertices,
             "links": graph.n_links,
             "digest": graph.digest,

@@ -12,7 +12,9 @@ from click.testing import CliRunner
 
 from mmsbgen.db.exchange import Bundle, write
 from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
+from mmsbgen.errors import InputError
 from mmsbgen.families import family
+from mmsbgen.report.sweeps import read_baseline
 from mmsbgen.space import Traits
 
 GPU = DeviceRecord(
@@ -29,11 +31,6 @@ GPU = DeviceRecord(
 )
 RUN = RunRecord(strategy="default", host="here")
 PHI = family().kernel("update_phi")
-
-
-@pytest.fixture(scope="module")
-def records() -> ModuleType:
-    return importlib.import_module("_records")
 
 
 @pytest.fixture(scope="module")
@@ -60,60 +57,15 @@ def _trial(seconds: float, *, k: int = 1024, digest: str = "a", minute: int = 0,
     )
 
 
-def test_a_case_has_its_best_default_and_worst(records: ModuleType) -> None:
-    trials = [_trial(2e-4), _trial(1e-4, block_size=128), _trial(9e-4, vector_width=1, placement="SSS")]
-    (case,) = records.cases_of(trials)
-    assert (case.best_s, case.default_s, case.worst_s) == (1e-4, 2e-4, 9e-4)
-    assert case.fastest_by("placement", "block_size") == {("RRR", 64): 2e-4, ("RRR", 128): 1e-4, ("SSS", 64): 9e-4}
-    assert case.fastest_by("no such axis") == {}
-    moved = PHI.traffic(family().problem(K=1024))
-    assert case.roof_s == pytest.approx(moved / 4e12)
-    assert case.roof_fraction == pytest.approx(case.roof_s / 1e-4)
-
-
-def test_a_case_counts_the_last_word_on_a_finalist(records: ModuleType) -> None:
-    first = _trial(1e-4)
-    (case,) = records.cases_of([first, replace(first, round=1, times=(3e-4,)), _trial(2e-4, block_size=128)])
-    assert case.default_s == 3e-4
-    assert len(case.times) == 2
-
-
-def test_the_newest_state_of_a_template_counts(records: ModuleType) -> None:
-    old, new = _trial(1e-5, digest="old", minute=0), _trial(2e-4, digest="new", minute=1)
-    (case,) = records.cases_of([new, old])
-    assert case.best_s == 2e-4
-    assert case.date == "2026-11-21"
-
-
-def test_a_default_that_is_another_by_now(records: ModuleType) -> None:
-    (case,) = records.cases_of([_trial(3e-4, minute=0, block_size=128), _trial(1e-4, minute=1, block_size=256)])
-    assert case.default_s == 3e-4, "the run began with the default of its day"
-
-
-@pytest.mark.parametrize(
-    ("platform", "name", "label"),
-    [
-        ("Portable Computing Language", "pthread-skylake-avx512-AMD EPYC", "AMD EPYC, 2 cores (PoCL)"),
-        (
-            "Portable Computing Language",
-            "cpu-haswell-Intel(R) Core(TM) i7-4790",
-            "Intel(R) Core(TM) i7-4790, 2 cores (PoCL)",
-        ),
-        ("Intel(R) OpenCL", "AMD EPYC", "AMD EPYC, 2 cores (Intel OpenCL)"),
-    ],
-)
-def test_devices_are_named_for_readers(records: ModuleType, platform: str, name: str, label: str) -> None:
-    device = replace(GPU, backend="opencl", platform=platform, name=name, kind="cpu", compute_units=2)
-    assert records.device_label(device) == label
-    assert records.device_label(GPU) == "NVIDIA H200"
-
-
-def test_the_baseline_is_the_median_over_devices(figures: ModuleType, tmp_path: Path) -> None:
+def test_the_baseline_is_the_median_over_devices(tmp_path: Path) -> None:
     times = {f"opencl:{i}": {"baseline": {"median_s": s}, "1": {"median_s": 0.01}} for i, s in enumerate((0.2, 0.1))}
     report = {"times": {"update_phi": times}, "problem": {"K": 8}, "environment": {"processor": "EPYC"}}
     tmp_path.joinpath("paper_cpu.json").write_text(json.dumps(report))
-    assert figures.read_baseline(tmp_path / "paper_cpu.json") == (pytest.approx(0.15), {"K": 8}, "EPYC")
-    assert figures.read_baseline(tmp_path / "none.json") is None
+    assert read_baseline(tmp_path / "paper_cpu.json", "update_phi") == (pytest.approx(0.15), {"K": 8}, "EPYC")
+    with pytest.raises(InputError, match="no report of scripts/bench/bench_paper_cpu.py with times of update_pi"):
+        read_baseline(tmp_path / "paper_cpu.json", "update_pi")
+    with pytest.raises(InputError, match=r"none.json cannot be read: No such file"):
+        read_baseline(tmp_path / "none.json", "update_phi")
 
 
 def _called(figures: ModuleType, *arguments: object) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mmsbgen.families.mmsb import demands, workloads
@@ -30,7 +31,7 @@ from mmsbgen.families.mmsb.axes import (
 from mmsbgen.families.mmsb.layout import MAX_UNROLLED, row_length
 from mmsbgen.families.mmsb.shared import LISTED
 from mmsbgen.families.mmsb.storage import storage_of
-from mmsbgen.family import Argument, Demand, KernelSpec
+from mmsbgen.family import Argument, Demand, KernelSpec, Sweep
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
@@ -296,6 +297,28 @@ ARGUMENTS = (
     Argument("iteration", "u32", "scalar", ""),
 )
 
+
+def _variant(params: Mapping[str, Any]) -> str:
+    """How a row ends, and in what it is stored where that is 16 bits."""
+    stored = f", {params['storage']} rows" if "storage" in params else ""
+    noise = " without noise" if params.get("noise") == "off" else ""
+    return f"{params.get('step', 'any')} step{noise}{stored}"
+
+
+SWEEP = Sweep(
+    size="K",
+    sizes=("m", "n", "N", "dtype"),
+    lines="placement",
+    along="block_size",
+    widths="vector_width",
+    panels={"rolled loops": PLACEMENTS[: -len(GEN)], "unrolled loops": GEN},
+    titles={
+        "K": "communities K",
+        "block_size": "block size (work-items)",
+        "vector_width": "vector width (elements)",
+    },
+    variant=_variant,
+)
 UPDATE_PHI = KernelSpec(
     name="update_phi",
     template="mmsb/update_phi.jinja",
@@ -315,4 +338,5 @@ UPDATE_PHI = KernelSpec(
     carry=of_row,
     check_problem=workloads.small,
     demand=demand,
+    sweep=SWEEP,
 )

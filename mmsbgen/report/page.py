@@ -1,0 +1,137 @@
+"""A page of pictures and tables: one HTML file that needs nothing else, and the pictures as PNG files beside it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from mmsbgen._version import __version__
+from mmsbgen.errors import InputError
+from mmsbgen.report.style import Picture, plain
+
+#: Characters of a piece of text.
+_LONGEST = 2000
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that is seen first, and what it is."""
+
+    value: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text or numbers beside a picture; ``right`` are the columns of numbers.
+
+    ``note`` says what was left out; with ``folded`` the reader opens the table.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    right: frozenset[int] = frozenset()
+    note: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a few sentences, pictures and tables."""
+
+    title: str
+    text: str = ""
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[Table] = ()
+
+    @property
+    def anchor(self) -> str:
+        """Its place in the page's address."""
+        return "".join(c if c.isalnum() else "-" for c in self.title.lower())
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What must not be overlooked; ``kind`` is ``good``, ``warning`` or ``note``."""
+
+    kind: str
+    text: str
+
+
+@dataclass
+class Page:
+    """A whole report."""
+
+    title: str
+    subtitle: str
+    notices: list[Notice] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """All pictures, in the order of the page."""
+        return [picture for section in self.sections for picture in section.pictures]
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("mmsbgen.report", "."),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_cell,
+    )
+
+
+def _cell(value: Any) -> Any:
+    """Text of any origin, printable and of bounded length; what was made here is left as it is."""
+    return value if isinstance(value, Markup) else plain(value, _LONGEST)
+
+
+def html(page: Page) -> str:
+    """The page as one HTML document; nothing in it asks for another file or host, or runs."""
+    svg = {picture.name: Markup(picture.svg()) for picture in page.pictures}
+    return _environment().get_template("page.html.jinja").render(page=page, svg=svg, version=__version__)
+
+
+def write(page: Page, folder: Path) -> Path:
+    """Write ``report.html`` and a PNG a picture into ``folder``, the page last; returns the page's path.
+
+    Raises :class:`InputError` where the folder cannot be written.
+    """
+    files = {f"{picture.name}.png": picture.png() for picture in page.pictures}
+    text = html(page)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            _publish(folder / name, data)
+        _publish(folder / "report.html", text.encode("utf-8", "replace"))
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"cannot write the report to {folder}: {reason}; name another folder with -o") from error
+    return folder / "report.html"
+
+
+def _publish(path: Path, data: bytes) -> None:
+    """A file that appears whole or not at all."""
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise

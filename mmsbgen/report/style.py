@@ -1,0 +1,204 @@
+"""What all pictures share: colours, axes, and how a figure becomes a PNG and an SVG that follows the page's theme."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mmsbgen.errors import MissingDependencyError
+
+try:
+    import matplotlib
+except ImportError as error:
+    raise MissingDependencyError(
+        f"pictures need Matplotlib: install it with pip install 'mmsbgen[report]' ({error})"
+    ) from error
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+#: Of text and axes, and of the page behind them: in an SVG they become the page's own, dark or light.
+INK, PAPER = "#1c1e21", "#fffffe"
+#: Legible on both.
+MUTED = "#757b82"
+#: Told apart by colour-blind readers (Okabe and Ito); their black is the ink.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", INK, "#999933")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: Marks above which a picture holds them as an image rather than one by one.
+MANY_MARKS = 1500
+
+_SETTINGS: dict[Any, Any] = {
+    "text.parse_math": False,  # names may hold a dollar
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9.5,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "figure.facecolor": PAPER,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.color": MUTED,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "svg.fonttype": "none",
+}
+# Settings are the process's: one report is drawn at a time.
+_LOCK = threading.RLock()
+Share = bool | Literal["none", "all", "row", "col"]
+_FONTS = "'DejaVu Sans', Verdana, sans-serif"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure.  ``name`` is its file's; ``alt`` says in words what it shows, ``caption`` how to read it."""
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    figure: Figure
+
+    def png(self, dpi: int = 150) -> bytes:
+        """The picture on light paper."""
+        with drawing():
+            return _saved(self.figure, "png", dpi=dpi, facecolor=PAPER, metadata={"Software": None})
+
+    def svg(self) -> str:
+        """An ``<svg>`` element for an HTML page: no identifier of another picture's, ink and paper of the page."""
+        with drawing(), matplotlib.rc_context({"svg.hashsalt": self.name}):
+            raw = _saved(self.figure, "svg", dpi=200, facecolor="none", metadata={"Date": None, "Creator": None})
+        text = raw.decode("utf-8")
+        text = text[text.index("<svg") :]
+        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+        text = re.sub(r"<style\b.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
+        for before in ('id="', 'href="#', "url(#"):
+            text = re.sub(rf"\b{re.escape(before)}", f"{before}{self.name}-", text)
+        text = text.replace(INK, "currentColor").replace(PAPER, "var(--paper)")
+        text = text.replace("'DejaVu Sans'", _FONTS)
+        text = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", text, count=2)
+        return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(self.alt)}" ', 1)
+
+
+def _saved(figure: Figure, form: Literal["png", "svg"], **how: object) -> bytes:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # Names in scripts that the font lacks: a browser has them.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font", category=UserWarning)
+        figure.savefig(buffer, format=form, **how)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """The project's settings instead of the user's, for everything that is drawn inside."""
+    with _LOCK, matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_SETTINGS)
+        yield
+
+
+def panels(
+    rows: int, columns: int, width: float, height: float, *, sharex: Share = False, sharey: Share = False
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of ``width`` by ``height`` inches with ``rows`` of ``columns`` panels."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
+    return figure, [list(row) for row in axes]
+
+
+def single(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure with one panel."""
+    figure, axes = panels(1, 1, width, height)
+    return figure, axes[0][0]
+
+
+def plain(value: object, limit: int = 40) -> str:
+    """Text of foreign origin on one line: nothing unprintable, at most ``limit`` characters."""
+    # A look at the beginning is enough, however long it is.
+    text = " ".join(str(value)[: 4 * limit].split())
+    text = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def slug(text: str) -> str:
+    """A part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def colour(number: int) -> str:
+    """The colour of a series."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def marker(number: int) -> str:
+    """The marker of a series, so that colour is never the only difference."""
+    return MARKERS[number % len(MARKERS)]
+
+
+def log_scale(axes: Axes, which: Literal["x", "y"], unit: str = "") -> None:
+    """A logarithmic axis, labelled 0.2, 0.5, 1, 2 ... where its range is short; with ``unit`` as 20 µs, 5 ms."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    wide = high / low > 200
+    axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(
+        EngFormatter(unit=unit, sep="\N{NO-BREAK SPACE}") if unit else FuncFormatter(lambda value, _: f"{value:,.10g}")
+    )
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)) if wide and high / low < 1e5 else NullLocator())
+    axes.grid(axis=which)
+
+
+def powers(axes: Axes, values: Iterable[float]) -> None:
+    """A logarithmic x axis that has ``values``; between powers of two there is no room for labels."""
+    found = sorted(set(values))
+    shown = [value for value in found if value == int(value) and not int(value) & (int(value) - 1)] or found
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(shown, [f"{value:g}" for value in shown])
+    axes.minorticks_off()
+    if len(found) == 1:
+        axes.set_xlim(found[0] / 2, found[0] * 2)
+    axes.grid(axis="x", alpha=0.15)
+
+
+def times(value: float) -> str:
+    """A ratio for a reader: ``12.3x``."""
+    return f"{value:.0f}x" if value >= 100 else f"{value:.3g}x"
+
+
+def scale_of_strength() -> Colormap:
+    """Colours from little to much: even in their steps, for colour-blind readers, on dark pages and on light ones."""
+    shades = matplotlib.colormaps["cividis"]([0.18 + 0.82 * i / 255 for i in range(256)])
+    return LinearSegmentedColormap.from_list("strength", [tuple(shade) for shade in shades])
+
+
+def bright(shade: Sequence[float]) -> float:
+    """The brightness of a colour, 0 to 1."""
+    red, green, blue = shade[:3]
+    return 0.3 * red + 0.59 * green + 0.11 * blue
+
+
+def on_scale(brightness: float) -> str:
+    """Black or white, whichever is legible on a colour."""
+    return "#000000" if brightness > 0.5 else "#ffffff"

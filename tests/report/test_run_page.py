@@ -1,0 +1,246 @@
+"""Pages of runs: whole, self-contained, with the record's numbers, whatever the run was like."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from matplotlib.collections import LineCollection, PatchCollection
+
+from mmsbgen.api import Detection, detect
+from mmsbgen.cli import main
+from mmsbgen.report.page import write
+from mmsbgen.report.run_page import run_page
+from mmsbgen.report.style import Picture
+from tests.report.conftest import DATA, check_self_contained, parsed
+
+pytestmark = pytest.mark.opencl
+Run = tuple[Path, Detection]
+
+
+def called(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+
+def drawn(folder: Path, **how: Any) -> dict[str, Picture]:
+    return {picture.name: picture for picture in run_page(folder, **how).pictures}
+
+
+def changed(run: Path, to: Path, change: Any) -> Path:
+    """A copy of a run with another record."""
+    shutil.copytree(run, to)
+    record = json.loads((to / "run.json").read_text())
+    change(record)
+    (to / "run.json").write_text(json.dumps(record))
+    return to
+
+
+def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: Path) -> None:
+    folder, found = run
+    done = called(folder, "-o", tmp_path / "out")
+    assert (done.exit_code, done.output) == (0, f"{tmp_path}/out/report.html, with 7 pictures beside it\n")
+    page = check_self_contained(tmp_path / "out" / "report.html")
+    pictures = ["community-graph", "held-out", "memberships", "overlaps", "row-sums", "sizes", "stages"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "community-graph.png", "held-out.png", "memberships.png", "overlaps.png", "report.html", "row-sums.png",
+        "sizes.png", "stages.png",
+    ]  # fmt: skip
+    for name in pictures:
+        assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert len(page.all("svg")) == len(page.all("figcaption")) == len(pictures)
+    assert page.texts("title")[0] == "Communities of CA-GrQc"
+    # The numbers are the record's.
+    record = found.record
+    assert page.tiles["vertices"] == "5,242"
+    assert page.tiles["links"] == "14,484"
+    assert page.tiles["communities have members"] == f"{len(found.communities)} of 20"
+    assert page.tiles["of the vertices are in a community"] == f"{record['communities']['coverage']:.1%}"
+    assert page.tiles["AUC, test pairs"].startswith(f"{record['held_out']['test']['auc']:.3f} ±")
+    cells = page.texts("td")
+    for members, label in zip(found.communities, found.cover.labels, strict=True):
+        at = cells.index(str(label), cells.index(str(found.cover.labels[0])))
+        assert cells[at + 1 : at + 3] == [f"{len(members):,}", f"{found.memberships.beta[label]:.3g}"]
+        assert cells[at + 3].split()[0] == str(members[0])
+    for choice in record["kernels"]:
+        at = cells.index(choice["kernel"])
+        assert cells[at + 1] == choice["tier"]
+        assert all(f"{name}={value}" in cells[at + 2] for name, value in choice["config"].items())
+    for stage, seconds in record["stage_seconds"].items():
+        assert cells[cells.index(stage) + 1] == f"{seconds:.4g}"
+    assert record["convergence"]["text"] in page.texts("p")
+
+
+def test_what_the_pictures_of_a_run_show(run: Run) -> None:
+    folder, found = run
+    pictures = drawn(folder)
+    panels = pictures["held-out"].figure.axes
+    assert [axes.get_ylabel() for axes in panels] == ["log-likelihood\n(nats a pair)", "AUC", "balanced perplexity"]
+    assert panels[-1].get_xlabel() == "updates of a vertex, in the mean"
+    rows = [row for row in found.record["trace"] if "auc" in row]
+    x, y = panels[0].lines[0].get_data()
+    np.testing.assert_array_equal(x, [row["updates_per_vertex"] for row in rows])
+    np.testing.assert_array_equal(y, [row["sample_log_likelihood"] for row in rows])
+    left, right = pictures["sizes"].figure.axes
+    assert [patch.get_height() for patch in left.patches] == found.record["communities"]["sizes"]
+    at = right.collections[0].get_offsets()
+    strengths = found.memberships.beta[list(found.cover.labels)]
+    np.testing.assert_allclose(at, np.stack([found.record["communities"]["sizes"], strengths], axis=1))
+    bars = pictures["stages"].figure.axes[0].patches
+    assert [bar.get_width() for bar in bars] == list(found.record["stage_seconds"].values())
+    assert pictures["stages"].figure.axes[0].get_xlabel() == "time (s)"
+    sums, steps = pictures["row-sums"].figure.axes
+    assert sums.lines[0].get_ydata()[-1] == found.record["convergence"]["mean_row_sum"]
+    assert steps.get_ylabel() == "step size"
+
+
+def test_the_overlap_matrix_has_the_shares(run: Run) -> None:
+    folder, found = run
+    axes = drawn(folder)["overlaps"].figure.axes[0]
+    order = [label.get_text() for label in axes.get_yticklabels()]
+    members = {str(label): set(ids) for label, ids in zip(found.cover.labels, found.communities, strict=True)}
+    matrix = np.ma.filled(axes.images[0].get_array(), 0.0)
+    wanted = [[len(members[a] & members[b]) / len(members[a]) * (a != b) for b in order] for a in order]
+    np.testing.assert_allclose(matrix, wanted)
+
+
+def test_the_drawing_of_communities_has_their_sizes_and_the_links_between(run: Run) -> None:
+    folder, found = run
+    picture = drawn(folder)["community-graph"]
+    axes = picture.figure.axes[0]
+    (discs,) = [c for c in axes.collections if isinstance(c, PatchCollection)]
+    areas = [np.ptp(path.vertices[:, 0]) ** 2 for path in discs.get_paths()]
+    sizes = np.array(found.record["communities"]["sizes"], float)
+    np.testing.assert_allclose(areas / areas[0], np.maximum(sizes / sizes[0], (0.16 / 0.85) ** 2), rtol=0.02)
+    (lines,) = [c for c in axes.collections if isinstance(c, LineCollection)]
+    assert len(lines.get_segments()) > 0
+    assert "lines are links between the two" in picture.caption
+    assert [text.get_text() for text in axes.texts] == [str(label) for label in found.cover.labels]
+
+
+def test_a_small_graph_is_drawn_whole_and_a_run_without_held_out_pairs_says_so(small_run: Run, tmp_path: Path) -> None:
+    folder, found = small_run
+    page = run_page(folder)
+    pictures = {picture.name: picture for picture in page.pictures}
+    assert "held-out" not in pictures
+    axes = pictures["graph"].figure.axes[0]
+    (dots,) = [c for c in axes.collections if isinstance(c, PatchCollection)]
+    inside = found.cover.members
+    linked = 52
+    several = sum(sum(v in members for members in inside) - 1 for v in set(np.concatenate(inside).tolist()))
+    assert len(dots.get_paths()) == linked + several, "a slice for every further community"
+    names = {text.get_text() for text in axes.texts}
+    assert len(names & {str(i) for i in found.memberships.ids}) >= linked - len(inside)
+    assert "7 vertices without a link are left out" in pictures["graph"].caption
+    written = check_self_contained(write(page, tmp_path))
+    assert any("No pairs were held out" in text for text in written.texts("p"))
+    assert any(text.startswith("Not known whether the run has converged") for text in written.texts("p"))
+
+
+def test_a_run_that_did_not_converge_or_was_interrupted_warns(run: Run, tmp_path: Path) -> None:
+    def change(record: Any) -> None:
+        record["interrupted"] = True
+        record["convergence"] |= {"settled": False, "text": "Warning: the run has not converged. Give it more."}
+
+    page = parsed(write(run_page(changed(run[0], tmp_path / "run", change)), tmp_path / "out"))
+    alerts = [" ".join(e.text.split()) for e in page.elements if e.attributes.get("role") == "alert"]
+    assert alerts == [
+        f"This run was interrupted after iteration {run[1].record['iterations']}; it can be resumed.",
+        "Warning: the run has not converged. Give it more.",
+    ]
+    cells = page.texts("td")
+    assert cells[cells.index("held-out log-likelihood settled") + 1] == "no"
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_no_community_or_one(count: int, tmp_path: Path) -> None:
+    # A share above 90 % for none; two separate cliques of which the smaller falls below for one.
+    clique = [(a, b) for a in range(12) for b in range(a)]
+    rule = {"rule": "threshold", "threshold": 0.999999} if count == 0 else {"rule": "top", "threshold": 1}
+    found = detect(np.array(clique), 2 if count == 0 else 1, device="pocl", iterations=4, out=tmp_path / "run", **rule)
+    assert len(found.communities) == count
+    page = check_self_contained(write(run_page(tmp_path / "run"), tmp_path / "out"))
+    assert page.tiles["communities have members"].startswith(f"{count} of ")
+    warned = any("No community has members" in text for text in page.texts("p"))
+    assert warned == (count == 0)
+    assert not (tmp_path / "out" / "overlaps.png").exists()
+
+
+def test_hostile_ids_stay_text(tmp_path: Path) -> None:
+    names = [
+        "<script>alert(1)</script>", "$\\frac{1}{0}$", "</svg><img/src=x>", "&amp;&#x3c;&amp", "\u202egnp.exe",
+        "{{7*7}}", "url(#a)", "名前", "'\"><b>", "x" * 5000,
+    ]  # fmt: skip
+    file = tmp_path / "a$b<i>.txt"
+    file.write_text("".join(f"{a}\t{b}\n" for i, a in enumerate(names) for b in names[:i]))
+    options: dict[str, Any] = {"rule": "top", "threshold": 1, "iterations": 4, "device": "pocl"}
+    detect(file, 1, out=tmp_path / "run", **options)
+    page = check_self_contained(write(run_page(tmp_path / "run"), tmp_path / "out"))
+    assert page.texts("title")[0] == "Communities of a$b<i>"
+    drawn_names = page.texts("svg")
+    assert not page.all("i")
+    assert not page.all("b")
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "\u202e" not in text
+    assert "x" * 100 not in text
+    assert "{{7*7}}" in text
+    assert any("$\\frac{1}{0}$" in svg for svg in drawn_names), "no formula, and in the drawing"
+
+
+def test_without_the_graph_communities_are_joined_by_shared_members(run: Run, tmp_path: Path) -> None:
+    moved = changed(run[0], tmp_path / "run", lambda record: record["graph"].update(file="/nowhere/CA-GrQc.txt"))
+    page = run_page(moved)
+    assert any("Give it with --graph" in notice.text for notice in page.notices)
+    (picture,) = [picture for picture in page.pictures if picture.name == "community-graph"]
+    assert "lines are shared members" in picture.caption
+    given = drawn(moved, graph=DATA / "CA-GrQc.txt.gz")["community-graph"]
+    assert "links between the two" in given.caption
+    other = called(moved, "--graph", DATA / "netscience.txt.gz")
+    assert other.exit_code == 2
+    assert "is not the graph of the run" in other.output
+
+
+def test_results_without_labels_are_read_and_say_what_they_lack(run: Run, tmp_path: Path) -> None:
+    older = changed(run[0], tmp_path / "run", lambda record: record["communities"].pop("labels"))
+    page = parsed(write(run_page(older), tmp_path / "out"))
+    assert page.texts("td").count("not recorded") == len(run[1].communities)
+    assert len(drawn(older)["sizes"].figure.axes) == 1
+
+
+def test_all_of_pi_gives_the_same_page(tmp_path: Path) -> None:
+    pages = []
+    for whole in (False, True):
+        out = tmp_path / str(whole)
+        detect(DATA / "fb_3980.txt.gz", 5, device="pocl", iterations=20, whole=whole, out=out)
+        pages.append([(p.name, p.alt) for p in run_page(out).pictures if p.name != "stages"])
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / "run.json").unlink(), "has no run.json: name the folder of a finished run"),
+        (lambda d: (d / "run.json").write_text("{"), "cannot be read"),
+        (lambda d: (d / "run.json").write_text("[]"), "is no record of mmsbgen detect"),
+        (lambda d: (d / "memberships.npz").write_bytes(b"PK\3\4"), "run mmsbgen detect again"),
+        (lambda d: (d / "communities.txt").unlink(), "No such file"),
+        (lambda d: (d / "communities.txt").write_text("no such id\n"), "'no such id', which is no vertex"),
+        (lambda d: (d / "communities.txt").write_text("1\t2\n"), "other communities than run.json"),
+    ],
+)
+def test_damaged_results_are_refused(small_run: Run, tmp_path: Path, damage: Any, message: str) -> None:
+    shutil.copytree(small_run[0], tmp_path / "run")
+    damage(tmp_path / "run")
+    done = called(tmp_path / "run", "-o", tmp_path / "out")
+    assert (done.exit_code, message in done.output) == (2, True), done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(small_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = called(small_run[0], "-o", tmp_path / "file" / "out")
+    assert (done.exit_code, "name another folder with -o" in done.output) == (2, True), done.output

@@ -1,0 +1,194 @@
+"""The page of a tuning database: every kind of picture, the records' numbers, and databases that have little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from mmsbgen.cli import main
+from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.store import open_store
+from mmsbgen.report import records, sweeps
+from mmsbgen.report.cases import cases_of, comparable
+from mmsbgen.report.page import Page, write
+from mmsbgen.report.style import Picture, drawing, plain, slug
+from mmsbgen.report.tuning_page import tuning_page
+from tests.report.conftest import REPORTS, check_self_contained, parsed
+
+BASELINE = REPORTS / "paper_cpu.json"
+
+
+def called(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["db", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def page(bundle: Bundle) -> Page:
+    return tuning_page(bundle, "here.sqlite3", 1024, sweeps.read_baseline(BASELINE, "update_phi"))
+
+
+@pytest.fixture(scope="module")
+def pictures(page: Page) -> dict[str, Picture]:
+    return {picture.name: picture for picture in page.pictures}
+
+
+def test_one_command_makes_the_page_of_a_database(bundle: Bundle, tmp_path: Path) -> None:
+    url = tmp_path / "tuning.sqlite3"
+    kept = [trial for trial in bundle.trials if "OpenCL" in trial.key.device.platform or trial.status != "ok"]
+    with open_store(url) as store:
+        store.add_bundle(replace(bundle, trials=kept))
+    done = called("--database", url, "report", "-o", tmp_path / "out", "--baseline", BASELINE)
+    assert done.exit_code == 0, done.output
+    found = check_self_contained(tmp_path / "out" / "report.html")
+    names = {path.stem for path in (tmp_path / "out").glob("*.png")}
+    assert names >= {
+        "block-size-amd-epyc-2-cores-intel-opencl",
+        "coverage",
+        "failures",
+        "roofline",
+        "speed-up",
+        "spread",
+    }
+    assert len(names) == len(found.all("svg"))
+    assert found.tiles["trials"] == f"{len(kept):,}"
+    assert found.tiles["devices"] == str(len({trial.key.device.identity for trial in kept}))
+    assert found.tiles["runs"] == str(len(bundle.runs))
+    cells = found.texts("td")
+    for case in cases_of(kept):
+        share, worst = f"{case.roof_fraction:.0%}", f"{case.worst_s / case.best_s:.3g}x"
+        at = [i for i, cell in enumerate(cells) if cell == f"{case.best_s * 1e3:.4g}"]
+        assert any(cells[i + 1] == share and cells[i + 3] == worst for i in at), case.title
+
+
+def test_the_tiles_and_failures_are_those_of_the_records(page: Page, bundle: Bundle) -> None:
+    tiles = {tile.name: tile.value for tile in page.tiles}
+    assert tiles["of the trials failed (49)"] == f"{49 / len(bundle.trials):.1%}"
+    found = records.reasons(bundle.trials)
+    assert [(reason.status, reason.text, reason.trials) for reason in found] == [
+        ("compile_error", "Unresolved extern function 'sub_group_reduce_add'", 39),
+        ("launch_error", "a block of # is above the # that this kernel can have", 9),
+        ("launch_error", "needs # bytes of shared memory a block, NVIDIA H# has #", 1),
+    ]
+
+
+def test_the_roofline_has_every_trial(pictures: dict[str, Picture], bundle: Bundle) -> None:
+    figure = pictures["roofline"].figure
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    marks = sum(len(c.get_offsets()) for axes in shown for c in axes.collections)
+    assert marks == sum(trial.status == "ok" for trial in bundle.trials)
+    for axes in shown:
+        assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+        assert axes.get_xlabel() == "bytes that a call must move"
+        label = axes.get_title().rpartition(" (")[0]
+        of_device = [roof for roof in bundle.roofs if plain(records.device_label(roof.device), 46) == label]
+        copy = max(roof.gbps for roof in of_device if roof.kind == "copy")
+        assert copy in [line.get_ydata()[0] for line in axes.lines]
+    heights = np.concatenate([c.get_offsets()[:, 1] for axes in shown for c in axes.collections])
+    assert sorted(heights) == pytest.approx(sorted(t.gbps for t in bundle.trials if t.gbps is not None))
+
+
+def test_the_sweep_figures_have_the_fastest_of_each_value(pictures: dict[str, Picture], bundle: Bundle) -> None:
+    cases = [case for case in comparable(cases_of(bundle.trials)) if case.size == 1024]
+    (intel,) = [case for case in cases if "Intel" in case.label]
+    picture = pictures["block-size-amd-epyc-2-cores-intel-opencl"]
+    rolled, unrolled = picture.figure.axes
+    assert rolled.get_xlabel() == unrolled.get_xlabel() == "block size (work-items)"
+    assert rolled.get_ylabel() == "time of a call (ms)"
+    fastest = intel.fastest_by("placement", "block_size")
+    for axes in (rolled, unrolled):
+        for line in axes.lines:
+            if line.get_label() != "bytes at the roof":
+                for block, ms in zip(*line.get_data(), strict=True):
+                    assert fastest.pop((line.get_label(), block)) * 1e3 == pytest.approx(ms)
+    assert not fastest, "every placement and block size is drawn"
+    widths = pictures["vector-width"].figure.axes[0]
+    assert widths.get_xlabel() == "vector width (elements)"
+    bars = pictures["speed-up"].figure.axes[0].patches
+    plain_c = sweeps.read_baseline(BASELINE, "update_phi").seconds
+    assert sorted(bar.get_width() for bar in bars) == pytest.approx(sorted(plain_c / case.best_s for case in cases))
+
+
+def test_every_configuration_is_a_dot_in_every_axis_panel(pictures: dict[str, Picture], bundle: Bundle) -> None:
+    found = [name for name in pictures if name.startswith("configurations-")]
+    assert 1 <= len(found) <= 6
+    case = max(cases_of(bundle.trials), key=lambda case: len(case.times))
+    picture = pictures[f"configurations-{slug(case.kernel.name)}-{slug(case.label)}"]
+    for axes in picture.figure.axes:
+        if axes.get_visible():
+            times = axes.collections[0].get_offsets()[:, 1]
+            assert sorted(times) == pytest.approx(sorted(case.times.values()))
+            assert min(axes.lines[0].get_ydata()) == pytest.approx(case.best_s)
+
+
+def test_history_tells_drivers_apart(bundle: Bundle) -> None:
+    first = next(trial for trial in bundle.trials if trial.status == "ok")
+    run = next(run for run in bundle.runs if run.uuid == first.run)
+    later_run = replace(run, uuid="0" * 31 + "1", started="2027-01-01T00:00:00Z")
+    device = replace(first.key.device, driver="newer")
+    slower = tuple(2 * t for t in first.times)
+    later = replace(first, run=later_run.uuid, key=replace(first.key, device=device), times=slower)
+    (series,) = records.history_of([later, first], [run, later_run])
+    assert series.drivers == [first.key.device.driver, "newer"]
+    assert series.best_s == [first.median_s, 2 * (first.median_s or 0)]
+    with drawing():
+        picture = records.history([series])
+    assert picture is not None
+    assert "newer" in picture.caption
+    axes = picture.figure.axes[0]
+    assert (axes.get_xlabel(), axes.get_yscale()) == ("start of the run (UTC)", "log")
+    assert len({line.get_marker() for line in axes.lines} - {"None", ""}) == 2
+
+
+def test_hostile_records_stay_text(bundle: Bundle, tmp_path: Path) -> None:
+    some = [trial for trial in bundle.trials if "PoCL" in records.device_label(trial.key.device)][:8]
+    name = "<script>alert(1)</script>$x^2$\u202e"
+
+    def hostile(trial: Any) -> Any:
+        key = replace(trial.key, device=replace(trial.key.device, name=name, platform="</svg>"))
+        key = replace(key, kernel=replace(key.kernel, name="$k$<b>"))
+        return replace(trial, key=key, config={**trial.config, "<i>": "$y$"})
+
+    found = Bundle(bundle.runs, [], [hostile(trial) for trial in some])
+    failed = replace(found.trials[0], status="crashed", message="<img src=x onerror=alert(1)>", round=9)
+    found.trials.append(failed)
+    written = check_self_contained(write(tuning_page(found, "<b>"), tmp_path))
+    assert not {"b", "i"} & {element.tag for element in written.elements}
+    assert any("<script>alert(1)</script>$x^2$" in cell for cell in written.texts("td"))
+    assert any("$x^2$" in svg for svg in written.texts("svg"))
+
+
+def test_only_failures(bundle: Bundle, tmp_path: Path) -> None:
+    failed = [trial for trial in bundle.trials if trial.status != "ok"]
+    page = tuning_page(Bundle(bundle.runs, [], failed), "x")
+    assert [notice.kind for notice in page.notices] == ["warning"]
+    assert {picture.name for picture in page.pictures} == {"coverage", "failures"}
+    assert "No configuration worked" in " ".join(parsed(write(page, tmp_path)).texts("p"))
+
+
+def test_an_empty_database_gives_a_clear_message_and_no_page(bundle: Bundle, tmp_path: Path) -> None:
+    done = called("--database", tmp_path / "none.sqlite3", "report", "-o", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "no report was written" in done.output
+    with open_store(tmp_path / "some.sqlite3") as store:
+        store.add_bundle(Bundle(bundle.runs, [], bundle.trials[:3]))
+    done = called("--database", tmp_path / "some.sqlite3", "report", "--kernel", "nothing", "-o", tmp_path / "out")
+    assert (done.exit_code, "filter less" in done.output) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_many_trials_stay_a_small_page(bundle: Bundle) -> None:
+    trials = [trial for trial in bundle.trials if trial.status == "ok" and trial.key.kernel.name == "update_phi"]
+    more = [
+        replace(trial, config={**trial.config, "block_size": 1 + i}, created_at="2026-11-21T12:00:00Z")
+        for i in range(8)
+        for trial in trials
+    ]
+    picture = next(
+        p for p in tuning_page(Bundle(bundle.runs, bundle.roofs, more), "x").pictures if p.name == "roofline"
+    )
+    assert len(picture.svg()) < 600_000
