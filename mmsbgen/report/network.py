@@ -15,8 +15,8 @@ from matplotlib.ticker import FuncFormatter
 from mmsbgen.graph import Graph
 from mmsbgen.report.links import apart, layout, links_between
 from mmsbgen.report.run_communities import incidence, name_of, shared_members
+from mmsbgen.report.saved import Saved
 from mmsbgen.report.style import COLOURS, INK, MUTED, PAPER, Picture, bright, on_scale, plain, scale_of_strength, single
-from mmsbgen.sampler.saved import Saved
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -244,10 +244,8 @@ def draw_communities(saved: Saved, graph: Graph | None) -> Picture | None:
 
 
 def _faces(axes: Axes, saved: Saved, count: int) -> tuple[list[object], list[float]]:
-    """Colours of discs by strength, with their brightness and a bar that tells; one colour where it is not known."""
+    """Colours of discs by strength, with their brightness and a bar that tells."""
     known = saved.strengths[:count]
-    if not np.isfinite(known).all():
-        return [COLOURS[0]] * count, [0.0] * count
     top = float(known.max())
     wide = top > 10 * float(known.min()) and top > 0
     norm = LogNorm(max(float(known.min()), top / 1000), top, clip=True) if wide else Normalize(0.0, top)

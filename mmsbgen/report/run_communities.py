@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.ticker import PercentFormatter
 
+from mmsbgen.report.saved import Saved
 from mmsbgen.report.style import (
     COLOURS,
     MANY_MARKS,
@@ -21,7 +22,6 @@ from mmsbgen.report.style import (
     single,
 )
 from mmsbgen.sampler.communities import Cover
-from mmsbgen.sampler.saved import Saved
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -69,9 +69,8 @@ def shared_members(cover: Cover, most: int) -> Ints:
 
 
 def name_of(saved: Saved, place: int) -> str:
-    """What a community is called: its number in the model, or its place where that is not known."""
-    label = saved.cover.labels[place]
-    return str(label) if label >= 0 else f"#{place + 1}"
+    """What a community is called: its number in the model."""
+    return str(saved.cover.labels[place])
 
 
 def sizes(saved: Saved) -> Picture | None:
@@ -80,9 +79,7 @@ def sizes(saved: Saved) -> Picture | None:
     if not count.size:
         return None
     strengths = saved.strengths
-    known = np.isfinite(strengths)
-    figure, axes = panels(1, 2 if known.any() else 1, 8.6, 3.3)
-    left = axes[0][0]
+    figure, ((left, right),) = panels(1, 2, 8.6, 3.3)
     rank = np.arange(1, count.size + 1)
     if count.size <= 80 and count.max() / count.min() <= 200:
         left.bar(rank, count, color=COLOURS[0], width=0.8)
@@ -97,28 +94,25 @@ def sizes(saved: Saved) -> Picture | None:
     left.grid(axis="y")
     left.set_xlabel("community, by size")
     left.set_ylabel("members (vertices)")
-    if known.any():
-        right = axes[0][1]
-        many = count.size > MANY_MARKS
-        size = 30 if count.size <= 100 else 12 if not many else 5
-        right.scatter(
-            count[known], strengths[known], s=size, color=COLOURS[0], alpha=0.75, linewidths=0, rasterized=many
-        )
-        if count.max() / count.min() > 5:
-            log_scale(right, "x")
-        if strengths[known].max() / max(strengths[known].min(), 1e-12) > 20:
-            log_scale(right, "y")
-        else:
-            right.set_ylim(bottom=0)
-        right.grid()
-        right.set_xlabel("members (vertices)")
-        right.set_ylabel("strength beta\n(probability of a link inside)")
+    many = count.size > MANY_MARKS
+    size = 30 if count.size <= 100 else 12 if not many else 5
+    right.scatter(count, strengths, s=size, color=COLOURS[0], alpha=0.75, linewidths=0, rasterized=many)
+    if count.max() / count.min() > 5:
+        log_scale(right, "x")
+    if strengths.max() / max(strengths.min(), 1e-12) > 20:
+        log_scale(right, "y")
+    else:
+        right.set_ylim(bottom=0)
+    right.grid()
+    right.set_xlabel("members (vertices)")
+    right.set_ylabel("strength beta\n(probability of a link inside)")
     caption = (
         "Left: members of every community, the largest first. Right: each community's strength, the probability of a "
         "link between two vertices that are wholly in it; small communities tend to be dense."
     )
-    alt = f"{count.size} communities of {count.min():.0f} to {count.max():.0f} members, median {np.median(count):g}" + (
-        f"; strengths {strengths[known].min():.3g} to {strengths[known].max():.3g}." if known.any() else "."
+    alt = (
+        f"{count.size} communities of {count.min():.0f} to {count.max():.0f} members, median {np.median(count):g}; "
+        f"strengths {strengths.min():.3g} to {strengths.max():.3g}."
     )
     return Picture("sizes", "Sizes and strengths of communities", caption, alt, figure)
 

@@ -14,9 +14,9 @@ from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.report import network, run_communities, run_trace
 from mmsbgen.report.links import links_between
 from mmsbgen.report.page import Notice, Page, Section, Table, Tile
+from mmsbgen.report.saved import Saved, load
 from mmsbgen.report.style import Picture, drawing, plain
 from mmsbgen.sampler.communities import RULES
-from mmsbgen.sampler.saved import Saved, load
 
 Record = dict[str, Any]
 
@@ -136,8 +136,7 @@ def _communities(saved: Saved) -> Section:
     for place, members in enumerate(cover.members[:_COMMUNITIES]):
         shown = [plain(name, 24) for name in ids[members[:_MEMBERS]].tolist()]
         names = "  ".join(shown) + (" …" if len(members) > _MEMBERS else "")
-        strength = f"{strengths[place]:.3g}" if np.isfinite(strengths[place]) else "not recorded"
-        rows.append((run_communities.name_of(saved, place), f"{len(members):,}", strength, names))
+        rows.append((run_communities.name_of(saved, place), f"{len(members):,}", f"{strengths[place]:.3g}", names))
     rest = len(cover.members) - len(rows)
     note = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""
     columns = ("community", "members", "strength", "ids")

@@ -204,13 +204,6 @@ def test_without_the_graph_communities_are_joined_by_shared_members(run: Run, tm
     assert "is not the graph of the run" in other.output
 
 
-def test_results_without_labels_are_read_and_say_what_they_lack(run: Run, tmp_path: Path) -> None:
-    older = changed(run[0], tmp_path / "run", lambda record: record["communities"].pop("labels"))
-    page = parsed(write(run_page(older), tmp_path / "out"))
-    assert page.texts("td").count("not recorded") == len(run[1].communities)
-    assert len(drawn(older)["sizes"].figure.axes) == 1
-
-
 def test_all_of_pi_gives_the_same_page(tmp_path: Path) -> None:
     pages = []
     for whole in (False, True):
@@ -223,13 +216,13 @@ def test_all_of_pi_gives_the_same_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda d: (d / "run.json").unlink(), "has no run.json: name the folder of a finished run"),
-        (lambda d: (d / "run.json").write_text("{"), "cannot be read"),
-        (lambda d: (d / "run.json").write_text("[]"), "is no record of mmsbgen detect"),
-        (lambda d: (d / "memberships.npz").write_bytes(b"PK\3\4"), "run mmsbgen detect again"),
-        (lambda d: (d / "communities.txt").unlink(), "No such file"),
-        (lambda d: (d / "communities.txt").write_text("no such id\n"), "'no such id', which is no vertex"),
-        (lambda d: (d / "communities.txt").write_text("1\t2\n"), "other communities than run.json"),
+        (lambda d: (d / "run.json").unlink(), "has no run.json: name the folder that"),
+        (lambda d: (d / "run.json").write_text("{"), "damaged"),
+        (lambda d: (d / "run.json").write_text("[]"), "damaged"),
+        (lambda d: (d / "memberships.npz").write_bytes(b"PK\3\4"), "damaged"),
+        (lambda d: (d / "communities.txt").unlink(), "has no communities.txt"),
+        (lambda d: (d / "communities.txt").write_text("no such id\n"), "'no such id' is no vertex"),
+        (lambda d: (d / "communities.txt").write_text("1\t2\n"), "communities are not those of run.json"),
     ],
 )
 def test_damaged_results_are_refused(small_run: Run, tmp_path: Path, damage: Any, message: str) -> None:
