@@ -30,6 +30,7 @@ def traits_of(info: DeviceInfo) -> Traits:
         kind=info.kind,
         max_block_size=info.max_block_size,
         local_memory=static,
+        launch_memory=info.local_memory if info.backend == "cuda" else 0,
         sub_group_size=info.sub_group_sizes[0] if info.sub_group_sizes else 0,
         fp64=info.has_fp64,
         native_vector_width=info.vector_width_float,
@@ -73,7 +74,7 @@ class BoundKernel:
         shape = self.spec.launch(self.problem, self.config, count, self.traits)
         args = [values[argument.name] for argument in self.spec.arguments]
         try:
-            return self.kernel.launch((shape.grid,), (shape.block,), args)
+            return self.kernel.launch((shape.grid,), (shape.block,), args, shape.shared)
         except LaunchError as error:
             raise LaunchError(f"{self.spec.name} ({describe(self.config)}): {error}") from error
 

@@ -29,10 +29,14 @@ class Argument:
 
 @dataclass(frozen=True)
 class Launch:
-    """A one-dimensional launch of ``grid`` blocks of ``block`` work-items."""
+    """A one-dimensional launch of ``grid`` blocks of ``block`` work-items.
+
+    ``shared`` are bytes of shared memory a block beyond what the kernel declares (CUDA only).
+    """
 
     grid: int
     block: int
+    shared: int = 0
 
 
 @dataclass(frozen=True)

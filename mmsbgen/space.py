@@ -20,13 +20,15 @@ Config = Mapping[str, Value]
 class Traits:
     """What constraints may know of a device.
 
-    ``sub_group_size`` is 0 where the device has no sub-groups (warps).  Sizes are bytes.
+    ``sub_group_size`` is 0 where the device has no sub-groups (warps).  Sizes are bytes: ``local_memory`` is what a
+    kernel may declare for a block, ``launch_memory`` what a launch may give it instead, 0 where launches give none.
     """
 
     dialect: str
     kind: str
     max_block_size: int = 1024
     local_memory: int = 48 * 1024
+    launch_memory: int = 0
     sub_group_size: int = 0
     fp64: bool = True
     native_vector_width: int = 4

@@ -247,6 +247,9 @@ _OTHERS = ("rows in flight", "prefetch")
 COUNTS = Axis("counts", ("global", "registers"), "where a team adds up what it counts for theta")
 #: Each team of block_links is one, and goes through several vertices.
 GROUPS = Axis("groups", (16, 64, 256, 512, 1024, 2048), "teams, each of which counts for theta what it sees")
+LOOKAHEAD = Axis(
+    "lookahead", (False, True), "whether the next vertices are looked up, and their rows asked for, during one's work"
+)
 #: Bytes that all groups' counts may take.
 _COUNT_BYTES = 64 << 20
 #: Enough to fill a device; more would only be more to add up.
@@ -273,7 +276,7 @@ def _counts(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 LINKS_SPACE = Space(
-    (update_phi.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, update_phi.ROWS_IN_FLIGHT, REDUCTION, GROUPS, COUNTS),
+    (update_phi.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, update_phi.ROWS_IN_FLIGHT, REDUCTION, GROUPS, COUNTS, LOOKAHEAD),
     (
         *(constraint for constraint in update_phi.SPACE.constraints if constraint.name not in _OTHERS),
         Constraint("groups", _groups),
@@ -309,11 +312,12 @@ def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[s
         holds=update_phi.HOLDS,
         groups=links_groups(config),
         place_counts="R" if config["counts"] == "registers" else "G",
+        lookahead=config["lookahead"],
     )
 
 
 def _links_config(
-    placement: str, team: str, width: int, block: int, rows: int, counts: str = "global"
+    placement: str, team: str, width: int, block: int, rows: int, counts: str = "global", lookahead: bool = False
 ) -> dict[str, Any]:
     reduction = "none" if team == "item" else "shuffle"
     return {
@@ -324,6 +328,7 @@ def _links_config(
         "rows_in_flight": rows,
         "reduction": reduction,
         "counts": counts,
+        "lookahead": lookahead,
     }
 
 
@@ -336,6 +341,7 @@ _LINKS_ANYWHERE = [
     _links_config("GLOBAL", "item", 1, 1, 1),
 ]
 _LINKS_GPU = [
+    _links_config("RRR", "block", 4, 128, 2, "registers", lookahead=True),
     _links_config("RRR", "block", 4, 128, 2, "registers"),
     _links_config("RRR", "block", 4, 64, 2),
     _links_config("RRR", "block", 4, 128, 2),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmsbgen.families.mmsb import block_workloads, tensor_workloads
-from mmsbgen.families.mmsb.axes import BLOCK_SIZE, COMMON, common, first_valid, local_memory
+from mmsbgen.families.mmsb.axes import BLOCK_SIZE, COMMON, common, first_valid
 from mmsbgen.families.mmsb.layout import row_length
 from mmsbgen.families.mmsb.shared import (
     BETA,
@@ -67,6 +67,11 @@ def _tiles(config: Config, problem: Problem, traits: Traits) -> str | None:
     return f"{sums} sums a work-item; at most {_MOST_SUMS}" if sums > _MOST_SUMS else None
 
 
+def _ring(config: Config, problem: Problem, traits: Traits) -> str | None:
+    needed, most = tile_bytes(problem, config, traits), max(traits.local_memory, traits.launch_memory)
+    return f"needs {needed} bytes of shared memory a block, the device has {most}" if needed > most else None
+
+
 def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     """Shared memory of a block: the ring of slices."""
     sides = int(config["tile_rows"]) + int(config["tile_columns"])
@@ -77,7 +82,7 @@ _TENSOR = Constraint("tensor cores", _tensor)
 _ROWS = Space((BLOCK_SIZE,), (*COMMON, _TENSOR))
 TILES = Space(
     (TILE_ROWS, TILE_COLUMNS, DEPTH, STAGES, BLOCK_SIZE),
-    (*COMMON, _TENSOR, Constraint("tiles", _tiles), local_memory(tile_bytes)),
+    (*COMMON, _TENSOR, Constraint("tiles", _tiles), Constraint("local memory", _ring)),
 )
 
 
@@ -128,7 +133,8 @@ def _launch_rows(extra: bool, per_row: int) -> Any:
 def _launch_tiles(b_layout: str) -> Any:
     def launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
         tiles = _tiles_across(problem, config, b_layout)
-        return Launch(max(1, -(-count // int(config["tile_rows"])) * tiles), int(config["block_size"]))
+        grid = max(1, -(-count // int(config["tile_rows"])) * tiles)
+        return Launch(grid, int(config["block_size"]), tile_bytes(problem, config, traits))
 
     return launch
 
