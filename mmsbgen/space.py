@@ -28,11 +28,11 @@ class Traits:
     kind: str
     max_block_size: int = 1024
     local_memory: int = 48 * 1024
-    launch_memory: int = 0
     sub_group_size: int = 0
     fp64: bool = True
     native_vector_width: int = 4
     compute_units: int = 1
+    launch_memory: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mmsbgen.families import family
 from mmsbgen.render import render
 from mmsbgen.space import Traits
 
-TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
+TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
 BLOCKS = (32, 64, 96, 128, 256)
 WIDTHS = (1, 2, 4)
 

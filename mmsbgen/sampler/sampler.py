@@ -11,7 +11,7 @@ import numpy as np
 
 from mmsbgen.build import BoundKernel, traits_of
 from mmsbgen.errors import CompileError, ConfigError, InputError
-from mmsbgen.families.mmsb.block_kernels import links_groups, most_groups
+from mmsbgen.families.mmsb.link_kernels import links_groups, most_groups
 from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Array
 from mmsbgen.graph import EdgeSet, Split
@@ -66,10 +66,7 @@ class Sampler:
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of(split, options)
-        if self.problem["products"] == "half" and self.device.info.backend != "cuda":
-            raise InputError(
-                f"products='half' are for the tensor cores of CUDA GPUs; {self.device.info.name} has 'single'"
-            )
+        blocks.check_products(self.problem, self.device.info)
         self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
         self.sweeps = minibatch.sweeps(self.sources) if options.block else None
         groups = most_groups(self.problem, traits_of(self.device.info)) if options.block else theta_groups(self.problem)

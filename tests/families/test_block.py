@@ -9,7 +9,7 @@ import pytest
 
 from mmsbgen.backends import Device
 from mmsbgen.build import build, check_built, release, traits_of
-from mmsbgen.families.mmsb import MMSB, block_kernels, block_reference, block_workloads, reference
+from mmsbgen.families.mmsb import MMSB, block_kernels, block_reference, block_workloads, link_kernels, reference
 from mmsbgen.families.mmsb.graph_workloads import adjacency
 
 N, K, SEED, ITERATION, DELTA = 23, 20, 77, 5, 1e-4
@@ -108,7 +108,7 @@ def test_one_iteration_equals_the_definition_with_explicit_masks(
             for spec, count, config in (
                 (block_kernels.SHARED_PARTNERS, 1, {"block_size": 1 if team == "item" else 32}),
                 (block_kernels.BLOCK_SHARED, BLOCK.size, tile),
-                (block_kernels.BLOCK_LINKS, BLOCK.size, block_kernels.BLOCK_LINKS.default(problem, traits)),
+                (link_kernels.BLOCK_LINKS, BLOCK.size, link_kernels.BLOCK_LINKS.default(problem, traits)),
             ):
                 bound = build(opencl_device, spec, problem, config)
                 bound.launch(count, placed | {"iteration": np.uint32(iteration)}).wait()
@@ -181,7 +181,7 @@ def test_tuning_takes_what_a_run_uses() -> None:
 @pytest.mark.parametrize("groups", [16, 64])
 def test_a_group_goes_through_several_vertices(opencl_device: Device, team: str, groups: int) -> None:
     """There and back among them: two and a half rounds, counts of all added up."""
-    spec = block_kernels.BLOCK_LINKS
+    spec = link_kernels.BLOCK_LINKS
     problem = MMSB.problem(K=20, N=203, m=groups * 5 // 2, n=6, partners="block", noise="off")
     config = dict(spec.default(problem, traits_of(opencl_device.info))) | {"groups": groups}
     if team == "block":

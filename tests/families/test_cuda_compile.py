@@ -17,7 +17,7 @@ from mmsbgen.render import render
 from mmsbgen.space import Traits
 
 MMSB = family()
-TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
+TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
 #: Variants beyond those that cover the pairs of axes, and the share of all that is compiled for sm_80 too.
 LIMIT = 24
 ALSO_OLDER = 18

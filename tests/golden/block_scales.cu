@@ -23,13 +23,10 @@ static __device__ __forceinline__ u32 two_bfloat16(float first, float second)
     return both;
 }
 
-#define A_CHUNKS 4u
-#define B_CHUNKS 4u
-
-/* Where chunk c of row r is. */
+/* Where chunk c of row r of a slice is, in bytes. */
 static __device__ __forceinline__ u32 at_a(u32 r, u32 c)
 {
-    return r * A_CHUNKS + (c ^ (r >> 1 & 3u));
+    return 16u * (r * 4u + (c ^ (r >> 1 & 3u)));
 }
 
 static __device__ __forceinline__ u32 at_b(u32 r, u32 c)
@@ -37,17 +34,17 @@ static __device__ __forceinline__ u32 at_b(u32 r, u32 c)
     return at_a(r, c);
 }
 
-static __device__ __forceinline__ void copy_chunk(uint4* to, const void* from, bool there)
+/* Addresses to are of shared memory; what is not there, bytes = 0, is filled with 0. */
+static __device__ __forceinline__ void copy_chunk(u32 to, const char* from, u32 bytes)
 {
-    const u32 address = (u32)__cvta_generic_to_shared(to), bytes = there ? 16u : 0u; /* the rest is filled with 0 */
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(address), "l"(from), "r"(bytes));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes));
 }
 
-static __device__ __forceinline__ uint4 load_fragments(const uint4* from)
+static __device__ __forceinline__ uint4 load_fragments(u32 from)
 {
     uint4 f;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
-        : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w) : "r"((u32)__cvta_generic_to_shared(from)));
+        : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w) : "r"(from));
     return f;
 }
 
@@ -64,67 +61,99 @@ typedef struct {
     u32 a_rows, b_rows, first_row, first_column; /* where the tile begins */
 } factors;
 
-/* Ask for a slice of both tiles. */
-static __device__ __forceinline__ void copy_slice(uint4* a_slice, uint4* b_slice, factors f, u32 from)
+/* What one work-item copies of every slice: chunks of 16 bytes, from where, to where in the ring's stage. */
+typedef struct {
+    const char *a, *b;
+    u32 a_to[2], b_to[2], a_bytes[2], b_bytes[2];
+} copies;
+
+static __device__ __forceinline__ copies copies_of(factors f)
+{
+    copies mine;
+    const u32 a_row = threadIdx.x / 4u, a_chunk = threadIdx.x % 4u;
+    const u32 b_row = threadIdx.x / 4u, b_chunk = threadIdx.x % 4u;
+    mine.a = (const char*)(f.a + (u64)(f.first_row + a_row) * 64u + 4u * a_chunk);
+    #pragma unroll
+    for (u32 i = 0; i < 2u; ++i) {
+        const u32 r = a_row + i * 64u;
+        mine.a_to[i] = at_a(r, a_chunk);
+        mine.a_bytes[i] = f.first_row + r < f.a_rows ? 16u : 0u;
+    }
+    mine.b = (const char*)(f.b + (u64)(f.first_column + b_row) * 64u + 4u * b_chunk);
+    #pragma unroll
+    for (u32 i = 0; i < 2u; ++i) {
+        const u32 r = b_row + i * 64u;
+        mine.b_to[i] = 8192u + at_b(r, b_chunk);
+        mine.b_bytes[i] = f.first_column + r < f.b_rows ? 16u : 0u;
+    }
+    return mine;
+}
+
+/* Ask for the next slice of both tiles. */
+static __device__ __forceinline__ void copy_slice(copies& mine, u32 stage)
 {
     #pragma unroll
-    for (u32 e = threadIdx.x; e < 512u; e += 256u) {
-        const u32 r = e / A_CHUNKS, c = e % A_CHUNKS;
-        const bool there = f.first_row + r < f.a_rows;
-        const u32* row = f.a + (u64)(there ? f.first_row + r : 0u) * 64u;
-        copy_chunk(a_slice + at_a(r, c), row + from / 2u + 4u * c, there);
-    }
+    for (u32 i = 0; i < 2u; ++i)
+        copy_chunk(stage + mine.a_to[i], mine.a + i * 16384u, mine.a_bytes[i]);
     #pragma unroll
-    for (u32 e = threadIdx.x; e < 512u; e += 256u) {
-        const u32 r = e / B_CHUNKS, c = e % B_CHUNKS;
-        const bool there = f.first_column + r < f.b_rows;
-        const u32* row = f.b + (u64)(there ? f.first_column + r : 0u) * 64u;
-        copy_chunk(b_slice + at_b(r, c), row + from / 2u + 4u * c, there);
-    }
-    asm volatile("cp.async.commit_group;");
+    for (u32 i = 0; i < 2u; ++i)
+        copy_chunk(stage + mine.b_to[i], mine.b + i * 16384u, mine.b_bytes[i]);
+    mine.a += 64u;
+    mine.b += 64u;
 }
 
 static __device__ __forceinline__ void multiply_tile(float (&sums)[4][4][4], factors f, u32 depth)
 {
-    __shared__ __align__(128) uint4 a_slices[3][512];
-    __shared__ __align__(128) uint4 b_slices[3][512];
+    extern __shared__ __align__(128) uint4 ring[]; /* as much as the launch gives */
+    const u32 begin = (u32)__cvta_generic_to_shared(ring);
     const u32 lane = threadIdx.x % 32u, warp = threadIdx.x / 32u;
     const u32 row = warp / 4u * 64u + lane % 16u;
     const u32 column = warp % 4u * 32u;
     const u32 slices = depth / 32u;
+    copies mine = copies_of(f);
+
+    /* Where a lane's fragments are in a stage; rows 16 further down are a constant away, as chunks are exchanged alike. */
+    u32 a_at[2], b_at[2];
+    #pragma unroll
+    for (u32 k = 0; k < 2u; ++k) a_at[k] = at_a(row, 2u * k + lane / 16u);
+    #pragma unroll
+    for (u32 k = 0; k < 2u; ++k)
+        b_at[k] = 8192u + at_b(column + lane % 8u + lane / 16u * 8u, 2u * k + lane / 8u % 2u);
+
     #pragma unroll
     for (u32 s = 0; s < 2u; ++s) {
-        if (s < slices) copy_slice(a_slices[s], b_slices[s], f, s * 32u);
-        else asm volatile("cp.async.commit_group;");
+        if (s < slices) copy_slice(mine, begin + s * 16384u);
+        asm volatile("cp.async.commit_group;");
     }
-    u32 place = 0u, next_place = 2u;
+    u32 stage = begin, next_stage = begin + 32768u;
     for (u32 s = 0; s < slices; ++s) {
         asm volatile("cp.async.wait_group 1;");
         __syncthreads(); /* this slice is there for all, and none reads the one that is overwritten next */
-        if (s + 2u < slices)
-            copy_slice(a_slices[next_place], b_slices[next_place], f, (s + 2u) * 32u);
-        else asm volatile("cp.async.commit_group;");
-        const uint4* a_slice = a_slices[place];
-        const uint4* b_slice = b_slices[place];
+        if (s + 2u < slices) copy_slice(mine, next_stage);
+        asm volatile("cp.async.commit_group;");
+        uint4 left[2][4], right[2][2]; /* the next step's fragments come while one is multiplied */
         #pragma unroll
-        for (u32 k = 0; k < 4u; k += 2u) {
-            uint4 left[4], right[2];
-            #pragma unroll
-            for (u32 m = 0; m < 4u; ++m) left[m] = load_fragments(a_slice + at_a(row + 16u * m, k + lane / 16u));
-            #pragma unroll
-            for (u32 n = 0; n < 2u; ++n)
-                right[n] = load_fragments(b_slice + at_b(column + 16u * n + lane % 8u + lane / 16u * 8u, k + lane / 8u % 2u));
+        for (u32 k = 0; k <= 2u; ++k) {
+            if (k < 2u) {
+                #pragma unroll
+                for (u32 m = 0; m < 4u; ++m) left[k % 2u][m] = load_fragments(stage + a_at[k] + m * 1024u);
+                #pragma unroll
+                for (u32 n = 0; n < 2u; ++n)
+                    right[k % 2u][n] = load_fragments(stage + b_at[k] + n * 1024u);
+            }
+            if (k == 0u) continue;
+            const u32 now = (k - 1u) % 2u;
             #pragma unroll
             for (u32 m = 0; m < 4u; ++m) {
                 #pragma unroll
                 for (u32 n = 0; n < 2u; ++n) {
-                    multiply(sums[m][2u * n], left[m], right[n].x, right[n].y);
-                    multiply(sums[m][2u * n + 1u], left[m], right[n].z, right[n].w);
+                    multiply(sums[m][2u * n], left[now][m], right[now][n].x, right[now][n].y);
+                    multiply(sums[m][2u * n + 1u], left[now][m], right[now][n].z, right[now][n].w);
                 }
             }
         }
-        place = place + 1u == 3u ? 0u : place + 1u;
-        next_place = next_place + 1u == 3u ? 0u : next_place + 1u;
+        stage = stage == begin + 32768u ? begin : stage + 16384u;
+        next_stage = next_stage == begin + 32768u ? begin : next_stage + 16384u;
     }
 }
 

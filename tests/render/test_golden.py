@@ -51,6 +51,22 @@ CASES: dict[str, tuple[str, Traits, dict[str, Any], dict[str, Any]]] = {
         {"K": 50, "dtype": "float64", "step": "reflected", "partners": "block"},
         SHARED | {"block_size": 16},
     ),
+    "block_links-ahead.cu": (
+        "block_links",
+        CUDA,
+        {"K": 256, "noise": "off", "partners": "block"},
+        {
+            "placement": "RRR",
+            "team": "block",
+            "vector_width": 4,
+            "block_size": 32,
+            "rows_in_flight": 2,
+            "reduction": "shuffle",
+            "groups": 64,
+            "counts": "registers",
+            "lookahead": True,
+        },
+    ),
     "theta_partial.cu": (
         "theta_partial",
         CUDA,

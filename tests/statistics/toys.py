@@ -13,8 +13,8 @@ import numpy as np
 from mmsbgen.backends import Device
 from mmsbgen.build import BoundKernel, build, release, traits_of
 from mmsbgen.families.mmsb import MMSB, block_workloads, graph_workloads
-from mmsbgen.families.mmsb.block_kernels import links_groups
 from mmsbgen.families.mmsb.layout import DELTA, row_length
+from mmsbgen.families.mmsb.link_kernels import links_groups
 from mmsbgen.families.mmsb.storage import storage_named
 from tests.statistics.laws import Floats
 

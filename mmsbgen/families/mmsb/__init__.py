@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmsbgen.families.mmsb import (
     block_kernels,
     kernels,
+    link_kernels,
     star_kernels,
     state_kernels,
     storage,
@@ -52,7 +53,7 @@ MMSB = KernelFamily(
             block_kernels.SHARED_PARTNERS,
             block_kernels.BLOCK_SHARED,
             *tensor_kernels.KERNELS,
-            block_kernels.BLOCK_LINKS,
+            link_kernels.BLOCK_LINKS,
             kernels.UPDATE_PI,
             theta_kernels.THETA_PARTIAL,
             theta_kernels.THETA_END,

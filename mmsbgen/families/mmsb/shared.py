@@ -14,6 +14,9 @@ from mmsbgen.space import Config, Space, Traits
 Chooser = Callable[[Problem, Traits], Config]
 
 PI = Argument("pi", "stored", "in", "[N + m, LD] rows by slot")
+#: Rows as the kernels of blocks have them: stored in the real type alone.
+ROWS = Argument("pi", "real", "inout", "[N + m, LD] rows by slot")
+SPARES = Argument("spares", "u32", "in", "[m] free slots; they receive the new rows")
 SLOTS = Argument("slots", "u32", "in", "[N] slot of a vertex's row")
 BETA = Argument("beta", "real", "in", "[LD] community strengths")
 VERTICES = Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on")

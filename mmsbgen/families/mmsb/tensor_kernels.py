@@ -143,11 +143,14 @@ def _rows_default(size: int) -> Any:
     return first_valid([{"block_size": size}, {"block_size": 32}], _ROWS.refusal)
 
 
-def _tile(rows: int, columns: int, stages: int, block: int) -> dict[str, Any]:
-    return {"tile_rows": rows, "tile_columns": columns, "depth": 32, "stages": stages, "block_size": block}
+def _tile(rows: int, columns: int, depth: int, stages: int, block: int) -> dict[str, Any]:
+    return {"tile_rows": rows, "tile_columns": columns, "depth": depth, "stages": stages, "block_size": block}
 
 
-_tiles_default = first_valid([_tile(128, 128, 3, 256), _tile(64, 64, 2, 128), _tile(64, 64, 2, 64)], TILES.refusal)
+_tiles_default = first_valid(
+    [_tile(128, 128, 64, 2, 256), _tile(128, 128, 32, 3, 256), _tile(64, 64, 32, 2, 128), _tile(64, 64, 32, 2, 64)],
+    TILES.refusal,
+)
 
 
 def _halves(problem: Problem) -> int:

@@ -1,0 +1,206 @@
+"""Declaration of block_links: the links of a block's vertices, the end of their rows, what they say of theta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.families.mmsb import block_workloads, update_phi
+from mmsbgen.families.mmsb.axes import (
+    BLOCK_SIZE,
+    GEN,
+    REDUCTION,
+    TEAM,
+    VECTOR_WIDTH,
+    element_size,
+    first_valid,
+    launch_teams,
+    row_team,
+)
+from mmsbgen.families.mmsb.layout import row_length
+from mmsbgen.families.mmsb.shared import (
+    BETA,
+    DELTA,
+    FIRST_VERTEX,
+    LINKS,
+    N_VERTICES,
+    RANDOM,
+    ROWS,
+    SHARED,
+    SLOTS,
+    SPARES,
+    VERTICES,
+    row_bytes,
+)
+from mmsbgen.family import Argument, KernelSpec, Launch
+from mmsbgen.problem import Problem
+from mmsbgen.space import Axis, Config, Constraint, Space, Traits
+
+#: Constraints of update_phi that speak of its other axes.
+_OTHERS = ("rows in flight", "prefetch")
+
+COUNTS = Axis("counts", ("global", "registers"), "where a team adds up what it counts for theta")
+#: Each team of block_links is one, and goes through several vertices.
+GROUPS = Axis("groups", (16, 64, 256, 512, 1024, 2048), "teams, each of which counts for theta what it sees")
+LOOKAHEAD = Axis(
+    "lookahead", (False, True), "whether the next vertices are looked up, and their rows asked for, during one's work"
+)
+#: Bytes that all groups' counts may take.
+_COUNT_BYTES = 64 << 20
+#: Enough to fill a device; more would only be more to add up.
+_MOST_GROUPS = {"cpu": 256, "gpu": block_workloads.MOST_GROUPS}
+
+
+def most_groups(problem: Problem, traits: Traits) -> int:
+    """Groups of counts that block_links may write on a device, by its kind and what they take."""
+    kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * element_size(problem))
+    return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS), kept))
+
+
+def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:
+    groups, most = int(config["groups"]), most_groups(problem, traits)
+    if groups > most:
+        return f"{groups} groups, each with two rows of counts; at most {most} at this K on this kind of device"
+    return None
+
+
+def _counts(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["counts"] == "registers" and (config["placement"] not in GEN or traits.kind == "cpu"):
+        return "counts stay in registers beside unrolled loops on GPUs"
+    return None
+
+
+LINKS_SPACE = Space(
+    (
+        update_phi.PLACEMENT,
+        TEAM,
+        VECTOR_WIDTH,
+        BLOCK_SIZE,
+        update_phi.ROWS_IN_FLIGHT,
+        REDUCTION,
+        GROUPS,
+        COUNTS,
+        LOOKAHEAD,
+    ),
+    (
+        *(constraint for constraint in update_phi.SPACE.constraints if constraint.name not in _OTHERS),
+        Constraint("groups", _groups),
+        Constraint("counts", _counts),
+    ),
+)
+
+
+def links_groups(config: Config) -> int:
+    """Groups of counts that block_links writes with a configuration."""
+    return int(config["groups"])
+
+
+def _launch_groups(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return launch_teams(problem, config, links_groups(config), traits)
+
+
+def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    probs, grads, pi = update_phi.places(config)
+    rows = int(config["rows_in_flight"])
+    return row_team(
+        problem,
+        config,
+        traits,
+        unrolled=config["placement"] in GEN,
+        step=problem["step"],
+        rows=rows,
+        dot_names=[f"dot{j}" for j in range(rows)],
+        place_probs=probs,
+        place_grads=grads,
+        place_pi=pi,
+        queue=update_phi.queue_length(problem, config, traits),
+        holds=update_phi.HOLDS,
+        groups=links_groups(config),
+        place_counts="R" if config["counts"] == "registers" else "G",
+        lookahead=config["lookahead"],
+    )
+
+
+def _links_config(
+    placement: str, team: str, width: int, block: int, rows: int, counts: str = "global", lookahead: bool = False
+) -> dict[str, Any]:
+    reduction = "none" if team == "item" else "shuffle"
+    return {
+        "placement": placement,
+        "team": team,
+        "vector_width": width,
+        "block_size": block,
+        "rows_in_flight": rows,
+        "reduction": reduction,
+        "counts": counts,
+        "lookahead": lookahead,
+    }
+
+
+_LINKS_ANYWHERE = [
+    _links_config("THREAD", "item", 16, 1, 2),
+    _links_config("THREAD", "item", 4, 1, 1),
+    _links_config("GLOBAL", "item", 16, 1, 1),
+    _links_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
+    _links_config("GLOBAL", "item", 4, 1, 1),
+    _links_config("GLOBAL", "item", 1, 1, 1),
+]
+_LINKS_GPU = [
+    _links_config("RRR", "block", 4, 128, 4, "registers", lookahead=True),
+    _links_config("RRR", "block", 4, 128, 2, "registers", lookahead=True),
+    _links_config("RRR", "block", 4, 128, 2, "registers"),
+    _links_config("RRR", "block", 4, 64, 2),
+    _links_config("RRR", "block", 4, 128, 2),
+    _links_config("RRR", "subgroup", 4, 128, 2),
+    _links_config("SHARED", "block", 4, 64, 1),
+    _links_config("GLOBAL", "block", 4, 256, 1),
+]
+
+
+def _links_default(problem: Problem, traits: Traits) -> Config:
+    """As update_phi, with few rows in flight: most vertices have few links."""
+    candidates = _LINKS_ANYWHERE if traits.kind == "cpu" else _LINKS_GPU + _LINKS_ANYWHERE
+    enough = max(16, problem.integer("m") // 2)
+    enough = min(enough, 64 if traits.kind == "cpu" else most_groups(problem, traits))
+    groups = max(int(g) for g in GROUPS.values if int(g) <= enough)
+    return first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(problem, traits)
+
+
+BLOCK_LINKS = KernelSpec(
+    name="block_links",
+    template="mmsb/block_links.jinja",
+    doc="the links' part of the gradient of every vertex of a block, the end of its row, and counts for theta",
+    arguments=(
+        ROWS,
+        Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
+        SLOTS,
+        SPARES,
+        BETA,
+        VERTICES,
+        *LINKS,
+        Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up"),
+        Argument("counts", "real", "out", "[groups, 2, LD] scaled sums of rho: non-links, links"),
+        Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
+        Argument("link_scale", "real", "scalar", "of the counts of links"),
+        N_VERTICES,
+        FIRST_VERTEX,
+        Argument("half_step", "real", "scalar", "eps / 2"),
+        Argument("decay", "real", "scalar", "exp(-eps / 2)"),
+        Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
+        Argument("alpha", "real", "scalar", "concentration of phi"),
+        DELTA,
+        *RANDOM,
+    ),
+    parameters=("K", "N", "m", "dtype", "step", "noise"),
+    space=LINKS_SPACE,
+    default=_links_default,
+    variables=_links_variables,
+    launch=_launch_groups,
+    traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * row_bytes(p),
+    flops=lambda p: (4 * block_workloads.MEAN_DEGREE + 6) * p.integer("m") * p.integer("K"),
+    workload=block_workloads.block_links,
+    check_problem=block_workloads.small,
+    used_with=SHARED,
+)
+
+
+__all__ = ["BLOCK_LINKS", "links_groups", "most_groups"]
