@@ -34,6 +34,10 @@ EXTRAS = {
     "postgres": "a tuning database on a server",
     "graph": "graphs of scipy and networkx",
     "evaluate": "comparing covers",
+    "tables": "data frames and Parquet",
+    "cdlib": "results as cdlib's clusterings",
+    "report": "reports and pictures",
+    "serve": "the service over HTTP",
 }
 _FREE_DISK, _LITTLE_DISK = 100 << 20, 1 << 30
 _FREE_MEMORY, _LITTLE_MEMORY = 500 << 20, 2 << 30

@@ -16,6 +16,7 @@ from mmsbgen.db_keys import key_of
 from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError
 from mmsbgen.family import KernelFamily
 from mmsbgen.problem import Problem, Value
+from mmsbgen.progress import stage
 from mmsbgen.space import Config, Traits, describe
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,8 @@ class Runtime:
         A selected configuration that does not compile here, or whose first launch is refused, is reported, marked
         in the database and replaced by the next best one, at last by the default.
         """
-        bound, choice = self._built(name, problem, {} if name in self.fixed or name in self.kept else modes)
+        with stage(f"compiling {name}"):
+            bound, choice = self._built(name, problem, {} if name in self.fixed or name in self.kept else modes)
         self.choices[name] = choice
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from mmsbgen.cli._logs import is_quiet, log_options
+
 _FORMATS = ("csv", "gexf", "graphml", "parquet", "snap")
 _HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` wrote, into a file for other programs.
 
@@ -31,6 +33,7 @@ Communities go by their numbers in the model, those that the summary shows.
 @click.option(
     "--top", type=click.IntRange(min=0), default=5, show_default=True, help="Shares in the attributes of a vertex."
 )
+@log_options
 def convert(results: Path, out: Path, format: str | None, graph: Path | None, top: int) -> None:
     """Read the folder, write the file."""
     from mmsbgen.export.files import format_of, write
@@ -45,4 +48,5 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None, to
             links = load_edge_list(graph)
     found = read_folder(results, links)
     write(found, out, chosen, top)
-    click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)
+    if not is_quiet(click.get_current_context()):
+        click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)

@@ -8,7 +8,7 @@ quarantined configurations follow and refer to them by key, and to runs by uuid.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +27,7 @@ from mmsbgen.db.records import (
     TrialRecord,
 )
 from mmsbgen.errors import InputError
+from mmsbgen.progress import Stage, stage
 
 FORMAT = "mmsbgen-tuning"
 VERSION = 2
@@ -83,7 +84,8 @@ def write(bundle: Bundle, path: Path) -> None:
 
     Raises ``InputError`` when it cannot be written.
     """
-    files.write("".join(line + "\n" for line in lines(bundle)), path)
+    with stage(f"writing {path.name}", len(bundle.trials), "trials"):
+        files.write("".join(line + "\n" for line in lines(bundle)), path)
 
 
 def read(path: Path) -> Bundle:
@@ -93,9 +95,16 @@ def read(path: Path) -> Bundle:
 
 def parse(stream: Iterable[bytes], name: str) -> Bundle:
     """What the lines of ``stream`` hold; ``name`` is for messages.  Raises as :func:`read`."""
+    found = list(stream)
+    with stage(f"reading {name}", len(found), "lines") as told:
+        return _parsed(found, name, told)
+
+
+def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
     reader = _Reader()
     header: dict[str, Any] | None = None
     for number, line in enumerate(stream, start=1):
+        told.tell(number)
         if not line.strip():
             continue
         try:

@@ -22,6 +22,7 @@ from mmsbgen.db.records import (
 )
 from mmsbgen.db.schema import Base, Device, Kernel, Problem, Quarantine, Roof, Run, Toolchain, Trial
 from mmsbgen.errors import InputError
+from mmsbgen.progress import stage
 
 type_of_part: dict[type[Base], type[Any]] = {
     Device: DeviceRecord,
@@ -41,7 +42,14 @@ def insert_new(connection: Connection, table: type[Base], unique: str, rows: lis
     """Insert the rows whose ``unique`` column is not there yet; return how many were new."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     statement = insert(table).on_conflict_do_nothing(index_elements=[unique]).returning(getattr(table, unique))
-    return sum(len(connection.execute(statement, part).all()) for part in _chunks(rows))
+    if len(rows) <= _CHUNK:
+        return sum(len(connection.execute(statement, part).all()) for part in _chunks(rows))
+    new = 0
+    with stage(f"storing {table.__tablename__}", len(rows), table.__tablename__) as told:
+        for part in _chunks(rows):
+            new += len(connection.execute(statement, part).all())
+            told.tell(told.done + len(part))
+    return new
 
 
 def ids_of(connection: Connection, table: type[Base], unique: str, values: Iterable[str]) -> dict[str, int]:

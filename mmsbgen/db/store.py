@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Text, select, type_coerce, update
+from sqlalchemy import Connection, Row, Select, Text, func, select, type_coerce, update
 
 from mmsbgen.db import exchange, rows
 from mmsbgen.db.canonical import canonical_json, utc_now
@@ -42,6 +42,7 @@ from mmsbgen.db.schema import (
     Trial,
 )
 from mmsbgen.errors import InputError
+from mmsbgen.progress import Stage, stage
 
 CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
 
@@ -297,13 +298,18 @@ class Store:
 
         def work(connection: Connection) -> Bundle:
             parts = rows.Parts(connection)
+            total = connection.execute(select(func.count()).select_from(Trial)).scalar_one()
+            with stage(f"reading {self.location}", total, "trials") as told:
+                trials = [
+                    rows.trial_record(row, parts) for row in _told(connection.execute(rows.select_trials()), told)
+                ]
             failures: Iterable[Row[Any]] = ()
             if Quarantine.__tablename__ not in self.lacking:
                 failures = connection.execute(rows.select_quarantined())
             return Bundle(
                 runs=[rows.run_record(row) for row in connection.execute(select(Run.__table__))],
                 roofs=[rows.roof_record(row, parts) for row in connection.execute(select(Roof.__table__))],
-                trials=[rows.trial_record(row, parts) for row in connection.execute(rows.select_trials())],
+                trials=trials,
                 quarantine=[rows.quarantine_record(row, parts) for row in failures],
             )
 
@@ -358,6 +364,12 @@ class Store:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _told(found: Iterable[T], told: Stage) -> Iterator[T]:
+    for number, row in enumerate(found, start=1):
+        told.tell(number)
+        yield row
 
 
 def _of_key(query: Select[Any], key: Key) -> Select[Any]:

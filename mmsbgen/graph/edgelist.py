@@ -26,6 +26,7 @@ from mmsbgen.errors import InputError
 from mmsbgen.files import read_bytes, unpacked
 from mmsbgen.graph._tokens import Fields, parse_integers, split_fields
 from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers, string_ids
+from mmsbgen.progress import Stage, stage
 
 # Blocks of this size keep the temporaries of a large file small and in the cache.
 _BLOCK_BYTES = 1 << 22
@@ -52,17 +53,22 @@ def load_edge_list(path: str | os.PathLike[str]) -> Graph:
     UTF-8, has no link, or has a line of not exactly two fields (a third one would be a weight).
     """
     file = Path(path)
+    with stage(f"reading {file.name}", unit="B") as told:
+        return _load(file, told)
+
+
+def _load(file: Path, told: Stage) -> Graph:
     text = _read(file)
     isolated = _isolated_ids(text)
     name, whole = _short_name(file), str(file.absolute())
-    numbers = _integer_pairs(file, text)
+    numbers = _integer_pairs(file, text, told)
     extra = _as_int64(isolated)
     if numbers is not None and extra is not None:
         ids, places = number_integers(np.concatenate([numbers, extra]))
         places = places[: numbers.size]
         return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
-    words = [word for block in _checked_blocks(file, text) for word in block.words()]
+    words = [word for block in _checked_blocks(file, text, told) for word in block.words()]
     _refuse_odd_words(file, words)
     distinct = sorted({*words, *isolated})
     index = {word: place for place, word in enumerate(distinct)}
@@ -71,10 +77,10 @@ def load_edge_list(path: str | os.PathLike[str]) -> Graph:
     return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
 
-def _integer_pairs(file: Path, text: bytes) -> Int64Array | None:
+def _integer_pairs(file: Path, text: bytes, told: Stage) -> Int64Array | None:
     """All ids of the file in order, int64 ``[2 L]``; None when one of them is no integer."""
     parts = []
-    for block in _checked_blocks(file, text):
+    for block in _checked_blocks(file, text, told):
         part = parse_integers(block)
         if part is None:
             return None
@@ -82,7 +88,7 @@ def _integer_pairs(file: Path, text: bytes) -> Int64Array | None:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _checked_blocks(file: Path, text: bytes) -> Iterator[Fields]:
+def _checked_blocks(file: Path, text: bytes, told: Stage) -> Iterator[Fields]:
     """Yield the file in blocks of whole lines, every line with two fields or none."""
     begin, lines_before = 0, 0
     while begin < len(text):
@@ -93,6 +99,7 @@ def _checked_blocks(file: Path, text: bytes) -> Iterator[Fields]:
             raise _wrong_line(file, lines_before + bad + 1, block.line(bad))
         yield block
         begin, lines_before = end, lines_before + block.n_lines
+        told.tell(end, len(text))
 
 
 def _wrong_line(file: Path, number: int, fields: list[bytes]) -> InputError:

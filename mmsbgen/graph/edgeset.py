@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.graph.graph import MAX_VERTICES, Int64Array, UInt64Array, distinct_keys, pack_pairs, read_only
+from mmsbgen.progress import Stage, stage
 
 #: Keys in one bucket.
 BUCKET_SLOTS = 4
@@ -117,7 +118,8 @@ class EdgeSet:
         for attempt in range(attempts):
             rng = np.random.Generator(np.random.PCG64([seed, attempt]))
             seeds = rng.integers(0, 2**64, size=2, dtype=np.uint64)
-            buckets = _place(keys, seeds, n_buckets, rng)
+            with stage(f"building the edge set of {keys.size} pairs", keys.size, "pairs") as told:
+                buckets = _place(keys, seeds, n_buckets, rng, told)
             if buckets is not None:
                 return EdgeSet(read_only(buckets), np.uint32(n_buckets), read_only(seeds), int(keys.size))
         raise EdgeSetError(
@@ -176,7 +178,9 @@ def _keys_of(pairs: ArrayLike) -> UInt64Array:
     return distinct_keys(pack_pairs(low, high))
 
 
-def _place(keys: UInt64Array, seeds: UInt64Array, n_buckets: int, rng: np.random.Generator) -> UInt64Array | None:
+def _place(
+    keys: UInt64Array, seeds: UInt64Array, n_buckets: int, rng: np.random.Generator, told: Stage
+) -> UInt64Array | None:
     """Cuckoo insertion of all keys at once, in rounds; None when some are homeless after ``_MAX_ROUNDS``.
 
     In a round every homeless key tries one of its two buckets.  Keys that meet there fill the free slots in
@@ -188,6 +192,7 @@ def _place(keys: UInt64Array, seeds: UInt64Array, n_buckets: int, rng: np.random
     fill = np.zeros(2 * n_buckets, dtype=np.int64)
     homeless, target = keys, bucket_of(keys, seeds[0], n_buckets)
     for round_number in range(_MAX_ROUNDS):
+        told.tell(keys.size - homeless.size)
         if homeless.size == 0:
             return slots
         homeless, target, rank = _group(homeless, target)

@@ -25,6 +25,7 @@ from mmsbgen.graph.graph import (
     read_only,
     unpack_pairs,
 )
+from mmsbgen.progress import stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +123,13 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
             f"{graph.name}: validation {validation} and test {test} would hold out {n_held_out} of {n_links} links "
             "and leave none for training; lower the fractions"
         )
+    with stage("holding pairs out"):
+        return _drawn(graph, validation, test, seed, notes, (n_validation, n_test))
+
+
+def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[str], counts: tuple[int, int]) -> Split:
+    (n_validation, n_test), n_links = counts, graph.n_links
+    n_held_out = n_validation + n_test
     # Test pairs have a stream of their own: the validation pairs are the same with and without them.
     rng, test_rng = (np.random.Generator(np.random.PCG64(key)) for key in ([seed, 3], [seed, 3, 1]))
     drawn = rng.choice(n_links, size=n_validation, replace=False) if n_validation else np.empty(0, dtype=np.int64)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mmsbgen.errors import DeviceMemoryError, InputError
 from mmsbgen.graph import Split
+from mmsbgen.progress import stage
 from mmsbgen.sampler import heldout
 from mmsbgen.sampler.communities import largest
 from mmsbgen.sampler.course import REFINE_SWEEPS
@@ -207,11 +208,14 @@ class _Search:
     def one(self, sampler: Sampler, start: Start) -> _Fit:
         """One chain: two phases of sweeps with a refinement between them."""
         sampler.initialise(start)
+        steps = REFINE_SWEEPS * sampler.per_sweep
         for last in (False, True):
-            for _ in range(REFINE_SWEEPS * sampler.per_sweep):
-                if self.asked():
-                    raise KeyboardInterrupt
-                sampler.step()
+            with stage(f"trying K={sampler.shape.k}, phase {last + 1} of 2", steps, "iterations") as heard:
+                for done in range(steps):
+                    if self.asked():
+                        raise KeyboardInterrupt
+                    sampler.step()
+                    heard.tell(done + 1)
             if not last and not (sampler.options.refine and refine(sampler)):
                 break
         metrics: Any = evaluate(sampler, burnt_in=False)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from mmsbgen.progress import stage
 from mmsbgen.sampler.evaluation import evaluate
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.sampler.starts import STARTS, Start
@@ -37,7 +38,9 @@ def choose(
     if name == "auto" and (iterations < sampler.per_sweep or not len(sampler.split.validation.pairs)):
         name = "communities"
     if name != "auto":
-        sampler.initialise(_start(sampler, name))
+        with stage(f"making the start {name!r}"):
+            start = _start(sampler, name)
+        sampler.initialise(start)
         return
     tried: list[tuple[float, Start, dict[str, Any]]] = []
     for other in STARTS:
@@ -45,13 +48,16 @@ def choose(
             continue
         if large:
             say(f"Trying the start {other!r} for {iterations} iterations")
-        start = _start(sampler, other)
+        with stage(f"making the start {other!r}"):
+            start = _start(sampler, other)
         sampler.initialise(start)
         own = evaluate(sampler, burnt_in=False)
-        while sampler.iteration < iterations:
-            if asked():
-                raise KeyboardInterrupt
-            sampler.step()
+        with stage(f"trying the start {other!r}", iterations, "iterations") as told:
+            while sampler.iteration < iterations:
+                if asked():
+                    raise KeyboardInterrupt
+                sampler.step()
+                told.tell(sampler.iteration)
         after = evaluate(sampler, burnt_in=False)
         assert own is not None
         assert after is not None

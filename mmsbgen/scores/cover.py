@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mmsbgen.errors import InputError
 from mmsbgen.files import read_bytes, unpacked
+from mmsbgen.progress import Stage, stage
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
 
@@ -59,8 +60,15 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
     community, or has ids with a comma or semicolon at an end, which are another separator.
     """
     file = Path(path)
+    with stage(f"reading {file.name}", unit="lines") as told:
+        return _read(file, told)
+
+
+def _read(file: Path, told: Stage) -> list[list[str]]:
     communities = []
-    for number, line in enumerate(_text(file).splitlines(), start=1):
+    lines = _text(file).splitlines()
+    for number, line in enumerate(lines, start=1):
+        told.tell(number, len(lines))
         members: dict[str, None] = {}
         for word in line.split():
             if word.startswith("#"):

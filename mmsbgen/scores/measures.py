@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.errors import InputError, MissingDependencyError
+from mmsbgen.progress import Stage, stage
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -86,12 +87,17 @@ def evaluate(
     names = sorted(universe)
     places = {name: place for place, name in enumerate(names)}
     x, y = (_Incidence.of(sets, places, what) for sets, what in ((found, "cover"), (true, "truth")))
-    onmi, average_f1 = _by_networkit(x, y)
+    with stage("comparing covers: ONMI and average F1"):
+        onmi, average_f1 = _by_networkit(x, y)
+    with stage("comparing covers: ONMI of Lancichinetti, Fortunato and Kertesz"):
+        onmi_lfk = _lfk(x, y)
+    with stage("comparing covers: Omega index", len(names), "vertices") as told:
+        omega = _omega(x, y, told)
     return Scores(
         onmi=onmi,
-        onmi_lfk=_lfk(x, y),
+        onmi_lfk=onmi_lfk,
         average_f1=average_f1,
-        omega=_omega(x, y),
+        omega=omega,
         vertices=len(names),
         communities=len(found),
         coverage=x.coverage,
@@ -230,7 +236,7 @@ def _unknown(common: Any, x: _Incidence, y: _Incidence) -> float:
     return float(share.mean())
 
 
-def _omega(x: _Incidence, y: _Incidence) -> float:
+def _omega(x: _Incidence, y: _Incidence, told: Stage) -> float:
     """Omega index (L. M. Collins, C. W. Dent, Multivariate Behav. Res. 23, 231-242, 1988).
 
     Of the P = N (N - 1) ordered pairs of vertices, A share equally many communities in both covers; T_j and U_j
@@ -248,6 +254,7 @@ def _omega(x: _Incidence, y: _Incidence) -> float:
         differ += int((shared[0] - shared[1]).count_nonzero())
         for count, part in zip(counts, shared, strict=True):
             count.update(_histogram(part.data))
+        told.tell(stop)
     # So far with every vertex paired with itself, which shares its own number of communities.
     differ -= int(np.count_nonzero(x.degrees != y.degrees))
     for count, side in zip(counts, (x, y), strict=True):

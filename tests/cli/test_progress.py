@@ -7,13 +7,18 @@ import pty
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mmsbgen import detect
 from mmsbgen.cli import _progress
 from mmsbgen.cli._progress import StageDisplay, line
+from mmsbgen.db.exchange import Bundle
 from mmsbgen.progress import Stage, listening, stage
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture
@@ -52,10 +57,11 @@ def test_a_long_stage_is_told_and_a_short_one_is_not(soon: None, capsys: pytest.
         with stage("short again"):
             pass
     told = capsys.readouterr().err.splitlines()
-    assert len(told) >= 2
-    assert all(text.startswith("inner: ") for text in told)
-    assert "% done" in told[-1]
-    assert "B/s, about" in told[-1]
+    inner = [text for text in told if text.startswith("inner: ")]
+    assert len(inner) >= 2
+    assert not [text for text in told if "short" in text]
+    assert "% done" in inner[-1]
+    assert "B/s, about" in inner[-1]
 
 
 def test_a_quiet_display_says_nothing(soon: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,6 +82,7 @@ def test_a_stage_that_fails_ends_and_its_error_goes_on() -> None:
 
 _DRAWING = """
 import time
+from mmsbgen import detect
 from mmsbgen.cli import _progress
 _progress.FIRST = 0.1
 from mmsbgen.progress import listening, stage
@@ -108,3 +115,83 @@ def test_on_a_terminal_a_bar_is_drawn_and_gone_in_the_end(tmp_path: Path) -> Non
     assert "% done" in text
     assert "━" in text
     assert text.rstrip().endswith("\x1b[2K") or text.endswith("\x1b[?25h") or "\x1b[2K" in text[-40:], repr(text[-80:])
+
+
+class Heard:
+    """Keeps every stage that it hears of."""
+
+    def __init__(self) -> None:
+        self.stages: list[Stage] = []
+        self.open = 0
+
+    def begin(self, stage: Stage) -> None:
+        self.stages.append(stage)
+        self.open += 1
+
+    def end(self, stage: Stage) -> None:
+        assert stage in self.stages
+        self.open -= 1
+
+    def of(self, name: str) -> Stage:
+        """The one stage with this in its name, which knew how much there was and told when all was done."""
+        (found,) = [one for one in self.stages if name in one.name]
+        assert found.total is not None
+        assert found.done == found.total > 0
+        return found
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    listener = Heard()
+    with listening(listener):
+        yield listener
+    assert listener.open == 0
+
+
+def test_graphs_and_covers_tell_how_far_they_are(heard: Heard) -> None:
+    from mmsbgen.graph import EdgeSet, load_edge_list, split
+    from mmsbgen.scores import evaluate, read_cover
+
+    graph = load_edge_list(DATA / "lfr-n1000-k28.txt.gz")
+    assert heard.of("reading lfr-n1000-k28.txt.gz").unit == "B"
+    EdgeSet.build(split(graph, seed=0).training_links)
+    heard.of("building the edge set of")
+    assert "holding pairs out" in [one.name for one in heard.stages]
+    heard.stages.clear()
+    cover = read_cover(DATA / "lfr-n1000-k28.cmty.txt.gz")
+    heard.of("reading lfr-n1000-k28.cmty.txt.gz")
+    evaluate(cover, cover[1:])
+    assert heard.of("Omega index").total == 1000
+
+
+def test_records_tell_how_far_they_are(heard: Heard, tmp_path: Path) -> None:
+    from mmsbgen.backends.fake import FakeDevice
+    from mmsbgen.db.records import RunRecord, TrialRecord
+    from mmsbgen.db.store import open_store
+    from mmsbgen.db_keys import key_of
+    from mmsbgen.families import family
+
+    run, key = RunRecord(strategy="random"), key_of(FakeDevice().info, family().kernel("draws"), family().problem())
+    trials = [TrialRecord(run=run.uuid, key=key, config={"n": n}, status="ok", times=(1.0,)) for n in range(1200)]
+    with open_store(tmp_path / "one.sqlite3") as store:
+        store.begin_run(run)
+        store.add_bundle(Bundle([run], [], trials))
+        heard.of("storing trials")
+        assert store.export_jsonl(tmp_path / "all.jsonl") == 1200
+        assert heard.of("reading").unit == "trials"
+    heard.stages.clear()
+    with open_store(tmp_path / "two.sqlite3") as other:
+        assert other.import_jsonl(tmp_path / "all.jsonl") == 1200
+    assert heard.of(f"reading {tmp_path / 'all.jsonl'}").unit == "lines"
+    heard.of("storing trials")
+
+
+@pytest.mark.opencl
+def test_starts_and_numbers_of_communities_tell_how_far_they_are(heard: Heard) -> None:
+    found = detect(DATA / "netscience.txt.gz", "auto", device="pocl", random_state=0)
+    names = [one.name for one in heard.stages]
+    for name in ("compiling shared_partners", "making the start 'communities'", "trying the start 'ego'"):
+        assert name in names
+    tried = [one for one in heard.stages if one.name.startswith(f"trying K={found.memberships.k},")]
+    assert tried
+    assert all(one.done == one.total for one in tried)
