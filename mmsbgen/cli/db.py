@@ -289,7 +289,7 @@ def explain(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Report of scripts/bench/bench_paper_cpu.py, for the speed-up over plain C.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+@log_options
 @click.pass_context
 def report_(
     ctx: click.Context,
@@ -299,7 +299,6 @@ def report_(
     out: Path,
     size: int | None,
     baseline: Path | None,
-    quiet: bool,
 ) -> None:
     """Write a page with pictures of the records, or of those that pass the filters.
 
@@ -320,7 +319,7 @@ def report_(
     plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
     page = tuning_page(bundle, where, size, plain_c)
     written = write(page, out)
-    if not quiet:
+    if not is_quiet(click.get_current_context()):
         click.echo(f"{written}, with {len(page.pictures)} pictures beside it")
 
 

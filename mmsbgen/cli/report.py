@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from mmsbgen.cli._logs import is_quiet, log_options
+
 _HELP = """Write a page with pictures of the run in RUN, the folder that `mmsbgen detect -o` wrote.
 
 The page, report.html, needs no other file and no network; its pictures are written beside it as PNG files too.
@@ -22,13 +24,13 @@ The page, report.html, needs no other file and no network; its pictures are writ
     type=click.Path(path_type=Path),
     help="The run's edge list, where it is no longer where the run found it: for the drawing and links.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
-def report(run: Path, out: Path | None, graph: Path | None, quiet: bool) -> None:
+@log_options
+def report(run: Path, out: Path | None, graph: Path | None) -> None:
     """Write the report and say where it is."""
     from mmsbgen.report.page import write
     from mmsbgen.report.run_page import run_page
 
     page = run_page(run, graph)
     written = write(page, out or run / "report")
-    if not quiet:
+    if not is_quiet(click.get_current_context()):
         click.echo(f"{written}, with {len(page.pictures)} pictures beside it")
