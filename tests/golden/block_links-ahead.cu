@@ -156,9 +156,12 @@ void block_links(
         non_links_1 = links_1 = v_splat(0.0f);
     }
     /* The vertex at index, the next one, and the one after that. */
-    u32 vertex = vertices[first_vertex + (group < n_vertices ? group : n_vertices - 1u)], later = vertices[first_vertex + ((127u - group) < n_vertices ? (127u - group) : n_vertices - 1u)], last = vertices[first_vertex + ((group + 128u) < n_vertices ? (group + 128u) : n_vertices - 1u)];
-    u32 own_slot = slots[vertex], spare = spares[group < n_vertices ? group : n_vertices - 1u];
-    u32 later_slot = slots[later], later_spare = spares[(127u - group) < n_vertices ? (127u - group) : n_vertices - 1u];
+    const u32 last_index = n_vertices - 1u;
+    u32 vertex = vertices[first_vertex + min(group, last_index)];
+    u32 later = vertices[first_vertex + min(127u - group, last_index)];
+    u32 last = vertices[first_vertex + min(group + 128u, last_index)];
+    u32 own_slot = slots[vertex], spare = spares[min(group, last_index)];
+    u32 later_slot = slots[later], later_spare = spares[min(127u - group, last_index)];
     u64 first, later_first;
     u32 n, later_n;
     first = neighbour_offsets[vertex];
@@ -169,9 +172,10 @@ void block_links(
     u32 slot1 = slots[1u < n ? neighbours[first + 1u] : vertex];
     for (u32 index = group, skip = 127u - 2u * group; index < n_vertices; index += skip, skip = 128u - skip) {
         /* For the vertices after this one; skips alternate, so that two of them are 2 groups together. */
-        const u32 coming = vertices[first_vertex + ((index + 128u + skip) < n_vertices ? (index + 128u + skip) : n_vertices - 1u)];
+        const u32 coming = vertices[first_vertex + min(index + 128u + skip, last_index)];
         const real own_sum = row_sums[own_slot];
-        const u32 last_slot = slots[last], last_spare = spares[(index + 128u) < n_vertices ? (index + 128u) : n_vertices - 1u];
+        const u32 last_slot = slots[last];
+        const u32 last_spare = spares[min(index + 128u, last_index)];
         u64 last_first;
         u32 last_n;
         last_first = neighbour_offsets[last];
@@ -199,8 +203,8 @@ void block_links(
             realv dots0 = v_splat(0.0f);
             const realv* row1 = ((const realv*)(pi + (u64)slot1 * 256u));
             realv dots1 = v_splat(0.0f);
-            slot0 = slots[(j + 2u) < n ? neighbours[first + (j + 2u)] : vertex]; /* of the next turn */
-            slot1 = slots[(j + 3u) < n ? neighbours[first + (j + 3u)] : vertex]; /* of the next turn */
+            slot0 = slots[j + 2u < n ? neighbours[first + j + 2u] : vertex]; /* of the next turn */
+            slot1 = slots[j + 3u < n ? neighbours[first + j + 3u] : vertex]; /* of the next turn */
 
             /* dot = sum_k pi_ak (beta_k - delta) pi_bk */
             {
