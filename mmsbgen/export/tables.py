@@ -20,22 +20,20 @@ def long_columns(found: Found) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDA
     """
     m = found.memberships
     n, r = m.indices.shape
-    vertices, communities = np.repeat(np.arange(n, dtype=np.int64), r), m.indices.ravel().astype(np.int64)
+    # Rows of memberships are in this order already.
+    keys = np.repeat(np.arange(n, dtype=np.int64) * m.k, r) + m.indices.ravel()
     shares = m.values.ravel().astype(np.float64)
-    keys = vertices * m.k + communities
     sizes = [len(members) for members in found.cover.members]
     placed = np.concatenate([np.zeros(0, np.int64), *found.cover.members]) * m.k
     placed += np.repeat(np.array(found.cover.labels, dtype=np.int64), sizes)
-    unkept = np.setdiff1d(placed, keys)
-    keys = np.concatenate([keys, unkept])
-    shares = np.concatenate([shares, np.full(unkept.size, np.nan)])
+    unkept = np.sort(placed[~np.isin(placed, keys)])
+    if unkept.size:
+        behind = (unkept // m.k + 1) * r
+        keys, shares = np.insert(keys, behind, unkept), np.insert(shares, behind, np.nan)
     member = np.isin(keys, placed)
     there = np.flatnonzero((shares > 0) | member)
     vertices, communities = np.divmod(keys[there], m.k)
-    order = np.lexsort((communities, -np.nan_to_num(shares[there], nan=-1.0), vertices))
-    there = there[order]
-    columns = {"community": communities[order], "share": shares[there], "member": member[there]}
-    return vertices[order], columns
+    return vertices, {"community": communities, "share": shares[there], "member": member[there]}
 
 
 def to_pandas(found: Found, form: str) -> Any:
