@@ -25,6 +25,8 @@ from mmsbgen.errors import InputError, MissingDependencyError
 @click.option("--max-links", type=click.IntRange(1), default=20_000_000, show_default=True, help="Of a graph.")
 @click.option("--max-communities", type=click.IntRange(2), default=4096, show_default=True, help="Of a detection.")
 @click.option("--max-jobs", type=click.IntRange(1), default=20, show_default=True, help="Jobs that wait or run.")
+@click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Job workers beside it.")
+@click.option("--device", "devices", multiple=True, metavar="SPEC", help="Device of the workers; they take turns.")
 @click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
 @click.option("--write-rate", default="120/minute", show_default=True, help="Of these, those that change something.")
 @log_options
@@ -41,6 +43,8 @@ def serve(
     max_links: int,
     max_communities: int,
     max_jobs: int,
+    workers: int,
+    devices: tuple[str, ...],
     rate: str,
     write_rate: str,
 ) -> None:
@@ -48,7 +52,8 @@ def serve(
 
     It listens on this machine's loopback unless --host says otherwise, which needs a token given by --token-file or
     MMSBGEN_TOKEN. Requests that change something need a token always: where none is given, one is made and kept in the
-    data folder. Ends by Ctrl-C.
+    data folder. Jobs are done by the workers beside it, and by every 'mmsbgen worker' on the same database. Ends by
+    Ctrl-C; jobs that run are given back and go on when it is started again.
     """
     from mmsbgen.service.settings import MIB, Limits, Settings, is_loopback
     from mmsbgen.service.tokens import VARIABLE, given_token, kept_token
@@ -97,7 +102,7 @@ def serve(
         click.echo(f"mmsbgen serves http://{address}:{opened.getsockname()[1]}/ from the database {where}", err=True)
         if place is not None:
             click.echo(f"The token for requests that change something is in {place}", err=True)
-        run(settings, opened)
+        run(settings, opened, workers, devices)
 
 
 def _folder() -> Path:

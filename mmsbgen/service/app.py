@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from mmsbgen import __version__
-from mmsbgen.service import problems, routes_kernels, routes_service, routes_tuning
+from mmsbgen.service import problems, routes_jobs, routes_kernels, routes_results, routes_service, routes_tuning
 from mmsbgen.service.core import Core
 from mmsbgen.service.gate import Gate
 from mmsbgen.service.settings import Settings
@@ -47,7 +47,7 @@ def create_app(settings: Settings) -> tuple[ASGIApp, Core]:
     )
     app.state.core = core
     problems.install(app)
-    for module in (routes_tuning, routes_kernels, routes_service):
+    for module in (routes_tuning, routes_kernels, routes_jobs, routes_results, routes_service):
         app.include_router(module.router)
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")

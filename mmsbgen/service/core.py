@@ -13,6 +13,8 @@ from mmsbgen.db.migrate import revision
 from mmsbgen.db.schema import REVISIONS
 from mmsbgen.db.store import Store, open_store
 from mmsbgen.errors import MmsbgenError
+from mmsbgen.jobs import Queue
+from mmsbgen.service.detections import Detections
 from mmsbgen.service.devices import Devices
 from mmsbgen.service.intake import Intake
 from mmsbgen.service.lookups import LookUps
@@ -33,6 +35,10 @@ class Core:
         self.store: Store
         self.look_ups: LookUps
         self.intake: Intake
+        self.queue: Queue
+        self.detections: Detections
+        self.submitting = asyncio.Lock()
+        self.followers = 0
         self.discovered = asyncio.Event()
         self.stopping = asyncio.Event()
         """Set when the service is to end, so that followers are let go."""
@@ -44,6 +50,9 @@ class Core:
         settings = self.settings
         with open_store(settings.database) as store:
             self.store = store
+            self.queue = Queue(store)
+            self.detections = Detections(self.queue)
+            self.metrics.jobs(self._jobs)
             self.intake = Intake(settings)
             self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
             await self.look_ups.open()
@@ -55,6 +64,12 @@ class Core:
                 await asyncio.gather(discovering, return_exceptions=True)
                 await self.look_ups.close()
                 await self.intake.close()
+
+    def _jobs(self) -> dict[str, int]:
+        try:
+            return self.queue.counts()
+        except MmsbgenError:  # readiness says so
+            return {}
 
     def trouble(self) -> str:
         """What is wrong with the database; empty where nothing is."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import socket
+import sys
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 import uvicorn
@@ -13,6 +17,7 @@ from mmsbgen.service.app import create_app
 from mmsbgen.service.core import Core
 from mmsbgen.service.protocol import bounded
 from mmsbgen.service.settings import Settings
+from mmsbgen.service.workers import beside
 
 __all__ = ["listening", "serve"]
 
@@ -48,8 +53,8 @@ def listening(settings: Settings) -> socket.socket:
     return opened
 
 
-def serve(settings: Settings, opened: socket.socket) -> None:
-    """Serve on a socket until SIGINT or SIGTERM."""
+def serve(settings: Settings, opened: socket.socket, workers: int = 0, devices: Sequence[str] = ()) -> None:
+    """Serve on a socket, with ``workers`` for ``devices`` beside it, until SIGINT or SIGTERM."""
     app, core = create_app(settings)
     limits = settings.limits
     config = uvicorn.Config(
@@ -65,4 +70,18 @@ def serve(settings: Settings, opened: socket.socket) -> None:
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    _Server(config, core).run(sockets=[opened])
+    # A thread that computes lets the one that answers go on sooner than by default.
+    sys.setswitchinterval(0.001)
+    with _ending_by_signals(), beside(workers, settings.database, settings.data, devices):
+        _Server(config, core).run(sockets=[opened])
+
+
+@contextlib.contextmanager
+def _ending_by_signals() -> Iterator[None]:
+    """The server ends by signals and raises them again when it has ended: then there is still something to do."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -55,7 +55,19 @@ def serving(database: str, data: Path, *options: str, token: str | None = TOKEN)
     environment = {name: text for name, text in os.environ.items() if name != "MMSBGEN_TOKEN"}
     if token:
         environment["MMSBGEN_TOKEN"] = token
-    command = [*COMMAND, "serve", "--port", "0", "--database", database, "--data", str(data), *options]
+    command = [
+        *COMMAND,
+        "serve",
+        "--port",
+        "0",
+        "--database",
+        database,
+        "--data",
+        str(data),
+        "--workers",
+        "0",
+        *options,
+    ]
     data.mkdir(parents=True, exist_ok=True)
     log = data / f"log-{uuid.uuid4().hex}"
     with log.open("w") as file:

@@ -1,0 +1,172 @@
+"""What a detection found, read back from the files of its job."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.errors import InputError
+from mmsbgen.jobs import Job, Queue
+from mmsbgen.service.models_jobs import Community, DetectionResult, Member, MemberPage, Vertex
+
+__all__ = ["Detection", "Detections"]
+
+MOST_BYTES = 256 << 20
+"""Larger results are for download only."""
+MOST_COMMUNITIES = 1000
+MOST_OVERLAPPING = 100
+"""Communities among which shared members are counted."""
+_KEPT = 4
+
+
+@dataclass(frozen=True)
+class Detection:
+    """The results of one job.
+
+    ``members`` are the ids of every community, the largest first; ``ids`` ``[N]`` all vertices', ``indices`` and
+    ``shares`` ``[N, r]`` their largest memberships by community of the model, ``beta`` ``[K]`` the strengths.
+    """
+
+    record: dict[str, Any]
+    members: list[list[str]]
+    ids: npt.NDArray[Any]
+    indices: npt.NDArray[np.int64]
+    shares: npt.NDArray[np.float64]
+    beta: npt.NDArray[np.float64]
+
+    @cached_property
+    def labels(self) -> Sequence[int]:
+        """The community of the model behind each community."""
+        found: list[int] = self.record["communities"]["labels"]
+        return found
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """The row of a vertex, by its id."""
+        return {str(name): row for row, name in enumerate(self.ids.tolist())}
+
+    @cached_property
+    def number(self) -> dict[int, int]:
+        """The number of a community, by that of the model."""
+        return {label: number for number, label in enumerate(self.labels)}
+
+    @cached_property
+    def result(self) -> DetectionResult:
+        """What there is to say without the members."""
+        record = self.record
+        told = record["communities"]
+        listed = zip(self.members[:MOST_COMMUNITIES], self.labels, strict=False)
+        return DetectionResult(
+            vertices=record["graph"]["vertices"],
+            links=record["graph"]["links"],
+            n_communities=int(self.beta.size),
+            coverage=told["coverage"],
+            overlap=told["overlap"],
+            communities=[
+                Community(number=number, size=len(members), strength=float(self.beta[label]))
+                for number, (members, label) in enumerate(listed)
+            ],
+            count=told["count"],
+            shared=_shared(self.members[:MOST_OVERLAPPING]),
+            trace=record["trace"],
+            held_out=record["held_out"],
+            convergence=record["convergence"],
+            stage_seconds=record["stage_seconds"],
+            device=record["device"]["name"],
+        )
+
+    def page(self, number: int, offset: int, limit: int) -> MemberPage:
+        """Some members of a community with their memberships in it.  Raises ``InputError`` where there is none."""
+        if not 0 <= number < len(self.members):
+            raise InputError(f"there is no community {number}: they are numbered from 0 to {len(self.members) - 1}")
+        members, label = self.members[number], self.labels[number]
+        shown = members[offset : offset + limit]
+        after = offset + limit
+        return MemberPage(
+            number=number,
+            size=len(members),
+            members=[Member(id=name, share=self._share(name, label)) for name in shown],
+            next=after if after < len(members) else None,
+        )
+
+    def vertex(self, name: str) -> Vertex | None:
+        """The memberships of a vertex; None where there is none of that id."""
+        row = self.place.get(name)
+        if row is None:
+            return None
+        pairs = zip(self.indices[row].tolist(), self.shares[row].tolist(), strict=True)
+        return Vertex(id=name, memberships=[(self.number.get(label, -1), share) for label, share in pairs])
+
+    def _share(self, name: str, label: int) -> float | None:
+        row = self.place[name]
+        at = np.flatnonzero(self.indices[row] == label)
+        return float(self.shares[row, at[0]]) if at.size else None
+
+
+class Detections:
+    """Results that were asked for lately."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._kept: OrderedDict[str, Detection] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, job: Job) -> Detection:
+        """The results of a detection that is done.  Raises ``InputError`` for any other job, and for large results."""
+        if job.kind != "detect" or job.state != "done":
+            raise InputError(
+                f"the job {job.id} is a {job.kind} job and {job.state}: only a detection that is done has these"
+            )
+        size = sum(told["bytes"] for told in job.outputs.values())
+        if size > MOST_BYTES:
+            raise InputError(f"the results have {size} bytes: download the files, at most {MOST_BYTES} are shown")
+        with self._lock:  # one at a time, as they may be large
+            if job.id not in self._kept:
+                self._kept[job.id] = self._read(job.id)
+            self._kept.move_to_end(job.id)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+            return self._kept[job.id]
+
+    def _read(self, job: str) -> Detection:
+        def file(name: str) -> bytes:
+            return b"".join(self._queue.read(job, "output", name))
+
+        lines = file("communities.txt").decode("utf-8").splitlines()
+        try:
+            archive = np.load(io.BytesIO(file("memberships.npz")), allow_pickle=False)
+        except (ValueError, OSError, zipfile.BadZipFile) as error:
+            raise InputError(f"the memberships of the job {job} cannot be read: {error}") from error
+        with archive:
+            return Detection(
+                json.loads(file("run.json")),
+                [line.split("\t") for line in lines],
+                archive["ids"],
+                archive["communities"].astype(np.int64),
+                archive["shares"].astype(np.float64),
+                archive["beta"].astype(np.float64),
+            )
+
+
+def _shared(members: Sequence[Sequence[str]]) -> list[tuple[int, int, int]]:
+    """Pairs of communities with the number of vertices in both, those that share most first."""
+    of: defaultdict[str, list[int]] = defaultdict(list)
+    for number, names in enumerate(members):
+        for name in names:
+            of[name].append(number)
+    counts: Counter[tuple[int, int]] = Counter()
+    for numbers in of.values():
+        if len(numbers) > 1:
+            counts.update(combinations(numbers, 2))
+    return [(a, b, count) for (a, b), count in counts.most_common()]

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from mmsbgen.db.store import open_store
+from mmsbgen.jobs import Queue
+from tests.service.running import Service, serving
+
+GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
+DETECT = "/api/v1/jobs/detect"
+EDGES = b"1 2\n2 3\n1 3\n3 4\n"
+
+
+def ended(client: httpx.Client, job: str, seconds: float = 90) -> dict[str, Any]:
+    deadline = time.monotonic() + seconds
+    while True:
+        found: dict[str, Any] = client.get(f"/api/v1/jobs/{job}").json()
+        if found["state"] in ("done", "failed", "cancelled"):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+
+
+def followed(client: httpx.Client, job: str, last: int | None = None) -> Iterator[dict[str, Any]]:
+    """The events of a job until its end."""
+    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    with client.stream("GET", f"/api/v1/jobs/{job}/events", headers=headers) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        event: dict[str, Any] = {}
+        for line in response.iter_lines():
+            name, _, value = line.partition(": ")
+            if name in ("id", "event", "data"):
+                event[name] = json.loads(value) if name == "data" else value
+            elif not line and "data" in event:
+                yield event
+                event = {}
+
+
+@pytest.fixture(scope="module")
+def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a worker beside it, as one command gives it."""
+    folder = tmp_path_factory.mktemp("working")
+    options = ("--workers", "1", "--device", "pocl", "--write-rate", "10000/second")
+    with serving(str(folder / "jobs.sqlite3"), folder / "data", *options) as service:
+        yield service
+
+
+@pytest.mark.opencl
+def test_a_detection_from_upload_to_results(working: Service) -> None:
+    with working.client() as client:
+        options = {"n_communities": 20, "iterations": 30, "seed": 1}
+        with GRAPH.open("rb") as file:
+            answer = client.post(DETECT, params=options, files={"graph": ("../../x/graph.txt.gz", file)})
+        assert answer.status_code == 202, answer.text
+        made = answer.json()
+        assert (made["vertices"], made["links"]) == (1461, 2742)
+        events = list(followed(client, made["id"]))
+        assert [e["data"]["state"] for e in events if e["event"] == "state"] == ["queued", "running", "done"]
+        assert [e["event"] for e in events][-1] == "end"
+        assert any(e["event"] == "progress" for e in events)
+        numbers = [int(event["id"]) for event in events]
+        assert numbers == sorted(numbers)
+        assert [e["id"] for e in followed(client, made["id"], numbers[1])] == [e["id"] for e in events[2:]]
+        url = f"/api/v1/jobs/{made['id']}"
+        assert client.get(f"{url}/events", headers={"Last-Event-ID": str(numbers[-1])}).status_code == 204
+
+        job = client.get(url).json()
+        assert (job["state"], job["attempt"], job["kind"]) == ("done", 1, "detect")
+        files = {name: client.get(f"{url}/files/{name}").content for name in job["outputs"]}
+        assert {name: len(data) for name, data in files.items()} == {n: o["bytes"] for n, o in job["outputs"].items()}
+        lines = [line.split("\t") for line in files["communities.txt"].decode().splitlines()]
+        record = json.loads(files["run.json"])
+        with np.load(io.BytesIO(files["memberships.npz"])) as archive:
+            beta, ids, shares = archive["beta"], archive["ids"], archive["shares"]
+            at = archive["communities"]
+
+        result = client.get(f"{url}/result").json()
+        assert [c["size"] for c in result["communities"]] == [len(line) for line in lines]
+        labels = record["communities"]["labels"]
+        assert [c["strength"] for c in result["communities"]] == pytest.approx(beta[labels].tolist())
+        assert result["trace"] == record["trace"]
+        overlap = {frozenset((a, b)): n for a, b, n in result["shared"]}
+        for a, b in ((0, 1), (0, 2), (3, 4)):
+            assert overlap.get(frozenset((a, b)), 0) == len(set(lines[a]) & set(lines[b]))
+        members, after = [], 0
+        while after is not None:
+            page = client.get(f"{url}/communities/0", params={"offset": after, "limit": 7}).json()
+            members += page["members"]
+            after = page["next"]
+        assert [member["id"] for member in members] == lines[0]
+        row = ids.tolist().index(int(members[0]["id"]))
+        assert members[0]["share"] == pytest.approx(float(shares[row][at[row] == labels[0]][0]))
+        vertex = client.get(f"{url}/vertices", params={"id": members[0]["id"]}).json()
+        assert dict(map(tuple, vertex["memberships"]))[0] == pytest.approx(members[0]["share"])
+        assert client.get(f"{url}/vertices", params={"id": "nobody"}).status_code == 404
+        assert client.get(f"{url}/communities/{len(lines)}").status_code == 422
+        assert client.get(f"{url}/files/other.txt").status_code == 404
+
+        assert client.delete(url).status_code == 204
+        assert client.get(url).status_code == 404
+
+
+@pytest.mark.opencl
+def test_a_tune_adds_trials(working: Service) -> None:
+    with working.client() as client:
+        wanted = {"kernels": ["update_pi"], "problem": {"K": 64, "N": 4096, "m": 256}, "budget_trials": 3}
+        answer = client.post("/api/v1/jobs/tune", json=wanted)
+        assert answer.status_code == 202, answer.text
+        job = ended(client, answer.json()["id"])
+        assert job["state"] == "done", job
+        assert job["payload"] == wanted
+        page = client.get("/api/v1/trials", params={"kernel": "update_pi", "limit": 500}).json()
+        assert {trial["run"] for trial in page["trials"]} == {job["result"]["run"]}
+        deadline = time.monotonic() + 15
+        params = {"kernel": "update_pi", "device": "pocl", "problem": ["K=64", "N=4096", "m=256"]}
+        while client.get("/api/v1/best", params=params).json()["tier"] != "exact":
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert client.get(f"/api/v1/jobs/{job['id']}/result").status_code == 422
+
+
+@pytest.mark.opencl
+def test_a_running_job_is_cancelled(working: Service) -> None:
+    with working.client() as client:
+        options = {"n_communities": 64, "iterations": 2**31}
+        made = client.post(DETECT, params=options, content=GRAPH.read_bytes()).json()
+        for event in followed(client, made["id"]):
+            if event["event"] == "progress":
+                answer = client.post(f"/api/v1/jobs/{made['id']}/cancel").json()
+                assert answer["state"] == "cancelled" or answer["cancelling"]
+                break
+        assert ended(client, made["id"])["state"] == "cancelled"
+
+
+def test_jobs_wait_where_no_worker_is(service: Service, client: httpx.Client) -> None:
+    made = [
+        client.post(DETECT, params={"n_communities": "auto", "device": f"GPU {n}"}, content=EDGES).json()["id"]
+        for n in range(3)
+    ]
+    first = client.get("/api/v1/jobs", params={"limit": 2, "state": "queued"}).json()
+    second = client.get("/api/v1/jobs", params={"limit": 2, "state": "queued", "before": first["next"]}).json()
+    assert [job["id"] for job in first["jobs"] + second["jobs"]][:3] == made[::-1]
+    assert first["counts"]["queued"] >= 3
+    assert f'mmsbgen_jobs{{state="queued"}} {first["counts"]["queued"]}' in client.get("/metrics").text
+    with open_store(service.database) as store:
+        queue = Queue(store)
+        job = queue.get(made[0])
+        assert (job.payload, job.device) == ({"n_communities": "auto"}, "GPU 0")
+        assert gzip.decompress(b"".join(queue.read(made[0], "input", "graph"))) == EDGES
+    assert client.delete(f"/api/v1/jobs/{made[0]}").status_code == 409
+    for job_id in made:
+        assert client.post(f"/api/v1/jobs/{job_id}/cancel").json()["state"] == "cancelled"
+        assert client.delete(f"/api/v1/jobs/{job_id}").status_code == 204
+
+
+def test_a_request_that_is_repeated_makes_one_job(service: Service, client: httpx.Client) -> None:
+    headers = {"Idempotency-Key": f"once-{time.time()}"}
+    made = [
+        client.post(DETECT, params={"n_communities": 5}, content=EDGES, headers=headers).json()["id"] for _ in range(2)
+    ]
+    assert made[0] == made[1]
+    other = client.post(DETECT, params={"n_communities": 6}, content=EDGES, headers=headers)
+    assert (other.status_code, made[0] in other.json()["detail"]) == (409, True)
+    client.post(f"/api/v1/jobs/{made[0]}/cancel")
+
+
+@pytest.mark.parametrize(
+    ("params", "body", "status", "message"),
+    [
+        ({}, EDGES, 422, "query.n_communities: Field required"),
+        ({"n_communities": "nan"}, EDGES, 422, "query.n_communities"),
+        ({"n_communities": "1e9"}, EDGES, 422, "query.n_communities"),
+        ({"n_communities": 5000}, EDGES, 422, "n_communities=5000: at most 4096"),
+        ({"n_communities": 5, "threshold": "NaN"}, EDGES, 422, "query.threshold"),
+        ({"n_communities": 5, "out": "/etc/x"}, EDGES, 422, "query.out: Extra inputs are not permitted"),
+        ({"n_communities": 5, "mini_batch": "nothing"}, EDGES, 422, "mini-batch 'nothing'"),
+        ({"n_communities": 5, "seed": -1}, EDGES, 422, "query.seed"),
+        ({"n_communities": 5}, b"", 422, "the upload is empty"),
+        ({"n_communities": 5}, b"1 2 3\n", 422, "the upload, line 1"),
+        ({"n_communities": 5}, b"1 2\n\xff\xfe\n", 422, "not UTF-8"),
+        ({"n_communities": 5}, gzip.compress(EDGES)[:-6], 422, "cut off"),
+        ({"n_communities": 5}, gzip.compress(gzip.compress(EDGES)), 422, "gzip twice"),
+        ({"n_communities": 5}, b"\x1f\x8b" + bytes(50), 422, "damaged gzip"),
+        ({"n_communities": 5}, b"PK\x03\x04" + bytes(50), 422, "zip archive"),
+    ],
+)
+def test_detections_that_cannot_be(
+    sqlite_service: Service, params: dict[str, Any], body: bytes, status: int, message: str
+) -> None:
+    with sqlite_service.client() as client:
+        before = client.get("/api/v1/jobs").json()["counts"]
+        answer = client.post(DETECT, params=params, content=body)
+        assert (answer.status_code, message in answer.json()["detail"]) == (status, True), answer.text
+        assert client.get("/api/v1/jobs").json()["counts"] == before
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "body"),
+        (b'{"budget_trials": NaN}', "budget_trials"),
+        (b'{"budget_seconds": Infinity}', "budget_seconds"),
+        (b'{"budget_trials": true}', "budget_trials"),
+        (b'{"budget_trials": 1e99}', "budget_trials"),
+        (b'{"seed": 99999999999999999999999}', "seed"),
+        (b'{"family": "os:system"}', "family"),
+        (b'{"family": "other"}', "no family 'other'"),
+        (b'{"kernels": ["nothing"]}', "mmsb has no kernel 'nothing'"),
+        (b'{"problem": {"K": -1}}', "K=-1 is outside"),
+        (b'{"problem": {"../x": 1}}', "problem"),
+        (b'{"fixed": {"vector_width": [3]}}', "vector_width"),
+        (b'{"strategy": "__import__"}', "strategy"),
+        (b'{"database": "sqlite:///x"}', "Extra inputs are not permitted"),
+        (b"[" * 100_000, "body"),
+        (b'{"device": "' + b"x" * 300 + b'"}', "device"),
+    ],
+)
+def test_tunes_that_cannot_be(sqlite_service: Service, body: bytes, message: str) -> None:
+    with sqlite_service.client() as client:
+        before = client.get("/api/v1/jobs").json()["counts"]
+        answer = client.post("/api/v1/jobs/tune", content=body, headers={"Content-Type": "application/json"})
+        assert 400 <= answer.status_code < 500, answer.text
+        assert message in answer.json()["detail"] or answer.status_code in (400, 413)
+        assert client.get("/api/v1/jobs").json()["counts"] == before
