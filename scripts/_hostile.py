@@ -229,14 +229,18 @@ class Uploads:
         """Forms whose parts or names are not what is asked for."""
         chance, edge = self.chance, "x" * 20
         name = chance.choice(NASTY).replace("\r\n", " ").replace('"', "'")
-        part = f'--{edge}\r\nContent-Disposition: form-data; name="{{}}"; filename="{name}"\r\n\r\n{{}}\r\n'
+
+        def part(field: str, text: str) -> str:
+            head = f'Content-Disposition: form-data; name="{field}"; filename="{name}"'
+            return f"--{edge}\r\n{head}\r\n\r\n{text}\r\n"
+
         body = chance.choice(
             (
-                part.format("other", "1 2\n") + f"--{edge}--\r\n",
-                part.format("graph", "1 2 3\n") + f"--{edge}--\r\n",
-                part.format("graph", "") + f"--{edge}--\r\n",
-                part.format("graph", "1 2\n") * 5 + f"--{edge}--\r\n",
-                part.format("graph", "1 2 3\n"),
+                part("other", "1 2\n") + f"--{edge}--\r\n",
+                part("graph", "1 2 3\n") + f"--{edge}--\r\n",
+                part("graph", "") + f"--{edge}--\r\n",
+                part("graph", "1 2\n") * 5 + f"--{edge}--\r\n",
+                part("graph", "1 2 3\n"),
                 f"--{edge}\r\n\r\n",
                 f"--{edge}\r\n" + "X: y\r\n" * 5000,
                 "no form at all",

@@ -34,6 +34,10 @@ from mmsbgen.db.store import open_store
 REPORT = Path(__file__).resolve().parents[1] / "docs" / "reports" / "service-hostile.md"
 
 
+_PATIENCE_S = 20.0
+"""A request that stops in the middle is answered when the service has waited long enough."""
+
+
 @dataclass
 class Tally:
     """What came of the requests of one kind."""
@@ -84,11 +88,10 @@ def serving(database: str, data: Path, *options: str) -> Iterator[str]:
 def sent(url: str, data: bytes) -> int | None:
     """The status of the answer to some bytes; None where there was none."""
     place = urlsplit(url)
-    with socket.create_connection((place.hostname or "", place.port or 80), timeout=20) as opened:
+    answer = b""
+    with socket.create_connection((place.hostname or "", place.port or 80), timeout=_PATIENCE_S) as opened:
         with contextlib.suppress(OSError):
             opened.sendall(data)
-            opened.shutdown(socket.SHUT_WR)
-        answer = b""
         with contextlib.suppress(OSError):
             while b"\r\n" not in answer and (got := opened.recv(65536)):
                 answer += got
@@ -170,6 +173,9 @@ def main() -> int:
             # Its requests may be good ones, so it gets a database of its own.
             with serving(str(folder / "s.sqlite3"), folder / "data2", "--max-jobs", "1000000") as url:
                 told = schemathesis(url, arguments.seconds, arguments.examples)
+    for name in before:
+        if before[name] != after[name]:
+            print(f"{name} changed: {before[name]} -> {after[name]}", file=sys.stderr)
     text = report(found, before == after, seconds, told, arguments)
     print(text)
     wrong = [line for tally in found.values() for line in tally.wrong]

@@ -26,9 +26,10 @@ from mmsbgen.errors import InputError, MissingDependencyError
 @click.option("--max-communities", type=click.IntRange(2), default=4096, show_default=True, help="Of a detection.")
 @click.option("--max-jobs", type=click.IntRange(1), default=20, show_default=True, help="Jobs that wait or run.")
 @click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Job workers beside it.")
-@click.option("--device", "devices", multiple=True, metavar="SPEC", help="Device of the workers; they take turns.")
+@click.option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
 @click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
 @click.option("--write-rate", default="120/minute", show_default=True, help="Of these, those that change something.")
+@log_options
 @log_options
 def serve(
     host: str,

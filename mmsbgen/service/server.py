@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import socket
 import sys
@@ -69,7 +68,6 @@ def serve(settings: Settings, opened: socket.socket, workers: int = 0, devices: 
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     # A thread that computes lets the one that answers go on sooner than by default.
     sys.setswitchinterval(0.001)
     with _ending_by_signals(), beside(workers, settings.database, settings.data, devices):

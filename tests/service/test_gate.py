@@ -261,11 +261,13 @@ def test_a_port_that_is_taken_is_said(sqlite_service: Service, tmp_path: Path) -
 def test_followers_are_limited(narrow: Service) -> None:
     with narrow.client() as client, contextlib.ExitStack() as open_streams:
         job = client.post("/api/v1/jobs/tune", json={"problem": {"K": 99}}).json()["id"]
+        lines = []
         for _ in range(32):
             one = httpx.Client(base_url=narrow.url, timeout=30, trust_env=False)
             open_streams.enter_context(one)
             followed = open_streams.enter_context(one.stream("GET", f"/api/v1/jobs/{job}/events"))
-            next(followed.iter_lines())
+            lines.append(followed.iter_lines())  # one that is let go of ends its connection
+            next(lines[-1])
         refused = client.get(f"/api/v1/jobs/{job}/events")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
         client.post(f"/api/v1/jobs/{job}/cancel")

@@ -50,7 +50,7 @@ def followed(client: httpx.Client, job: str, last: int | None = None) -> Iterato
 def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service with a worker beside it, as one command gives it."""
     folder = tmp_path_factory.mktemp("working")
-    options = ("--workers", "1", "--device", "pocl", "--write-rate", "10000/second")
+    options = ("--workers", "1", "--worker-device", "pocl", "--write-rate", "10000/second")
     with serving(str(folder / "jobs.sqlite3"), folder / "data", *options) as service:
         yield service
 
