@@ -75,6 +75,7 @@ def serving(database: str, data: Path, *options: str) -> Iterator[str]:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the service did not start: {log.read_text()}")
             time.sleep(0.05)
+        httpx.get(f"{found[1]}/ready", timeout=60, trust_env=False).raise_for_status()
         yield found[1]
         if process.poll() is not None:
             raise SystemExit(f"the service ended: {log.read_text()}")

@@ -16,13 +16,19 @@ from pathlib import Path
 
 from mmsbgen.db.connect import URL_VARIABLE
 
-__all__ = ["beside", "main"]
+__all__ = ["beside", "tied"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 _LIVED_S = 60.0
 """A worker that lived so long did not fail at its start."""
 _GRACE_S = 30.0
 """How long a worker may take to give its job back."""
+_WORKER = """
+from mmsbgen.service.workers import tied
+tied()
+from mmsbgen.cli import main
+main(prog_name="mmsbgen")
+"""
 log = logging.getLogger("mmsbgen.service")
 
 
@@ -50,7 +56,7 @@ def beside(count: int, database: str | None, data: Path, devices: Sequence[str] 
 def _keep(database: str | None, data: Path, device: str | None, stop: threading.Event) -> None:
     """Keep one worker running until ``stop`` is set; this thread outlives it, as Linux ends it with the thread."""
     arguments = ["worker", "--data", str(data), *(() if device is None else ("--device", device))]
-    command = [sys.executable, "-c", "from mmsbgen.service.workers import main; main()", str(os.getpid()), *arguments]
+    command = [sys.executable, "-c", _WORKER, str(os.getpid()), *arguments]
     # A URL may have a password, which a command line would show to everybody.
     environment = os.environ | ({} if database is None else {URL_VARIABLE: database})
     wait = _FIRST_WAIT_S
@@ -77,13 +83,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def main() -> None:
-    """Be a worker that is asked to end when its service does: ``python -c ... PARENT worker ARGUMENTS``."""
-    parent = int(sys.argv[1])
+def tied() -> None:
+    """Have this process asked to end when its service does, whose number the command line begins with."""
+    parent = int(sys.argv.pop(1))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
         if os.getppid() != parent:
             sys.exit(1)
-    from mmsbgen.cli import main as command
-
-    command(sys.argv[2:], prog_name="mmsbgen")

@@ -24,6 +24,7 @@ GPU = "needs an NVIDIA GPU"
 FLEET = "needs several machines"
 DEVICES = "needs several devices"
 MINUTES = "takes minutes"
+SERVER = "needs a server and root"
 STAYS = "goes on until it is stopped"
 #: The blocks that are not run, by page: first line and reason, in their order.
 NOT_RUN: dict[str, list[tuple[str, str]]] = {
@@ -33,7 +34,10 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
     "docs/index.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE)],
     "docs/memory.md": [("python scripts/bench/bench_memory.py", MINUTES)],
     "docs/performance.md": [("scripts/install --dev --cuda", GPU)],
-    "docs/service.md": [("export MMSBGEN_DATABASE_URL=postgresql://tuner@server/tuning", STAYS)],
+    "docs/service.md": [
+        ("pip install 'mmsbgen[serve,postgres,opencl]'", SERVER),
+        ("export MMSBGEN_DATABASE_URL=postgresql://tuner@server/tuning", STAYS),
+    ],
     "docs/tuning.md": [
         (
             "scripts/install --cuda                # PyCUDA, which is built with the CUDA toolkit: that must be there",
