@@ -22,6 +22,7 @@ UPLOAD: dict[str, Any] = {
         "required": True,
         "content": {
             "application/x-ndjson": {"schema": {"type": "string", "format": "binary"}, "example": _LINES},
+            "text/plain": {"schema": {"type": "string", "format": "binary"}, "example": _LINES},
             "application/gzip": {"schema": {"type": "string", "format": "binary"}},
         },
     },
