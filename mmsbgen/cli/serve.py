@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -29,7 +31,6 @@ from mmsbgen.errors import InputError, MissingDependencyError
 @click.option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
 @click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
 @click.option("--write-rate", default="120/minute", show_default=True, help="Of these, those that change something.")
-@log_options
 @log_options
 def serve(
     host: str,
@@ -98,12 +99,31 @@ def serve(
 
     with open_store(database) as store:
         where = store.location
-    with listening(settings) as opened:
+    with _alone(folder), listening(settings) as opened:
         address = f"[{host}]" if ":" in host else host
         click.echo(f"mmsbgen serves http://{address}:{opened.getsockname()[1]}/ from the database {where}", err=True)
         if place is not None:
             click.echo(f"The token for requests that change something is in {place}", err=True)
         run(settings, opened, workers, devices)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Have the folder to ourselves: what a killed service left in it is removed at the start."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / "service.lock")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError(f"another service uses the folder {folder}: name another by --data") from None
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be written: {error.strerror or error}; give --data") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _folder() -> Path:

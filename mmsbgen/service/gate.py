@@ -29,6 +29,8 @@ OPEN = frozenset({"/health", "/ready"})
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _IDLE_SECONDS = 30.0
 """A client that sends nothing of its body for so long is given up."""
+_BODY_SECONDS = 600.0
+"""The longest that a body may take in all."""
 _LINGER_BYTES, _LINGER_SECONDS = 16 << 20, 3.0
 """So much of a refused body is read all the same, so that the client gets to read the answer."""
 
@@ -168,17 +170,18 @@ def _names(settings: Settings) -> frozenset[str]:
 
 def _bounded(receive: Receive, most: int) -> Receive:
     """``receive`` that gives up a body of more than ``most`` bytes, or one that does not come."""
-    got = 0
-    more = True
+    got, more, until = 0, True, time.monotonic() + _BODY_SECONDS
 
     async def receiving() -> Message:
         nonlocal got, more
         if not more:  # what follows is only that the client has gone
             return await receive()
         try:
-            message = await asyncio.wait_for(receive(), _IDLE_SECONDS)
+            message = await asyncio.wait_for(receive(), min(_IDLE_SECONDS, until - time.monotonic()))
         except TimeoutError:
-            raise HTTPException(408, f"nothing of the body came for {_IDLE_SECONDS:g} s") from None
+            raise HTTPException(
+                408, f"nothing of the body came for {_IDLE_SECONDS:g} s, or not all in {_BODY_SECONDS:g} s"
+            ) from None
         if message["type"] == "http.request":
             got += len(message.get("body", b""))
             more = message.get("more_body", False)

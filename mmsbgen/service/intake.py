@@ -28,6 +28,7 @@ from mmsbgen.service.settings import Settings
 __all__ = ["GraphFacts", "Intake"]
 
 _STEP = 1 << 16
+_APART_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,11 @@ class Intake:
         return facts
 
     async def apart(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """What ``work`` returns, computed in the process that checks uploads.  Raises as it does, or 413."""
-        return await self._checked(work, *arguments)
+        """What ``work`` returns, computed in the process that checks uploads.  Raises as it does, or 422."""
+        try:
+            return await self._run(_APART_SECONDS, work, *arguments)
+        except (TimeoutError, BrokenProcessPool, MemoryError):
+            raise HTTPException(422, f"what was asked for takes more than {_APART_SECONDS:g} s to work out") from None
 
     async def records(self, path: Path, database: str | None, check_only: bool) -> dict[str, int]:
         """Add the records of a file to the database, all or none.  Raises ``InputError`` for a malformed one."""
@@ -95,7 +99,15 @@ class Intake:
         self._end()
 
     async def _checked(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        limits = self._limits
+        seconds = self._limits.intake_seconds
+        try:
+            return await self._run(seconds, work, *arguments)
+        except TimeoutError:
+            raise HTTPException(413, f"the upload took more than {seconds:g} s to check") from None
+        except (BrokenProcessPool, MemoryError):
+            raise HTTPException(413, "the upload took more memory to check than is given to one") from None
+
+    async def _run(self, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
         async with self._turn:
             if self._pool is None:
                 # A process of its own: what it reads cannot take memory, time or the life of the service.
@@ -103,18 +115,15 @@ class Intake:
                     1,
                     mp_context=multiprocessing.get_context("spawn"),
                     initializer=_bound,
-                    initargs=(os.getpid(), limits.intake_memory),
+                    initargs=(os.getpid(), self._limits.intake_memory),
                     max_tasks_per_child=200,
                 )
             running = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
             try:
-                return await asyncio.wait_for(running, limits.intake_seconds)
-            except TimeoutError:
+                return await asyncio.wait_for(running, seconds)
+            except (TimeoutError, BrokenProcessPool, MemoryError):
                 self._end()
-                raise HTTPException(413, f"the upload took more than {limits.intake_seconds:g} s to check") from None
-            except (BrokenProcessPool, MemoryError):
-                self._end()
-                raise HTTPException(413, "the upload took more memory to check than is given to one") from None
+                raise
 
     def _end(self) -> None:
         pool, self._pool = self._pool, None

@@ -131,6 +131,8 @@ class LookUps:
                 await self._run(self._update)
             except MmsbgenError as error:
                 log.warning("records that were added could not be read: %s", error)
+            except Exception:  # what is one record's fault must not end the following of all others
+                log.exception("records that were added could not be read")
 
     async def _renew(self) -> None:
         """Make stale answers again, one at a time, so that a look-up that must wait waits for one at most."""
@@ -142,6 +144,9 @@ class LookUps:
                     await self._make(asked)
                 except MmsbgenError:
                     self._answers.pop(asked, None)
+                except Exception:
+                    self._answers.pop(asked, None)
+                    log.exception("the look-up %s could not be made again", asked)
             self._wake.clear()
 
     def _warm(self) -> None:

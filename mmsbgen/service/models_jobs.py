@@ -48,6 +48,7 @@ class DetectOptions(BaseModel):
     n_communities: Annotated[int, Field(ge=2, le=2**24)] | Literal["auto"] = Field(
         description="K, or 'auto' to let held-out pairs choose.", examples=[50]
     )
+    name: Text | None = Field(default=None, description="Of the graph, for records.", examples=["CA-GrQc"])
     device: Text | None = Field(default=None, description="A part of the name of the device that is to do it.")
     iterations: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
     mini_batch: Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,32}$")] | None = None

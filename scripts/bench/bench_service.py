@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from _common import Report, progress
+from _common import REPORTS, Report, progress
 
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, RunRecord, ToolchainRecord, TrialRecord
@@ -290,6 +290,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--rate", type=int, default=AIM_RATE, help="Of the open loop, a second.")
     parser.add_argument("--writes", type=float, default=5, help="Trials a second that the writer stores.")
+    parser.add_argument("--output", type=Path, default=REPORTS, help="Folder of the report.")
     parser.add_argument("--write", metavar="URL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.write:
@@ -311,7 +312,7 @@ def main() -> None:
             kind = "PostgreSQL" if "://" in url and not url.startswith("sqlite") else "SQLite"
             report.data[kind] = found
             tell(report, kind, found, arguments.rate)
-    report.write("service")
+    report.write("service", arguments.output)
 
 
 def tell(report: Report, kind: str, found: dict[str, Any], rate: int) -> None:

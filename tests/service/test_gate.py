@@ -251,6 +251,12 @@ def test_wrong_options(tmp_path: Path, options: tuple[str, ...], message: str) -
     assert "Traceback" not in done.stderr
 
 
+def test_a_folder_has_one_service(sqlite_service: Service, tmp_path: Path) -> None:
+    command = [*COMMAND, "serve", "--data", str(sqlite_service.data), "--database", str(tmp_path / "t.sqlite3")]
+    done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "another service uses the folder" in done.stderr) == (2, True), done.stderr
+
+
 def test_a_port_that_is_taken_is_said(sqlite_service: Service, tmp_path: Path) -> None:
     port = str(urlsplit(sqlite_service.url).port)
     command = [*COMMAND, "serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), "--port", port]

@@ -58,7 +58,7 @@ def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.mark.opencl
 def test_a_detection_from_upload_to_results(working: Service) -> None:
     with working.client() as client:
-        options = {"n_communities": 20, "iterations": 30, "seed": 1}
+        options = {"n_communities": 20, "iterations": 30, "seed": 1, "name": "netscience"}
         with GRAPH.open("rb") as file:
             answer = client.post(DETECT, params=options, files={"graph": ("../../x/graph.txt.gz", file)})
         assert answer.status_code == 202, answer.text
@@ -80,6 +80,7 @@ def test_a_detection_from_upload_to_results(working: Service) -> None:
         assert {name: len(data) for name, data in files.items()} == {n: o["bytes"] for n, o in job["outputs"].items()}
         lines = [line.split("\t") for line in files["communities.txt"].decode().splitlines()]
         record = json.loads(files["run.json"])
+        assert record["graph"]["name"] == "netscience"
         with np.load(io.BytesIO(files["memberships.npz"])) as archive:
             beta, ids, shares = archive["beta"], archive["ids"], archive["shares"]
             at = archive["communities"]
