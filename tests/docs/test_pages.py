@@ -38,6 +38,7 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
         ("pip install 'mmsbgen[serve,postgres,opencl]'", SERVER),
         ("export MMSBGEN_DATABASE_URL=postgresql://tuner@server/tuning", STAYS),
     ],
+    "docs/reports/jobs.md": [("scripts/jobs_check.py --kills 20", MINUTES)],
     "docs/tuning.md": [
         (
             "scripts/install --cuda                # PyCUDA, which is built with the CUDA toolkit: that must be there",
