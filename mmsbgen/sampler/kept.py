@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import tempfile
@@ -13,6 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.storage import storage_named
 from mmsbgen.family import Array
 from mmsbgen.sampler import checkpoint as checkpoints
@@ -32,12 +34,18 @@ class KeptChain:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "checkpoint.npz"
-        self._finalizer = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
 
     @classmethod
     def new(cls) -> KeptChain:
         """A place for a chain that is yet to be written."""
-        return cls(Path(tempfile.mkdtemp(prefix="mmsbgen-")))
+        try:
+            return cls(Path(tempfile.mkdtemp(prefix="mmsbgen-")))
+        except OSError as error:
+            raise InputError(
+                f"there is no place for the chain ({error}): name a folder for temporary files by TMPDIR, or do "
+                "without by keep_chain=False"
+            ) from error
 
     @classmethod
     def of_file(cls, file: IO[bytes]) -> KeptChain:
@@ -93,6 +101,12 @@ def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
     parts = [largest(rows(np.arange(first, min(first + step, n))), r) for first in range(0, n, step)]
     indices, values = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Memberships(m.ids, indices, values, m.beta, m.delta)
+
+
+def _remove(folder: Path, process: int) -> None:
+    # A process that was forked has the object too, but the file is its parent's.
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _of_bytes(content: bytes) -> KeptChain:

@@ -501,6 +501,37 @@ def test_copies_and_pickles_have_chains_of_their_own(fitted, tmp_path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+def test_a_forked_process_leaves_the_chain_to_its_parent(tmp_path):
+    """In an interpreter of its own, as forking a process with threads is no good."""
+    code = (
+        "import os, sys, numpy as np\n"
+        "from mmsbgen.sampler.kept import KeptChain\n"
+        "chain = KeptChain.new()\n"
+        "chain.path.write_bytes(b'rows')\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    sys.exit()\n"
+        "os.waitpid(child, 0)\n"
+        "print(chain.written, len(os.listdir(sys.argv[1])))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "True 1\n"
+    assert not list(tmp_path.iterdir()), "the parent has taken it away at its end"
+
+
+def test_without_a_folder_for_the_chain_nothing_begins(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with pytest.raises(InputError, match=r"no place for the chain .*TMPDIR.*keep_chain=False"):
+        fast(3).fit(RING)
+    assert fast(3, keep_chain=False).fit(RING).n_iter_ == 6
+
+
 def test_without_room_for_the_chain_there_is_a_result(monkeypatch, tmp_path, capsys):
     from mmsbgen.sampler import checkpoint
 
