@@ -73,30 +73,26 @@ def key(of: DeviceRecord, kernel: str, k: int) -> Key:
 
 
 class Trials:
-    """Makes trials with real configurations and random times, each configuration of a key once a run."""
+    """Makes trials with real configurations and random times, each configuration of a key once a call."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.devices = [device(number) for number in range(4)]
-        self.pools: dict[str, list[dict[str, Any]]] = {}
-        for kernel in KERNELS:
-            axes = [config for config in MMSB.kernel(kernel).space.product()]
-            self.chance.shuffle(axes)
-            self.pools[kernel] = axes
 
     def some(self, run: str, kernel: str, of: DeviceRecord, k: int, count: int) -> list[TrialRecord]:
         """``count`` trials of one key, as far as it has configurations."""
         spec, problem, traits = MMSB.kernel(kernel), MMSB.problem(K=k), recorded_traits(of)
-        found: list[TrialRecord] = []
+        found: dict[tuple[Any, ...], TrialRecord] = {}
         where = key(of, kernel, k)
-        for config in self.pools[kernel]:
-            if len(found) == count:
-                break
-            if spec.space.refusal(config, problem, traits) is None:
+        for _ in range(200 * count):
+            config = {axis.name: self.chance.choice(axis.values) for axis in spec.space.axes}
+            values = tuple(config.values())
+            if values not in found and spec.space.refusal(config, problem, traits) is None:
                 times = tuple(self.chance.uniform(1e-4, 1e-3) for _ in range(7))
-                found.append(TrialRecord(run=run, key=where, config=config, status="ok", times=times))
-        self.chance.shuffle(self.pools[kernel])
-        return found
+                found[values] = TrialRecord(run=run, key=where, config=config, status="ok", times=times)
+                if len(found) == count:
+                    break
+        return list(found.values())
 
 
 def fill(url: str) -> int:
