@@ -70,14 +70,15 @@ def serve(settings: Settings, opened: socket.socket, workers: int = 0, devices: 
     )
     # A thread that computes lets the one that answers go on sooner than by default.
     sys.setswitchinterval(0.001)
-    with _ending_by_signals(), beside(workers, settings.database, settings.data, devices):
-        _Server(config, core).run(sockets=[opened])
+    server = _Server(config, core)
+    with _ending_by_signals(server), beside(workers, settings.database, settings.data, devices):
+        server.run(sockets=[opened])
 
 
 @contextlib.contextmanager
-def _ending_by_signals() -> Iterator[None]:
-    """The server ends by signals and raises them again when it has ended: then there is still something to do."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+def _ending_by_signals(server: _Server) -> Iterator[None]:
+    """Have signals end the server from now on, and nothing but the server: what it runs beside has to be ended too."""
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

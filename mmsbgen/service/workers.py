@@ -62,7 +62,8 @@ def _keep(database: str | None, data: Path, device: str | None, stop: threading.
     wait = _FIRST_WAIT_S
     while not stop.is_set():
         began = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
+        # Ctrl-C is for the service, which then asks its workers to end, once.
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
         while process.poll() is None and not stop.wait(0.2):
             pass
         if stop.is_set():
