@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -108,7 +109,8 @@ def perform(source: Any, request: Request) -> Detection:
 
     Everything that can be refused is refused before sampling begins, and before a file is written.
     """
-    if request.top < 1:
+    top: Any = request.top
+    if not isinstance(top, Integral) or top < 1:
         raise InputError(f"top={request.top}: at least one entry of each row is kept")
     checked_threshold(request.rule, request.threshold)
     if request.k_auto and request.resume is not None:

@@ -129,7 +129,10 @@ class Fitted(Exports):
         links = np.asarray(y)
         if links.shape != p.shape or not np.isin(links, (0, 1)).all():
             raise InputError(f"y of shape {links.shape}: give {len(p)} values, 1 for a link and 0 for a non-link")
-        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        try:
+            weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"sample_weight: {error}; give a number for each of the {len(p)} pairs") from None
         if not len(p) or (weights is not None and (weights.shape != p.shape or not weights.sum() > 0)):
             raise InputError(
                 f"score needs at least one pair and, if any, one weight for each; there are {len(p)} pairs"

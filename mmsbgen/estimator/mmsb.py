@@ -251,12 +251,12 @@ class MMSB(Parameters, Fitted):
 
     def _more(self, iterations: int | None) -> int | None:
         """Iterations in all of a run that goes on; None for its own end."""
-        if iterations is not None and iterations < 0:
-            raise InputError(f"iterations={iterations}: it is how many more are made, 0 or more")
+        if iterations is not None and not (isinstance(iterations, int | np.integer) and iterations >= 0):
+            raise InputError(f"iterations={iterations!r}: it is how many more are made, 0 or more")
         record = self._fit.found.record
         done, options = int(record["iterations"]), record["options"]
         if iterations is not None:
-            return done + iterations
+            return done + int(iterations)
         if self._fit.found.interrupted:
             return None
         if self.iterations is not None:

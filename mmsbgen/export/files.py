@@ -17,6 +17,7 @@ from mmsbgen.export.found import Found, library
 from mmsbgen.export.objects import node_attributes
 from mmsbgen.export.tables import long_columns
 from mmsbgen.graph.canonical import canonical_text
+from mmsbgen.progress import stage
 from mmsbgen.sampler.archive import published
 from mmsbgen.scores.cover import cover_text, words_of
 
@@ -126,6 +127,6 @@ def format_of(path: Path, format: str | None) -> str:
 def write(found: Found, path: Path, format: str | None, top: int) -> Path:
     """See :meth:`mmsbgen.export.Exports.export`."""
     writer = FORMATS[format_of(path, format)]
-    with published(path) as partial:
+    with stage(f"writing {path.name}"), published(path) as partial:
         writer(found, partial, top)
     return path

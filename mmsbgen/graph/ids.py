@@ -63,7 +63,7 @@ def numbered_pairs(ids: NDArray[Any], pairs: Any) -> Int64Array:
             raise InputError(f"pairs of shape {pairs.shape}: give an array (P, 2) of ids")
         rows = pairs.tolist()
     else:
-        rows = list(pairs)
+        rows = list(pairs) if isinstance(pairs, Iterable) else [pairs]
     for row in rows:
         if not isinstance(row, list | tuple | np.ndarray) or len(row) != 2:
             raise InputError(f"{row!r} is no pair: give an array (P, 2) of ids, or a list of pairs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,9 @@ def checked_threshold(rule: str, threshold: float | None = None) -> float:
     """
     if rule not in RULES:
         raise InputError(f"rule {rule!r} is not one of {', '.join(RULES)}")
+    given: object = threshold
+    if given is not None and not isinstance(given, Real):
+        raise InputError(f"threshold {given!r} of rule {rule}: it must be a number")
     value = RULES[rule].threshold if threshold is None else threshold
     if not (1 <= value < 2**31 and value == int(value) if rule == "top" else 0 <= value < 1):
         allowed = "a whole number from 1 on" if rule == "top" else "a share from 0 to below 1"

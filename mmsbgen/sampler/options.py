@@ -6,6 +6,7 @@ import dataclasses
 import math
 import operator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from mmsbgen.errors import InputError
@@ -116,6 +117,10 @@ class Options:
 
     def __post_init__(self) -> None:
         self._check_integers()
+        for name in ("alpha", "delta", "theta_scale", "initial_row_sum", "burn_in", "validation", "test"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Real):
+                raise InputError(f"{name}={value!r}: it must be a number")
         for name, allowed in (
             ("step", STEPS),
             ("partners", PARTNERS),

@@ -275,6 +275,7 @@ def test_pairs_of_ids() -> None:
         ([("b", ["c"])], r"\['c'\] is no vertex"),
         ([("b",)], r"\('b',\) is no pair"),
         (["ab"], "'ab' is no pair"),
+        (5, "5 is no pair"),
         (np.zeros((2, 3)), r"shape \(2, 3\)"),
     ):
         with pytest.raises(InputError, match=words):
