@@ -57,7 +57,8 @@ class Detection(Exports):
         """
         return self.memberships.link_probabilities(numbered_pairs(self.memberships.ids, pairs))
 
-    def _found(self) -> Found:
+    def exported(self) -> Found:
+        """What the exports see of it."""
         return Found(self.memberships, self.cover, self.graph, dict(self.record["rule"]))
 
 

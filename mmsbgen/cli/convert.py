@@ -8,11 +8,14 @@ from pathlib import Path
 import click
 
 from mmsbgen.cli._logs import is_quiet, log_options
+from mmsbgen.errors import InputError
 
 _FORMATS = ("csv", "gexf", "graphml", "parquet", "snap")
-_HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` wrote, into a file for other programs.
+_HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a file that MMSB.save wrote, into a file for
+other programs.
 
-gexf and graphml: the graph with its communities as attributes of the vertices, for Gephi and others; they need --graph.
+gexf and graphml: the graph with its communities as attributes of the vertices, for Gephi and others; of a folder they
+need --graph.
 Of each vertex: community (where it has the largest share; -1 for none), communities (all it is in, separated by |),
 n_communities, share and strength (of community), memberships (the largest shares, as community:share).
 
@@ -46,7 +49,14 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None, to
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)  # detect has said so
             links = load_edge_list(graph)
-    found = read_folder(results, links)
+    if results.is_file():
+        from mmsbgen.estimator import MMSB
+
+        if links is not None:
+            raise InputError(f"{results} has its graph in it: leave --graph out")
+        found = MMSB.load(results).exported()
+    else:
+        found = read_folder(results, links)
     write(found, out, chosen, top)
     if not is_quiet(click.get_current_context()):
         click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)

@@ -74,7 +74,7 @@ class Fitted(Exports):
         fit = self._fitted("labels_")
         if "labels" not in self._cache:
             self._cache["labels"] = (
-                self._found().main() if fit.found.cover.members else np.full(self.n_vertices_in_, -1)
+                self.exported().main() if fit.found.cover.members else np.full(self.n_vertices_in_, -1)
             )
         labels: npt.NDArray[np.int64] = self._cache["labels"]
         return labels
@@ -139,9 +139,10 @@ class Fitted(Exports):
             )
         return float(np.average(log_likelihoods(p, links.astype(bool)), weights=weights))
 
-    def _found(self) -> Found:
+    def exported(self) -> Found:
+        """What the exports see of it; raises :class:`mmsbgen.errors.NotFittedError` before a fit."""
         fit = self._fitted("an export")
-        return replace(fit.found._found(), graph=fit.graph)
+        return replace(fit.found.exported(), graph=fit.graph)
 
     def _fitted(self, what: str) -> Fit:
         if not self.__sklearn_is_fitted__():

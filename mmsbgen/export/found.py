@@ -88,7 +88,8 @@ class Exports:
     names the extra that brings it.
     """
 
-    def _found(self) -> Found:
+    def exported(self) -> Found:
+        """What the exports see of it."""
         raise NotImplementedError
 
     def to_cdlib(self, graph: Any = None, *, fuzzy: bool = True) -> Any:
@@ -99,7 +100,7 @@ class Exports:
         """
         from mmsbgen.export.objects import to_cdlib
 
-        return to_cdlib(self._found(), graph, fuzzy)
+        return to_cdlib(self.exported(), graph, fuzzy)
 
     def to_networkx(self, graph: Any = None, *, top: int = 5) -> Any:
         """A ``networkx.Graph`` whose nodes are the ids, with attributes; ``graph`` is copied where it is given.
@@ -110,13 +111,13 @@ class Exports:
         """
         from mmsbgen.export.objects import to_networkx
 
-        return to_networkx(self._found(), graph, top)
+        return to_networkx(self.exported(), graph, top)
 
     def to_igraph(self, graph: Any = None) -> Any:
         """An ``igraph.VertexCover`` on ``graph``, or on a graph of the links with the ids as ``name`` of vertices."""
         from mmsbgen.export.objects import to_igraph
 
-        return to_igraph(self._found(), graph)
+        return to_igraph(self.exported(), graph)
 
     def to_pandas(self, form: str = "long") -> Any:
         """A pandas data frame.
@@ -127,7 +128,7 @@ class Exports:
         """
         from mmsbgen.export.tables import to_pandas
 
-        return to_pandas(self._found(), form)
+        return to_pandas(self.exported(), form)
 
     def export(self, path: str | os.PathLike[str], format: str | None = None, *, top: int = 5) -> Path:
         """Write a file for other programs; returns its path.
@@ -139,4 +140,4 @@ class Exports:
         """
         from mmsbgen.export.files import write
 
-        return write(self._found(), Path(path), format, top)
+        return write(self.exported(), Path(path), format, top)

@@ -86,6 +86,19 @@ def test_formats(graph: Path, results: Path, tmp_path: Path) -> None:
     assert read_cover(tmp_path / "ring.txt") == read_cover(results / "communities.txt")
 
 
+def test_a_saved_model(graph: Path, tmp_path: Path) -> None:
+    model = mmsbgen.MMSB(5, top=3, **FAST).fit(graph)
+    model.save(tmp_path / "model")
+    convert(tmp_path / "model", "-o", tmp_path / "ring.gexf", "-q")
+    assert nx.read_gexf(tmp_path / "ring.gexf").number_of_edges() == 60
+    convert(tmp_path / "model", "-o", tmp_path / "ring.txt")
+    assert read_cover(tmp_path / "ring.txt") == model.communities_
+    twice = convert(tmp_path / "model", "-o", tmp_path / "out.csv", "--graph", graph, code=2)
+    assert "has its graph in it: leave --graph out" in twice.stderr
+    assert "no model of mmsbgen" in convert(graph, "-o", tmp_path / "out.csv", code=2).stderr
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.gexf"
     assert "need the links" in convert(results, "-o", out, code=2).stderr

@@ -33,7 +33,7 @@ class Given(Exports):
     def __init__(self, found: Found) -> None:
         self.found = found
 
-    def _found(self) -> Found:
+    def exported(self) -> Found:
         return self.found
 
 
@@ -307,7 +307,7 @@ def test_a_missing_library_names_the_extra(library: str, call: str, extra: str, 
         "g = as_graph([(0, 1), (1, 2)])\n"
         "m = Memberships(g.ids, np.zeros((3, 1), np.int32), np.ones((3, 1)), np.ones(1))\n"
         "class Given(Exports):\n"
-        "    def _found(self): return Found(m, Cover((np.arange(3),), (0,), 3), g)\n"
+        "    def exported(self): return Found(m, Cover((np.arange(3),), (0,), 3), g)\n"
         "try:\n"
         f"    Given().{call}\n"
         "except MissingDependencyError as error:\n"
