@@ -11,8 +11,8 @@ from mmsbgen.cli._logs import is_quiet, log_options
 from mmsbgen.errors import InputError
 
 _FORMATS = ("csv", "gexf", "graphml", "parquet", "snap")
-_HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a file that MMSB.save wrote, into a file for
-other programs.
+_HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a file that MMSB.save wrote, into a file
+for other programs.
 
 gexf and graphml: the graph with its communities as attributes of the vertices, for Gephi and others; of a folder they
 need --graph.
