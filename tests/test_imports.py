@@ -8,7 +8,18 @@ import sys
 import pytest
 
 GPU = {"pyopencl", "pycuda", "cuda", "cupy"}
-HEAVY = {"numpy", "scipy", "pandas", "sqlalchemy", "alembic", "jinja2", "rich", "kernel_tuner", "networkx"}
+HEAVY = {
+    "numpy",
+    "scipy",
+    "pandas",
+    "sqlalchemy",
+    "alembic",
+    "jinja2",
+    "rich",
+    "kernel_tuner",
+    "matplotlib",
+    "networkx",
+}
 
 
 def loaded_by(code: str) -> set[str]:

@@ -289,6 +289,7 @@ def explain(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Report of scripts/bench/bench_paper_cpu.py, for the speed-up over plain C.",
 )
+@json_option("Print JSON: where the page is, and the names of its pictures.")
 @log_options
 @click.pass_context
 def report_(
@@ -299,13 +300,14 @@ def report_(
     out: Path,
     size: int | None,
     baseline: Path | None,
+    as_json: bool,
 ) -> None:
     """Write a page with pictures of the records, or of those that pass the filters.
 
     The page, report.html, needs no other file and no network; its pictures are written beside it as PNG files too.
     """
+    from mmsbgen.cli.report import written
     from mmsbgen.db import formats
-    from mmsbgen.report.page import write
     from mmsbgen.report.sweeps import read_baseline
     from mmsbgen.report.tuning_page import tuning_page
 
@@ -317,10 +319,7 @@ def report_(
             f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"
         )
     plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
-    page = tuning_page(bundle, where, size, plain_c)
-    written = write(page, out)
-    if not is_quiet(click.get_current_context()):
-        click.echo(f"{written}, with {len(page.pictures)} pictures beside it")
+    written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, as_json)
 
 
 def _would_use(store: Store, spec: str, kernel: str, problem: dict[str, Any]) -> dict[str, Any]:

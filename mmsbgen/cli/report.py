@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mmsbgen.cli._logs import is_quiet, log_options
+from mmsbgen.cli._logs import is_quiet, json_option, log_options
+from mmsbgen.progress import stage
+
+if TYPE_CHECKING:
+    from mmsbgen.report.page import Page
 
 _HELP = """Write a page with pictures of the run in RUN, the folder that `mmsbgen detect -o` wrote.
 
@@ -24,13 +31,24 @@ The page, report.html, needs no other file and no network; its pictures are writ
     type=click.Path(path_type=Path),
     help="The run's edge list, where it is no longer where the run found it: for the drawing and links.",
 )
+@json_option("Print JSON: where the page is, and the names of its pictures.")
 @log_options
-def report(run: Path, out: Path | None, graph: Path | None) -> None:
+@click.pass_context
+def report(ctx: click.Context, run: Path, out: Path | None, graph: Path | None, as_json: bool) -> None:
     """Write the report and say where it is."""
-    from mmsbgen.report.page import write
     from mmsbgen.report.run_page import run_page
 
-    page = run_page(run, graph)
-    written = write(page, out or run / "report")
-    if not is_quiet(click.get_current_context()):
-        click.echo(f"{written}, with {len(page.pictures)} pictures beside it")
+    written(ctx, lambda: run_page(run, graph), out or run / "report", as_json)
+
+
+def written(ctx: click.Context, make: Callable[[], Page], out: Path, as_json: bool) -> None:
+    """Make a page, write it and say where it is."""
+    from mmsbgen.report.page import write
+
+    with stage("drawing"):
+        page = make()
+    file = write(page, out)
+    if as_json:
+        click.echo(json.dumps({"page": str(file), "pictures": [picture.name for picture in page.pictures]}, indent=2))
+    elif not is_quiet(ctx):
+        click.echo(f"{file}, with {len(page.pictures)} pictures beside it")

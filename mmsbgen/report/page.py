@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from mmsbgen._version import __version__
 from mmsbgen.errors import InputError
+from mmsbgen.progress import Stage, stage
 from mmsbgen.report.style import Picture, plain
 
 #: Characters of a piece of text.
@@ -100,10 +101,30 @@ def _cell(value: Any) -> Any:
     return value if isinstance(value, Markup) else plain(value, _LONGEST)
 
 
-def html(page: Page) -> str:
+def html(page: Page, writing: Stage | None = None) -> str:
     """The page as one HTML document; nothing in it asks for another file or host, or runs."""
-    svg = {picture.name: Markup(picture.svg()) for picture in page.pictures}
+    svg: dict[str, Markup] = {}
+    for picture in page.pictures:
+        svg[picture.name] = Markup(picture.svg())
+        if writing is not None:
+            writing.tell(len(page.pictures) + len(svg))
     return _environment().get_template("page.html.jinja").render(page=page, svg=svg, version=__version__)
+
+
+def with_distinct_names(sections: Sequence[Section]) -> list[Section]:
+    """The sections, a picture whose name another one before it has under a name of its own."""
+    seen: set[str] = set()
+    found = []
+    for section in sections:
+        pictures = []
+        for picture in section.pictures:
+            name, number = picture.name, 2
+            while name in seen:
+                name, number = f"{picture.name}-{number}", number + 1
+            seen.add(name)
+            pictures.append(replace(picture, name=name))
+        found.append(replace(section, pictures=pictures))
+    return found
 
 
 def write(page: Page, folder: Path) -> Path:
@@ -111,8 +132,13 @@ def write(page: Page, folder: Path) -> Path:
 
     Raises :class:`InputError` where the folder cannot be written.
     """
-    files = {f"{picture.name}.png": picture.png() for picture in page.pictures}
-    text = html(page)
+    pictures = page.pictures
+    files: dict[str, bytes] = {}
+    with stage("writing pictures", 2 * len(pictures)) as writing:
+        for picture in pictures:
+            files[f"{picture.name}.png"] = picture.png()
+            writing.tell(len(files))
+        text = html(page, writing)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 
 from mmsbgen.report.saved import Saved
 from mmsbgen.report.style import (
@@ -108,7 +108,7 @@ def sizes(saved: Saved) -> Picture | None:
     right.set_ylabel("strength beta\n(probability of a link inside)")
     caption = (
         "Left: members of every community, the largest first. Right: each community's strength, the probability of a "
-        "link between two vertices that are wholly in it; small communities tend to be dense."
+        "link between two vertices that are wholly in it."
     )
     alt = (
         f"{count.size} communities of {count.min():.0f} to {count.max():.0f} members, median {np.median(count):g}; "
@@ -132,6 +132,8 @@ def memberships(saved: Saved) -> Picture | None:
     bars = left.bar(names, shown, color=[MUTED, *([COLOURS[0]] * (len(shown) - 1))], width=0.75)
     left.bar_label(bars, [f"{value:,.0f}" if value else "" for value in shown], fontsize=8, padding=1)
     left.margins(y=0.12)
+    for panel in (left, right):
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     left.set_xlabel("communities that a vertex is in")
     left.set_ylabel("vertices")
     left.grid(axis="y")

@@ -13,7 +13,7 @@ from mmsbgen.errors import InputError
 from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.report import network, run_communities, run_trace
 from mmsbgen.report.links import links_between
-from mmsbgen.report.page import Notice, Page, Section, Table, Tile
+from mmsbgen.report.page import Notice, Page, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.saved import Saved, load
 from mmsbgen.report.style import Picture, drawing, plain
 from mmsbgen.sampler.communities import RULES
@@ -82,7 +82,7 @@ def _page(saved: Saved, graph: Graph | None, missing: str) -> Page:
         _kernels(record),
         _settings(record),
     ]
-    page.sections = [section for section in sections if section is not None]
+    page.sections = with_distinct_names([section for section in sections if section is not None])
     return page
 
 
@@ -174,7 +174,11 @@ def _overlap(saved: Saved, graph: Graph | None) -> Section | None:
             rows.append((*names, f"{shared[i, j]:,}", *links))
     columns = ("community", "and", "shared members", *(() if between is None else ("links between",)))
     tables = [Table("Pairs that have most in common", columns, rows, frozenset(range(len(columns))), "", len(rows) > 8)]
-    text = "" if picture is not None else f"No two of the {count} largest communities share a vertex."
+    text = (
+        ""
+        if picture is not None
+        else f"No two of the {min(count, run_communities.SHOWN)} largest communities share one."
+    )
     return Section("Overlap", text, _some(picture), tables if rows else [])
 
 

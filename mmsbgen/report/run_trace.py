@@ -68,8 +68,8 @@ def held_out(record: Record) -> Picture | None:
     last = rows[-1]
     verdict = record.get("convergence", {}).get("text", "")
     alt = (
-        f"Held-out metrics over the run: log-likelihood {last['log_likelihood']:.4g} nats a pair, AUC "
-        f"{_known(last.get('auc'))} and balanced perplexity {last['perplexity']:.4g} at the end, after "
+        f"Held-out metrics over the run: log-likelihood {_known(last['log_likelihood'])} nats a pair, AUC "
+        f"{_known(last.get('auc'))} and balanced perplexity {_known(last['perplexity'])} at the end, after "
         f"{x[-1]:.3g} updates of a vertex. {verdict}"
     )
     caption = (
@@ -127,7 +127,7 @@ def _name_moments(axes: Axes, moments: Sequence[tuple[float, str]], means: tuple
 
 
 def _known(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4f}"
+    return "unknown" if value is None else f"{value:.4g}"
 
 
 def health(record: Record) -> Picture | None:

@@ -65,6 +65,8 @@ _SETTINGS: dict[Any, Any] = {
 # Settings are the process's: one report is drawn at a time.
 _LOCK = threading.RLock()
 Share = bool | Literal["none", "all", "row", "col"]
+#: What is not seen, or turns the direction of what is.
+_HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 
 
@@ -94,9 +96,9 @@ class Picture:
         for before in ('id="', 'href="#', "url(#"):
             text = re.sub(rf"\b{re.escape(before)}", f"{before}{self.name}-", text)
         text = text.replace(INK, "currentColor").replace(PAPER, "var(--paper)")
-        text = text.replace("'DejaVu Sans'", _FONTS)
+        text = _HIDDEN.sub("\ufffd", text).replace("'DejaVu Sans'", _FONTS)
         text = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", text, count=2)
-        return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(self.alt)}" ', 1)
+        return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(plain(self.alt, 2000))}" ', 1)
 
 
 def _saved(figure: Figure, form: Literal["png", "svg"], **how: object) -> bytes:

@@ -188,7 +188,7 @@ def _lines(axes: Axes, case: Case, sweep: Sweep, lines: Sequence[str]) -> None:
 def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
     """Time by vector width over that of the narrowest: the paper's figure 6."""
     sweep = _sweep(cases[0])
-    figure, axes = single(7.6, 4.2)
+    figure, axes = single(7.6, 5.0)
     styles, shown, all_widths = _line_styles(cases), [], set()
     told = []
     for case in _at(cases, size):
@@ -209,7 +209,7 @@ def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
     axes.grid(axis="y")
     axes.set_xlabel(_title(sweep, sweep.widths))
     axes.set_ylabel("time over that of the narrowest")
-    axes.legend(loc="lower left", ncols=2 if len(shown) > 4 else 1)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     name = sweep.widths.replace("_", " ")
     kernel = cases[0].kernel.name
     axes.set_title(f"{kernel} by {name}, {sweep.size} = {sizes_of(shown)}, {dates(shown)}")
@@ -224,7 +224,7 @@ def roof_by_size(cases: Sequence[Case]) -> list[Picture]:
     if not having:
         return []
     sweep = _sweep(having[0])
-    figure, axes = single(7.6, 4.2)
+    figure, axes = single(7.6, 5.0)
     styles = _line_styles(cases)
     for title, found in by_device(having, lambda case: case.title).items():
         x, y = [case.size for case in found], [case.roof_fraction or 0.0 for case in found]
@@ -236,7 +236,7 @@ def roof_by_size(cases: Sequence[Case]) -> list[Picture]:
     axes.grid(axis="y")
     axes.set_xlabel(_title(sweep, sweep.size))
     axes.set_ylabel("share of the measured roof")
-    axes.legend(loc="lower right")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     axes.set_title(f"{having[0].kernel.name} against the roof, {sizes_text(having[0])}, {dates(having)}")
     caption = (
         "Bytes that must move over the time of the best configuration, as a share of the rate of a random-row gather."

@@ -9,7 +9,7 @@ from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.records import DeviceRecord, RunRecord
 from mmsbgen.report import configurations, records, sweeps
 from mmsbgen.report.cases import Case, by_device, cases_of, comparable, device_label, problem_texts
-from mmsbgen.report.page import Notice, Page, Section, Table, Tile
+from mmsbgen.report.page import Notice, Page, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.style import Picture, drawing, plain, times
 
 #: Rows of tables.
@@ -55,7 +55,7 @@ def _page(bundle: Bundle, where: str, size: int | None, baseline: sweeps.Baselin
         _failures(bundle),
         _history(bundle, cases),
     ]
-    page.sections = [section for section in sections if section is not None]
+    page.sections = with_distinct_names([section for section in sections if section is not None])
     return page
 
 

@@ -233,6 +233,21 @@ def test_damaged_results_are_refused(small_run: Run, tmp_path: Path, damage: Any
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_of_no_iteration(tmp_path: Path) -> None:
+    detect(DATA / "fb_3980.txt.gz", 4, device="pocl", iterations=0, out=tmp_path / "run")
+    page = check_self_contained(write(run_page(tmp_path / "run"), tmp_path / "out"))
+    assert "held-out.png" in {path.name for path in (tmp_path / "out").iterdir()}
+    assert page.texts("td")[page.texts("td").index("iterations") + 1] == "0"
+
+
+def test_for_scripts(small_run: Run, tmp_path: Path) -> None:
+    done = called(small_run[0], "-o", tmp_path, "--json")
+    names = ["sizes", "memberships", "graph", "overlaps", "row-sums", "stages"]
+    assert json.loads(done.stdout) == {"page": str(tmp_path / "report.html"), "pictures": names}
+    quiet = called(small_run[0], "-o", tmp_path, "--quiet")
+    assert (quiet.exit_code, quiet.output) == (0, "")
+
+
 def test_a_folder_that_cannot_be_written_is_named(small_run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = called(small_run[0], "-o", tmp_path / "file" / "out")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -150,7 +153,7 @@ def test_hostile_records_stay_text(bundle: Bundle, tmp_path: Path) -> None:
 
     def hostile(trial: Any) -> Any:
         key = replace(trial.key, device=replace(trial.key.device, name=name, platform="</svg>"))
-        key = replace(key, kernel=replace(key.kernel, name="$k$<b>"))
+        key = replace(key, kernel=replace(key.kernel, name="$k$<b>\u202e"))
         return replace(trial, key=key, config={**trial.config, "<i>": "$y$"})
 
     found = Bundle(bundle.runs, [], [hostile(trial) for trial in some])
@@ -160,6 +163,43 @@ def test_hostile_records_stay_text(bundle: Bundle, tmp_path: Path) -> None:
     assert not {"b", "i"} & {element.tag for element in written.elements}
     assert any("<script>alert(1)</script>$x^2$" in cell for cell in written.texts("td"))
     assert any("$x^2$" in svg for svg in written.texts("svg"))
+    assert "\u202e" not in (tmp_path / "report.html").read_text()
+
+
+def test_devices_of_one_name_have_pictures_of_their_own(bundle: Bundle, tmp_path: Path) -> None:
+    some = [trial for trial in bundle.trials if "PoCL" in records.device_label(trial.key.device)]
+
+    def of(trial: Any, name: str) -> Any:
+        return replace(trial, key=replace(trial.key, device=replace(trial.key.device, name=name)))
+
+    page = tuning_page(Bundle(bundle.runs, [], [of(trial, name) for name in ("Ж", "И") for trial in some]), "x")
+    names = [picture.name for picture in page.pictures]
+    assert len(names) == len(set(names))
+    assert {"block-size-2-cores-pocl", "block-size-2-cores-pocl-2"} <= set(names)
+    check_self_contained(write(page, tmp_path))
+
+
+def test_the_users_settings_of_matplotlib_do_not_count(bundle: Bundle) -> None:
+    with matplotlib.rc_context({"text.usetex": True, "svg.fonttype": "path", "axes.facecolor": "red"}):
+        with drawing():
+            picture = records.coverage(bundle.trials)
+        assert picture is not None
+        svg = picture.svg()
+        assert matplotlib.rcParams["text.usetex"], "and are back afterwards"
+    assert ">update_phi</text>" in svg
+    assert "currentColor" in svg
+    assert picture.png().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
+    with open_store(tmp_path / "one.sqlite3") as store:
+        store.import_jsonl(REPORTS / "tuning-cpu.jsonl")
+    line = f"'db', '--database', '{tmp_path}/one.sqlite3', 'report', '-o', '{tmp_path}/out'"
+    script = f"import sys; sys.modules['matplotlib'] = None; from mmsbgen.cli import main; main([{line}])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'mmsbgen[report]'" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_only_failures(bundle: Bundle, tmp_path: Path) -> None:
