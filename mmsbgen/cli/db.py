@@ -306,6 +306,9 @@ def report_(
 
     The page, report.html, needs no other file and no network; its pictures are written beside it as PNG files too.
     """
+    from mmsbgen.report import need_matplotlib
+
+    need_matplotlib()
     from mmsbgen.cli.report import written
     from mmsbgen.db import formats
     from mmsbgen.report.sweeps import read_baseline

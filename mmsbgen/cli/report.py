@@ -36,6 +36,9 @@ The page, report.html, needs no other file and no network; its pictures are writ
 @click.pass_context
 def report(ctx: click.Context, run: Path, out: Path | None, graph: Path | None, as_json: bool) -> None:
     """Write the report and say where it is."""
+    from mmsbgen.report import need_matplotlib
+
+    need_matplotlib()
     from mmsbgen.report.run_page import run_page
 
     written(ctx, lambda: run_page(run, graph), out or run / "report", as_json)

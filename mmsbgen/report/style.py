@@ -12,14 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mmsbgen.errors import MissingDependencyError
-
-try:
-    import matplotlib
-except ImportError as error:
-    raise MissingDependencyError(
-        f"pictures need Matplotlib: install it with pip install 'mmsbgen[report]' ({error})"
-    ) from error
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure

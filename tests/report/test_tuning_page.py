@@ -191,15 +191,15 @@ def test_the_users_settings_of_matplotlib_do_not_count(bundle: Bundle) -> None:
     assert picture.png().startswith(b"\x89PNG")
 
 
-def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
-    with open_store(tmp_path / "one.sqlite3") as store:
-        store.import_jsonl(REPORTS / "tuning-cpu.jsonl")
-    line = f"'db', '--database', '{tmp_path}/one.sqlite3', 'report', '-o', '{tmp_path}/out'"
-    script = f"import sys; sys.modules['matplotlib'] = None; from mmsbgen.cli import main; main([{line}])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+@pytest.mark.parametrize("command", [["report", "RUN"], ["db", "--database", "NONE", "report"]])
+def test_without_matplotlib_the_extra_is_named(command: list[str], tmp_path: Path) -> None:
+    script = f"import sys; sys.modules['matplotlib'] = None; from mmsbgen.cli import main; main({command})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
     assert done.returncode == 2, done.stderr
     assert "pip install 'mmsbgen[report]'" in done.stderr
-    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_only_failures(bundle: Bundle, tmp_path: Path) -> None:
