@@ -149,6 +149,7 @@ class Worker:
                         lease = self._claim() if ours else None
                         if lease is not None:
                             self._do(lease)
+                            self._sweep()
                             done += 1
                             continue
                 except StoreError as error:
@@ -349,9 +350,12 @@ class Worker:
         for path in folder.iterdir() if folder.is_dir() else ():
             if path.name != CHECKPOINT:
                 path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a checkpoint stays until the job has ended
+            folder.rmdir()
+            folder.parent.rmdir()
 
     def _sweep(self) -> None:
-        """Remove what attempts that were killed left of jobs that have ended since."""
+        """Remove what attempts that were killed, or gave their job back, left of jobs that have ended since."""
         for folder in self._jobs.iterdir():
             if _FOLDER.fullmatch(folder.name):
                 with contextlib.suppress(MmsbgenError):
