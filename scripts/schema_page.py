@@ -28,9 +28,10 @@ are used on SQLite and on PostgreSQL.
 
 ![Tables and what they refer to](../pictures/schema.svg)
 
-Tables that describe are unique by `key`, a digest of their content; those that report by `uid` or `uuid`. Tables of jobs
-are those of [workers](../service.md); no export has them. Times are UTC in ISO 8601 as text; JSON is canonical text (sorted keys, no spaces), so that equal values are
-equal bytes; seconds, bytes, joules and 1e9 bytes a second (`gbps`) throughout. The revision of a database is in
+Tables that describe are unique by `key`, a digest of their content; those that report by `uid` or `uuid`. Tables of
+jobs are those of [workers](../service.md); no export has them. Times are UTC in ISO 8601 as text; JSON is canonical
+text (sorted keys, no spaces), so that equal values are equal bytes; seconds, bytes, joules and 1e9 bytes a second
+(`gbps`) throughout. The revision of a database is in
 `{version}`. Read it with any SQL client ([tutorial](../tutorials/database.md#4-sql)); to write, use
 [`mmsbgen db import`](../how-to/exchange-records.md), which keeps digests right.
 """
