@@ -51,6 +51,11 @@ class LiveIndex(Index):
         self._own_groups: dict[KernelName, dict[Key, Group]] = {}
         self._seen: dict[KernelName, Mark] = {}
 
+    @property
+    def kernels(self) -> tuple[KernelName, ...]:
+        """The kernels whose records were read."""
+        return tuple(self._seen)
+
     def groups(self, key: Key) -> list[Group]:
         """As :meth:`Index.groups`."""
         kernel = (key.kernel.family, key.kernel.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections import OrderedDict
@@ -125,7 +126,12 @@ class LookUps:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def _follow(self) -> None:
+        kernels = -1
         while True:
+            if kernels != len(self._index.kernels):
+                # What was read stays: looking through it for garbage would stop all answers for a sixth of a second.
+                kernels = len(self._index.kernels)
+                gc.freeze()
             await asyncio.sleep(self._seconds)
             try:
                 await self._run(self._update)

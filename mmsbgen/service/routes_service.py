@@ -21,7 +21,6 @@ UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/x-ndjson": {"schema": {"type": "string", "format": "binary"}, "example": _LINES},
             "text/plain": {"schema": {"type": "string", "format": "binary"}, "example": _LINES},
             "application/gzip": {"schema": {"type": "string", "format": "binary"}},
         },
