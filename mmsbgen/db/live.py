@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +16,13 @@ from mmsbgen.db.schema import Kernel, Quarantine, Trial
 from mmsbgen.db.selection import SHIPPED, Group, Index, Selection, shipped_groups, without
 from mmsbgen.db.store import Store
 
-__all__ = ["LiveIndex", "Mark", "marks"]
+__all__ = ["Changed", "LiveIndex", "Mark", "marks"]
 
 _MOST_PLANS = 1024
 KernelName = tuple[str, str]
 """Family and name."""
+Changed = frozenset[Key] | None
+"""Keys that have new trials with status 'ok'; None where anything may have changed."""
 
 
 class Mark(NamedTuple):
@@ -70,16 +72,20 @@ class LiveIndex(Index):
         self._orders.clear()
         return super().select(key, **asked)
 
-    def update(self) -> set[KernelName]:
-        """Take up what the store has got since; the kernels for which look-ups may now answer otherwise."""
+    def update(self) -> dict[KernelName, Changed]:
+        """Take up what the store has got since; by kernel, what look-ups may now answer otherwise for."""
         now = marks(self._live)
-        changed = {kernel for kernel, seen in self._seen.items() if now.get(kernel, Mark()) != seen}
-        for kernel in changed:
-            self._read(kernel)
-            self._barred.pop(kernel, None)
+        changed: dict[KernelName, Changed] = {}
+        for kernel, seen in list(self._seen.items()):
+            mark = now.get(kernel, Mark())
+            if mark != seen:
+                keys = self._read(kernel)
+                failed = (mark.failure, mark.failures) != (seen.failure, seen.failures)
+                changed[kernel] = None if failed else keys
+                self._barred.pop(kernel, None)
         if changed:
             self._forget_plans()
-            for asked in [asked for asked in self._losses if (asked[0].family, asked[0].name) in changed]:
+            for asked in [asked for asked in self._losses if self._concerned(asked, changed)]:
                 del self._losses[asked]
         return changed
 
@@ -93,11 +99,19 @@ class LiveIndex(Index):
         self._plans.clear()
         self._orders.clear()
 
-    def _read(self, kernel: KernelName) -> None:
+    @staticmethod
+    def _concerned(asked: tuple[Any, ...], changed: Mapping[KernelName, Changed]) -> bool:
+        """Whether what selections cost, see :meth:`Index.loss`, may have changed."""
+        kernel, _, device, _ = asked
+        keys = changed.get((kernel.family, kernel.name), frozenset())
+        return keys is None or any(key.kernel == kernel and device in ("", key.device.key) for key in keys)
+
+    def _read(self, kernel: KernelName) -> Changed:
         seen = self._seen.get(kernel, Mark())
         new, count, now = self._live.database.read(lambda c: _after(c, self._live, kernel, seen.trial))
         # On a server a trial may come to light after others whose ids are higher.
-        if seen.trials + count != now.trials:
+        whole = seen.trials + count != now.trials
+        if whole:
             self._own.pop(kernel, None)
             self._own_groups.pop(kernel, None)
             new, _, now = self._live.database.read(lambda c: _after(c, self._live, kernel, 0))
@@ -109,6 +123,7 @@ class LiveIndex(Index):
             groups[key] = Group(key, "", ranked(own[key]))
         self._seen[kernel] = now
         self._groups[kernel] = [*groups.values(), *self._shipped_besides(kernel, own.values())]
+        return None if whole else frozenset(key for key, _ in new)
 
     def _shipped_besides(self, kernel: KernelName, own: Iterable[list[Candidate]]) -> list[Group]:
         if self._shipped is None:

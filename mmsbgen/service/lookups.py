@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from mmsbgen.db.live import KernelName, LiveIndex
+from mmsbgen.db.live import Changed, KernelName, LiveIndex
 from mmsbgen.db.records import KernelRecord, Key, ToolchainRecord
 from mmsbgen.db.selection import Selection
 from mmsbgen.db.store import Store
@@ -46,8 +46,20 @@ class Asked(NamedTuple):
 
 @dataclass
 class _Answer:
+    """``version`` is that of the kernel's records that it is from."""
+
     body: bytes
     version: int
+    key: Key
+    tier: str
+
+    def stands(self, changed: Changed) -> bool:
+        """Whether new trials of the keys in ``changed`` cannot have made another answer of it."""
+        if changed is None or any(key.kernel != self.key.kernel for key in changed):
+            return False
+        if self.tier == "exact":
+            return self.key not in changed
+        return self.tier == "problem" and all(key.device != self.key.device for key in changed)
 
 
 class LookUps:
@@ -65,6 +77,7 @@ class LookUps:
         self._versions: dict[KernelName, int] = {}
         self._changes: dict[KernelName, OrderedDict[int, float]] = {}
         self._stale: OrderedDict[Asked, None] = OrderedDict()
+        self._making: dict[Asked, asyncio.Task[_Answer]] = {}
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -101,8 +114,9 @@ class LookUps:
 
     async def refresh(self) -> None:
         """Take up now what was stored, so that the next look-ups know it."""
-        for kernel in await self._run(self._update):
-            for asked in [a for a in self._answers if (a.family, a.kernel) == kernel]:
+        await self._take_up()
+        for asked, answer in list(self._answers.items()):
+            if answer.version != self._versions.get((asked.family, asked.kernel), 0):
                 del self._answers[asked]
 
     async def configuration(self, target: Target, found: KernelFamily, name: str, problem: Problem) -> Selection:
@@ -115,12 +129,28 @@ class LookUps:
         self._answers.clear()
 
     async def _make(self, asked: Asked) -> _Answer:
-        body, version = await self._run(partial(self._answer, asked))
-        answer = self._answers[asked] = _Answer(body, version)
+        """Make an answer; those who ask for the same meanwhile get that one."""
+        making = self._making.get(asked)
+        if making is None:
+            making = self._making[asked] = asyncio.create_task(self._made(asked))
+            making.add_done_callback(lambda _: self._making.pop(asked))
+        return await asyncio.shield(making)
+
+    async def _made(self, asked: Asked) -> _Answer:
+        answer: _Answer = await self._run(partial(self._answer, asked))
+        self._answers[asked] = answer
         self._answers.move_to_end(asked)
         while len(self._answers) > MOST_ANSWERS:
             self._answers.popitem(last=False)
         return answer
+
+    async def _take_up(self) -> None:
+        """Take up what was stored; answers that it does not concern stand."""
+        changed: dict[KernelName, Changed] = await self._run(self._update)
+        for asked, answer in self._answers.items():
+            kernel = (asked.family, asked.kernel)
+            if kernel in changed and answer.version == self._versions[kernel] - 1 and answer.stands(changed[kernel]):
+                answer.version += 1
 
     async def _run(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -134,7 +164,7 @@ class LookUps:
                 gc.freeze()
             await asyncio.sleep(self._seconds)
             try:
-                await self._run(self._update)
+                await self._take_up()
             except MmsbgenError as error:
                 log.warning("records that were added could not be read: %s", error)
             except Exception:  # what is one record's fault must not end the following of all others
@@ -158,7 +188,7 @@ class LookUps:
     def _warm(self) -> None:
         self._devices.read(self._store)
 
-    def _update(self) -> set[KernelName]:
+    def _update(self) -> dict[KernelName, Changed]:
         changed = self._index.update()
         if changed:
             self._devices.read(self._store)
@@ -170,7 +200,7 @@ class LookUps:
                 moments.popitem(last=False)
         return changed
 
-    def _answer(self, asked: Asked) -> tuple[bytes, int]:
+    def _answer(self, asked: Asked) -> _Answer:
         version = self._versions.get((asked.family, asked.kernel), 0)
         found = family(asked.family)
         found.kernel(asked.kernel)
@@ -199,7 +229,7 @@ class LookUps:
             trial=selection.trial_ref,
             template_digest=key.kernel.template_digest,
         )
-        return best.model_dump_json().encode(), version
+        return _Answer(best.model_dump_json().encode(), version, key, selection.tier)
 
     def _select(self, target: Target, found: KernelFamily, name: str, problem: Problem) -> tuple[Selection, Key]:
         spec = found.kernel(name)
