@@ -372,14 +372,17 @@ def _state_of(store: Any) -> Iterator[Finding]:
     """Whether there is a database, its schema and whether it is sound."""
     from sqlalchemy import text
 
+    from mmsbgen.db.schema import REVISIONS
+
     if store.missing:
         what = f"there is no tuning database at {store.location} yet"
         yield Finding("database", "note", what, "mmsbgen tune makes it")
         return
     details = {"location": store.location, "older_schema": store.older}
-    what = f"{store.location}: {len(store.runs())} runs, {len(store.quarantined())} configurations in quarantine"
+    counts = f"{len(store.runs())} runs, {len(store.quarantined())} configurations in quarantine"
+    what = f"{store.location}, schema {store.older or REVISIONS[-1]}: {counts}"
     if store.older:
-        what += f", of the older schema {store.older}"
+        what += f"; schema {REVISIONS[-1]} is the present one"
         yield Finding("database", "note", what, "The next mmsbgen tune upgrades it", details)
     else:
         yield Finding("database", "ok", what, details=details)

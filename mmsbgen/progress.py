@@ -17,12 +17,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Stage:
-    """A piece of work: ``done`` of ``total`` so far, in ``unit``; ``total`` is None where nobody knows it."""
+    """A piece of work: ``done`` of ``total`` so far, in ``unit``; ``total`` is None where nobody knows it.
+
+    ``alone`` says that it is long, and that nothing else of this process runs meanwhile, as some libraries have it: so
+    it is told as it begins.
+    """
 
     name: str
     total: float | None = None
     unit: str = ""
     done: float = 0.0
+    alone: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def tell(self, done: float, total: float | None = None) -> None:
@@ -71,9 +76,9 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def stage(name: str, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+def stage(name: str, total: float | None = None, unit: str = "", *, alone: bool = False) -> Iterator[Stage]:
     """A piece of work that may take seconds; ``tell`` of what is yielded says how much is done."""
-    heard, one = _listener.get(), Stage(name, total, unit)
+    heard, one = _listener.get(), Stage(name, total, unit, alone=alone)
     if heard is not None:
         heard.begin(one)
     try:

@@ -46,7 +46,7 @@ class StageDisplay:
         self.muted = False
         """Set while something else draws."""
         self._stages: list[Stage] = []
-        self._lock = threading.Lock()
+        self._lock, self._drawing = threading.Lock(), threading.Lock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._bar: Any = None
@@ -56,6 +56,8 @@ class StageDisplay:
         """Look after it, by a thread of its own that lives as long as there are stages."""
         with self._lock:
             self._stages.append(stage)
+        if stage.alone and not (self.muted or self.silent()):
+            self._draw(stage) if sys.stderr.isatty() else click.echo(f"{stage.name} ...", err=True)
         if self._thread is None:
             self._over.clear()
             self._thread = threading.Thread(target=self._look, name="progress", daemon=True)
@@ -91,13 +93,14 @@ class StageDisplay:
     def _draw(self, stage: Stage) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        if self._bar is None:
-            from mmsbgen.cli._console import stderr
+        with self._drawing:
+            if self._bar is None:
+                from mmsbgen.cli._console import stderr
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
-            self._bar = Progress(*columns, TimeElapsedColumn(), console=stderr(), transient=True)
-            self._bar.add_task("", total=None, note="")
-            self._bar.start()
+                columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
+                self._bar = Progress(*columns, TimeElapsedColumn(), console=stderr(), transient=True)
+                self._bar.add_task("", total=None, note="")
+                self._bar.start()
         self._bar.update(0, description=stage.name, completed=stage.done, total=stage.total, note=_note(stage))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.graph import Graph, Split
+from mmsbgen.progress import stage
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.state import State
 
@@ -27,6 +28,8 @@ Floats = npt.NDArray[np.float64]
 MASS = 0.9
 #: Runs of Leiden in search of a resolution that gives K communities.
 _LEIDEN_RUNS = 8
+#: Links from which one of them takes seconds, and igraph lets no other thread run meanwhile.
+_MANY = 500_000
 #: Share of an ego net that earlier ones may have taken.
 _OVERLAP = 0.5
 
@@ -121,8 +124,10 @@ def communities(split: Split, k: int, seed: int) -> Start:
     low, high = 1e-2, 1e4
     resolution, best = 1.0, None
     graph = training_graph(split)
-    with seeded(seed):
-        for _ in range(_LEIDEN_RUNS):
+    long = split.n_training_links > _MANY
+    with seeded(seed), stage("looking for Leiden's communities", _LEIDEN_RUNS, "runs", alone=long) as told:
+        for number in range(_LEIDEN_RUNS):
+            told.tell(number)
             sets = leiden(graph, resolution)
             if best is None or abs(len(sets) - k) < abs(len(best) - k):
                 best = sets

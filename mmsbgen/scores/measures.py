@@ -23,6 +23,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Entries of a table of communities by communities, or of vertices by vertices, that are held at a time.
 _BLOCK = 1 << 22
+#: Pairs of communities from which networkit, which lets no other thread run meanwhile, takes seconds.
+_MANY = 1 << 22
 #: Sums of entropies that differ by no more than this, some tens of roundings of numbers below one, are equal.
 _TIE = 1e-14
 
@@ -87,7 +89,7 @@ def evaluate(
     names = sorted(universe)
     places = {name: place for place, name in enumerate(names)}
     x, y = (_Incidence.of(sets, places, what) for sets, what in ((found, "cover"), (true, "truth")))
-    with stage("comparing covers: ONMI and average F1"):
+    with stage("comparing covers: ONMI and average F1", alone=len(found) * len(true) > _MANY):
         onmi, average_f1 = _by_networkit(x, y)
     with stage("comparing covers: ONMI of Lancichinetti, Fortunato and Kertesz"):
         onmi_lfk = _lfk(x, y)

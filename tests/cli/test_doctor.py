@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
 from mmsbgen.db.records import RunRecord, TrialRecord
+from mmsbgen.db.schema import REVISIONS
 from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import key_of
 from mmsbgen.doctor import Finding, examine, self_test
@@ -77,7 +78,7 @@ def test_records_of_this_device_are_counted_and_stale_ones_told(pocl_device: Dev
             store.add_trial(TrialRecord(run=run.uuid, key=key, config={"block_size": 1}, status="ok", times=(1e-3,)))
     words = ("--no-self-test", "--database", tmp_path / "tuning.sqlite3", "--device", pocl_device.info.spec)
     told = about(doctor(*words), "database", "ok")
-    assert "1 runs, 0 configurations in quarantine" in told
+    assert f"schema {REVISIONS[-1]}: 1 runs, 0 configurations in quarantine" in told
     assert "1 ok, 1 stale" in told or "1 stale, 1 ok" in told
 
 

@@ -73,6 +73,12 @@ def test_a_quiet_display_says_nothing(soon: None, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == ""
 
 
+def test_a_stage_that_lets_nobody_speak_is_told_as_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    with listening(StageDisplay()), stage("a library's work", alone=True):
+        pass
+    assert capsys.readouterr().err == "a library's work ...\n"
+
+
 def test_a_stage_that_fails_ends_and_its_error_goes_on() -> None:
     display = StageDisplay()
     with pytest.raises(ZeroDivisionError), listening(display), stage("one"), stage("two"):
