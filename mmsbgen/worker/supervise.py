@@ -32,6 +32,8 @@ _IDLE_S = 1.0
 """How often an idle worker looks for jobs, and a busy one whether its job is to end."""
 _AGAIN_S = 3.0
 """How long to wait before a database that failed is asked again."""
+_REPEAT_S = 30.0
+"""Between messages about a database that is away."""
 _LISTEN_S = 0.2
 _FOLDER = re.compile(r"[0-9a-f]{32}")
 
@@ -114,6 +116,7 @@ class Worker:
     def __init__(self, queue: Queue, location: Location, settings: Settings, say: Callable[[str], None]) -> None:
         self.queue, self.settings, self.say = queue, settings, say
         self.signals = _Signals()
+        self._quiet_until = 0.0
         if location.url is None and location.path is None:
             raise InputError("a database in memory has no jobs: give a file or a server with --database")
         self._database = (
@@ -282,7 +285,7 @@ class Worker:
                 else:
                     attempt.cancel = self.queue.look(lease)
             except StoreError as error:
-                self.say(str(error))
+                self._failing(str(error))
                 if time.monotonic() - attempt.beat_at > lease.seconds:
                     raise LeaseLostError(f"the job {lease.job.id} could not be kept: {error}") from error
         if (self.signals or attempt.cancel) and attempt.stop_by is None:
@@ -315,7 +318,7 @@ class Worker:
                     self.queue.checkpoint(attempt.lease, {CHECKPOINT: file})
                     attempt.beat_at = time.monotonic()
         except (OSError, StoreError) as error:
-            self.say(f"a checkpoint was not stored: {error}")
+            self._failing(f"a checkpoint was not stored: {error}")
             return
         for folder in attempt.folder.parent.iterdir():
             if folder != attempt.folder:
@@ -325,7 +328,13 @@ class Worker:
         try:
             self.queue.event(lease, data, kind)
         except StoreError as error:
-            self.say(f"progress was not stored: {error}")
+            self._failing(f"progress was not stored: {error}")
+
+    def _failing(self, text: str) -> None:
+        """Say now and then what fails many times a second while the database is away."""
+        if time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _REPEAT_S
+            self.say(text)
 
     def _persist(self, write: Callable[[], object]) -> bool:
         """Record how an attempt ended, however long the database is away; False when the job is another's by then."""
