@@ -11,6 +11,8 @@ Processors are left out, since one name stands for many machines.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -24,6 +26,9 @@ from mmsbgen.errors import InputError
 from mmsbgen.families import family
 from mmsbgen.render import template_digest
 
+#: Times of a trial that are shipped.
+TIMES = 31
+
 
 def best_of(bundle: Bundle, most: int) -> Bundle:
     """What of an export is shipped: the ``most`` best configurations of each key, with their last timing in each run.
@@ -34,17 +39,25 @@ def best_of(bundle: Bundle, most: int) -> Bundle:
     for trial in bundle.trials:
         if trial.status == "ok" and trial.key.device.kind == "gpu" and _is_present(trial.key):
             by_key[trial.key].append(trial)
-    kept = []
+    kept: list[TrialRecord] = []
     for trials in by_key.values():
         best = {found.config_digest for found in ranked(map(candidate, trials))[:most]}
         last: dict[tuple[str, str], TrialRecord] = {}
         for trial in sorted(trials, key=lambda trial: trial.round):
             last[trial.run, trial.config_digest] = trial
-        kept += [trial for trial in last.values() if trial.config_digest in best]
+        kept += [replace(trial, times=quantiles(trial.times)) for trial in last.values() if trial.config_digest in best]
     used = {trial.run for trial in kept}
     runs = [run for run in bundle.runs if run.uuid in used]
     roofs = [roof for roof in bundle.roofs if roof.run in used]
     return formats.anonymous(Bundle(runs=runs, roofs=roofs, trials=kept))
+
+
+def quantiles(times: Sequence[float]) -> tuple[float, ...]:
+    """At most :data:`TIMES` of the times, evenly spaced by rank: finals have hundreds, a look-up wants their median."""
+    ordered = sorted(times)
+    if len(ordered) <= TIMES:
+        return tuple(times)
+    return tuple(ordered[round(i * (len(ordered) - 1) / (TIMES - 1))] for i in range(TIMES))
 
 
 def _is_present(key: Key) -> bool:

@@ -128,7 +128,7 @@ class _Communities(click.ParamType):  # type: ignore[type-arg]
 @click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
 @click.option("--average", is_flag=True, help="Average pi after the optimum, or over half of -n: one more state.")
 @click.option("--dtype", **_shown("float32 or float64.", "float32"))
-@click.option("--products", **_shown("Of blocks: single, or half on the tensor cores of CUDA GPUs.", "single"))
+@click.option("--products", **_shown("Of blocks: single, or half on tensor cores; by default half on CUDA GPUs."))
 @click.option("--storage", **_shown("Of rows of pi: float32 (--dtype); for stars bfloat16 or float16.", "float32"))
 @click.option("--rule", **_shown("share, threshold, link or top.", "share"))
 @click.option("--threshold", **_shown("Of the rule.", type=float))

@@ -103,7 +103,7 @@ def tune(
     found = family_named(family)
     specs = [found.kernel(name) for name in kernels]
     given = dict(pairs(values, "--problem"))
-    problem = found.problem(**_of_graph(graph, k, mini_batch) | given)
+    problem = found.problem(**_of_graph(graph, k, mini_batch, device) | given)
     axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if explain_space:
         _explain(device, found, kernels, dict(problem), axes, as_json)
@@ -161,7 +161,7 @@ def tune(
         sys.exit(INTERRUPTED)
 
 
-def _of_graph(graph: Path | None, k: int | None, mini_batch: str) -> dict[str, Any]:
+def _of_graph(graph: Path | None, k: int | None, mini_batch: str, device: str | None) -> dict[str, Any]:
     """The problem that ``mmsbgen detect GRAPH -k K`` has with its other options at their defaults."""
     if graph is None:
         if k is not None:
@@ -172,7 +172,7 @@ def _of_graph(graph: Path | None, k: int | None, mini_batch: str) -> dict[str, A
     from mmsbgen.sampler.options import Options
     from mmsbgen.sampler.problem import problem_of_graph
 
-    return dict(problem_of_graph(graph, Options(n_communities=k, mini_batch=mini_batch)))
+    return dict(problem_of_graph(graph, Options(n_communities=k, mini_batch=mini_batch), device))
 
 
 def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:

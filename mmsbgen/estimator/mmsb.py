@@ -119,7 +119,7 @@ class MMSB(Parameters, Fitted):
         mini_batch_size: int | None = None,
         n_partners: int | None = None,
         partners: str = "stratified",
-        products: str = "single",
+        products: str | None = None,
         step: str = "split",
         noise: bool | None = None,
         sample_sweeps: int = 0,

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.backends.base import DeviceInfo
-from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb import tensor_kernels
 from mmsbgen.families.mmsb.block_workloads import room
 from mmsbgen.families.mmsb.tensor_workloads import half_room, half_row
@@ -25,24 +23,9 @@ from mmsbgen.sampler.state import Shape
 _PRODUCTS = {"single": ("block_shared",), "half": tuple(spec.name for spec in tensor_kernels.KERNELS)}
 
 
-#: bfloat16 on tensor cores and copies past registers begin here.
-_TENSOR_ARCHITECTURE = 80
-
-
 def kernels(problem: Problem) -> tuple[str, ...]:
     """The kernels of stages 2 and 3, in their order."""
     return ("shared_partners", *_PRODUCTS[str(problem["products"])], "block_links")
-
-
-def check_products(problem: Problem, info: DeviceInfo) -> None:
-    """Raise :class:`InputError` where a device has no tensor cores for the products asked for."""
-    architecture = info.architecture.removeprefix("sm_")
-    able = info.backend == "cuda" and architecture.isdigit() and int(architecture) >= _TENSOR_ARCHITECTURE
-    if problem["products"] == "half" and not able:
-        raise InputError(
-            f"products='half' are for tensor cores of CUDA GPUs from sm_{_TENSOR_ARCHITECTURE} on; "
-            f"{info.name} ({info.architecture}) has products='single'"
-        )
 
 
 Launch = Callable[[str, str, int, dict[str, Any]], None]

@@ -71,8 +71,9 @@ class Options:
     n_partners: int | None = None
     """Sampled partners of a vertex; in ``block`` mini-batches beside all its links."""
     partners: str = "stratified"
-    products: str = PRODUCTS[0]
-    """Factors of the dense products of blocks: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs)."""
+    products: str | None = None
+    """Factors of the dense products of blocks: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs);
+    ``None`` for ``half`` where the device has such cores and rows are float32."""
     step: str = "split"
     noise: bool | None = None
     """Whether steps draw. None: stars always; blocks first optimise, and draw in the last ``sample_sweeps`` only."""
@@ -127,7 +128,7 @@ class Options:
             ("nonlink_weight", NONLINK_WEIGHTS),
             ("dtype", DTYPES),
             ("storage", STORAGES),
-            ("products", PRODUCTS),
+            ("products", (None, *PRODUCTS)),
             ("start", (None, *STARTS)),
         ):
             if getattr(self, name) not in allowed:
@@ -146,7 +147,7 @@ class Options:
             raise InputError(
                 "start='auto' tries sweeps, which only blocks make: give stars one of communities, ego, random"
             )
-        if self.products != PRODUCTS[0] and (not self.block or self.dtype != "float32"):
+        if self.products == "half" and (not self.block or self.dtype != "float32"):
             what = f"dtype={self.dtype!r}" if self.block else f"mini_batch={self.mini_batch!r}"
             raise InputError(f"products={self.products!r} does not go with {what}: it is for blocks in float32")
         if self.storage != STORAGES[0] and (self.block or self.dtype != "float32"):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmsbgen.backends import discover
+from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.backends.discovery import select_device
+from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb import MMSB, reference
 from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.problem import Problem
@@ -26,8 +30,29 @@ def partner_rule(n_vertices: int, options: Options) -> reference.PartnerRule:
     return reference.PartnerRule("stratified", n, n_link, seed=options.seed)
 
 
-def problem_of(split: Split, options: Options) -> Problem:
-    """The problem of a run of ``options`` on a split graph; tuning it makes the run's look-ups exact."""
+#: bfloat16 on tensor cores and copies past registers begin here.
+_TENSOR_ARCHITECTURE = 80
+
+
+def products_of(options: Options, info: DeviceInfo) -> str:
+    """How a device multiplies for blocks: as ``options`` say, else on tensor cores where it has them.
+
+    Held-out metrics with and without tensor cores do not differ (docs/reports/modes-blocks-h200.md).
+    Raises :class:`InputError` where products on tensor cores are asked for and there are none.
+    """
+    architecture = info.architecture.removeprefix("sm_")
+    able = info.backend == "cuda" and architecture.isdigit() and int(architecture) >= _TENSOR_ARCHITECTURE
+    if options.products == "half" and not able:
+        raise InputError(
+            f"products='half' are for tensor cores of CUDA GPUs from sm_{_TENSOR_ARCHITECTURE} on; "
+            f"{info.name} ({info.architecture}) has products='single'"
+        )
+    best = "half" if able and options.block and options.dtype == "float32" else "single"
+    return options.products or best
+
+
+def problem_of(split: Split, options: Options, info: DeviceInfo) -> Problem:
+    """The problem of a run of ``options`` on a split graph and a device; tuning it makes the run's look-ups exact."""
     n_vertices = split.graph.n_vertices
     sized = options.sized_for(n_vertices, split.graph.n_links)
     rule = partner_rule(n_vertices, sized)
@@ -42,13 +67,17 @@ def problem_of(split: Split, options: Options) -> Problem:
         step=sized.step,
         theta_step="gain" if sized.block else "published" if sized.step == "published" else "reflected",
         noise="on" if sized.draws_noise else "off",
-        products=sized.products,
+        products=products_of(sized, info),
         partners=rule.name,
     )
 
 
-def problem_of_graph(source: Any, options: Options) -> Problem:
-    """The problem of a run of ``options`` on what :func:`mmsbgen.graph.as_graph` takes; raises ``InputError``."""
+def problem_of_graph(source: Any, options: Options, device: str | None = None) -> Problem:
+    """The problem of a run of ``options`` on a device by name, on what :func:`mmsbgen.graph.as_graph` takes.
+
+    Raises :class:`InputError` for a graph or a device that cannot be had.
+    """
     strategy(options.mini_batch)
+    info = select_device(device, *discover())
     graph = as_graph(source)
-    return problem_of(split(graph, validation=options.held_out_share(graph.n_links), seed=options.seed), options)
+    return problem_of(split(graph, validation=options.held_out_share(graph.n_links), seed=options.seed), options, info)

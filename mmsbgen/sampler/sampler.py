@@ -65,8 +65,7 @@ class Sampler:
         self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
         self.rule = partner_rule(graph.n_vertices, options)
-        self.problem = problem_of(split, options)
-        blocks.check_products(self.problem, self.device.info)
+        self.problem = problem_of(split, options, self.device.info)
         self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
         self.sweeps = minibatch.sweeps(self.sources) if options.block else None
         groups = most_groups(self.problem, traits_of(self.device.info)) if options.block else theta_groups(self.problem)

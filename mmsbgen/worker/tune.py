@@ -123,7 +123,7 @@ def run(task: Task, tells: Tells) -> Outcome:
     if "graph" in task.inputs:
         if wanted.sampler is None:
             raise InputError("a job that tunes for a graph says in sampler how it is sampled, at least n_communities")
-        values = dict(problem_of_graph(task.inputs["graph"], wanted.sampler))
+        values = dict(problem_of_graph(task.inputs["graph"], wanted.sampler, task.device))
     problem: Problem = family.problem(**(values | wanted.problem))
     with open_store(task.database) as store:
         report = tune(

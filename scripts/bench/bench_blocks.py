@@ -109,7 +109,7 @@ def main() -> None:
     for info in chosen_devices(args.device):
         with open_device(info.spec) as device:
             report.devices.append(info)
-            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base)))
+            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base, device.info)))
             report.text(f"## {info.platform}: {info.name}")
             report.text(f"Random rows {roof.gather:.0f} GB/s, copy {roof.copy:.0f} GB/s.")
             rows = []

@@ -35,7 +35,7 @@ KINDS = ("random-node-non-link", "random-node-link", "random-node")
 @contextmanager
 def chain(device: Device, parts: Split, options: Options, fused: bool, database: str | None) -> Iterator[Sampler]:
     """A started chain in configurations from the database, warmed up."""
-    problem = problem_of(parts, options)
+    problem = problem_of(parts, options, device.info)
     known = known_configs(device.info, MMSB.kernel("update_phi"), problem, traits_of(device.info), database)
     sampler = Sampler(parts, options, Runtime(device, MMSB, None, {"update_phi": dict(known.tuned)}), fused=fused)
     try:
@@ -83,7 +83,7 @@ def without_theta(sampler: Sampler, count: int, repetitions: int) -> Sample:
 
 def phi_alone(device: Device, parts: Split, options: Options, database: str | None) -> tuple[Sample, dict[str, Any]]:
     """update_phi back to back on inputs that rotate: seconds a call, and its configuration."""
-    spec, problem = MMSB.kernel("update_phi"), problem_of(parts, options)
+    spec, problem = MMSB.kernel("update_phi"), problem_of(parts, options, device.info)
     config = known_configs(device.info, spec, problem, traits_of(device.info), database).tuned
     workload = spec.workload(problem, 0)
     placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
@@ -134,7 +134,7 @@ def main() -> None:
     for info in chosen_devices(args.device):
         with open_device(info.spec) as device:
             report.devices.append(info)
-            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base)))
+            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base, device.info)))
             report.text(f"## {info.platform}: {info.name}")
             report.text(f"Random rows {roof.gather:.0f} GB/s, copy {roof.copy:.0f} GB/s.")
             rows, told = [], []

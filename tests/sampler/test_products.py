@@ -1,15 +1,18 @@
-"""Which devices may multiply on tensor cores."""
+"""Which devices multiply on tensor cores."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.errors import InputError
-from mmsbgen.families.mmsb import MMSB
-from mmsbgen.sampler.blocks import check_products
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.problem import products_of
+
+INFO = FakeDevice().info
 
 
 @pytest.mark.parametrize(
@@ -17,10 +20,26 @@ from mmsbgen.sampler.blocks import check_products
     [("cuda", "sm_90", True), ("cuda", "sm_80", True), ("cuda", "sm_75", False), ("opencl", "sm_90", False)],
 )
 def test_half_products_need_tensor_cores(backend: str, architecture: str, able: bool) -> None:
-    info = dataclasses.replace(FakeDevice().info, backend=backend, architecture=architecture)
-    check_products(MMSB.problem(products="single"), info)
+    info = dataclasses.replace(INFO, backend=backend, architecture=architecture)
+    asked = {name: Options(4, mini_batch="block", products=name) for name in ("single", "half")}
+    assert products_of(asked["single"], info) == "single"
     if able:
-        check_products(MMSB.problem(products="half"), info)
+        assert products_of(asked["half"], info) == "half"
         return
     with pytest.raises(InputError, match=f"sm_80.*{architecture}.*products='single'"):
-        check_products(MMSB.problem(products="half"), info)
+        products_of(asked["half"], info)
+
+
+@pytest.mark.parametrize(
+    ("options", "default"),
+    [
+        ({"mini_batch": "block"}, "half"),
+        ({"mini_batch": "block", "dtype": "float64"}, "single"),
+        ({"mini_batch": "random-node"}, "single"),
+    ],
+)
+def test_tensor_cores_are_used_where_they_can_be(options: dict[str, Any], default: str) -> None:
+    gpu = dataclasses.replace(INFO, backend="cuda", architecture="sm_90")
+    cpu = dataclasses.replace(INFO, backend="opencl", architecture="cpu-0")
+    assert products_of(Options(4, **options), gpu) == default
+    assert products_of(Options(4, **options), cpu) == "single"
