@@ -18,8 +18,8 @@ from mmsbgen.db.connect import URL_VARIABLE
 
 __all__ = ["beside", "tied"]
 
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
-_LIVED_S = 60.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
+_LIVED_S = 5.0
 """A worker that lived so long did not fail at its start."""
 _GRACE_S = 30.0
 """How long a worker may take to give its job back."""
