@@ -208,7 +208,7 @@ def report(found: dict[str, Tally], same: bool, seconds: float, told: str, argum
         f"Afterwards records, files and jobs were {'what they were' if same else 'NOT what they were'}.",
     ]
     if told:
-        summary = [line.strip() for line in told.splitlines() if line.strip()][-12:]
+        summary = [line.strip("✅⚠️= ") for line in told.splitlines() if line.strip()][-12:]
         parts += ["", "schemathesis against the schema, `--checks not_a_server_error`:", "", "```text", *summary, "```"]
     return "\n".join([*parts, ""])
 

@@ -5,7 +5,8 @@
 
 A client submits detections and uploads records all the while, each with a key of its own, again until it is answered.
 The service, or one of the two workers beside it, or all of them are killed; a killed service is started again.  A job
-that has lost two attempts is let end first: a third would fail it, as it is meant to.  At the end every job that was asked for must be done, once, with its files, and every record there.  Exit code 1 otherwise.
+that has lost two attempts is let end first: a third would fail it, as it is meant to.  At the end every job that was
+asked for must be done, once, with its files, and every record there.  Exit code 1 otherwise.
 """
 
 from __future__ import annotations
