@@ -95,7 +95,7 @@ def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
     moving.sort(key=lambda name: -_weight(case, name))
     columns = min(3, max(1, len(moving)))
     rows = max(1, -(-len(moving) // columns))
-    figure, axes = panels(rows, columns, 0.8 + 2.9 * columns, 0.8 + 2.5 * rows, sharey=True)
+    figure, axes = panels(rows, columns, max(8.6, 0.8 + 2.9 * columns), 0.8 + 2.6 * rows, sharey=True)
     flat = [panel for row in axes for panel in row]
     rng = np.random.default_rng(0)
     for panel, name in zip(flat, moving, strict=False):
@@ -105,7 +105,7 @@ def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
         x, y = (np.array(column, float) for column in zip(*points, strict=True))
         jitter = rng.uniform(-0.22, 0.22, x.size)
         panel.scatter(
-            x + jitter, y, s=9 if x.size < 300 else 5, color=COLOURS[0], alpha=0.45, linewidths=0,
+            x + jitter, y, s=9 if x.size < 300 else 5, color=COLOURS[0], alpha=0.65, linewidths=0,
             rasterized=x.size > MANY_MARKS // 3,
         )  # fmt: skip
         fastest = [min(y[x == i]) for i in range(len(order))]
@@ -174,7 +174,7 @@ def measured_over_time(figure_cases: Sequence[Case]) -> Picture | None:
     searches = sorted((one for one in searches if len(one[1]) > 5), key=lambda one: -len(one[1]))[:_KERNELS]
     if not searches:
         return None
-    figure, axes = single(8.6, 3.8)
+    figure, axes = single(8.6, 4.4)
     for number, (case, taken) in enumerate(searches):
         best = np.minimum.accumulate(np.array(taken))
         axes.step(
@@ -188,7 +188,7 @@ def measured_over_time(figure_cases: Sequence[Case]) -> Picture | None:
     axes.set_ylabel("best so far over the last best")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.grid(axis="y")
-    axes.legend(fontsize=7.5, loc="upper right")
+    figure.legend(*axes.get_legend_handles_labels(), fontsize=7.5, loc="outside lower center", ncols=2)
     caption = "How soon a search finds what it ends with; the longest run of each kernel and problem."
     soon = [int(np.argmax(np.minimum.accumulate(taken) <= 1.05 * min(taken))) + 1 for _, taken in searches]
     alt = f"{len(searches)} searches came within 5 % of their end after {min(soon)} to {max(soon)} configurations."

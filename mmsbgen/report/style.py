@@ -60,6 +60,8 @@ _LOCK = threading.RLock()
 Share = bool | Literal["none", "all", "row", "col"]
 #: What is not seen, or turns the direction of what is.
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+#: Of a page for an inch, at most: text of small pictures is not to be larger than that of others.
+_PIXELS = 118
 _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 
 
@@ -91,7 +93,9 @@ class Picture:
         text = text.replace(INK, "currentColor").replace(PAPER, "var(--paper)")
         text = _HIDDEN.sub("\ufffd", text).replace("'DejaVu Sans'", _FONTS)
         text = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", text, count=2)
-        return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(plain(self.alt, 2000))}" ', 1)
+        style = f"max-width: {round(_PIXELS * self.figure.get_figwidth())}px"
+        words = html.escape(plain(self.alt, 2000))
+        return text.replace("<svg ", f'<svg style="{style}" role="img" aria-label="{words}" ', 1)
 
 
 def _saved(figure: Figure, form: Literal["png", "svg"], **how: object) -> bytes:
