@@ -9,7 +9,7 @@ import click
 from mmsbgen import __version__
 from mmsbgen.cli._common import LazyCommand, MmsbgenGroup
 from mmsbgen.cli._logs import log_options
-from mmsbgen.cli._settings import PREFIX, load
+from mmsbgen.cli._settings import load
 
 __all__ = ["main"]
 
@@ -33,7 +33,7 @@ _COMMANDS = {
 @click.group(
     cls=MmsbgenGroup,
     lazy=_COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": PREFIX},
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Find overlapping communities in graphs with kernels that are generated and tuned for your device.",
 )
 @click.version_option(__version__, prog_name="mmsbgen")
@@ -42,6 +42,7 @@ _COMMANDS = {
     type=click.Path(path_type=Path, dir_okay=False),
     is_eager=True,
     expose_value=False,
+    envvar="MMSBGEN_CONFIG",
     callback=load,
     help="Configuration file, instead of the user's own; see `mmsbgen config`.",
 )

@@ -21,7 +21,7 @@ log = logging.getLogger("mmsbgen.cli")
 
 def log_options(command: F) -> F:
     """Add ``--verbose``, ``--quiet``, ``--log`` and ``--log-file``; they count wherever on the line they stand."""
-    for option in (log_file_option, log_option, quiet_option(), verbose_option):
+    for option in (log_file_option, log_option, quiet_option, verbose_option):
         command = option(command)
     return command
 
@@ -42,7 +42,13 @@ def _noting(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
 
 
 verbose_option = click.option(
-    "-v", "--verbose", count=True, expose_value=False, callback=_noting("verbose"), help="Log more; -vv: all."
+    "-v",
+    "--verbose",
+    count=True,
+    expose_value=False,
+    envvar="MMSBGEN_VERBOSE",
+    callback=_noting("verbose"),
+    help="Log more; -vv: all.",
 )
 log_option = click.option(
     "--log",
@@ -62,9 +68,15 @@ log_file_option = click.option(
 )
 
 
-def quiet_option(help: str = "No progress and no messages, errors only.", *, expose: bool = False) -> Callable[[F], F]:
-    """``--quiet``; a command that prints less itself too has it exposed, as ``quiet``."""
-    return click.option("--quiet", "-q", is_flag=True, expose_value=expose, callback=_noting("quiet"), help=help)
+quiet_option = click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    envvar="MMSBGEN_QUIET",
+    callback=_noting("quiet"),
+    help="No progress and no messages, errors only.",
+)
 
 
 def json_option(help: str) -> Callable[[F], F]:

@@ -108,18 +108,22 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def apply(ctx: click.Context, name: str, command: click.Command) -> None:
-    """Let the table of a command be its defaults.
+    """Let the environment and the table of a command be its defaults.
 
     Raises :class:`InputError` for a file that cannot be used and for a key or value that the command cannot have, but
     of commands that look into the file themselves (``tells_settings``).
     """
+    place = _place(ctx, name)
+    for option in options_of(command):
+        if option.envvar is None:
+            option.envvar = variable_of(option, tuple(place.split(".")))
     tolerant = getattr(command, "tells_settings", False)
     error = error_of(ctx)
     if error is not None and not tolerant:
         raise error
     defaults = ctx.default_map or {}
     if name in defaults and not tolerant:
-        table = _translated(ctx, command, defaults[name], ctx.meta[_FILE], _place(ctx, name))
+        table = _translated(ctx, command, defaults[name], ctx.meta[_FILE], place)
         ctx.default_map = {**defaults, name: table}
 
 
@@ -227,4 +231,4 @@ def variable_of(option: click.Option, path: tuple[str, ...]) -> str:
     """The variable that sets an option of the command ``path``, such as ``("db", "best")``."""
     if isinstance(option.envvar, str):
         return option.envvar
-    return "_".join([PREFIX, *path, str(option.name)]).upper().replace("-", "_")
+    return "_".join([PREFIX, *path, key_of(option)]).upper().replace("-", "_")

@@ -13,12 +13,19 @@ from click.testing import CliRunner, Result
 from mmsbgen.cli import main
 from mmsbgen.cli._common import MmsbgenGroup
 from mmsbgen.cli._logs import log_options
-from mmsbgen.cli._settings import PREFIX, load
+from mmsbgen.cli._settings import load
 from mmsbgen.errors import InputError
 
 
-@click.group(cls=MmsbgenGroup, context_settings={"auto_envvar_prefix": PREFIX})
-@click.option("--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=load)
+@click.group(cls=MmsbgenGroup)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    envvar="MMSBGEN_CONFIG",
+    callback=load,
+)
 @log_options
 def program() -> None:
     """A command line that logs."""

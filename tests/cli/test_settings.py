@@ -13,11 +13,18 @@ from click.testing import CliRunner, Result
 from mmsbgen.cli import main
 from mmsbgen.cli._common import MmsbgenGroup
 from mmsbgen.cli._logs import log_options
-from mmsbgen.cli._settings import PREFIX, load, shared_option
+from mmsbgen.cli._settings import load, shared_option
 
 
-@click.group(cls=MmsbgenGroup, context_settings={"auto_envvar_prefix": PREFIX})
-@click.option("--config", type=click.Path(path_type=Path), is_eager=True, expose_value=False, callback=load)
+@click.group(cls=MmsbgenGroup)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    envvar="MMSBGEN_CONFIG",
+    callback=load,
+)
 @log_options
 def program() -> None:
     """A command line with an option of every kind."""
@@ -70,7 +77,12 @@ def test_what_is_typed_goes_before_the_environment_that_before_the_file_and_that
     file.write_text('device = "all"\n[show]\ncommunities = 4\nrule = "top"\nnoise = false\nkernel = ["a", "b"]\n')
     of_file = {"device": "all", "k": 4, "rule": "top", "noise": False, "kernels": ["a", "b"]}
     assert shown(*line) == of_file
-    env = {"MMSBGEN_SHOW_K": "5", "MMSBGEN_SHOW_NOISE": "yes", "MMSBGEN_SHOW_KERNELS": "c", "MMSBGEN_DEVICE": "mine"}
+    env = {
+        "MMSBGEN_SHOW_COMMUNITIES": "5",
+        "MMSBGEN_SHOW_NOISE": "yes",
+        "MMSBGEN_SHOW_KERNEL": "c",
+        "MMSBGEN_DEVICE": "mine",
+    }
     assert shown(*line, **env) == of_file | {"k": 5, "noise": True, "kernels": ["c"], "device": "mine"}
     assert shown(*line, "-k", "6", "--no-noise", "--device", "typed", **env)["k"] == 6
     assert shown(*line, "--no-noise", "--device", "typed", **env)["noise"] is False
@@ -144,7 +156,9 @@ def test_every_key_of_every_command_is_listed_and_can_be_set(file: Path) -> None
     keys = [row["key"] for row in rows]
     assert len(set(keys)) == len(keys) > 100
     assert {"log", "[detect] communities", "[tune] budget-trials", "[db.best] limit", "[db] database"} <= set(keys)
-    assert next(row["variable"] for row in rows if row["key"] == "[detect] iterations") == "MMSBGEN_DETECT_ITERATIONS"
+    variables = {row["key"]: row["variable"] for row in rows}
+    assert variables["[detect] communities"] == "MMSBGEN_DETECT_COMMUNITIES"
+    assert variables["[db.best] json"] == "MMSBGEN_DB_BEST_JSON"
     file.write_text(
         "[db.best]\nlimit = 1\n[detect]\ncommunities = 'auto'\nfused = true\n[tune]\nkernel = ['update_phi']\n"
     )
