@@ -77,7 +77,9 @@ def wall(sampler: Sampler, make: Callable[[Sampler, int], None], count: int, rep
 
 
 def interleave(runs: Mapping[str, Callable[[int], float]], rounds: int, limit_s: float = 20.0) -> dict[str, Sample]:
-    """Time things in turns (A B A B ...), after one warm-up of each that does not count.
+    """Time things in turns (A B C, B C A, ...), after one warm-up of each that does not count.
+
+    Who begins moves on with the rounds: what runs after another finds the caches as that one left them.
 
     Each run takes the number of the round, by which it chooses inputs that no cache holds, and returns seconds.
     What has taken more than ``limit_s`` in all sits the other rounds out, but not before its third.
@@ -85,8 +87,10 @@ def interleave(runs: Mapping[str, Callable[[int], float]], rounds: int, limit_s:
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run(0)
+    order = list(runs.items())
     for number in range(1, rounds + 1):
-        for name, run in runs.items():
+        first = number % len(order)
+        for name, run in order[first:] + order[:first]:
             if number <= 3 or sum(times[name]) < limit_s:
                 times[name].append(run(number))
     return {name: Sample(tuple(taken)) for name, taken in times.items()}
