@@ -25,6 +25,8 @@ from mmsbgen.report.style import (
 
 #: Cases with a picture of their own, kernels of a device in one picture, and values of an axis that are named.
 _CASES, _KERNELS, _VALUES = 6, 8, 18
+#: How many times faster than the best configuration a roof may be that is drawn.
+_FAR = 50
 
 
 def spreads(cases: Sequence[Case]) -> list[Picture]:
@@ -116,9 +118,11 @@ def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
         panel.set_xticks(range(len(order)), texts, rotation=90 if turned else 0, fontsize=7.5)
         panel.set_xlim(-0.6, len(order) - 0.4)
         panel.set_title(name.replace("_", " "))
+    # Of a kernel that moves little the roof is so far away that nothing else would be told apart.
+    roof_s = case.roof_s if case.roof_s is not None and case.roof_s > case.best_s / _FAR else None
     for panel in flat[: len(moving)]:
-        if case.roof_s is not None:
-            panel.axhline(case.roof_s, color=MUTED, linestyle="--", linewidth=1)
+        if roof_s is not None:
+            panel.axhline(roof_s, color=MUTED, linestyle="--", linewidth=1)
         if case.default_s is not None:
             panel.axhline(case.default_s, color=COLOURS[2], linestyle=":", linewidth=1.3)
     log_scale(flat[0], "y", unit="s")
@@ -133,7 +137,7 @@ def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
     figure.suptitle(f"{case.kernel.name} on {plain(case.label, 50)}: {plain(problem, 70)}", fontsize=10.5, color=INK)
     caption = (
         f"Each of the {len(case.times)} configurations is a dot in every panel; orange: the fastest at each value."
-        + (" Dashed: the bytes at the roof." if case.roof_s is not None else "")
+        + (" Dashed: the bytes at the roof." if roof_s is not None else "")
         + (" Green dots: the built-in default." if case.default_s is not None else "")
         + " Axes that matter most come first."
     )
