@@ -47,7 +47,7 @@ def gather(drawing: Drawing) -> None:
     d.line([(365, 166), (365, 194)], arrow=True)
     d.line([(430, 216), (498, 190)], arrow=True)
     d.line([(430, 146), (498, 174)], arrow=True)
-    d.words(462, 150, "row again", 11, "middle", ink=PALE)
+    d.words(466, 138, "row again", 11, "middle", ink=PALE)
     d.line([(575, 228), (575, 260)], arrow=True)
     d.line([(500, 290), (222, 293)], arrow=True)
     d.words(365, 283, "one write", 11, "middle", ink=PALE)
