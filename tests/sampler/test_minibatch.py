@@ -83,6 +83,7 @@ def test_non_links_of_a_vertex_are_clamped_and_so_is_their_weight(awkward, monke
             assert np.allclose(batch.weights, -n * len(eligible) / batch.pairs_b.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_PAIRS)
 @pytest.mark.parametrize("size", [2, 5])
 def test_means_over_draws_are_one(awkward, name, size):

@@ -31,6 +31,7 @@ def f1(found: list[set[int]], right: list[set[int]]) -> float:
     return float(one_way(found, right) + one_way(right, found)) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "starts"),
     [
