@@ -285,6 +285,7 @@ def test_private_memory_that_the_space_allows_is_there(
         "normalise": True,
         "groups": 64,
         "counts": "global",
+        "lookahead": True,
     } | axes
     tiles = [{"tile": tile} for tile in (16, 8, 4, 2, 1)] if kernel == "block_shared" else [{}]
     names = [axis.name for axis in spec.space.axes]

@@ -37,15 +37,21 @@ def tile(*values: int) -> dict[str, Any]:
 @pytest.mark.parametrize("values", TILES, ids=str)
 @pytest.mark.parametrize("kernel", ["block_scales", "block_sums"])
 @pytest.mark.parametrize("k", [1, 1000])
-def test_tiles_take_the_shared_memory_that_is_counted(kernel: str, values: tuple[int, ...], k: int) -> None:
-    """Compiled, not run: with all registers there are, nothing is spilled."""
+def test_launches_give_tiles_the_shared_memory_that_is_counted(kernel: str, values: tuple[int, ...], k: int) -> None:
+    """Compiled, not run: the ring is all the launch's, and with all registers there are, nothing is spilled."""
     spec, problem, config = MMSB.kernel(kernel), MMSB.problem(K=k, n=1200), tile(*values)
     assert spec.space.refusal(config, problem, CUDA) is None
     try:
-        used = compile_cuda(render(spec, problem, config, CUDA).text).resources[kernel]
+        text = render(spec, problem, config, CUDA).text
+        used = compile_cuda(text).resources[kernel]
     except MissingDependencyError:
         pytest.skip("neither NVRTC nor nvcc is here")
-    assert used.shared_bytes == tensor_kernels.tile_bytes(problem, config, CUDA)
+    launch = spec.launch(problem, config, 100, CUDA)
+    assert used.shared_bytes == 0
+    assert launch.shared == tensor_kernels.tile_bytes(problem, config, CUDA)
+    # The ring's last stage begins at (stages - 1) times a stage's bytes.
+    stage = launch.shared // int(config["stages"])
+    assert f"next_stage = begin + {launch.shared - stage}u;" in text
     assert used.spill_stores == 0
 
 

@@ -69,6 +69,14 @@ def _counts(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
+def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
+    # Seen with Intel's runtime 2026.22: its compiler dies in the pass that keeps values across barriers.
+    if traits.kind == "cpu" and config["placement"] == "RRR" and config["reduction"] == "local":
+        block = int(config["block_size"])
+        return f"Intel's compiler dies of RRR with {block} work-items in local sums" if block > 768 else None
+    return None
+
+
 LINKS_SPACE = Space(
     (
         update_phi.PLACEMENT,
@@ -85,6 +93,7 @@ LINKS_SPACE = Space(
         *(constraint for constraint in update_phi.SPACE.constraints if constraint.name not in _OTHERS),
         Constraint("groups", _groups),
         Constraint("counts", _counts),
+        Constraint("compiler", _compiles),
     ),
 )
 

@@ -69,7 +69,7 @@ def _tiles(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 def _ring(config: Config, problem: Problem, traits: Traits) -> str | None:
     needed, most = tile_bytes(problem, config, traits), max(traits.local_memory, traits.launch_memory)
-    return f"needs {needed} bytes of shared memory a block, the device has {most}" if needed > most else None
+    return f"needs {needed} bytes of local memory a block, the device has {most}" if needed > most else None
 
 
 def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:

@@ -114,14 +114,21 @@ def within(
     return f"{text}{float(value[at]):.9g}, whose bits give {ends[0]:.9g} to {ends[1]:.9g}", wrong
 
 
+#: Lanes of the smallest sub-groups that kernels are rendered for: those of OpenCL on processors.
+SMALLEST_SUB_GROUP = 16
+
+
 def summing(k: int, config: Config, u: float) -> float:
     """The relative error of a sum of ``k`` non-negative terms: the longest chain of additions, and a few beside it.
 
     Rounding errors of a chain may all have one sign (a row with one large and many equal small elements has them
     so), hence no square root.
     """
-    lanes = int(config["vector_width"]) * (int(config["block_size"]) if config["team"] == "block" else 1)
-    return u * (8 + -(-k // lanes) + lanes.bit_length())
+    team = int(config["block_size"]) if config["team"] == "block" else 1
+    lanes = int(config["vector_width"]) * team
+    # Sums of sub-groups, each a tree, are added up one after another; where there is local memory for all it is a tree.
+    in_turn = -(-team // SMALLEST_SUB_GROUP) if config["reduction"] == "shuffle" else 0
+    return u * (8 + -(-k // lanes) + lanes.bit_length() + in_turn)
 
 
 def allowed(flips: Array, has_draws: bool) -> float:
