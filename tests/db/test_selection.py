@@ -157,6 +157,23 @@ def test_next_tier_when_the_better_one_has_nothing_valid(make: Any) -> None:
     assert chosen.reason.endswith("1 record is not valid here")
 
 
+def test_the_next_device_of_a_tier_is_asked_too(make: Any) -> None:
+    near = make.trial(make.key(driver="1"), config={"n": 0})
+    index = Index.of_trials([near, make.trial(make.key(name="H100"), config={"n": 1})])
+    for _ in range(2):
+        chosen = choose(index, make.key(), valid=lambda config: config["n"] == 1)
+        assert (chosen.tier, chosen.config) == ("architecture", {"n": 1})
+        assert chosen.reason == "no record for device H200: nearest has device H100; 1 record is not valid here"
+
+
+def test_shipped_records_are_used_where_the_users_are_not_valid(memory: Store, make: Any, tmp_path: Path) -> None:
+    exchange.write(Bundle(runs=[make.run], trials=[make.trial(config={"from": "package"})]), tmp_path / "h200.jsonl")
+    memory.add_trial(make.trial(config={"from": "user"}))
+    index = Index(memory, shipped=tmp_path)
+    chosen = choose(index, make.key(), valid=lambda config: config["from"] == "package")
+    assert (chosen.tier, chosen.config) == ("exact", {"from": "package"})
+
+
 def test_other_template_is_stale_and_never_used(make: Any) -> None:
     old = [make.trial(make.key(template="old"), config={"n": n}, time=1e-6) for n in range(3)]
     chosen = choose(Index.of_trials(old), make.key())
