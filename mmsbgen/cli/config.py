@@ -104,7 +104,7 @@ def in_effect(ctx: click.Context) -> Iterator[dict[str, Any]]:
 
     for name in sorted(os.environ):
         if name.startswith(f"{PREFIX}_") and os.environ[name]:
-            yield {"setting": name, "value": _hidden(os.environ[name]), "set by": "environment"}
+            yield {"setting": name, "value": _hidden(name, os.environ[name]), "set by": "environment"}
     path = file_of(ctx)
     if path is None:
         return
@@ -112,7 +112,7 @@ def in_effect(ctx: click.Context) -> Iterator[dict[str, Any]]:
         tables = read(path)
     except InputError:
         return
-    yield from ({"setting": key, "value": _hidden(value), "set by": str(path)} for key, value in _flat(tables))
+    yield from ({"setting": key, "value": _hidden(key, value), "set by": str(path)} for key, value in _flat(tables))
 
 
 def _flat(tables: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
@@ -123,11 +123,16 @@ def _flat(tables: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
             yield f"[{place}] {key}" if place else key, value
 
 
-def _hidden(value: Any) -> Any:
-    """A value without the password of a URL."""
+def _hidden(name: str, value: Any) -> Any:
+    """A setting's value without the password of a URL; nothing of a token or a password."""
     import re
 
-    return re.sub(r"(://[^/:@\s]*):[^@\s]*@", r"\1:***@", value) if isinstance(value, str) else value
+    if re.split(r"[^a-z]", name.lower())[-1] in ("token", "password", "secret"):
+        return "***"
+    if not isinstance(value, str):
+        return value
+    value = re.sub(r"(://[^/:@\s]*):\S*@", r"\1:***@", value)
+    return re.sub(r"([?&]\w*password=)[^&\s]*", r"\1***", value)
 
 
 def wrong_settings(ctx: click.Context) -> list[str]:

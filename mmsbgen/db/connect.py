@@ -40,7 +40,10 @@ class Location:
         """For messages: never with a password."""
         if self.path is not None:
             return str(self.path)
-        return "in memory" if self.url is None else self.url.render_as_string(hide_password=True)
+        if self.url is None:
+            return "in memory"
+        secret = [name for name in self.url.query if name.endswith("password")]
+        return self.url.difference_update_query(secret).render_as_string(hide_password=True)
 
     def exists(self) -> bool:
         """False for a file that is not there.  Raises ``InputError`` for one that may not be looked at."""

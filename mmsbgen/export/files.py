@@ -32,7 +32,9 @@ def _csv(found: Found, path: Path, top: int) -> None:
     vertices, columns = long_columns(found)
     names = _texts(found.memberships.ids)
     with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        # A carriage return alone ends a line for whoever reads it, but is not what csv quotes.
+        odd = any("\r" in name for name in names if isinstance(name, str))
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
         writer.writerow(["id", *columns])
         for vertex, community, share, member in zip(vertices.tolist(), *_lists(columns), strict=True):
             writer.writerow([names[vertex], community, "" if math.isnan(share) else share, int(member)])
@@ -128,5 +130,11 @@ def write(found: Found, path: Path, format: str | None, top: int) -> Path:
     """See :meth:`mmsbgen.export.Exports.export`."""
     writer = FORMATS[format_of(path, format)]
     with stage(f"writing {path.name}"), published(path) as partial:
-        writer(found, partial, top)
+        try:
+            writer(found, partial, top)
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"an id has the character {error.object[error.start]!r}, a surrogate, which no file of text can have: "
+                "give the vertex another id"
+            ) from None
     return path

@@ -17,14 +17,16 @@ from mmsbgen.progress import Stage, stage
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
 
-_NO_WORD = re.compile(r"^#|[\t\n\r]|^\s*$")
+#: As edge lists have them: of the blanks of other alphabets ids may be made.
+_LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
+_NO_WORD = re.compile(r"^#|[\t\n\r\ud800-\udfff]|^\s*$")
 
 
 def words_of(ids: npt.NDArray[Any]) -> list[str]:
     """The words by which vertices ``[N]`` stand in a file, in the order of ``ids``.
 
-    Raises InputError for an id whose text is empty, begins with ``#`` or has a tab or the end of a line in it, and for
-    ids of the same text.
+    Raises InputError for an id whose text is empty, begins with ``#`` or has a tab, the end of a line or a surrogate in
+    it, and for ids of the same text.
     """
     words = list(map(str, ids.tolist()))
     if ids.dtype.kind == "i":
@@ -32,8 +34,8 @@ def words_of(ids: npt.NDArray[Any]) -> list[str]:
     odd = next(filter(_NO_WORD.search, words), None)
     if odd is not None:
         raise InputError(
-            f"id {odd!r} cannot stand in a file of communities, whose ids are separated by tabs and may not begin with "
-            "#: give the vertex another id, or use a table or a picture of the graph instead"
+            f"id {odd!r} cannot stand in a file of communities, which is UTF-8 and whose ids are separated by tabs and "
+            "may not begin with #: give the vertex another id, or use a table or a picture of the graph instead"
         )
     word, count = Counter(words).most_common(1)[0] if words else ("", 0)
     if count > 1:
@@ -66,11 +68,11 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
 
 def _read(file: Path, told: Stage) -> list[list[str]]:
     communities = []
-    lines = _text(file).splitlines()
+    lines = _LINE_END.split(_text(file))
     for number, line in enumerate(lines, start=1):
         told.tell(number, len(lines))
         members: dict[str, None] = {}
-        for word in line.split():
+        for word in _WORD.findall(line):
             if word.startswith("#"):
                 break
             if word[0] in ",;" or word[-1] in ",;":

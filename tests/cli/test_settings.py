@@ -183,6 +183,26 @@ def test_config_shows_what_is_set_without_passwords_and_tells_all_that_is_wrong(
     assert (told["file"], len(told["problems"])) == (str(file), 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("MMSBGEN_TOKEN", "secret", "***"),
+        ("MMSBGEN_DATABASE_URL", "postgresql://me:se@secret@server/db", "postgresql://me:***@server/db"),
+        ("MMSBGEN_DATABASE_URL", "postgresql://h/db?a=b&password=secret", "postgresql://h/db?a=b&password=***"),
+        ("MMSBGEN_SERVE_TOKEN_FILE", "/a/token", "/a/token"),
+    ],
+)
+def test_config_shows_no_secrets(name: str, value: str, shown: str) -> None:
+    result = call("config", "--json", command=main, **{name: value})
+    assert json.loads(result.stdout)["settings"] == [{"setting": name, "value": shown, "set by": "environment"}]
+    assert "secret" not in call("config", command=main, **{name: value}).output
+
+
+def test_a_token_that_stands_in_the_file_is_not_shown(file: Path) -> None:
+    file.write_text('[serve]\ntoken = "secret"\n')
+    assert "secret" not in call("--config", file, "config", command=main).output
+
+
 def test_a_tuning_database_in_the_file_is_the_one_that_is_asked(file: Path, tmp_path: Path) -> None:
     file.write_text(f'database = "{tmp_path / "mine.sqlite3"}"\n')
     assert "mine.sqlite3" in call("--config", file, "db", "best", command=main).stderr

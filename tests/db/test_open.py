@@ -106,6 +106,8 @@ def test_where_the_database_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert locate(tmp_path / "a b.db").path == tmp_path / "a b.db"
     assert locate("sqlite://").path is None
     assert str(locate("postgresql://me:secret@host:99/db")) == "postgresql+psycopg://me:***@host:99/db"
+    asked = "postgresql://me@host/db?password=secret&sslpassword=secret&sslmode=require"
+    assert str(locate(asked)) == "postgresql+psycopg://me@host/db?sslmode=require"
 
 
 def test_default_database_is_made_with_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -144,6 +144,8 @@ def test_ids_that_files_cannot_have_are_refused_before_the_run(tmp_path: Path) -
     links = [("a\tb", "c"), ("c", "d"), ("d", "a\tb"), ("d", "e")]
     with pytest.raises(InputError, match=r"id 'a\\tb' cannot stand in a file"):
         mmsbgen.detect(links, 2, out=tmp_path / "out", **FAST)
+    with pytest.raises(InputError, match=r"id 'a\\udcff' cannot stand in a file"):
+        mmsbgen.detect([("a\udcff", "c"), ("c", "d")], 2, out=tmp_path / "out", **FAST)
     assert not (tmp_path / "out").exists()
     spaced = [("a b", (1, 2)), ((1, 2), None), (None, "a b"), ("a b", 3)]
     found = mmsbgen.detect(spaced, 2, out=tmp_path / "out", **FAST)

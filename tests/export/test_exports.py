@@ -189,7 +189,11 @@ def test_pandas() -> None:
     assert empty.to_cdlib(igraph.Graph(n=6)).communities == []
 
 
-@pytest.mark.parametrize("ids", [list("abcdef"), [5, 1, 2, 3, 4, 0], PLAIN_ODD], ids=["strings", "integers", "mixed"])
+@pytest.mark.parametrize(
+    "ids",
+    [list("abcdef"), [5, 1, 2, 3, 4, 0], PLAIN_ODD, ["a\rb", 'c"d,', *"efgh"]],
+    ids=["strings", "integers", "mixed", "separators"],
+)
 def test_parquet_and_csv_have_the_long_table(tmp_path: Path, ids: list[Any]) -> None:
     found = result(ids)
     frame = found.to_pandas()
@@ -208,6 +212,13 @@ def test_parquet_and_csv_have_the_long_table(tmp_path: Path, ids: list[Any]) -> 
     assert [row["member"] == "1" for row in rows] == frame["member"].to_list()
     shares = [float(row["share"]) if row["share"] else math.nan for row in rows]
     assert np.array_equal(shares, frame["share"].to_numpy(), equal_nan=True)
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_ids_that_no_text_can_have_are_refused(tmp_path: Path, format: str) -> None:
+    with pytest.raises(InputError, match=r"the character '\\udcff', a surrogate"):
+        result(["a\udcff", *"bcdef"]).export(tmp_path / f"found.{format}")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("format", ["gexf", "graphml"])
@@ -254,6 +265,7 @@ def test_snap(tmp_path: Path) -> None:
         (["a\tb", *"bcdef"], r"id 'a\\tb' cannot stand in a file of communities"),
         (["", *"bcdef"], "id '' cannot stand"),
         (["#a", *"bcdef"], "id '#a' cannot stand"),
+        (["a\udcff", *"bcdef"], r"id 'a\\udcff' cannot stand"),
         (["1", 1, *"cdef"], "2 ids read '1' in a file of communities"),
     ):
         with pytest.raises(InputError, match=words):

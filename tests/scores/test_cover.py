@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mmsbgen.errors import InputError
+from mmsbgen.graph import load_edge_list
 from mmsbgen.scores import read_cover
 
 
@@ -24,6 +25,13 @@ COVER = [["1", "2", "007"], ["2", "b"], ["2", "b"], ["9"]]
 )
 def test_a_cover_is_read_as_it_is_written(content: bytes, tmp_path: Path):
     assert read_cover(written(tmp_path, content)) == COVER
+
+
+def test_ids_are_parted_where_edge_lists_part_them(tmp_path: Path):
+    ids = ["\u5c71\u7530\u3000\u592a\u90ce", "a\u00a0b", "c\u2028d", "e\x1cf", "g\x85h"]
+    assert read_cover(written(tmp_path, f"{' '.join(ids)}\r1\v2\f3\n")) == [ids, ["1", "2", "3"]]
+    (tmp_path / "graph.txt").write_text("".join(f"{ids[0]}\t{other}\n" for other in ids[1:]), "utf-8", newline="")
+    assert load_edge_list(tmp_path / "graph.txt").ids.tolist() == sorted(ids)
 
 
 @pytest.mark.parametrize(
