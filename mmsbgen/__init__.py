@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mmsbgen.api import Detection, detect
     from mmsbgen.db.store import open_store
     from mmsbgen.estimator import MMSB
-    from mmsbgen.render import render
+    from mmsbgen.rendering import render
     from mmsbgen.tuner.tune import tune
 
 __all__ = ["MMSB", "Detection", "__version__", "detect", "open_store", "render", "tune"]
@@ -26,7 +26,7 @@ _PUBLIC = {
     "Detection": "mmsbgen.api",
     "detect": "mmsbgen.api",
     "open_store": "mmsbgen.db.store",
-    "render": "mmsbgen.render",
+    "render": "mmsbgen.rendering",
     "tune": "mmsbgen.tuner.tune",
 }
 

@@ -13,7 +13,7 @@ from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
 from mmsbgen.errors import CompileError, LaunchError
 from mmsbgen.family import Argument, Array, KernelSpec, Workload
 from mmsbgen.problem import Problem
-from mmsbgen.render import Source, render
+from mmsbgen.rendering import Source, render
 from mmsbgen.space import Config, Traits, describe
 
 _SCALARS = {"u32": np.uint32, "u64": np.uint64, "double": np.float64}

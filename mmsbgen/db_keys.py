@@ -16,7 +16,7 @@ from mmsbgen.errors import InputError
 from mmsbgen.families import family
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem
-from mmsbgen.render import template_digest
+from mmsbgen.rendering import template_digest
 from mmsbgen.space import Traits
 
 __all__ = [

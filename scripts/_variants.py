@@ -19,7 +19,7 @@ from mmsbgen.backends import DeviceInfo
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelFamily, KernelSpec
-from mmsbgen.render import template_digest
+from mmsbgen.rendering import template_digest
 from mmsbgen.space import Traits, describe
 
 #: What is drawn for a problem beside K and dtype.

@@ -16,7 +16,7 @@ from rich.progress import track
 
 from mmsbgen.backends.cuda_compile import KernelResources, compile_cuda, find_compiler
 from mmsbgen.families import family
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Traits
 
 TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)

@@ -27,7 +27,7 @@ from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.records import Key, TrialRecord
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
-from mmsbgen.render import render, template_digest
+from mmsbgen.rendering import render, template_digest
 from mmsbgen.space import Traits
 
 #: What the earlier checkout is asked: digests of templates and of sources, one line of JSON for each line of a query.

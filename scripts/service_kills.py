@@ -161,10 +161,11 @@ def near_the_limit(service: Service) -> bool:
 
 def kill_some(service: Service, chance: random.Random) -> str:
     """Kill at a random moment; returns what."""
+    time.sleep(chance.uniform(0.2, 4.0))
+    # Last before the kill: a lease that ran out meanwhile made a loss of what was only a dead worker.
     deadline = time.monotonic() + 60
     while near_the_limit(service) and time.monotonic() < deadline:
         time.sleep(0.3)
-    time.sleep(chance.uniform(0.2, 4.0))
     workers = service.workers()
     what = chance.choice(("service", "worker", "all"))
     if what != "service":

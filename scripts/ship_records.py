@@ -24,7 +24,7 @@ from mmsbgen.db.records import Key, TrialRecord
 from mmsbgen.db.selection import SHIPPED
 from mmsbgen.errors import InputError
 from mmsbgen.families import family
-from mmsbgen.render import template_digest
+from mmsbgen.rendering import template_digest
 
 #: Times of a trial that are shipped.
 TIMES = 31

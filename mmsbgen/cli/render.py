@@ -16,7 +16,7 @@ from mmsbgen.errors import InputError
 from mmsbgen.families import family
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem, Value
-from mmsbgen.render import render as render_source
+from mmsbgen.rendering import render as render_source
 from mmsbgen.space import Axis, Traits, describe
 
 _SHORTCUTS = {"k": "K", "m": "m", "n": "n"}

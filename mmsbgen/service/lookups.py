@@ -22,7 +22,7 @@ from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.families import family
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Problem
-from mmsbgen.render import template_digest
+from mmsbgen.rendering import template_digest
 from mmsbgen.runtime import look_up_key
 from mmsbgen.service.devices import Devices, Target
 from mmsbgen.service.models import Best, ExpectedLoss

@@ -14,7 +14,7 @@ from mmsbgen.families import family as family_named
 from mmsbgen.families import names
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.problem import Parameter, Value
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.service import models
 from mmsbgen.service.core import core_of
 from mmsbgen.service.models import Name, Pair, Text

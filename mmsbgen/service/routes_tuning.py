@@ -15,7 +15,7 @@ from mmsbgen.db.selection import shipped_groups
 from mmsbgen.db_keys import device_record
 from mmsbgen.errors import InputError
 from mmsbgen.families import family as family_named
-from mmsbgen.render import template_digest
+from mmsbgen.rendering import template_digest
 from mmsbgen.service import models
 from mmsbgen.service.core import core_of
 from mmsbgen.service.lookups import Asked

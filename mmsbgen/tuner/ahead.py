@@ -26,7 +26,7 @@ from mmsbgen.db.canonical import digest
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Config
 from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.worker import resolve_family

@@ -28,7 +28,7 @@ from mmsbgen.families import family as family_named
 from mmsbgen.family import KernelFamily, KernelSpec, Workload
 from mmsbgen.host import die_with_parent, first_to_go
 from mmsbgen.problem import Problem
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Config
 from mmsbgen.tuner.energy import Energy, measure_energy, meter_of
 from mmsbgen.tuner.exclusive import device_lock

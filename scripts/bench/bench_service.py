@@ -39,7 +39,7 @@ from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, RunRecord, Toolc
 from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import problem_record, recorded_traits
 from mmsbgen.families import family
-from mmsbgen.render import template_digest
+from mmsbgen.rendering import template_digest
 
 MMSB = family()
 KERNELS = ("update_phi", "update_pi", "theta_partial", "block_shared")

@@ -7,7 +7,7 @@ import numpy as np
 
 from mmsbgen.family import Argument, Expected, KernelFamily, KernelSpec, Launch, Workload
 from mmsbgen.problem import Parameter
-from mmsbgen.render import environment
+from mmsbgen.rendering import environment
 from mmsbgen.space import Axis, Space
 
 TEMPLATE = """

@@ -13,7 +13,7 @@ from mmsbgen.errors import CompileError, ConfigError, MissingDependencyError
 from mmsbgen.families import family
 from mmsbgen.families.mmsb.star_loop import STAGES, fitted, star_loop
 from mmsbgen.families.mmsb.update_phi import shared_bytes
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Traits
 
 MMSB = family()

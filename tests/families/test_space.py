@@ -13,7 +13,7 @@ from mmsbgen.families import family
 from mmsbgen.families.mmsb.update_phi import places, shared_bytes
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
 MMSB = family()

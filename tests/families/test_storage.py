@@ -14,7 +14,7 @@ from mmsbgen.families import family
 from mmsbgen.families.mmsb import reference
 from mmsbgen.families.mmsb.storage import HALF_SCALE, STORAGES, Storage, random_bits, storage_named
 from mmsbgen.family import Workload
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Traits
 
 MMSB = family()

@@ -16,7 +16,7 @@ from mmsbgen.build import check, traits_of
 from mmsbgen.errors import MissingDependencyError
 from mmsbgen.families.mmsb import MMSB, block_reference, tensor_kernels
 from mmsbgen.families.mmsb.layout import BETA_FLOOR
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Traits
 
 CUDA = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mmsbgen.families import family
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Traits
 
 GOLDEN = Path(__file__).parents[1] / "golden"

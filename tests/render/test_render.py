@@ -9,10 +9,10 @@ from pathlib import Path
 import jinja2
 import pytest
 
-import mmsbgen.render
+import mmsbgen.rendering
 from mmsbgen.errors import ConfigError, InputError
 from mmsbgen.families import family
-from mmsbgen.render import environment, render, template_digest
+from mmsbgen.rendering import environment, render, template_digest
 from mmsbgen.space import Traits
 from mmsbgen.tidy import tidy
 
@@ -39,7 +39,7 @@ def test_unknown_dialect() -> None:
 def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the templates that a test may change."""
     folder = tmp_path / "templates"
-    shutil.copytree(Path(mmsbgen.render.__file__).parent / "templates", folder)
+    shutil.copytree(Path(mmsbgen.rendering.__file__).parent / "templates", folder)
     other = environment().overlay(loader=jinja2.FileSystemLoader(folder))
     monkeypatch.setattr(mmsbgen.render, "environment", lambda: other)
     template_digest.cache_clear()

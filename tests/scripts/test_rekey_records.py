@@ -43,7 +43,7 @@ def stated(earlier: Path, text: str, records: Path, tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "mmsbgen", earlier / "mmsbgen", ignore=shutil.ignore_patterns("__pycache__"))
     template = earlier / "mmsbgen" / "templates" / "mmsb" / "step.jinja"
     template.write_text(template.read_text() + text)
-    asked = "from mmsbgen.families import family; from mmsbgen.render import template_digest; "
+    asked = "from mmsbgen.families import family; from mmsbgen.rendering import template_digest; "
     asked += "print(template_digest(family('mmsb').kernel('update_phi').template, 'cuda'))"
     done = subprocess.run(
         [sys.executable, "-c", asked], cwd=earlier, env=os.environ | {"PYTHONPATH": str(earlier)}, capture_output=True,

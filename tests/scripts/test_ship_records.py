@@ -14,7 +14,7 @@ from mmsbgen.db.ranking import candidate, ranked
 from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
 from mmsbgen.db.selection import SHIPPED, Index
 from mmsbgen.families import family
-from mmsbgen.render import template_digest
+from mmsbgen.rendering import template_digest
 
 SPEC = family().kernel("update_beta")
 KERNEL = KernelRecord("mmsb", SPEC.name, template_digest(SPEC.template, "cuda"))

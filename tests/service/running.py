@@ -23,7 +23,7 @@ from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, RoofRecord, RunR
 from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import problem_record, recorded_traits
 from mmsbgen.families import family
-from mmsbgen.render import template_digest
+from mmsbgen.rendering import template_digest
 
 TOKEN = "a-token-that-only-the-tests-know"
 COMMAND = [sys.executable, "-c", "from mmsbgen.cli import main; main(prog_name='mmsbgen')"]

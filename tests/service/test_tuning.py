@@ -11,7 +11,7 @@ from mmsbgen.db.records import RunRecord, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import recorded_traits
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.runtime import look_up_key
 from tests.service.running import MMSB, Service, device, key, records
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mmsbgen.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Workload
 from mmsbgen.problem import Parameter, Problem
-from mmsbgen.render import environment
+from mmsbgen.rendering import environment
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
 TEMPLATE = """

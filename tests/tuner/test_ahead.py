@@ -20,7 +20,7 @@ from mmsbgen.db.canonical import digest
 from mmsbgen.db.store import Store
 from mmsbgen.families import family
 from mmsbgen.host import available_host_memory
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.tuner.ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.search import candidates

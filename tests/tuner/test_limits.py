@@ -6,7 +6,7 @@ from mmsbgen.backends import Device, open_device
 from mmsbgen.backends.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.build import check, compiler_options, traits_of
 from mmsbgen.errors import InputError
-from mmsbgen.render import render
+from mmsbgen.rendering import render
 from mmsbgen.space import Traits
 from mmsbgen.tuner.limits import ROOFS, measure_roofs
 

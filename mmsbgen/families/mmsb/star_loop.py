@@ -12,7 +12,7 @@ from mmsbgen.families.mmsb.storage import storage_of
 from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Argument, KernelSpec
 from mmsbgen.problem import Problem
-from mmsbgen.render import Source, environment, render, template_digest
+from mmsbgen.rendering import Source, environment, render, template_digest
 from mmsbgen.space import Config, Traits
 from mmsbgen.tidy import tidy
 
