@@ -27,8 +27,12 @@ from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.records import Key, TrialRecord
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
-from mmsbgen.rendering import render, template_digest
 from mmsbgen.space import Traits
+
+try:
+    from mmsbgen.rendering import render, template_digest
+except ImportError:  # an earlier checkout, which runs this too
+    from mmsbgen.render import render, template_digest  # type: ignore[no-redef]
 
 #: What the earlier checkout is asked: digests of templates and of sources, one line of JSON for each line of a query.
 _QUERY = """

@@ -57,3 +57,13 @@ def test_importing_loads_no_gpu_library(code: str) -> None:
 )
 def test_help_is_light(code: str) -> None:
     assert not loaded_by(code) & (HEAVY | GPU)
+
+
+def test_public_names_stay_what_they_are_whatever_is_imported() -> None:
+    """A module of a public function's name would take its place in the package once it is imported."""
+    import pkgutil
+
+    import mmsbgen
+
+    modules = {module.name for module in pkgutil.iter_modules(mmsbgen.__path__)}
+    assert not modules & set(mmsbgen.__all__)

@@ -96,7 +96,7 @@ class Index:
         self._groups: dict[_Kernel, list[Group]] = {}
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
         self._plans: dict[tuple[str, _Measure], _Plan] = {}
-        self._orders: dict[tuple[str, _Measure, int, Carry], list[Choice]] = {}
+        self._orders: dict[tuple[str, _Measure, int], list[Choice]] = {}
         self._losses: dict[tuple[Any, ...], Loss | None] = {}
 
     @classmethod
@@ -140,7 +140,8 @@ class Index:
             plan = self._plans[key.key, measure] = _plan(key, self.groups(key), measure)
         refused = barred = 0
         for place, (tier, near, reason) in enumerate(plan.options):
-            asked = (key.key, measure, place, carry)
+            # How a configuration is carried over is the kernel's, and the kernel is a part of the key.
+            asked = (key.key, measure, place)
             if asked not in self._orders:
                 self._orders[asked] = ordered(near, key.problem.params, carry)
             for config, found, carried in self._orders[asked]:

@@ -41,7 +41,7 @@ def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder = tmp_path / "templates"
     shutil.copytree(Path(mmsbgen.rendering.__file__).parent / "templates", folder)
     other = environment().overlay(loader=jinja2.FileSystemLoader(folder))
-    monkeypatch.setattr(mmsbgen.render, "environment", lambda: other)
+    monkeypatch.setattr(mmsbgen.rendering, "environment", lambda: other)
     template_digest.cache_clear()
     yield folder
     template_digest.cache_clear()
