@@ -277,7 +277,7 @@ def _sample(
     try:
         return _result(sampler, parts, request, trace, seconds, watch, notes)
     except BaseException as error:
-        for place in whole[-1:]:
+        for place in whole[-1:] if request.state is None else ():
             error.add_note(f"The chain is kept: go on with --resume {place} -o {place.parent}")
         raise
 

@@ -15,8 +15,8 @@ from mmsbgen.sampler.starts import seeded
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Links that are looked at together.
-_LINKS = 1 << 17
+#: Links, and pairs of communities of their ends, that are looked at together.
+_LINKS, _PAIRS = 1 << 17, 1 << 20
 #: Power of the distance from the middle at which a vertex of a large component is drawn.
 _SPREAD = 0.65
 
@@ -31,8 +31,9 @@ def links_between(cover: Cover, links: Ints, most: int) -> Ints:
     count = min(most, len(cover.members))
     degree = np.diff(found.offsets)
     between = np.zeros(count * count, np.int64)
-    for first in range(0, len(links), _LINKS):
-        u, v = links[first : first + _LINKS].T
+    step = max(1, min(_LINKS, _PAIRS // max(1, int(degree.max(initial=0))) ** 2))
+    for first in range(0, len(links), step):
+        u, v = links[first : first + step].T
         both = (degree[u] > 0) & (degree[v] > 0)
         u, v = u[both], v[both]
         pairs = degree[u] * degree[v]

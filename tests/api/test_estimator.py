@@ -542,6 +542,20 @@ def test_without_a_folder_for_the_chain_nothing_begins(monkeypatch, tmp_path):
     assert fast(3, keep_chain=False).fit(RING).n_iter_ == 6
 
 
+def test_a_fit_that_fails_leaves_no_chain_and_promises_none(monkeypatch, tmp_path):
+    def ended(*given, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("mmsbgen.api.cover", ended)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        fast().fit(RING)
+    assert not getattr(raised.value, "__notes__", ())
+    del raised
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_room_for_the_chain_there_is_a_result(monkeypatch, tmp_path, capsys):
     from mmsbgen.sampler import checkpoint
 

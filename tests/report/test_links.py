@@ -1,0 +1,32 @@
+"""Links between communities are those that a look at every link finds, however many are looked at together."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mmsbgen.report import links as counting
+from mmsbgen.report.links import links_between
+from mmsbgen.sampler.communities import Cover
+
+
+@pytest.mark.parametrize("together", [1, 30, 1 << 20])
+def test_links_between_communities(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "_PAIRS", together)
+    rng = np.random.default_rng(0)
+    members = sorted((np.sort(rng.choice(60, size, replace=False)) for size in (25, 20, 12, 9, 2)), key=len)[::-1]
+    links = np.array([(u, v) for u in range(60) for v in range(u + 1, 60) if rng.random() < 0.2])
+    expected = np.zeros((4, 4), int)
+    for u, v in links.tolist():
+        of_u, of_v = ({c for c in range(4) if vertex in members[c]} for vertex in (u, v))
+        if not of_u & of_v:
+            for a, b in product(of_u, of_v):
+                expected[a, b] += 1
+                expected[b, a] += 1
+    assert np.array_equal(links_between(Cover(tuple(members), tuple(range(5)), 60), links, 4), expected)
+
+
+def test_without_communities_there_are_none() -> None:
+    assert links_between(Cover((), (), 3), np.array([[0, 1], [1, 2]]), 4).shape == (0, 0)
