@@ -234,7 +234,7 @@ def main() -> int:
                 print(f"{point + 1}: {dict(killed)}, {len(client.jobs)} jobs, {len(client.runs)} runs", file=sys.stderr)
             client.enough.set()
             asking.join(120)
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 600
             while httpx.get(f"{service.url}{API}/jobs", timeout=30).json()["counts"]["done"] < len(client.jobs):
                 if time.monotonic() > deadline:
                     break
