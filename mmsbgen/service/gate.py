@@ -82,8 +82,9 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *_SECURITY]
-                if scope["path"].startswith(API):
-                    message["headers"].append((b"cache-control", b"no-store"))
+                # The page's files belong together: a browser asks whether those that it has are the newest.
+                kept = b"no-store" if scope["path"].startswith(API) else b"no-cache"
+                message["headers"].append((b"cache-control", kept))
             await send(message)
 
         try:

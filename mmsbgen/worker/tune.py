@@ -146,26 +146,32 @@ class _Progress(Progress):
     def __init__(self, tells: Tells) -> None:
         self.tells = tells
         self.throttle = Throttle()
+        self.run = ""
 
     def roofs(self, roofs: Roofs) -> None:
         rates = f"copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s"
         self.tells.message(f"The device's memory: {rates}.")
 
     def started(self, report: TuneReport) -> None:
+        self.run = report.run
         self.tells.message(f"Tuning on {report.info.name} ({report.info.platform}), run {report.run}.")
 
     def kernel(self, report: KernelReport) -> None:
-        self.tells.progress(_told(report))
+        self.tells.progress(self._told(report))
 
     def trial(self, report: KernelReport, trial: TrialRecord) -> None:
         if self.throttle.ready():
-            self.tells.progress(_told(report) | {"last": trial.status})
+            self.tells.progress(self._told(report) | {"last": trial.status})
 
     def finished(self, report: KernelReport) -> None:
-        self.tells.progress(_told(report) | {"finished": True})
+        self.tells.progress(self._told(report) | {"finished": True})
 
     def waiting(self, device: str) -> None:
         self.tells.message(f"Waiting for another measurement on {device}.")
+
+    def _told(self, report: KernelReport) -> dict[str, Any]:
+        """How far a kernel's search is; ``run`` finds its trials in the database."""
+        return {"run": self.run, **_told(report)}
 
 
 def _told(report: KernelReport) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+// Requests to the service this page comes from, with the token that the user gave for this tab.
+
+const TOKEN = "mmsbgen-token";
+const API = "/api/v1/";
+
+export const token = () => sessionStorage.getItem(TOKEN) ?? "";
+
+export function keepToken(text) {
+  if (text) sessionStorage.setItem(TOKEN, text);
+  else sessionStorage.removeItem(TOKEN);
+}
+
+/** What the service or the network says is wrong. */
+export class ApiError extends Error {
+  constructor(status, detail, wait = 0) {
+    super(detail);
+    this.status = status;
+    this.wait = wait;
+  }
+}
+
+async function send(path, options = {}) {
+  const headers = new Headers(options.headers);
+  if (token()) headers.set("Authorization", `Bearer ${token()}`);
+  let answer;
+  try {
+    answer = await fetch(API + path, { ...options, headers, cache: "no-store" });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new ApiError(0, "The service does not answer: it may have been stopped, or the network is down.");
+  }
+  if (answer.ok) return answer;
+  throw await refusal(answer);
+}
+
+async function refusal(answer) {
+  let detail = `The service answers ${answer.status} ${answer.statusText}`;
+  try {
+    detail = (await answer.json()).detail ?? detail;
+  } catch {
+    // A proxy's own page: the status says it.
+  }
+  if (answer.status === 401) {
+    document.getElementById("token").focus();
+    detail = token()
+      ? "The service does not take this token. It is in the file service-token of its data folder, or was chosen at its start: enter it at the top."
+      : "This needs the token of the service: enter it at the top. It is in the file service-token of the service's data folder, or was chosen at its start.";
+  }
+  return new ApiError(answer.status, detail, Number(answer.headers.get("Retry-After") ?? 0));
+}
+
+/** The JSON that a path answers; `query` is an object or URLSearchParams. */
+export async function get(path, query = {}, signal = undefined) {
+  const text = new URLSearchParams(query).toString();
+  return (await send(text ? `${path}?${text}` : path, { signal })).json();
+}
+
+/** Post a form, or an object as JSON. */
+export async function post(path, body = undefined, signal = undefined) {
+  if (body === undefined || body instanceof FormData) return (await send(path, { method: "POST", body, signal })).json();
+  const headers = { "Content-Type": "application/json" };
+  return (await send(path, { method: "POST", headers, body: JSON.stringify(body), signal })).json();
+}
+
+/** Save a file of the API under its name; a plain link could not send the token. */
+export async function download(path, name) {
+  const url = URL.createObjectURL(await (await send(path)).blob());
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+const pause = (milliseconds, signal) =>
+  new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+
+/**
+ * Tell the events of a job as they come, until its end: `told(name, data)`.
+ *
+ * EventSource cannot send the token, so this reads the stream itself, and comes back after the last event when the
+ * connection is lost; `lost(error)` hears of that, and `lost(null)` when it is there again.
+ */
+export async function follow(job, { told, lost = () => {}, signal }) {
+  let last = 0;
+  for (;;) {
+    try {
+      const headers = last ? { "Last-Event-ID": String(last) } : {};
+      const answer = await send(`jobs/${job}/events`, { headers, signal });
+      if (answer.status === 204) return;
+      lost(null);
+      for await (const event of events(answer.body)) {
+        if (event.id) last = Number(event.id);
+        if (!event.data) continue;
+        told(event.event, JSON.parse(event.data));
+        if (event.event === "end") return;
+      }
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      if (error instanceof ApiError && [401, 404, 422].includes(error.status)) throw error;
+      lost(error);
+    }
+    await pause(2000, signal);
+  }
+}
+
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop();
+      for (const block of blocks) {
+        const event = {};
+        for (const line of block.split("\n")) {
+          const at = line.indexOf(": ");
+          if (at > 0) event[line.slice(0, at)] = line.slice(at + 2);
+        }
+        yield event;
+      }
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}

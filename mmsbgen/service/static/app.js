@@ -1,0 +1,58 @@
+// The page: which part of it is shown, and the token.
+
+import { ApiError, keepToken, token } from "./api.js";
+import { communitiesPage } from "./communities.js";
+import { failure } from "./dom.js";
+import { jobPage } from "./job.js";
+
+const PAGES = { communities: communitiesPage, job: jobPage };
+const main = document.getElementById("main");
+let shown = new AbortController();
+
+async function show() {
+  shown.abort();
+  shown = new AbortController();
+  const { signal } = shown;
+  const [name, ...rest] = location.hash.slice(1).split("/");
+  const page = PAGES[name] ?? PAGES.communities;
+  mark(name in PAGES ? name : "communities");
+  main.replaceChildren();
+  try {
+    await page(main, signal, ...rest);
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!(error instanceof ApiError)) console.error(error);
+    main.append(failure(error));
+  }
+}
+
+/** Mark the part of the page that is shown; the page of a job does so when it knows the kind. */
+function mark(name) {
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+const field = document.getElementById("token");
+const state = document.getElementById("token-state");
+
+function kept() {
+  state.textContent = token() ? "kept until this tab closes" : "";
+}
+
+field.value = token();
+field.addEventListener("input", () => {
+  keepToken(field.value.trim());
+  kept();
+});
+document.getElementById("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  show();
+});
+kept();
+addEventListener("hashchange", () => {
+  show();
+  main.focus({ preventScroll: true });
+});
+show();

@@ -1,0 +1,113 @@
+// Elements, and numbers in words. Text becomes text nodes only, so that nothing that a user named becomes markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** An HTML element; attributes `onclick` and the like are functions, children are nodes or texts. */
+export const el = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
+
+/** The same for SVG. */
+export const svg = (tag, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, tag), attributes, children);
+
+/** A labelled control with a hint below it. */
+export function field(label, control, hint = "") {
+  const id = `field-${(field.count = (field.count ?? 0) + 1)}`;
+  control.id = id;
+  if (hint) control.setAttribute("aria-describedby", `${id}-hint`);
+  return el(
+    "div",
+    { class: "field" },
+    el("label", { for: id }, label),
+    control,
+    hint ? el("span", { class: "quiet", id: `${id}-hint` }, hint) : null,
+  );
+}
+
+/** A table that scrolls by itself where it is too wide; cells are nodes or texts, columns with `#` are numbers. */
+export function table(caption, columns, rows) {
+  const numeric = columns.map((name) => name.startsWith("#"));
+  const cell = (content, at) => el("td", { class: numeric[at] ? "number" : null }, content ?? "–");
+  return el(
+    "div",
+    { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+    el(
+      "table",
+      {},
+      el("caption", {}, caption),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          columns.map((name, at) =>
+            el("th", { scope: "col", class: numeric[at] ? "number" : null }, name.replace("#", "")),
+          ),
+        ),
+      ),
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))),
+    ),
+  );
+}
+
+/** A bar of a share from 0 to 1. */
+export function bar(share, text = "") {
+  const width = `${(100 * Math.min(1, Math.max(0, share))).toFixed(2)}%`;
+  return svg(
+    "svg",
+    { class: "bar", role: "img", "aria-label": text },
+    svg("rect", { class: "track", width: "100%", height: "100%", rx: 2 }),
+    svg("rect", { class: "value", width, height: "100%", rx: 2 }),
+  );
+}
+
+/** What went wrong, for eyes and ears. */
+export const failure = (error) => el("p", { class: "error", role: "alert" }, error.message ?? String(error));
+
+export const number = (value, digits = 4) =>
+  value === null || value === undefined || !Number.isFinite(value)
+    ? "–"
+    : Number(value.toPrecision(digits)).toLocaleString("en", { maximumSignificantDigits: digits });
+
+export const count = (value) => (value ?? 0).toLocaleString("en");
+
+export const percent = (share, digits = 0) =>
+  share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
+
+const scaled = (value, units, step) => {
+  let at = 0;
+  let rest = value;
+  while (at < units.length - 1 && Math.abs(rest) >= step) {
+    rest /= step;
+    at += 1;
+  }
+  return `${number(rest, 3)} ${units[at]}`;
+};
+
+export const bytes = (value) => scaled(value, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
+
+/** Seconds in the unit that suits them. */
+export function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value >= 120) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  if (value >= 1) return `${number(value, 3)} s`;
+  return scaled(value * 1e9, ["ns", "µs", "ms"], 1000);
+}
+
+export const when = (text) => (text ? new Date(text).toLocaleString() : "–");
+
+/** Names and values in a line. */
+export const named = (values) =>
+  Object.entries(values ?? {})
+    .map(([name, value]) => `${name}=${value}`)
+    .join(" ");

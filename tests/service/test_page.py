@@ -1,0 +1,198 @@
+"""The page in a real browser, against a real service with a real worker."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from mmsbgen.service.app import STATIC
+from tests.conftest import IN_CI
+from tests.service.running import TOKEN, Service, serving
+
+GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
+EVIL = "<img src=x onerror=alert(1)>"
+SOON = 30_000
+"""Milliseconds that a small job may take on a machine with other work."""
+
+pytestmark = [pytest.mark.browser, pytest.mark.opencl, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        message = "no Chromium here: apt install chromium"
+        if IN_CI:
+            pytest.fail(message)
+        pytest.skip(message)
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("page")
+    options = ("--workers", "1", "--worker-device", "pocl", "--write-rate", "10000/second")
+    with serving(str(folder / "page.sqlite3"), folder / "data", *options) as service:
+        yield service
+
+
+@pytest.fixture
+def context(browser: Browser, served: Service) -> Iterator[BrowserContext]:
+    made = browser.new_context(base_url=served.url, viewport={"width": 1280, "height": 900})
+    made.set_default_timeout(SOON)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, served: Service) -> Iterator[Page]:
+    """A page that has the token; what the browser complains of fails the test."""
+    opened = context.new_page()
+    wrong: list[str] = []
+    opened.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    asked: set[str] = set()
+    opened.on("request", lambda request: asked.add(re.sub(r"^(\w+://[^/]+/|blob:).*", r"\1", request.url)))
+    opened.goto("/")
+    opened.get_by_label("Token").fill(TOKEN)
+    yield opened
+    assert asked <= {f"{served.url}/", "blob:"}
+    # The browser itself logs every answer that is an error; which these are, tests say.
+    assert [text for text in wrong if "the server responded with a status of" not in text] == []
+
+
+def state(page: Page, text: str) -> None:
+    """Wait until the job that is shown is in a state."""
+    expect(page.get_by_role("heading", level=1).locator(".badge")).to_have_text(text, timeout=SOON)
+
+
+def submit(page: Page, *, iterations: int, name: str = "netscience") -> str:
+    """Submit a detection; the job's id."""
+    page.goto("/#communities")
+    page.get_by_label("Graph").set_input_files(GRAPH)
+    page.get_by_label("Communities (K)").fill("20")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_label("Iterations").fill(str(iterations))
+    page.get_by_label("Name").fill(name)
+    page.get_by_role("button", name="Find communities").click()
+    page.wait_for_url("**/#job/*")
+    return page.url.rpartition("/")[2]
+
+
+def fits(page: Page) -> None:
+    """Nothing is cut off at the width of a telephone."""
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_detection_is_submitted_followed_and_explored(page: Page, served: Service) -> None:
+    job = submit(page, iterations=40, name=EVIL)
+    state(page, "done")
+    main = page.locator("main")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(EVIL)
+    assert main.locator("img").count() == 0
+    with served.client() as client:
+        result = client.get(f"/api/v1/jobs/{job}/result").json()
+        largest = client.get(f"/api/v1/jobs/{job}/communities/0").json()
+        lines = client.get(f"/api/v1/jobs/{job}/files/communities.txt").content
+
+    expect(main.get_by_text("1,461 vertices, 2,742 links")).to_be_visible()
+    expect(main.get_by_text(result["convergence"]["text"])).to_be_visible()
+    trace = main.locator("figure.chart path.line").get_attribute("d") or ""
+    assert trace.count("L") == len(result["trace"]) - 1
+    if len(result["communities"]) > 15:
+        main.get_by_role("button", name=re.compile("^Show all")).click()
+    rows = main.get_by_role("region", name=re.compile("^The largest first")).locator("tbody tr")
+    expect(rows).to_have_count(len(result["communities"]))
+    sizes = [int(text.replace(",", "")) for text in rows.locator("td:nth-child(2)").all_inner_texts()]
+    assert sizes == [one["size"] for one in result["communities"]]
+    assert main.locator("svg.matrix .shared").count() == 2 * len(result["shared"])
+
+    main.get_by_role("button", name="Community 0", exact=True).click()
+    members = main.get_by_role("region", name="Members", exact=True)
+    expect(members).to_contain_text(f"1 to 50 of {result['communities'][0]['size']}")
+    assert [text.split()[0] for text in members.locator("li").all_inner_texts()] == [
+        member["id"] for member in largest["members"][:50]
+    ]
+    members.get_by_role("button", name="After").click()
+    expect(members).to_contain_text("51 to")
+    main.get_by_label("Id, as the graph has it").fill(largest["members"][0]["id"])
+    main.get_by_role("button", name="Memberships", exact=True).click()
+    vertex = main.get_by_role("region", name=f"Memberships of {largest['members'][0]['id']}")
+    expect(vertex).to_contain_text("Community 0")
+    with page.expect_download() as got:
+        main.get_by_role("button", name=re.compile(r"^communities\.txt")).click()
+    assert Path(got.value.path()).read_bytes() == lines
+    assert got.value.suggested_filename == "communities.txt"
+    fits(page)
+
+
+def test_a_detection_is_followed_as_it_goes_and_cancelled(page: Page, served: Service) -> None:
+    job = submit(page, iterations=20_000)
+    state(page, "running")
+    expect(page.get_by_text(re.compile(r"Iteration [\d,]+ of at most 20,000 · AUC 0\.\d+"))).to_be_visible()
+    line = page.locator("figure.chart path.line")
+    first = line.get_attribute("d")
+    expect(line).not_to_have_attribute("d", first or "")
+    assert 0 < float(page.get_by_role("progressbar").get_attribute("value") or 0) < 1
+    page.get_by_role("button", name="Cancel").click()
+    state(page, "cancelled")
+    expect(page.get_by_text("It was cancelled; there is no result.")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+    with served.client() as client:
+        assert client.get(f"/api/v1/jobs/{job}").json()["state"] == "cancelled"
+    page.goto("/#communities")
+    newest = page.get_by_role("region", name="Newest first").locator("tbody tr").first
+    expect(newest).to_contain_text("netscience, K = 20")
+    expect(newest).to_contain_text("cancelled")
+
+
+def test_a_missing_token_is_said_in_words_and_a_given_one_is_kept(page: Page) -> None:
+    page.get_by_label("Token").fill("")
+    page.goto("/#communities")
+    page.get_by_label("Graph").set_input_files(GRAPH)
+    page.get_by_role("button", name="Find communities").click()
+    expect(page.get_by_role("alert")).to_contain_text("needs the token of the service: enter it at the top")
+    expect(page.get_by_label("Token")).to_be_focused()
+    page.keyboard.type("not-the-token-of-it")
+    page.get_by_role("button", name="Find communities").click()
+    expect(page.get_by_role("alert")).to_contain_text("does not take this token")
+    page.reload()
+    expect(page.get_by_label("Token")).to_have_value("not-the-token-of-it")
+
+
+def test_what_the_service_refuses_is_said(page: Page, tmp_path: Path) -> None:
+    bad = tmp_path / "graph.txt"
+    bad.write_text("one two three\nfour\n")
+    page.goto("/#communities")
+    page.get_by_label("Graph").set_input_files(bad)
+    page.get_by_role("button", name="Find communities").click()
+    expect(page.get_by_role("alert")).to_contain_text("line")
+    page.goto(f"/#job/{'0' * 32}")
+    expect(page.get_by_role("alert")).to_contain_text("0" * 32)
+
+
+def test_the_page_is_packaged_and_needs_nothing_from_elsewhere(served: Service) -> None:
+    from importlib.resources import files
+
+    packaged = {entry.name for entry in files("mmsbgen.service").joinpath("static").iterdir()}
+    assert {"index.html", "app.js", "style.css", "icon.svg"} <= packaged
+    with httpx.Client(base_url=served.url, trust_env=False) as client:
+        for name in packaged:
+            answer = client.get(f"/{name}").raise_for_status()
+            assert answer.headers["cache-control"] == "no-cache"
+            text = answer.text
+            assert not re.search(
+                r"https?://(?!www\.w3\.org/2000/svg)|<script>|<style|\bstyle=|innerHTML|\bon\w+=\"", text
+            )
+    assert all(len(file.read_text().splitlines()) < 400 for file in STATIC.iterdir())
