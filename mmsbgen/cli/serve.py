@@ -98,7 +98,12 @@ def serve(
     from mmsbgen.db.store import open_store
 
     with open_store(database) as store:
-        where = store.location
+        where = store.place
+    if where.path is None and where.url is None:
+        raise InputError(
+            "a database in memory would not be that of the processes that take uploads and do jobs: give a file or a "
+            "server with --database"
+        )
     with _alone(folder), listening(settings) as opened:
         address = f"[{host}]" if ":" in host else host
         click.echo(f"mmsbgen serves http://{address}:{opened.getsockname()[1]}/ from the database {where}", err=True)

@@ -110,6 +110,11 @@ class Queue:
             # The same request came twice at once: the other one made the job.
             return self.database.write(work)
 
+    def requested(self, request_key: str) -> bool:
+        """Whether a job was made by this request key."""
+        query = select(JobRow.id).where(JobRow.request_key == request_key)
+        return self.database.read(lambda connection: connection.execute(query).first()) is not None
+
     def claim(
         self,
         worker: str,

@@ -23,6 +23,7 @@ from mmsbgen.service.settings import Settings
 
 _THREADS = 12
 """At once in the database, which keeps up to 15 connections."""
+_EXPIRE_SECONDS = 5.0
 
 
 class Core:
@@ -56,12 +57,13 @@ class Core:
             self.intake = Intake(settings)
             self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
             await self.look_ups.open()
-            discovering = asyncio.create_task(self._discover())
+            beside = [asyncio.create_task(work()) for work in (self._discover, self._expire)]
             try:
                 yield self
             finally:
-                discovering.cancel()
-                await asyncio.gather(discovering, return_exceptions=True)
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
                 await self.look_ups.close()
                 await self.intake.close()
 
@@ -80,6 +82,13 @@ class Core:
         if found != REVISIONS[-1]:
             return f"the schema is {found}, {REVISIONS[-1]} is needed: restart the service"
         return ""
+
+    async def _expire(self) -> None:
+        """Give back jobs of dead workers: without this one that was cancelled would wait for another worker to end."""
+        while True:
+            await asyncio.sleep(_EXPIRE_SECONDS)
+            with contextlib.suppress(MmsbgenError):  # readiness says so
+                await asyncio.to_thread(self.queue.expire)
 
     async def _discover(self) -> None:
         try:

@@ -143,7 +143,8 @@ class Detections:
         def file(name: str) -> bytes:
             return b"".join(self._queue.read(job, "output", name))
 
-        lines = file("communities.txt").decode("utf-8").splitlines()
+        # An id may have any sign in it that does not end a line of the file, such as U+2028.
+        lines = file("communities.txt").decode("utf-8").split("\n")[:-1]
         try:
             archive = np.load(io.BytesIO(file("memberships.npz")), allow_pickle=False)
         except (ValueError, OSError, zipfile.BadZipFile) as error:

@@ -24,8 +24,6 @@ API = "/api/"
 UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
 """Routes whose bodies may be large."""
 COSTLY = frozenset({"/api/v1/source"})
-OPEN = frozenset({"/health", "/ready"})
-"""Routes that never ask for the token."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _IDLE_SECONDS = 30.0
 """A client that sends nothing of its body for so long is given up."""

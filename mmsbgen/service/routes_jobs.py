@@ -107,7 +107,7 @@ async def submit_detect(
     if isinstance(options.n_communities, int) and options.n_communities > limits.communities:
         raise HTTPException(422, f"n_communities={options.n_communities}: at most {limits.communities} are taken here")
     await asyncio.to_thread(detect_work.checked, given)
-    await asyncio.to_thread(_check_room, core)
+    await asyncio.to_thread(_check_room, core, key)
     try:
         async with core.intake.unpacked(_graph_chunks(request), limits.graph) as path:
             facts = await core.intake.graph(path)
@@ -266,14 +266,16 @@ async def _in_turn(core: Core, work: Any) -> str:
 def _submit(
     core: Core, kind: str, payload: dict[str, Any], inputs: dict[str, FilePath], device: str | None, key: str | None
 ) -> str:
-    _check_room(core)
+    _check_room(core, key)
     try:
         return core.queue.submit(kind, payload, inputs=inputs, device=device, request_key=key)
     except RequestKeyError as error:
         raise HTTPException(409, str(error)) from None
 
 
-def _check_room(core: Core) -> None:
+def _check_room(core: Core, key: str | None) -> None:
+    if key is not None and core.queue.requested(key):  # it makes no further job
+        return
     counts, most = core.queue.counts(), core.settings.limits.jobs
     if counts["queued"] + counts["running"] >= most:
         raise HTTPException(

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -164,6 +165,33 @@ def test_jobs_at_once_are_limited(narrow: Service) -> None:
             client.post(f"/api/v1/jobs/{job}/cancel")
 
 
+def test_a_repeated_request_is_answered_where_there_is_no_room(narrow: Service) -> None:
+    with narrow.client() as client:
+        requests: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("tune", {"json": {}, "headers": {"Idempotency-Key": "full-tune"}}),
+            (
+                "detect",
+                {"params": {"n_communities": 2}, "content": EDGES, "headers": {"Idempotency-Key": "full-detect"}},
+            ),
+        )
+        made = [client.post(f"/api/v1/jobs/{kind}", **wanted).json()["id"] for kind, wanted in requests]
+        assert client.post("/api/v1/jobs/tune", json={}).status_code == 429
+        again = [client.post(f"/api/v1/jobs/{kind}", **wanted) for kind, wanted in requests]
+        assert [(answer.status_code, answer.json().get("id")) for answer in again] == [(202, job) for job in made]
+        other = client.post("/api/v1/jobs/tune", json={"seed": 1}, headers={"Idempotency-Key": "full-tune"})
+        assert other.status_code == 409
+        for job in made:
+            client.post(f"/api/v1/jobs/{job}/cancel")
+
+
+def test_the_right_token_passes_after_many_wrong_ones(tmp_path: Path) -> None:
+    with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data") as service, service.client() as client:
+        wrong = {"Authorization": "Bearer wrong-wrong-wrong"}
+        codes = {client.post("/api/v1/jobs/tune", headers=wrong).status_code for _ in range(70)}
+        assert codes == {401, 429}, "two minutes' worth and more, wherever in one it began"
+        assert client.post("/api/v1/jobs/tune", content=b"{").status_code == 422
+
+
 def test_rates_are_limited(tmp_path: Path) -> None:
     options = ("--rate", "20/minute", "--write-rate", "3/minute")
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data", *options) as service, service.client() as client:
@@ -240,6 +268,7 @@ def test_it_ends_in_an_orderly_way_while_followed(tmp_path: Path, number: int) -
         (("--rate", "fast"), "--rate 'fast': write it as 100/second"),
         (("--port", "1", "--host", "192.0.2.1"), "lets other machines in"),
         (("--database", "mysql://x/y"), "databases of kind 'mysql' are not supported"),
+        (("--database", "sqlite://"), "a database in memory"),
         (("--token-file", "/nonexistent/token"), "cannot be read"),
     ],
 )

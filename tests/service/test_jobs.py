@@ -14,6 +14,7 @@ import pytest
 
 from mmsbgen.db.store import open_store
 from mmsbgen.jobs import Queue
+from mmsbgen.service.detections import Detections
 from tests.service.running import Service, serving
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
@@ -162,6 +163,36 @@ def test_jobs_wait_where_no_worker_is(service: Service, client: httpx.Client) ->
     for job_id in made:
         assert client.post(f"/api/v1/jobs/{job_id}/cancel").json()["state"] == "cancelled"
         assert client.delete(f"/api/v1/jobs/{job_id}").status_code == 204
+
+
+def test_a_job_that_is_cancelled_ends_where_its_worker_is_dead(service: Service, client: httpx.Client) -> None:
+    with open_store(service.database) as store:
+        queue = Queue(store)
+        job = queue.submit("tune", {"seed": time.time_ns()})
+        while (lease := queue.claim("dies", 1.0)) is not None and lease.job.id != job:
+            pass
+        assert lease is not None
+    assert client.post(f"/api/v1/jobs/{job}/cancel").status_code == 200
+    assert ended(client, job)["state"] == "cancelled"
+    assert client.delete(f"/api/v1/jobs/{job}").status_code == 204
+
+
+def test_ids_may_have_signs_that_end_lines_elsewhere() -> None:
+    ids = ["a\u2028b", "c\u0085d", "e\x1cf"]
+    with io.BytesIO() as file, open_store("sqlite://") as store:
+        arrays = {"ids": np.array(ids), "beta": np.array([0.5, 0.25])}
+        np.savez(file, communities=np.array([[0, 1]] * 3), shares=np.array([[0.75, 0.25]] * 3), **arrays)
+        told = {"communities": {"labels": [0, 1]}}
+        queue = Queue(store)
+        job = queue.submit("detect", {})
+        lease = queue.claim("w")
+        assert lease is not None
+        lines = "".join("\t".join(members) + "\n" for members in (ids, ids[:1]))
+        outputs = {"communities.txt": lines.encode(), "memberships.npz": file.getvalue()}
+        queue.finish(lease, {}, outputs | {"run.json": json.dumps(told).encode()})
+        found = Detections(queue).get(queue.get(job))
+        assert found.members == [ids, ids[:1]]
+        assert [member.id for member in found.page(0, 0, 10).members] == ids
 
 
 def test_a_request_that_is_repeated_makes_one_job(service: Service, client: httpx.Client) -> None:
