@@ -225,11 +225,11 @@ class Queue:
 
         return self.database.write(work)
 
-    def release(self, lease: Lease) -> str:
-        """Give the job back because its worker ends; that costs no attempt.  Returns 'queued' or 'cancelled'."""
+    def release(self, lease: Lease, why: str = "its worker was ended") -> str:
+        """Give the job back for no fault of its own; that costs no attempt.  Returns 'queued' or 'cancelled'."""
 
         def work(connection: Connection) -> str:
-            return self._requeue(connection, fenced(connection, lease), "its worker was ended")
+            return self._requeue(connection, fenced(connection, lease), why)
 
         return self.database.write(work)
 

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from mmsbgen.db.errors import StoreError
 from mmsbgen.errors import InputError, MissingDependencyError, MmsbgenError
@@ -83,6 +84,11 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(_request: Request, error: HTTPException) -> JSONResponse:
         return answer(error.status_code, str(error.detail), headers=error.headers)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        # For the log and the metrics: nobody is there to read it.
+        return answer(400, "the connection ended before the body was whole")
 
     @app.exception_handler(MmsbgenError)
     async def expected(_request: Request, error: MmsbgenError) -> JSONResponse:

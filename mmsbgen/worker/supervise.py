@@ -32,6 +32,8 @@ _IDLE_S = 1.0
 """How often an idle worker looks for jobs, and a busy one whether its job is to end."""
 _AGAIN_S = 3.0
 """How long to wait before a database that failed is asked again."""
+_UNFIT_S = 30.0
+"""How long to leave jobs to others where none can begin here."""
 _REPEAT_S = 30.0
 """Between messages about a database that is away."""
 _LISTEN_S = 0.2
@@ -53,6 +55,10 @@ class Settings:
     """Larger checkpoints stay in ``data``: only a worker that has this folder goes on from them."""
     grace_s: float = 20.0
     """How long a job that is to stop may take to leave a checkpoint."""
+
+
+class _UnfitError(InputError):
+    """No job can begin on this machine now, its disk or memory being full: that is no fault of the job."""
 
 
 class _Signals:
@@ -139,8 +145,8 @@ class Worker:
     def run(self, *, most: int | None = None, drain: bool = False) -> int | None:
         """Do jobs until asked to end, until ``most`` were done, or with ``drain`` until none waits.
 
-        Returns the number of the signal that asked, if one did.  Raises :class:`StoreError` when the database fails and
-        the worker was not to stay.
+        Returns the number of the signal that asked, if one did.  Where the worker was not to stay, raises
+        :class:`StoreError` when the database fails and :class:`InputError` when no job can begin on this machine.
         """
         done = 0
         with self.signals.caught():
@@ -155,11 +161,11 @@ class Worker:
                             self._sweep()
                             done += 1
                             continue
-                except StoreError as error:
+                except (StoreError, _UnfitError) as error:
                     if drain or most is not None:
                         raise
                     self.say(f"{error}; trying again")
-                    self.signals.wait(_AGAIN_S)
+                    self.signals.wait(_AGAIN_S if isinstance(error, StoreError) else _UNFIT_S)
                     continue
                 if ours and drain:
                     break
@@ -189,13 +195,17 @@ class Worker:
         self.say(f"job {job.id[:8]} ({job.kind}), attempt {lease.attempt}")
         folder = self._jobs / job.id / str(lease.attempt)
         try:
-            task = self._task(lease, folder)
-        except (InputError, StoreError) as error:
+            child = Child(self._task(lease, folder))
+        except StoreError as error:
             why = str(error)
             self.say(why)
             self._persist(lambda: self.queue.fail(lease, why, retry=True))
             return
-        child = Child(task)
+        except (InputError, OSError) as error:
+            unfit = _UnfitError(f"the worker {self.name} could not begin: {error}")
+            shutil.rmtree(folder, ignore_errors=True)
+            self._persist(lambda: self.queue.release(lease, str(unfit)))
+            raise unfit from error
         try:
             ended = self._watch(_Attempt(lease, folder, child))
         finally:
@@ -252,7 +262,7 @@ class Worker:
                             return self._stopped(attempt)
                     case ("done", Outcome(result, outputs)):
                         self.say(f"job {lease.job.id[:8]} is done")
-                        return self._persist(lambda: self.queue.finish(lease, result, outputs))
+                        return self._finished(lease, result, outputs)
                     case ("stopped",):
                         return self._stopped(attempt)
                     case ("error", text, retry):
@@ -304,6 +314,12 @@ class Worker:
         self.say(f"job {lease.job.id[:8]} goes back to the queue")
         return self._persist(lambda: self.queue.release(lease)) and False
 
+    def _finished(self, lease: Lease, result: dict[str, Any], outputs: dict[str, Path]) -> bool:
+        try:
+            return self._persist(lambda: self.queue.finish(lease, result, outputs))
+        except InputError as error:  # its files cannot be read any more
+            return self._failed(lease, str(error), True)
+
     def _failed(self, lease: Lease, error: str, retry: bool) -> bool:
         states: list[str] = []
         self._persist(lambda: states.append(self.queue.fail(lease, error, retry)))
@@ -317,7 +333,7 @@ class Worker:
                 if os.fstat(file.fileno()).st_size <= self.settings.checkpoint_bytes:
                     self.queue.checkpoint(attempt.lease, {CHECKPOINT: file})
                     attempt.beat_at = time.monotonic()
-        except (OSError, StoreError) as error:
+        except (OSError, InputError, StoreError) as error:
             self._failing(f"a checkpoint was not stored: {error}")
             return
         for folder in attempt.folder.parent.iterdir():

@@ -293,6 +293,22 @@ def test_a_port_that_is_taken_is_said(sqlite_service: Service, tmp_path: Path) -
     assert (done.returncode, "cannot listen on 127.0.0.1" in done.stderr) == (2, True), done.stderr
 
 
+def test_an_upload_that_is_broken_off_is_no_error_of_the_service(tmp_path: Path) -> None:
+    with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data") as service, service.client() as client:
+        place = urlsplit(service.url)
+        for path in ("jobs/detect?n_communities=2", "records"):
+            head = f"POST /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+            with socket.create_connection((place.hostname, place.port), timeout=30) as opened:
+                opened.sendall(f"{head}Content-Length: 5000\r\n\r\n1 2\n".encode())
+        deadline = time.monotonic() + 30
+        while client.get("/metrics").text.count('outcome="refused"') < 4:  # its number, and when it was made
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert 'status="500"' not in client.get("/metrics").text
+        assert not list((service.data / "uploads").iterdir())
+    assert "Traceback" not in service.log.read_text()
+
+
 def test_followers_are_limited(narrow: Service) -> None:
     with narrow.client() as client, contextlib.ExitStack() as open_streams:
         job = client.post("/api/v1/jobs/tune", json={"problem": {"K": 99}}).json()["id"]

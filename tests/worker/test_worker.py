@@ -100,7 +100,7 @@ def test_a_worker_that_is_asked_to_end_gives_its_job_back_at_once(here: Any, str
         here.sampling(id)
         here.until(lambda: here.queue.get(id).state == "running", "not taken")
         worker.send_signal(way)
-        assert worker.wait(20) == code, worker.stderr.read()
+        assert worker.wait(60) == code, worker.stderr.read()
         job = here.queue.get(id)
         if job.ended:  # the machine was fast: the end came before the signal
             break
@@ -145,6 +145,21 @@ def test_what_kills_the_child_costs_its_job_one_of_its_attempts(here: Any) -> No
     good = here.queue.submit("tune", TUNE)
     assert here.ended(good).state == "done", "the worker goes on"
     assert worker.poll() is None
+
+
+def test_a_machine_that_cannot_begin_leaves_jobs_to_others(here: Any) -> None:
+    id = here.queue.submit("tune", TUNE, max_losses=1)
+    (here.data / "jobs").mkdir(parents=True)
+    (here.data / "jobs" / id).touch()
+    worker = here.start("--drain")
+    said = worker.communicate(timeout=60)[1]
+    assert (worker.returncode, "Traceback" in said, "cannot be made" in said) == (2, False, True), said
+    job = here.queue.get(id)
+    assert (job.state, job.losses) == ("queued", 0)
+    assert "could not begin" in str(job.error)
+    staying = here.start()
+    here.until(lambda: here.queue.get(id).attempt == 2 and here.queue.get(id).state == "queued", "not given back")
+    assert staying.poll() is None
 
 
 def test_the_child_of_a_killed_worker_dies_with_it(here: Any) -> None:
@@ -201,7 +216,7 @@ def test_a_checkpoint_too_large_for_the_database_is_found_in_the_folder(
     kept = here.until(lambda: list((here.data / "jobs" / id).glob("1/checkpoint.npz")), "no checkpoint")
     assert here.queue.get(id).checkpoint is None
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     if not here.queue.get(id).ended:
         assert kept[0].exists()
         here.finish("--drain", "--checkpoint-mib", 0)
