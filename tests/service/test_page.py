@@ -196,3 +196,47 @@ def test_the_page_is_packaged_and_needs_nothing_from_elsewhere(served: Service) 
                 r"https?://(?!www\.w3\.org/2000/svg)|<script>|<style|\bstyle=|innerHTML|\bon\w+=\"", text
             )
     assert all(len(file.read_text().splitlines()) < 400 for file in STATIC.iterdir())
+
+
+def test_a_tune_is_submitted_followed_and_its_winner_compared_across_devices(page: Page, served: Service) -> None:
+    page.goto("/#tune")
+    page.get_by_label("Kernel").select_option("update_pi")
+    for name, value in (("K", "64"), ("N", "4096"), ("m", "256")):
+        page.get_by_label(name, exact=True).fill(value)
+    page.get_by_label("Trials").fill("6")
+    page.get_by_role("button", name="Tune", exact=True).click()
+    page.wait_for_url("**/#job/*")
+    job = page.url.rpartition("/")[2]
+    expect(page.get_by_text(re.compile(r"update_pi: [1-9]\d* of 6 configurations"))).to_be_visible(timeout=2 * SOON)
+    expect(page.get_by_text("Best so far:")).to_be_visible()
+    state(page, "done")
+    with served.client() as client:
+        won = client.get(f"/api/v1/jobs/{job}").json()["result"]["kernels"][0]
+        trials = client.get("/api/v1/trials", params={"kernel": "update_pi", "status": "ok"}).json()["trials"]
+    expect(page.locator("figure.chart circle.dot.first")).to_have_count(len(trials))
+    winner = " ".join(f"{name}={str(value).lower()}" for name, value in won["best"].items())
+    expect(page.get_by_role("region", name="Winners")).to_contain_text(winner)
+    fits(page)
+
+    page.goto("/#devices")
+    page.get_by_label("Kernel").select_option("update_pi")
+    for name, value in (("K", "64"), ("N", "4096"), ("m", "256")):
+        page.get_by_label(name, exact=True).fill(value)
+        page.get_by_label(name, exact=True).press("Enter")
+    rows = page.get_by_role("region", name=re.compile("^Best known configurations")).locator("tbody tr")
+    mine = rows.filter(has_text="Portable Computing Language")
+    expect(mine.locator(".badge")).to_have_text("exact")
+    expect(mine).to_contain_text(winner)
+    expect(mine).to_contain_text("%")
+    expect(rows.filter(has_text="cuda: NVIDIA H200")).to_have_count(1)
+    fits(page)
+
+
+def test_a_tune_is_cancelled(page: Page) -> None:
+    page.goto("/#tune")
+    page.get_by_label("Trials").fill("5000")
+    page.get_by_role("button", name="Tune", exact=True).click()
+    page.wait_for_url("**/#job/*")
+    state(page, "running")
+    page.get_by_role("button", name="Cancel").click()
+    state(page, "cancelled")

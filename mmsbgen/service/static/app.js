@@ -2,10 +2,12 @@
 
 import { ApiError, keepToken, token } from "./api.js";
 import { communitiesPage } from "./communities.js";
+import { devicesPage } from "./devices.js";
 import { failure } from "./dom.js";
 import { jobPage } from "./job.js";
+import { tunePage } from "./tuning.js";
 
-const PAGES = { communities: communitiesPage, job: jobPage };
+const PAGES = { devices: devicesPage, tune: tunePage, communities: communitiesPage, job: jobPage };
 const main = document.getElementById("main");
 let shown = new AbortController();
 
@@ -14,8 +16,8 @@ async function show() {
   shown = new AbortController();
   const { signal } = shown;
   const [name, ...rest] = location.hash.slice(1).split("/");
-  const page = PAGES[name] ?? PAGES.communities;
-  mark(name in PAGES ? name : "communities");
+  const page = PAGES[name] ?? PAGES.devices;
+  mark(name in PAGES ? name : "devices");
   main.replaceChildren();
   try {
     await page(main, signal, ...rest);

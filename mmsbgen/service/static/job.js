@@ -3,9 +3,11 @@
 import { follow, get, post } from "./api.js";
 import { detectionLive, detectionResult } from "./detection.js";
 import { el, failure, when } from "./dom.js";
+import { tuneLive, tuneResult } from "./tuning.js";
 
 const KINDS = {
   detect: { title: "Detection", live: detectionLive, result: detectionResult, page: "communities" },
+  tune: { title: "Tune", live: tuneLive, result: tuneResult, page: "tune" },
 };
 const ENDED = ["done", "failed", "cancelled"];
 
