@@ -107,7 +107,7 @@ def _python() -> Iterator[Finding]:
             what = f"{', '.join(missing)} is not installed, which mmsbgen cannot do without"
             yield Finding("Python", "problem", what, "pip install --force-reinstall mmsbgen", dict(versions))
         elif missing and extra:
-            what = f"{', '.join(missing)} is not installed: {EXTRAS[extra]}"
+            what = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: {EXTRAS[extra]}"
             yield Finding("Python", "note", what, f"pip install 'mmsbgen[{extra}]', if you want that", dict(versions))
         else:
             yield Finding("Python", "ok", there, details=dict(versions))

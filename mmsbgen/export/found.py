@@ -55,7 +55,9 @@ class Found:
     def needs_graph(self, what: str) -> Graph:
         """The graph; raises InputError where it is not at hand."""
         if self.graph is None:
-            raise InputError(f"{what} need the links, and this result has none: give the graph it was made of")
+            raise InputError(
+                f"{what} need the links, and this result has none: give the graph it was made of (--graph)"
+            )
         return self.graph
 
     def placed(self) -> list[list[int]]:

@@ -10,13 +10,24 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Wedge
-from matplotlib.ticker import FuncFormatter
 
 from mmsbgen.graph import Graph
 from mmsbgen.report.links import apart, layout, links_between
 from mmsbgen.report.run_communities import incidence, name_of, shared_members
 from mmsbgen.report.saved import Saved
-from mmsbgen.report.style import COLOURS, INK, MUTED, PAPER, Picture, bright, on_scale, plain, scale_of_strength, single
+from mmsbgen.report.style import (
+    COLOURS,
+    INK,
+    MUTED,
+    PAPER,
+    Picture,
+    bright,
+    log_scale,
+    on_scale,
+    plain,
+    scale_of_strength,
+    single,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -257,5 +268,6 @@ def _faces(axes: Axes, saved: Saved, count: int) -> tuple[list[object], list[flo
     bar.set_label("strength beta (probability of a link inside)")
     bar.outline.set_visible(False)
     if wide:
-        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        log_scale(bar.ax, "y")
+        bar.ax.grid(visible=False)
     return list(faces), [bright(face) for face in faces]
