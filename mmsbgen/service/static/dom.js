@@ -33,17 +33,21 @@ export function field(label, control, hint = "") {
   );
 }
 
-/** A table that scrolls by itself where it is too wide; cells are nodes or texts, columns with `#` are numbers. */
+/**
+ * A table that scrolls by itself where it is too wide, and of many columns becomes cards on narrow screens; cells are
+ * nodes or texts, columns with `#` are numbers.
+ */
 export function table(caption, columns, rows) {
   const numeric = columns.map((name) => name.startsWith("#"));
-  const cell = (content, at) => el("td", { class: numeric[at] ? "number" : null }, content ?? "–");
+  const cell = (content, at) =>
+    el("td", { class: numeric[at] ? "number" : null, "data-label": columns[at].replace("#", "") }, content ?? "–");
   return el(
     "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+    { class: columns.length > 5 ? "wide cards" : "wide", tabindex: "0", role: "region", "aria-label": caption },
+    el("p", { class: "quiet" }, caption),
     el(
       "table",
-      {},
-      el("caption", {}, caption),
+      { "aria-label": caption },
       el(
         "thead",
         {},
