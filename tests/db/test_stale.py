@@ -11,7 +11,7 @@ import jinja2
 import pytest
 from click.testing import CliRunner
 
-from mmsbgen import build, db_keys, render
+from mmsbgen import build, db_keys, rendering
 from mmsbgen.backends import open_device
 from mmsbgen.cli.db import db
 from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
@@ -97,13 +97,13 @@ def _found(key: Any, part: str) -> str:
 def test_an_edited_template_even_an_included_one(tmp_path: Path, info: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path, old = recorded(tmp_path, info)
     assert [row["stale"] for row in rows(path, "best")] == [[]]
-    environment = render.environment()
+    environment = rendering.environment()
     loader = environment.loader
     assert loader is not None
     text = loader.get_source(environment, "common/prelude.jinja")[0]
     edited = jinja2.DictLoader({"common/prelude.jinja": text + "\n/* edited */\n"})
     monkeypatch.setattr(environment, "loader", jinja2.ChoiceLoader([edited, loader]))
-    render.template_digest.cache_clear()
+    rendering.template_digest.cache_clear()
     try:
         key = key_of(info, SPEC, PROBLEM)
         chosen = look_up(path, key)
@@ -117,7 +117,7 @@ def test_an_edited_template_even_an_included_one(tmp_path: Path, info: Any, monk
         assert f"template digest {old.kernel.template_digest} (wanted template digest" in shown
     finally:
         monkeypatch.undo()
-        render.template_digest.cache_clear()
+        rendering.template_digest.cache_clear()
     assert look_up(path, key_of(info, SPEC, PROBLEM)).tier == "exact"
 
 

@@ -127,7 +127,7 @@ def summing(k: int, config: Config, u: float) -> float:
     team = int(config["block_size"]) if config["team"] == "block" else 1
     lanes = int(config["vector_width"]) * team
     # Sums of sub-groups, each a tree, are added up one after another; where there is local memory for all it is a tree.
-    in_turn = -(-team // SMALLEST_SUB_GROUP) if config["reduction"] == "shuffle" else 0
+    in_turn = -(-team // SMALLEST_SUB_GROUP) if config.get("reduction") == "shuffle" else 0
     return u * (8 + -(-k // lanes) + lanes.bit_length() + in_turn)
 
 
