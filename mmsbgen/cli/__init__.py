@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from mmsbgen import __version__
 from mmsbgen.cli._common import LazyCommand, MmsbgenGroup
 from mmsbgen.cli._logs import log_options
-from mmsbgen.cli._settings import load
+from mmsbgen.cli._settings import config_option
 
 __all__ = ["main"]
 
@@ -37,15 +35,7 @@ _COMMANDS = {
     help="Find overlapping communities in graphs with kernels that are generated and tuned for your device.",
 )
 @click.version_option(__version__, prog_name="mmsbgen")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    is_eager=True,
-    expose_value=False,
-    envvar="MMSBGEN_CONFIG",
-    callback=load,
-    help="Configuration file, instead of the user's own; see `mmsbgen config`.",
-)
+@config_option
 @log_options
 def main() -> None:
     """Run the command line."""

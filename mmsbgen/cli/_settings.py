@@ -80,6 +80,18 @@ def load(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path
     return path
 
 
+#: ``--config`` of a program: the file is read before any other option.
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    is_eager=True,
+    expose_value=False,
+    envvar="MMSBGEN_CONFIG",
+    callback=load,
+    help="Configuration file, instead of the user's own; see `mmsbgen config`.",
+)
+
+
 def file_of(ctx: click.Context) -> Path | None:
     """The configuration file that this command line has read, if there is one."""
     found: Path | None = ctx.meta.get(_FILE)

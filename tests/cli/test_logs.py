@@ -13,19 +13,12 @@ from click.testing import CliRunner, Result
 from mmsbgen.cli import main
 from mmsbgen.cli._common import MmsbgenGroup
 from mmsbgen.cli._logs import log_options
-from mmsbgen.cli._settings import load
+from mmsbgen.cli._settings import config_option
 from mmsbgen.errors import InputError
 
 
 @click.group(cls=MmsbgenGroup)
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    is_eager=True,
-    expose_value=False,
-    envvar="MMSBGEN_CONFIG",
-    callback=load,
-)
+@config_option
 @log_options
 def program() -> None:
     """A command line that logs."""

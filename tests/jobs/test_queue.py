@@ -11,23 +11,11 @@ import pytest
 from sqlalchemy import func, select, update
 
 from mmsbgen.db.errors import StoreError
-from mmsbgen.db.records import DeviceRecord
 from mmsbgen.db.schema import JobFile
 from mmsbgen.db.store import Store, open_store
 from mmsbgen.errors import InputError
 from mmsbgen.jobs import Lease, LeaseLostError, Queue, RequestKeyError, UnknownJobError
-
-GPU = DeviceRecord(
-    backend="cuda",
-    platform="CUDA",
-    vendor="NVIDIA",
-    name="NVIDIA H200",
-    architecture="sm_90",
-    driver="580",
-    kind="gpu",
-    compute_units=132,
-    memory_bytes=2**37,
-)
+from tests.records import GPU
 
 
 def taken(queue: Queue, worker: str = "w1", **options: Any) -> Lease:

@@ -11,50 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from mmsbgen.db.exchange import Bundle, write
-from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
+from mmsbgen.db.records import ProblemRecord
 from mmsbgen.errors import InputError
-from mmsbgen.families import family
 from mmsbgen.report.sweeps import read_baseline
-from mmsbgen.space import Traits
-
-GPU = DeviceRecord(
-    backend="cuda",
-    platform="CUDA",
-    vendor="NVIDIA",
-    name="NVIDIA H200",
-    architecture="sm_90",
-    driver="580",
-    kind="gpu",
-    compute_units=132,
-    memory_bytes=2**37,
-    extra={"local_memory": 232448, "max_block_size": 1024, "sub_group_sizes": [32], "vector_width_float": 4},
-)
-RUN = RunRecord(strategy="default", host="here")
-PHI = family().kernel("update_phi")
+from tests.records import RUN, trial
 
 
 @pytest.fixture(scope="module")
 def figures() -> ModuleType:
     return importlib.import_module("figures")
-
-
-def _trial(seconds: float, *, k: int = 1024, digest: str = "a", minute: int = 0, **changes: Any) -> TrialRecord:
-    device = changes.pop("device", GPU)
-    step = changes.pop("step", "split")
-    problem = family().problem(K=k, step=step)
-    kernel, params = KernelRecord("mmsb", "update_phi", digest), ProblemRecord("mmsb", problem.only(PHI.parameters))
-    traits = Traits("cuda", "gpu", sub_group_size=32, compute_units=132)
-    config = {**PHI.default(problem, traits), **changes}
-    return TrialRecord(
-        run=RUN.uuid,
-        key=Key(device, ToolchainRecord("nvcc", "13"), kernel, params),
-        config=config,
-        status="ok",
-        times=(seconds,),
-        bytes_moved=PHI.traffic(problem),
-        roof_gbps=4000.0,
-        created_at=f"2026-11-2{minute}T12:00:00Z",
-    )
 
 
 def test_the_baseline_is_the_median_over_devices(tmp_path: Path) -> None:
@@ -74,13 +39,13 @@ def _called(figures: ModuleType, *arguments: object) -> Any:
 
 def test_one_command_makes_pictures_and_their_page(figures: ModuleType, tmp_path: Path) -> None:
     trials = [
-        _trial(1e-4 * (1 + block / 1000) * k / 128 / width, k=k, step=step, block_size=block, vector_width=width)
+        trial(1e-4 * (1 + block / 1000) * k / 128 / width, k=k, step=step, block_size=block, vector_width=width)
         for k in (128, 1024)
         for step in ("split", "reflected")
         for block in (64, 96, 128)
         for width in (1, 4)
     ]
-    other = _trial(1.0)  # another size of mini-batch is not put beside the others
+    other = trial(1.0)  # another size of mini-batch is not put beside the others
     other = replace(other, key=replace(other.key, problem=ProblemRecord("mmsb", {**other.key.problem.params, "m": 7})))
     write(Bundle(runs=[RUN], trials=[*trials, other]), tmp_path / "h200.jsonl")
     done = _called(figures, "--database", tmp_path / "h200.jsonl", "--output", tmp_path / "docs" / "pictures")
@@ -101,7 +66,7 @@ def test_one_command_makes_pictures_and_their_page(figures: ModuleType, tmp_path
 
 
 def test_without_a_baseline_or_records(figures: ModuleType, tmp_path: Path) -> None:
-    write(Bundle(runs=[RUN], trials=[_trial(1e-4)]), tmp_path / "one.jsonl")
+    write(Bundle(runs=[RUN], trials=[trial(1e-4)]), tmp_path / "one.jsonl")
     arguments = ("--output", tmp_path / "f", "--baseline", tmp_path / "none.json")
     assert _called(figures, "--database", tmp_path / "one.jsonl", *arguments).exit_code == 0
     assert not (tmp_path / "f" / "speed-up.png").exists()
