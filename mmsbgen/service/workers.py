@@ -30,6 +30,8 @@ from mmsbgen.cli import main
 main(prog_name="mmsbgen")
 """
 log = logging.getLogger("mmsbgen.service")
+#: A job is given back in less; a worker that takes longer hangs.
+_LAST_S = 60.0
 
 
 @contextlib.contextmanager
@@ -84,6 +86,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def _end_at_last(parent: int) -> None:
+    """End this process a while after its service, should it hang over giving its job back: it holds a device."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    time.sleep(_LAST_S)
+    os._exit(1)
+
+
 def tied() -> None:
     """Have this process asked to end when its service does, whose number the command line begins with."""
     parent = int(sys.argv.pop(1))
@@ -91,3 +101,4 @@ def tied() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
         if os.getppid() != parent:
             sys.exit(1)
+    threading.Thread(target=_end_at_last, args=(parent,), daemon=True).start()
