@@ -32,7 +32,6 @@ from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.run import Interrupted, graceful, run
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.sampler.trial import choose, trials_told
-from mmsbgen.scores.cover import words_of
 
 __all__ = ["RULE", "TOP", "Detection", "Request", "detect", "perform"]
 
@@ -121,13 +120,16 @@ def perform(source: Any, request: Request) -> Detection:
     minibatch.strategy(options.mini_batch)
     graph = as_graph(source, columns=request.columns)
     if request.out is not None:
-        words_of(graph.ids)
+        results.words_for_files(graph.ids)
     if checkpoint is not None:
         checkpoints.belongs(checkpoint, graph)
     shares = {"validation": options.held_out_share(graph.n_links), "test": options.test_share(graph.n_links)}
     parts = split(graph, **shares, seed=options.seed)
     for text in parts.warnings:
         request.on_message(f"{text}.")
+    if not request.k_auto and options.n_communities > graph.n_vertices:
+        k, n = options.n_communities, graph.n_vertices
+        request.on_message(f"K={k} is more than the graph's {n} vertices: some communities can only stay empty.")
     with open_device(request.device) as device, _runtime(device, request, checkpoint) as runtime:
         tried: list[Tried] = []
         if request.k_auto:
@@ -226,6 +228,8 @@ def _resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
 @contextmanager
 def _runtime(device: Device, request: Request, checkpoint: checkpoints.Checkpoint | None) -> Iterator[Runtime]:
     with open_store(request.database, read_only=True) as store:
+        if request.database is not None and store.missing:
+            request.on_message(f"There is no tuning database at {store.location}: no records of yours are used.")
         # The same configurations give the same bits; those of another device are of no use here.
         here = checkpoints.device_name(device.info)
         same = checkpoint is not None and checkpoint.meta["fingerprint"].get("device") == here

@@ -174,7 +174,7 @@ class KernelFamily:
     ``row_bytes`` gives the bytes of the rows that the family's dominant kernel gathers at random: the size for
     which a device's gather roof is measured.  ``tuned`` names the kernels that are worth tuning, the one that
     takes most of the time first; all of them where it is empty.  ``refusal`` says why values, each allowed by itself,
-    make no problem together, or None.
+    make no problem together, or None; ``inputs_refusal`` why there are no inputs to measure a problem on, or None.
     """
 
     name: str
@@ -184,6 +184,7 @@ class KernelFamily:
     row_bytes: Callable[[Problem], int]
     tuned: tuple[str, ...] = ()
     refusal: Callable[[Problem], str | None] = lambda problem: None
+    inputs_refusal: Callable[[Problem], str | None] = lambda problem: None
 
     def problem(self, **values: object) -> Problem:
         """A checked problem of this family; raises :class:`InputError`."""

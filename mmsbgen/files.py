@@ -15,10 +15,12 @@ def read_bytes(file: Path, in_directory: str) -> bytes:
         return file.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; check the path") from None
+    except ValueError as error:
+        raise InputError(f"{str(file)!r} can be no path ({error}); check it") from None
     except IsADirectoryError:
         raise InputError(f"{file} is a directory; {in_directory}") from None
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}; check its permissions") from error
+        raise InputError(f"{file} cannot be read: {error.strerror}; check the path and its permissions") from error
 
 
 def unpacked(file: Path, raw: bytes) -> bytes:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmsbgen._version import __version__
 from mmsbgen.backends.base import Device, DeviceInfo, Event
-from mmsbgen.build import BoundKernel, build, traits_of
+from mmsbgen.build import BoundKernel, build, compiler_options, traits_of
 from mmsbgen.db.records import Key, QuarantineRecord
 from mmsbgen.db.selection import Index, Selection
 from mmsbgen.db_keys import key_of
-from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError
+from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError, MmsbgenError
 from mmsbgen.family import KernelFamily
 from mmsbgen.problem import Problem, Value
 from mmsbgen.progress import stage
+from mmsbgen.rendering import render
 from mmsbgen.space import Config, Traits, describe
 
 log = logging.getLogger(__name__)
@@ -63,6 +65,21 @@ class Runtime:
     kept: dict[str, Config] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)
     refused: dict[tuple[str, Problem], dict[str, str]] = field(default_factory=dict)
+
+    def compile_ahead(self, names: Iterable[str], problem: Problem) -> None:
+        """Compile the kernels called ``names`` for ``problem`` side by side, where the device can.
+
+        :meth:`kernel` then finds them compiled, and says what is wrong with those that are not.
+        """
+        if not self.device.side_by_side:
+            return
+        traits, sources = traits_of(self.device.info), []
+        for name in names:
+            with contextlib.suppress(MmsbgenError):
+                config, _, _ = self._select(name, problem, {})
+                sources.append(render(self.family.kernel(name), problem, config, traits).text)
+        with stage(f"compiling {len(sources)} kernels"):
+            self.device.compile_ahead(sources, compiler_options(traits))
 
     def kernel(self, name: str, problem: Problem, **modes: Value) -> ChosenKernel:
         """The kernel called ``name``, built for ``problem``.

@@ -22,6 +22,7 @@ class Traits:
 
     ``sub_group_size`` is 0 where the device has no sub-groups (warps).  Sizes are bytes: ``local_memory`` is what a
     kernel may declare for a block, ``launch_memory`` what a launch may give it instead, 0 where launches give none.
+    ``warp_groups`` says that four warps may multiply together (wgmma).
     """
 
     dialect: str
@@ -33,6 +34,7 @@ class Traits:
     native_vector_width: int = 4
     compute_units: int = 1
     launch_memory: int = 0
+    warp_groups: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ DRAWN: dict[str, tuple[Any, ...]] = {
     "step": ("split", "split", "reflected", "published"),
     "theta_step": ("reflected", "published", "gain"),
     "noise": ("on", "off"),
-    "partners": ("uniform", "stratified", "block"),
+    "partners": ("uniform", "stratified", "shared", "shared-uniform", "block"),
 }
 
 

@@ -5,10 +5,10 @@
 
 update_phi is tuned at each K for the split step with noise, as `mmsbgen detect` has it, and for the reflected step
 without.  With --all-kernels the other kernels follow at each K, those of blocks at sizes of their own (--block-size,
---block-partners), on CUDA devices with their products on tensor cores.  With --sweep all block sizes of every
-placement are measured at the K nearest to 1024: the tuner visits them here and there only, and the figure over block
-sizes wants them all.  Running it again goes on with the same database.  Ends with DEVICE.jsonl in the output folder, as
-`mmsbgen db export` writes it.
+--block-partners) and those of stars that share --shared-partners, on CUDA devices with their products on tensor cores.
+With --sweep all block sizes of every placement are measured at the K nearest to 1024: the tuner visits them here and
+there only, and the figure over block sizes wants them all.  Running it again goes on with the same database.  Ends with
+DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
 """
 
 from __future__ import annotations
@@ -92,11 +92,12 @@ def parts(
     seconds: float,
     other_seconds: float,
     blocks: Mapping[str, int | str],
+    shared: Mapping[str, int | str],
 ) -> list[Part]:
     """What is tuned, update_phi first, so that a run that is cut short has what matters most.
 
-    The other kernels are left out where ``other_seconds``, for each of them, is 0; those of blocks have sizes of
-    their own, ``blocks``.
+    The other kernels are left out where ``other_seconds``, for each of them, is 0; those of blocks, and of stars
+    that share partners, have sizes of their own, ``blocks`` and ``shared``.
     """
     kernels = family()
     found = [Part([PHI], kernels.problem(K=k, **sizes, **step), seconds, {}) for step in STEPS for k in ks]
@@ -114,7 +115,17 @@ def parts(
         every = kernels.worth_tuning(kernels.problem(**settings))
         mine = [name for name in every if name not in used or name == "theta_end"]
         found += [Part(mine, kernels.problem(K=k, **settings), other_seconds * len(mine), {}) for k in ks]
+        for partners in ("shared", "shared-uniform"):
+            settings = {**sizes, **shared, "partners": partners}
+            every = kernels.worth_tuning(kernels.problem(**settings))
+            # What does not depend on links is the same for both.
+            mine = [n for n in every if n not in used and (partners == "shared" or _of_partners(kernels.kernels[n]))]
+            found += [Part(mine, kernels.problem(K=k, **settings), other_seconds * len(mine), {}) for k in ks]
     return found
+
+
+def _of_partners(spec: KernelSpec) -> bool:
+    return "partners" in spec.parameters
 
 
 def sweep(info: DeviceInfo, ks: tuple[int, ...], sizes: Mapping[str, int | str], seconds: float) -> list[Part]:
@@ -158,6 +169,7 @@ def slug(info: DeviceInfo) -> str:
 @click.option("--other-seconds", type=float, default=15.0, show_default=True, help="For each of them, on average.")
 @click.option("--block-size", type=click.IntRange(1), default=16384, show_default=True, help="Vertices of a block.")
 @click.option("--block-partners", type=click.IntRange(1), default=512, show_default=True, help="Those it shares.")
+@click.option("--shared-partners", type=click.IntRange(1), default=256, show_default=True, help="Those a star shares.")
 @click.option("--sweep", "swept", is_flag=True, help="All block sizes of every placement of update_phi too.")
 @click.option("--sweep-seconds", type=float, default=15.0, show_default=True, help="For each placement.")
 @click.option("--trials", type=click.IntRange(2), default=300, show_default=True, help="Most configurations a kernel.")
@@ -178,6 +190,7 @@ def main(
     other_seconds: float,
     block_size: int,
     block_partners: int,
+    shared_partners: int,
     swept: bool,
     sweep_seconds: float,
     trials: int,
@@ -192,7 +205,8 @@ def main(
     sizes: dict[str, int | str] = {"m": m, "n": n, "N": vertices, "storage": storage}
     products = "half" if info.backend == "cuda" else "single"
     blocks: dict[str, int | str] = {"m": min(block_size, vertices), "n": block_partners, "products": products}
-    todo = parts(ks, sizes, seconds, other_seconds if all_kernels else 0.0, blocks)
+    shared: dict[str, int | str] = {"n": min(shared_partners, vertices), "products": products}
+    todo = parts(ks, sizes, seconds, other_seconds if all_kernels else 0.0, blocks, shared)
     todo += sweep(info, ks, sizes, sweep_seconds) if swept else []
     end = time.monotonic() + (total_seconds or float("inf"))
     failed = False

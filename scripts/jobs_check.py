@@ -34,7 +34,12 @@ from mmsbgen.jobs import Job, Queue
 
 GRAPH = Path(__file__).parents[1] / "tests" / "data" / "CA-GrQc.txt.gz"
 DETECT: dict[str, Any] = {"n_communities": 20, "start": "random", "evaluate_every": 20}
-TUNE: dict[str, Any] = {"kernels": ["draw_stars"], "problem": {"K": 8, "N": 200}, "roof_mib": 16, "compilers": 0}
+TUNE: dict[str, Any] = {
+    "kernels": ["draw_stars"],
+    "problem": {"K": 8, "N": 200, "m": 64},
+    "roof_mib": 16,
+    "compilers": 0,
+}
 LEASE_S = 2.0
 BUSY = 0.8
 """How often the worker that is killed is one that has a job."""
@@ -64,7 +69,7 @@ class Load:
         n = len(self.ids)
         if n % 3 == 2:
             # Another size each time, so that no tune finds what another has measured.
-            payload = TUNE | {"problem": {"K": 8, "N": 200 + n}}
+            payload = TUNE | {"problem": {"K": 8, "N": 200 + n, "m": 64}}
             self.ids.append(self.queue.submit("tune", payload, max_losses=1000))
         else:
             payload = self.detect | {"seed": n % 2}

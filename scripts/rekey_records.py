@@ -102,7 +102,9 @@ def ask(checkout: Path, trials: list[TrialRecord]) -> list[tuple[str, str]]:
 
 
 def rekeyed(trial: TrialRecord, digest: str) -> TrialRecord:
-    """The trial under another digest of the same source."""
+    """The trial under another digest of the same source; as it is where the digest is the same."""
+    if digest == trial.key.kernel.template_digest:
+        return trial
     kernel = replace(trial.key.kernel, template_digest=digest)
     extra = {**trial.extra, "measured_under": trial.key.kernel.template_digest}
     return replace(trial, key=replace(trial.key, kernel=kernel), extra=extra)

@@ -176,8 +176,8 @@ def cuda_device() -> Iterator[Device]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server of our own, without a database name."""
+def postgres_programs() -> Path:
+    """The folder of PostgreSQL's server programs."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")) or [Path(shutil.which("pg_ctl") or "missing")]
     program = programs[-1]
     if not program.exists():
@@ -185,6 +185,12 @@ def postgres_server() -> Iterator[str]:
         if IN_CI:
             pytest.fail(message)
         pytest.skip(message)
+    return program.parent
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_programs: Path) -> Iterator[str]:
+    """The URL of a PostgreSQL server of our own, without a database name."""
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     prefix: list[str] = []
     if os.geteuid() == 0:  # the server refuses to run as root
@@ -195,7 +201,7 @@ def postgres_server() -> Iterator[str]:
         port = free.getsockname()[1]
 
     def call(name: str, *arguments: str) -> None:
-        command = [*prefix, str(program.with_name(name)), "-D", str(folder / "data"), *arguments]
+        command = [*prefix, str(postgres_programs / name), "-D", str(folder / "data"), *arguments]
         done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if done.returncode:
             log = folder / "log"

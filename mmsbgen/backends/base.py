@@ -230,6 +230,8 @@ class Device(ABC):
 
     profiling: bool = True
     """Whether launches record times.  Switching it off saves a few microseconds a launch on some backends."""
+    side_by_side: bool = False
+    """Whether :meth:`compile_ahead` does anything."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
@@ -303,6 +305,13 @@ class Device(ABC):
     @abstractmethod
     def copy(self, dst: Buffer, src: Buffer) -> None:
         """Queue a copy between two buffers of equal size in bytes on this device."""
+
+    def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
+        """Compile sources side by side, so that :meth:`compile` finds each of them done; nothing on most backends.
+
+        What does not compile is left to :meth:`compile`, which says why.
+        """
+        return
 
     @abstractmethod
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mmsbgen.backends import _pinned
 from mmsbgen.backends._binary_cache import BinaryCache
+from mmsbgen.backends._cuda_arguments import CudaBuffer, Layout, address_of
 from mmsbgen.backends.base import (
     Argument,
     Buffer,
@@ -23,7 +24,7 @@ from mmsbgen.backends.base import (
     as_shape,
     checked_offset,
 )
-from mmsbgen.backends.cuda_compile import KernelResources, compile_cuda, find_compiler
+from mmsbgen.backends.cuda_compile import KernelResources, compile_cuda, compile_side_by_side, find_compiler
 from mmsbgen.errors import (
     CompileError,
     DeviceMemoryError,
@@ -62,30 +63,18 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
     return [], [_NO_GPU]
 
 
+#: Shapes of launches that a kernel remembers to have checked.
+_MOST_SHAPES = 256
 #: Blocks that one multiprocessor holds at most; architectures since 2014 hold 16 or more.
 _MAX_BLOCKS_PER_MULTIPROCESSOR = 16
 
 
-class CudaBuffer(Buffer):
-    """A plain allocation of device memory."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], handle: Any) -> None:
-        super().__init__(shape, dtype)
-        self.handle = handle
-        self.address = 0 if handle is None else int(handle)
-
-    @property
-    def released(self) -> bool:
-        return self.handle is None
-
-    def release(self) -> None:
-        handle, self.handle, self.address = self.handle, None, 0
-        if handle is not None:
-            handle.free()
-
-
 class CudaEvent(Event):
-    """The end of a launch; its begin too when the device is profiling."""
+    """The end of a launch; its begin too when the device is profiling.
+
+    Without profiling a launch has no event of the driver's, which would take as long as the launch itself: to wait for
+    it is to wait for the queue.
+    """
 
     def __init__(self, device: CudaDevice, begin: Any, end: Any, name: LaunchName | str) -> None:
         self._device = device
@@ -94,14 +83,17 @@ class CudaEvent(Event):
         self._name = name
 
     def wait(self) -> None:
-        with self._device.active(LaunchError, f"{self._name} failed while running"):
-            self._end.synchronize()
+        # The queue's error may be that of whatever was launched meanwhile.
+        who = f"{self._name} or a launch after it" if self._end is None else self._name
+        with self._device.active(LaunchError, f"{who} failed while running"):
+            (self._device.stream if self._end is None else self._end).synchronize()
 
     def seconds_since(self, first: Event) -> float:
         if not isinstance(first, CudaEvent):
             raise InputError(f"cannot compare the times of a CUDA event and of {first!r}")
-        if first._begin is None:
-            raise InputError(f"{first._name} was launched while profiling was off, so its time is not known")
+        for one, at in ((first, first._begin), (self, self._end)):
+            if at is None:
+                raise InputError(f"{one._name} was launched while profiling was off, so its time is not known")
         self.wait()
         with self._device.active(LaunchError, f"{self._name} failed while running"):
             return float(self._end.time_since(first._begin)) * 1e-3
@@ -116,6 +108,8 @@ class CudaKernel(Kernel):
         super().__init__(device, name)
         self._function = function
         self._dynamic_shared = 0
+        self._shapes: dict[Any, LaunchName] = {}
+        self._layout: Layout | None = None
         self._resources = {
             "registers": int(function.num_regs),
             "shared_bytes": int(function.shared_size_bytes),
@@ -128,18 +122,26 @@ class CudaKernel(Kernel):
     def launch(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
     ) -> CudaEvent:
-        name = self._check(grid, block, args, shared)
-        device = self.device
-        packed = _pack(args, name)
+        device, shape = self.device, (tuple(grid), tuple(block), shared)
+        name = self._shapes.get(shape)
+        packed = self._layout.pack(args) if name is not None and self._layout is not None else None
+        if name is None or packed is None:
+            name = self._check(grid, block, args, shared)
+            self._layout = Layout(args, name)
+            packed = self._layout.pack(args)
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[shape] = name
         with device.active(LaunchError, name):
             if shared > self._dynamic_shared and shared + self._resources["shared_bytes"] > _DEFAULT_SHARED:
                 attribute = device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 self._function.set_attribute(attribute, shared)
                 self._dynamic_shared = shared
-            begin = device.record() if device.profiling else None
+            timed = device.profiling
+            begin = device.record() if timed else None
             # The public calls of PyCUDA set a deprecated block shape first and pack again.
             self._function._launch_kernel(name.grid, name.block, packed, int(shared), device.stream)
-            return CudaEvent(device, begin, device.record(), name)
+            return CudaEvent(device, begin, device.record() if timed else None, name)
 
     def resources(self) -> dict[str, int]:
         return dict(self._resources)
@@ -214,6 +216,8 @@ class CudaDevice(Device):
     by side.
     """
 
+    side_by_side = True
+
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)
         self.driver = _driver()
@@ -225,6 +229,7 @@ class CudaDevice(Device):
             raise LaunchError(f"cannot open {info.spec}: {error}") from error
         with self.active(LaunchError, f"cannot open {info.spec}"):
             self.stream = self.driver.Stream()
+            self._staging = _pinned.Pinned(self.driver, self.stream)
 
     def pci_address(self) -> str | None:
         return str(self.driver.Device(self.info.index).pci_bus_id())
@@ -267,21 +272,28 @@ class CudaDevice(Device):
     def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
         start = checked_offset(buffer, array, offset)
         if array.size:
-            # A copy without a stream waits for this device's stream, which is a blocking one.
+            array = np.ascontiguousarray(array)
             with self.active(LaunchError, f"cannot write to {buffer!r}"):
-                self.driver.memcpy_htod(_address(buffer) + start, np.ascontiguousarray(array))
+                if array.nbytes <= _pinned.LARGEST:
+                    self._staging.queue(address_of(buffer) + start, array)
+                else:
+                    # A copy without a stream waits for this device's stream, which is a blocking one.
+                    self.driver.memcpy_htod(address_of(buffer) + start, array)
 
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
         if array.size:
             with self.active(LaunchError, f"cannot read from {buffer!r}"):
-                self.driver.memcpy_dtoh(array, _address(buffer) + offset_bytes)
+                self.driver.memcpy_dtoh(array, address_of(buffer) + offset_bytes)
 
     def copy(self, dst: Buffer, src: Buffer) -> None:
         if dst.nbytes != src.nbytes:
             raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
         if src.nbytes:
             with self.active(LaunchError, f"cannot copy {src!r} to {dst!r}"):
-                self.driver.memcpy_dtod_async(_address(dst), _address(src), src.nbytes, self.stream)
+                self.driver.memcpy_dtod_async(address_of(dst), address_of(src), src.nbytes, self.stream)
+
+    def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
+        compile_side_by_side(sources, self.info.architecture, options, compiler=self._compiler, cache=self._cache)
 
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> CudaProgram:
         what = f"kernels {', '.join(kernel_names)} on {self.info.name}"
@@ -305,8 +317,9 @@ class CudaDevice(Device):
 
     def _close(self) -> None:
         # PyCUDA gives the primary context back once nothing refers to it.
-        with contextlib.suppress(LaunchError):
-            self.synchronize()
+        with contextlib.suppress(LaunchError), self.active(LaunchError, "cannot end"):
+            self._staging.clear()
+            self.stream.synchronize()
 
 
 def _driver() -> Any:
@@ -322,27 +335,6 @@ def _driver() -> Any:
     except driver.Error as error:
         raise MissingDependencyError(f"{_NO_GPU} ({error})") from None
     return driver
-
-
-def _address(buffer: Buffer) -> int:
-    if not isinstance(buffer, CudaBuffer) or buffer.released:
-        raise InputError(f"{buffer!r} is no buffer that this device can use")
-    return buffer.address
-
-
-def _pack(args: Sequence[Argument], name: object) -> bytes:
-    """Lay the arguments out as a C struct of the kernel's parameters."""
-    codes, values = "", []
-    for position, arg in enumerate(args):
-        if isinstance(arg, Buffer):
-            codes += "P"
-            values.append(_address(arg))
-        elif arg.dtype.char in "?bBhHiIlLqQefd":
-            codes += arg.dtype.char
-            values.append(arg.item())
-        else:
-            raise LaunchError(f"{name}: argument {position} is a NumPy {arg.dtype}, which no kernel takes")
-    return struct.pack(codes, *values)
 
 
 def _describe(driver: Any, index: int, compiler: str) -> DeviceInfo:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,13 +23,33 @@ from mmsbgen.errors import CompileError, InputError, MissingDependencyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Compiled", "CudaCompiler", "KernelResources", "compile_cuda", "find_compiler", "parse_resources"]
+__all__ = [
+    "Compiled",
+    "CudaCompiler",
+    "KernelResources",
+    "compile_cuda",
+    "compile_side_by_side",
+    "find_compiler",
+    "parse_resources",
+]
 
 _NO_COMPILER = (
     "CUDA: no compiler was found; put nvcc of the CUDA toolkit on the PATH (or set CUDA_HOME), "
     "or get NVRTC with: pip install 'mmsbgen[nvrtc]'"
 )
+#: Instructions that sm_90 alone has; they need its own target, whose code runs there as any other does.
+_OF_SM_90 = "wgmma."
 _COMMON_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+#: Runs a command as the leader of its group of processes, and ends that group when the process named first has ended,
+#: however that was.  A program, as functions that run between fork and exec may wait for other threads for ever.
+_GUARD = """
+import ctypes, os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() == int(sys.argv[1]):
+    sys.exit(subprocess.call(sys.argv[2:]))
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,7 +122,8 @@ def compile_cuda(
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise InputError(f"unknown CUDA architecture {arch!r}: it looks like sm_90")
     compiler = find_compiler() if compiler is None else compiler
-    flags = [f"--gpu-architecture={arch}", *_COMMON_OPTIONS, *options]
+    target = "sm_90a" if arch == "sm_90" and _OF_SM_90 in source else arch
+    flags = [f"--gpu-architecture={target}", *_COMMON_OPTIONS, *options]
     key = BinaryCache.key(["cuda", compiler.version, *flags, source])
     found = cache.load(key) if cache is not None else None
     if found is None:
@@ -107,6 +132,25 @@ def compile_cuda(
             cache.store(key, *found)
     cubin, log = found
     return Compiled(cubin, log, compiler.version, arch, parse_resources(log))
+
+
+def compile_side_by_side(
+    sources: Sequence[str],
+    arch: str,
+    options: Sequence[str] = (),
+    *,
+    compiler: CudaCompiler,
+    cache: BinaryCache,
+) -> None:
+    """Put what :func:`compile_cuda` makes of the sources into ``cache``, a core each; what is refused is left out."""
+
+    def one(source: str) -> None:
+        with contextlib.suppress(CompileError):
+            compile_cuda(source, arch, options, compiler=compiler, cache=cache)
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with ThreadPoolExecutor(cores, thread_name_prefix="compile") as pool:
+        list(pool.map(one, sources))
 
 
 def parse_resources(log: str) -> dict[str, KernelResources]:
@@ -132,22 +176,77 @@ def parse_resources(log: str) -> dict[str, KernelResources]:
 
 
 class Nvcc:
-    """The compiler driver of a CUDA toolkit, run as a child process."""
+    """The compiler driver of a CUDA toolkit, run as a child process.
 
-    def __init__(self, path: str) -> None:
+    It ends with the group of processes that asks for it, as a child does that hangs in its compiler; one that is
+    ``cancellable`` runs in a group of its own, and is ended by :meth:`cancel`, or by Linux with the thread that asked.
+    """
+
+    def __init__(self, path: str, *, cancellable: bool = False) -> None:
         self.path = path
+        self.cancellable = cancellable
         self.version = f"nvcc {_nvcc_version(path)}"
+        self._running: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._cancelled = False
 
     def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
         """Return cubin and log; raise CompileError with the log."""
         with tempfile.TemporaryDirectory(prefix="mmsbgen-nvcc-") as folder:
             Path(folder, "kernel.cu").write_text(source)
             command = [self.path, "--cubin", *options, "--output-file", "kernel.cubin", "kernel.cu"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            log = (done.stdout + done.stderr).strip()
-            if done.returncode != 0:
+            returncode, log = self._run(command, folder)
+            if returncode != 0:
                 raise CompileError(f"{self.version} refused the source, options {list(options)}:\n{log}")
             return Path(folder, "kernel.cubin").read_bytes(), log
+
+    def cancel(self) -> None:
+        """End what other threads compile with this object, which raises CompileError there, and compile no more.
+
+        Raises RuntimeError where it was not made to be ``cancellable``.
+        """
+        if not self.cancellable:
+            raise RuntimeError("only a cancellable compiler can be cancelled")
+        with self._lock:
+            self._cancelled = True
+            for process in self._running:
+                self._kill(process)
+
+    def _run(self, command: Sequence[str], folder: str) -> tuple[int, str]:
+        """The exit code and all output of a command."""
+        with self._lock:
+            if self._cancelled:
+                raise CompileError(f"{self.version}: compiling was cancelled")
+            guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())] if self.cancellable else []
+            process = subprocess.Popen(
+                [*guard, *command],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                process_group=0 if self.cancellable else None,  # nvcc starts several programs, which end together
+            )
+            self._running.add(process)
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            with self._lock:
+                self._kill(process)
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+            raise
+        finally:
+            with self._lock:
+                self._running.remove(process)
+        return process.returncode, output.strip()
+
+    def _kill(self, process: subprocess.Popen[str]) -> None:
+        """End what was started, and with a group of its own all of that, unless it has ended and its number is free."""
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL) if self.cancellable else process.kill()
 
 
 class Nvrtc:

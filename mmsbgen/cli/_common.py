@@ -102,6 +102,23 @@ class MmsbgenGroup(click.Group):
             raise
 
 
+class Communities(click.ParamType):  # type: ignore[type-arg]
+    """A number of communities from 1 on, or ``auto``."""
+
+    name = "integer|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "auto":
+            return value
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"{value!r} is not a whole number from 1 on, or auto.", param, ctx)
+        return number
+
+
 def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> None:
     """Print rows as a table; ``columns`` maps each name to 'left' or 'right'."""
     from rich.console import Console

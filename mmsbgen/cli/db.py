@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmsbgen.cli._common import MmsbgenGroup, print_csv, print_json, print_table
+from mmsbgen.cli._common import MmsbgenGroup
+from mmsbgen.cli._db_output import Output, filter_options, moved, output_options, parameters, show
+from mmsbgen.cli._graph_problem import graph_options, of_graph
 from mmsbgen.cli._logs import is_quiet, json_option, log_options
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError
@@ -18,33 +19,8 @@ if TYPE_CHECKING:
     from mmsbgen.cli._db_rows import Marks
     from mmsbgen.db.store import Store
 
-F = TypeVar("F", bound=Callable[..., Any])
 _FORMATS = ("jsonl", "t4", "cache")
 _STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
-
-
-class Output(NamedTuple):
-    """How rows are printed."""
-
-    as_json: bool
-    as_csv: bool
-
-
-def output_options(command: F) -> F:
-    """Add ``--json`` and ``--csv``."""
-    command = log_options(json_option("Print JSON.")(command))
-    return click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")(command)
-
-
-def filter_options(command: F) -> F:
-    """Add the filters that pick trials."""
-    for option in (
-        click.option("--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter."),
-        click.option("--device", metavar="TEXT", help="A part of the device's backend, name, platform or vendor."),
-        click.option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.group(cls=MmsbgenGroup, help="Ask the tuning database, and move its records between machines.")
@@ -83,7 +59,7 @@ def best(
     with _reading(ctx) as store:
         trials = store.trials(kernel=kernel, device=device, problem=parameters(problem))
         found = rows.best_rows(trials, _marks(store), objective)[:limit]
-    _show(Output(as_json, as_csv), rows.BEST, found)
+    show(Output(as_json, as_csv), rows.BEST, found)
 
 
 @db.command()
@@ -112,7 +88,7 @@ def trials(
             kernel=kernel, device=device, problem=parameters(problem), status=status, run=run, limit=limit
         )
         marks = _marks(store)
-    _show(Output(as_json, as_csv), rows.TRIAL, [rows.trial_row(trial, marks) for trial in found])
+    show(Output(as_json, as_csv), rows.TRIAL, [rows.trial_row(trial, marks) for trial in found])
 
 
 @db.command()
@@ -124,7 +100,7 @@ def devices(ctx: click.Context, as_json: bool, as_csv: bool) -> None:
 
     with _reading(ctx) as store:
         found = rows.device_rows(store.devices(), store.roofs())
-    _show(Output(as_json, as_csv), rows.DEVICE, found)
+    show(Output(as_json, as_csv), rows.DEVICE, found)
 
 
 @db.command()
@@ -137,7 +113,7 @@ def runs(ctx: click.Context, limit: int | None, as_json: bool, as_csv: bool) -> 
 
     with _reading(ctx) as store:
         found = [rows.run_row(run) for run in store.runs()[:limit]]
-    _show(Output(as_json, as_csv), rows.RUN, found)
+    show(Output(as_json, as_csv), rows.RUN, found)
 
 
 @db.command()
@@ -150,7 +126,7 @@ def quarantine(ctx: click.Context, kernel: str | None, as_json: bool, as_csv: bo
 
     with _reading(ctx) as store:
         found = rows.quarantine_rows(store.quarantined(kernel=kernel))
-    _show(Output(as_json, as_csv), rows.QUARANTINE, found)
+    show(Output(as_json, as_csv), rows.QUARANTINE, found)
 
 
 @db.command()
@@ -173,7 +149,7 @@ def merge(ctx: click.Context, other: str, as_json: bool) -> None:
             count = store.add_bundle(bundle)
             place = store.location
         said = f"{count} of {len(bundle.trials)} trials of {source.location} added to {place}"
-        _moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": place})
+        moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": place})
 
 
 @db.command("export")
@@ -204,7 +180,7 @@ def export_(
         bundle = formats.chosen(store.bundle(), kernel=kernel, device=device, problem=parameters(problem))
     formats.write(bundle if with_host else formats.anonymous(bundle), file, form)
     said = f"{len(bundle.trials)} trials written to {file}"
-    _moved(ctx, as_json, said, {"trials": len(bundle.trials), "file": str(file)})
+    moved(ctx, as_json, said, {"trials": len(bundle.trials), "file": str(file)})
 
 
 @db.command("import")
@@ -229,7 +205,7 @@ def import_(
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
         said = f"{count} of {len(bundle.trials)} trials added to {store.location}"
-        _moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
+        moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
 
 
 @db.command()
@@ -240,6 +216,7 @@ def import_(
 @click.option("--compiler-options", metavar="TEXT", help="The compiler's options.")
 @click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's template.")
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
+@graph_options
 @click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
 @output_options
 @click.pass_context
@@ -250,6 +227,10 @@ def explain(
     device: str | None,
     problem: Sequence[str],
     spec: str | None,
+    graph: Path | None,
+    k: int | None,
+    mini_batch: str,
+    partners: str,
     limit: int,
     as_json: bool,
     as_csv: bool,
@@ -258,19 +239,24 @@ def explain(
     """The records nearest to what is asked for, and the parts in which each differs.
 
     With --on, of a device of this machine, driver, compiler, template and the rest of the problem are what a run would
-    have, and what it would use is said first.
+    have, and what it would use is said first; with --graph and -k the problem is that of detect with them. With --json
+    or --csv this goes to standard error, as it is no row.
     """
     from mmsbgen.cli import _db_rows as rows
+    from mmsbgen.cli._db_explain import would_use
 
     if kernel is None:
         raise InputError("name the kernel to explain: --kernel NAME")
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
+    if graph is not None and spec is None:
+        raise InputError(f"--graph {graph} goes with --on DEVICE: the problem may depend on the device")
+    asked = of_graph(graph, k, mini_batch, partners, spec) | parameters(problem)
     wanted |= {f"problem.{name}": value for name, value in parameters(problem).items()}
     with _reading(ctx) as store:
         if spec is not None:
-            wanted = _would_use(store, spec, kernel, parameters(problem)) | wanted
+            wanted = would_use(store, spec, kernel, asked, to_stderr=as_json or as_csv) | wanted
         found = rows.explain_rows(store, kernel, device, wanted, limit, _marks(store))
-    _show(Output(as_json, as_csv), rows.EXPLAIN, found)
+    show(Output(as_json, as_csv), rows.EXPLAIN, found)
 
 
 @db.command("report")
@@ -325,54 +311,6 @@ def report_(
     written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, as_json)
 
 
-def _would_use(store: Store, spec: str, kernel: str, problem: dict[str, Any]) -> dict[str, Any]:
-    """Say what a run would use; returns the parts of the key that it looks up."""
-    from mmsbgen.backends.discovery import discover, select_device
-    from mmsbgen.db.nearness import parts
-    from mmsbgen.db.selection import Index
-    from mmsbgen.db_keys import key_of
-    from mmsbgen.families import family
-    from mmsbgen.runtime import look_up, why
-    from mmsbgen.space import describe
-
-    named, _, name = kernel.rpartition("/")
-    found = family(named or "mmsb")
-    asked, info, index = found.problem(**problem), select_device(spec, *discover()), Index(store)
-    selection = look_up(index, info, found, name, asked)
-    key = key_of(info, found.kernel(name), asked)
-    click.echo(f"{name} on {info.name} ({info.platform}) would use: {describe(selection.config)}", err=True)
-    click.echo(f"  tier {selection.tier}: {why(selection)}", err=True)
-    for failure in store.quarantined(family=key.kernel.family, kernel=name):
-        if failure.key == key:
-            click.echo(f"  quarantined here: {describe(failure.config)} ({failure.reason})", err=True)
-    return parts(key)
-
-
-def parameters(texts: Sequence[str]) -> dict[str, Any]:
-    """Problem parameters from ``NAME=VALUE``; a value is JSON, or else the text itself.
-
-    Raises ``InputError`` for what has no name or no ``=``.
-    """
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise InputError(f"--problem {text!r}: write it as NAME=VALUE")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
-
-
-def _moved(ctx: click.Context, as_json: bool, said: str, counts: dict[str, Any]) -> None:
-    """Say what became of records: as JSON on standard output, else in words on standard error."""
-    if as_json:
-        click.echo(json.dumps(counts, indent=2))
-    elif not is_quiet(ctx):
-        click.echo(said, err=True)
-
-
 def _marks(store: Store) -> Marks:
     """What is quarantined, and what is stale on this machine and with the package as it is."""
     from mmsbgen.cli._db_rows import Marks
@@ -389,18 +327,3 @@ def _reading(ctx: click.Context) -> Store:
     if store.missing and not is_quiet(ctx):
         click.echo(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.", err=True)
     return store
-
-
-def _show(output: Output, columns: Sequence[Any], rows: Sequence[dict[str, Any]]) -> None:
-    if output.as_json and output.as_csv:
-        raise InputError("--json and --csv exclude each other")
-    if output.as_json:
-        print_json(rows)
-    elif output.as_csv:
-        print_csv([column.field for column in columns], rows)
-    elif rows:
-        shown = [column for column in columns if column.title]
-        sides = {column.title: column.side for column in shown}
-        print_table(sides, [{c.title: c.text(row[c.field]) for c in shown} for row in rows])
-    else:
-        click.echo("no records", err=True)

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.cli import _logs
+from mmsbgen.cli._common import Communities
 from mmsbgen.cli._logs import is_quiet, json_option, log_options, no_progress
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError, MmsbgenError
@@ -53,18 +54,9 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
     return {"default": default, "show_default": default is not None, "help": name, **more}
 
 
-class _Communities(click.ParamType):  # type: ignore[type-arg]
-    """A number from 1 on, or ``auto``."""
-
-    name = "integer|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if value == "auto" else click.IntRange(min=1).convert(value, param, ctx)
-
-
 @click.command(help="Find overlapping communities in GRAPH, an edge list (plain or .gz, SNAP style).")
 @click.argument("graph", type=click.Path(path_type=Path))
-@click.option("-k", "--communities", "k", type=_Communities(), help="Number of communities of the model, or auto.")
+@click.option("-k", "--communities", "k", type=Communities(), help="Number of communities of the model, or auto.")
 @click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results.")
 @click.option(
     "-n",
@@ -86,7 +78,9 @@ class _Communities(click.ParamType):  # type: ignore[type-arg]
     "--start", **_shown("communities, ego, random, or auto: the best of them. Default: auto; random for stars.")
 )
 @click.option("--mini-batch-size", "-m", **_shown("Non-links of a star, or vertices of a block.", type=int))
-@click.option("--partners", **_shown("uniform or stratified.", "stratified"))
+@click.option(
+    "--partners", **_shown("Of a vertex: uniform, stratified; of a star: shared, shared-uniform.", "stratified")
+)
 @click.option("--n-partners", **_shown("Sampled partners of a vertex.", type=int))
 @click.option("--step", **_shown("split, reflected or published.", "split"))
 @click.option(
@@ -128,7 +122,7 @@ class _Communities(click.ParamType):  # type: ignore[type-arg]
 @click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
 @click.option("--average", is_flag=True, help="Average pi after the optimum, or over half of -n: one more state.")
 @click.option("--dtype", **_shown("float32 or float64.", "float32"))
-@click.option("--products", **_shown("Of blocks: single, or half on tensor cores; by default half on CUDA GPUs."))
+@click.option("--products", **_shown("Of shared partners: single, or half on tensor cores: for blocks on CUDA GPUs."))
 @click.option("--storage", **_shown("Of rows of pi: float32 (--dtype); for stars bfloat16 or float16.", "float32"))
 @click.option("--rule", **_shown("share, threshold, link or top.", "share"))
 @click.option("--threshold", **_shown("Of the rule.", type=float))
@@ -384,12 +378,13 @@ def _seconds(value: float) -> str:
 
 
 def _communities(found: Detection) -> None:
+    from mmsbgen.canonical import plain
     from mmsbgen.cli._common import print_table
 
     cover, beta, ids = found.cover, found.memberships.beta, found.memberships.ids
     rows = []
     for label, members in list(zip(cover.labels, cover.members, strict=True))[:20]:
-        names = " ".join(str(i) for i in ids[members[:8]]) + (" ..." if len(members) > 8 else "")
+        names = " ".join(plain(i, 24) for i in ids[members[:8]]) + (" ..." if len(members) > 8 else "")
         rows.append(
             {"community": str(label), "vertices": str(len(members)), "strength": f"{beta[label]:.3g}", "members": names}
         )

@@ -40,15 +40,20 @@ def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> Non
     """Print the scores as a table or as JSON."""
     from mmsbgen.scores import evaluate as compare
     from mmsbgen.scores import read_cover
+    from mmsbgen.scores.cover import refuse_table
 
     found, true = read_cover(cover), read_cover(truth)
     vertices = None
     if graph is not None:
+        from mmsbgen.canonical import canonical_word
         from mmsbgen.graph import GraphWarning, load_edge_list
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)  # of its links, which do not matter here
             vertices = load_edge_list(graph).ids.tolist()
+        words = set(map(canonical_word, vertices))
+        for file, read in ((cover, found), (truth, true)):
+            refuse_table(read, words, str(file), str(graph))
     scores = compare(found, true, vertices)
     if as_json:
         click.echo(json.dumps(asdict(scores), indent=2, allow_nan=False))

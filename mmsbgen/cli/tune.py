@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.cli._common import print_table, seconds
+from mmsbgen.cli._graph_problem import graph_options, of_graph
 from mmsbgen.cli._logs import json_option, log_options, no_progress
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError
@@ -37,9 +38,7 @@ INTERRUPTED = 130
 @click.option("--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.")
 @click.option("--family", default="mmsb", show_default=True, help="Family of kernels.")
 @click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Kernel to tune; may be repeated.")
-@click.option("--graph", type=click.Path(path_type=Path), help="Tune for this graph as `mmsbgen detect` samples it.")
-@click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph.")
-@click.option("--mini-batch", default="block", show_default=True, help="Mini-batches, with --graph.")
+@graph_options
 @click.option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem.")
 @click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
 @click.option("--budget-trials", type=int, metavar="N", help="Most configurations a kernel.  [default: 100]")
@@ -69,6 +68,7 @@ def tune(
     graph: Path | None,
     k: int | None,
     mini_batch: str,
+    partners: str,
     values: tuple[str, ...],
     fixed: tuple[str, ...],
     budget_trials: int | None,
@@ -93,7 +93,8 @@ def tune(
     under the very same key is not measured again.
 
     Strategies: 'default' (all when that fits the budget; else a fifth of it for what a model of the device
-    likes, far apart, then what a Gaussian process over the measured ones expects most of), 'exhaustive',
+    likes, far apart, then what a Gaussian process over the measured ones expects most of, and, in the last
+    quarter of some 70 trials or more, the neighbours of the best in turns with it), 'exhaustive',
     'random', and kernel_tuner's: random_sample, minimize, basinhopping, diff_evo, genetic_algorithm,
     greedy_mls, ordered_greedy_mls, greedy_ils, dual_annealing, mls, pso, simulated_annealing,
     firefly_algorithm.
@@ -103,7 +104,7 @@ def tune(
     found = family_named(family)
     specs = [found.kernel(name) for name in kernels]
     given = dict(pairs(values, "--problem"))
-    problem = found.problem(**_of_graph(graph, k, mini_batch, device) | given)
+    problem = found.problem(**of_graph(graph, k, mini_batch, partners, device) | given)
     axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if explain_space:
         _explain(device, found, kernels, dict(problem), axes, as_json)
@@ -159,20 +160,6 @@ def tune(
         click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
     if report.interrupted:
         sys.exit(INTERRUPTED)
-
-
-def _of_graph(graph: Path | None, k: int | None, mini_batch: str, device: str | None) -> dict[str, Any]:
-    """The problem that ``mmsbgen detect GRAPH -k K`` has with its other options at their defaults."""
-    if graph is None:
-        if k is not None:
-            raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")
-        return {}
-    if k is None:
-        raise InputError("--graph needs the number of communities too, for example -k 50")
-    from mmsbgen.sampler.options import Options
-    from mmsbgen.sampler.problem import problem_of_graph
-
-    return dict(problem_of_graph(graph, Options(n_communities=k, mini_batch=mini_batch), device))
 
 
 def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:

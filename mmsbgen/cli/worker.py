@@ -70,7 +70,8 @@ def worker(
 
     Start one worker for each device. Each job runs in a child process; its files come from the database and go
     there. Where a worker is killed, its job goes to another when the lease ends, and goes on from its last
-    checkpoint or trial. Ctrl-C or SIGTERM gives the job back at once; the same again does not wait for a checkpoint.
+    checkpoint or trial. Ctrl-C or SIGTERM gives the job back at once; the same again, two seconds later or more, does
+    not wait for a checkpoint.
 
     With --scheduler the device measures for 'mmsbgen tune --scheduler' elsewhere, until the scheduler ends.
     """

@@ -25,6 +25,13 @@ _SQLITE_CAUSES: tuple[tuple[str, type[MmsbgenError], str], ...] = (
 )
 
 
+_SERVER_CAUSES = {
+    "53100": "cannot grow because its disk is full; free some space there and repeat the command",
+    "42501": "may not be used so by this user; ask its owner for the right",
+}
+"""By SQLSTATE."""
+
+
 def is_transient(error: BaseException) -> bool:
     """True when the same transaction may succeed if it is tried again."""
     if not isinstance(error, DBAPIError):
@@ -47,6 +54,9 @@ def explained(location: str) -> Iterator[None]:
         for sign, kind, remedy in _SQLITE_CAUSES:
             if sign in text:
                 raise kind(f"the database {location} {remedy} ({text})") from error
+        remedy = _SERVER_CAUSES.get(getattr(error.orig, "sqlstate", None) or "", "")
+        if remedy:
+            raise StoreError(f"the database {location} {remedy} ({text})") from error
         if isinstance(error, OperationalError | InterfaceError | InternalError):
             raise StoreError(f"the database {location} failed: {text}") from error
         raise

@@ -88,6 +88,10 @@ def write(bundle: Bundle, path: Path) -> None:
         files.write("".join(line + "\n" for line in lines(bundle)), path)
 
 
+#: What can be read, for messages about files that are something else.
+_KINDS = "records are in files that `mmsbgen db export` wrote, T4 results and kernel_tuner's caches"
+
+
 def read(path: Path) -> Bundle:
     """What a file holds.  Raises ``InputError`` that names the line and what is wrong with it."""
     return parse(files.read(path).splitlines(keepends=True), str(path))
@@ -116,9 +120,11 @@ def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
             else:
                 reader.add(values)
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise InputError(f"{name}, line {number}: {error}") from error
+            foreign = header is None and isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+            what = f"; {_KINDS}" if foreign else ""
+            raise InputError(f"{name}, line {number}: {error}{what}") from error
     if header is None:
-        raise InputError(f"{name} is empty: a first line with the format is expected")
+        raise InputError(f"{name} is empty: a first line with the format is expected; {_KINDS}")
     for kind, found in vars(reader.bundle).items():
         if header.get(kind, len(found)) != len(found):
             raise InputError(f"{name} is cut short: it has {len(found)} of {header[kind]} {kind}")

@@ -19,6 +19,8 @@ from mmsbgen.db.store import Store
 __all__ = ["Changed", "LiveIndex", "Mark", "marks"]
 
 _MOST_PLANS = 1024
+#: An order has every configuration that was recorded for a problem.
+_MOST_ORDERS = 64
 KernelName = tuple[str, str]
 """Family and name."""
 Changed = frozenset[Key] | None
@@ -69,7 +71,8 @@ class LiveIndex(Index):
         """As :meth:`Index.select`; what it keeps for problems that were asked for stays bounded."""
         if len(self._plans) > _MOST_PLANS:
             self._forget_plans()
-        self._orders.clear()
+        if len(self._orders) > _MOST_ORDERS:
+            self._orders.clear()
         return super().select(key, **asked)
 
     def update(self) -> dict[KernelName, Changed]:

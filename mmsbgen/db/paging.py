@@ -10,9 +10,10 @@ from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute
 
 from mmsbgen.db import rows
+from mmsbgen.db.filters import of_parts
 from mmsbgen.db.records import DeviceRecord, RunRecord, TrialRecord
 from mmsbgen.db.schema import Device, Run, Trial
-from mmsbgen.db.store import Store, of_parts
+from mmsbgen.db.store import Store
 from mmsbgen.errors import InputError
 
 __all__ = ["CURSOR", "Page", "count_by_device", "count_trials", "run", "runs", "trial", "trials"]

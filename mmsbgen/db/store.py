@@ -10,12 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Text, func, select, type_coerce, update
+from sqlalchemy import Connection, Row, Text, func, select, type_coerce, update
 
 from mmsbgen.db import exchange, rows
 from mmsbgen.db.canonical import canonical_json, utc_now
 from mmsbgen.db.connect import Database, Location, connect, copy_file, locate
 from mmsbgen.db.exchange import Bundle
+from mmsbgen.db.filters import of_key, of_parts
 from mmsbgen.db.migrate import migrate, revision
 from mmsbgen.db.quarantine import active
 from mmsbgen.db.ranking import Candidate, candidate, cost, ranked
@@ -38,7 +39,6 @@ from mmsbgen.db.schema import (
     Quarantine,
     Roof,
     Run,
-    Toolchain,
     Trial,
 )
 from mmsbgen.errors import InputError
@@ -231,7 +231,7 @@ class Store:
             if run is not None:
                 query = query.where(Trial.run_id.in_(rows.ids_of(connection, Run, "uuid", [run]).values()))
             if key is not None:
-                query = _of_key(query, key)
+                query = of_key(query, key)
             return [rows.trial_record(row, parts) for row in connection.execute(query)]
 
         return self.database.read(work)
@@ -370,36 +370,3 @@ def _told(found: Iterable[T], told: Stage) -> Iterator[T]:
     for number, row in enumerate(found, start=1):
         told.tell(number)
         yield row
-
-
-def _of_key(query: Select[Any], key: Key) -> Select[Any]:
-    for column, table, part in (
-        (Trial.device_id, Device, key.device),
-        (Trial.toolchain_id, Toolchain, key.toolchain),
-        (Trial.kernel_id, Kernel, key.kernel),
-        (Trial.problem_id, Problem, key.problem),
-    ):
-        query = query.where(column == select(table.id).where(table.key == part.key).scalar_subquery())
-    return query
-
-
-def of_parts(
-    query: Select[Any],
-    connection: Connection,
-    *,
-    kernel: str | None,
-    device: str | None,
-    problem: Mapping[str, Any] | None,
-) -> Select[Any]:
-    """A query of trials with the filters of :meth:`Store.trials`."""
-    if kernel is not None:
-        family, _, name = kernel.rpartition("/")
-        kernels = select(Kernel.id).where(Kernel.name == name)
-        query = query.where(Trial.kernel_id.in_(kernels.where(Kernel.family == family) if family else kernels))
-    if device is not None:
-        devices = [i for i, d in rows.read_parts(connection, Device) if d.matches(device)]
-        query = query.where(Trial.device_id.in_(devices))
-    if problem:
-        problems = [i for i, p in rows.read_parts(connection, Problem) if problem.items() <= p.params.items()]
-        query = query.where(Trial.problem_id.in_(problems))
-    return query

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from mmsbgen.graph import Graph, as_graph
 from mmsbgen.sampler.kept import KeptChain
 from mmsbgen.sampler.options import Schedule
 from mmsbgen.sampler.sweeps import blocks_per_sweep
+from mmsbgen.warn import warn_user
 
 #: Parameters that say how a chain goes; the others may change between ``fit`` and ``partial_fit``.
 OPTIONS = (
@@ -285,7 +285,7 @@ class MMSB(Parameters, Fitted):
         self._take(Fit(replace(found, checkpoint=None), graph, seed, dict(params), kept))
         if found.interrupted:
             after = f"the fit was interrupted after iteration {self.n_iter_}"
-            warnings.warn(f"{after}; partial_fit() goes on" if kept else after, InterruptedFit, stacklevel=3)
+            warn_user(f"{after}; partial_fit() goes on" if kept else after, InterruptedFit)
 
     def _plain_params(self) -> dict[str, Any]:
         """The parameters, numbers as Python's own; a schedule as one, whichever way it was given."""
@@ -319,8 +319,12 @@ class MMSB(Parameters, Fitted):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; raises InputError for any other file, and for one of a newer version."""
-        params, fit = modelfile.read(Path(path))
+        """Read what :meth:`save` wrote.
+
+        Parameters that came after the version that wrote it have their defaults.  Raises InputError for any other file,
+        and for one with parameters that this version does not have.
+        """
+        params, fit = modelfile.read(Path(path), cls._defaults())
         made = cls(**params)
         made._take(fit)
         return made

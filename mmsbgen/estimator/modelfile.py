@@ -34,6 +34,8 @@ from mmsbgen.sampler.options import Schedule
 
 FORMAT = 1
 KIND = "mmsbgen model"
+#: What an estimator looks up in the record of its run.
+_RECORD = ("iterations", "options", "rule", "held_out", "samples_averaged")
 _PART = 1 << 24
 
 
@@ -68,6 +70,7 @@ def write(path: Path, params: Mapping[str, Any], fit: Fit, chain: bool) -> None:
         archive.add("communities", m.indices)
         archive.add("shares", m.values)
         archive.add("beta", m.beta)
+        archive.add("unlinked", m.unlinked)
         archive.add("cover_members", np.concatenate([np.zeros(0, np.int64), *cover.members]))
         archive.add("cover_sizes", np.array(sizes, np.int64))
         archive.add("cover_labels", np.array(cover.labels, np.int64))
@@ -75,8 +78,12 @@ def write(path: Path, params: Mapping[str, Any], fit: Fit, chain: bool) -> None:
             archive.add_parts("chain", (fit.chain.bytes,), np.uint8, _parts(fit.chain.path))
 
 
-def read(path: Path) -> tuple[dict[str, Any], Fit]:
-    """The parameters and the fit that :func:`write` wrote; raises InputError for any other file."""
+def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], Fit]:
+    """The parameters and the fit that :func:`write` wrote; raises InputError for any other file.
+
+    ``defaults`` are the parameters that the estimator has now: those that an older version did not have get theirs, and
+    a file with others is refused, as nobody here knows what they mean.
+    """
     with _readable(path), open(path, "rb") as file:
         if not zipfile.is_zipfile(file):
             raise ValueError("it is no whole archive")
@@ -86,19 +93,22 @@ def read(path: Path) -> tuple[dict[str, Any], Fit]:
             if meta["kind"] != KIND:
                 raise ValueError(f"it is a {meta['kind']}")
             if meta["format"] > FORMAT:
-                raise InputError(
-                    f"{path} was written by mmsbgen {meta['version']}, this is {__version__}: load it with that "
-                    "version or a newer one"
-                )
+                raise _of_another_version(path, meta["version"], "whose models have another form")
+            params, fitted = (_params(meta[name], defaults) for name in ("params", "fitted_params"))
+            unknown = sorted((params | fitted).keys() - defaults.keys())
+            if unknown:
+                raise _of_another_version(path, meta["version"], f"with the parameters {', '.join(unknown)}")
             graph = _graph(archive, meta["graph"])
-            fit = Fit(
-                _detection(archive, meta, graph),
-                graph,
-                int(meta["seed"]),
-                _params(meta["fitted_params"]),
-                _chain(path) if "chain" in archive else None,
-            )
-            return _params(meta["params"]), fit
+            found = _detection(archive, meta, graph)
+            chain = _chain(path) if "chain" in archive else None
+            return params, Fit(found, graph, int(meta["seed"]), fitted, chain)
+
+
+def _of_another_version(path: Path, version: Any, what: str) -> InputError:
+    return InputError(
+        f"{path} was written by mmsbgen {version}, {what}, and this is {__version__}: load it with that version, or "
+        "fit the model again"
+    )
 
 
 def _graph(archive: Mapping[str, Any], told: Mapping[str, Any]) -> Graph:
@@ -125,7 +135,14 @@ def _detection(archive: Mapping[str, Any], meta: Mapping[str, Any], graph: Graph
     ):
         raise ValueError("its communities do not fit together")
     cover = Cover(tuple(np.split(members, np.cumsum(sizes)[:-1])) if sizes.size else (), tuple(labels.tolist()), n)
-    found = Memberships(graph.ids, indices, values, beta, float(meta["delta"]))
+    absent = next((name for name in _RECORD if name not in meta["record"]), None)
+    if absent is not None:
+        raise ValueError(f"its run record has no {absent}")
+    # Files that were written before they were told apart do not have them.
+    unlinked = archive["unlinked"] if "unlinked" in archive else np.zeros(0, np.int64)
+    if not _within(unlinked, n) or (np.diff(unlinked) <= 0).any():
+        raise ValueError("its vertices without links are not among its vertices")
+    found = Memberships(graph.ids, indices, values, beta, float(meta["delta"]), unlinked)
     return Detection(found, cover, meta["trace"], meta["record"], bool(meta["interrupted"]), None, graph)
 
 
@@ -156,10 +173,11 @@ def _plain(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return plain
 
 
-def _params(plain: Mapping[str, Any]) -> dict[str, Any]:
-    params = dict(plain) | {"eta": tuple(plain["eta"])}
-    if plain["schedule"] is not None:
-        params["schedule"] = Schedule(**plain["schedule"])
+def _params(plain: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    params = {**defaults, **plain}
+    params["eta"] = tuple(params["eta"])
+    if params["schedule"] is not None:
+        params["schedule"] = Schedule(**params["schedule"])
     return params
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.canonical import canonical_text
 from mmsbgen.errors import InputError
 from mmsbgen.export.found import Found, library
 from mmsbgen.export.objects import node_attributes
 from mmsbgen.export.tables import long_columns
-from mmsbgen.graph.canonical import canonical_text
 from mmsbgen.progress import stage
 from mmsbgen.sampler.archive import published
 from mmsbgen.scores.cover import cover_text, words_of
@@ -57,7 +57,13 @@ def _words(pyarrow: Any, names: list[Any], vertices: npt.NDArray[np.int64]) -> A
 
 def _gexf(found: Found, path: Path, top: int) -> None:
     networkx = library("networkx", "GEXF files")
-    networkx.write_gexf(_attributed(found, top, networkx), path)
+    graph = _attributed(found, top, networkx)
+    writer = library("networkx.readwrite.gexf", "GEXF files").GEXFWriter(encoding="utf-8", prettyprint=True)
+    writer.add_graph(graph)
+    # networkx gives every graph a name, which the format's schema does not know.
+    writer.graph_element.attrib.pop("name", None)
+    with path.open("wb") as file:
+        writer.write(file)
 
 
 def _graphml(found: Found, path: Path, top: int) -> None:
@@ -111,6 +117,8 @@ FORMATS: dict[str, Callable[[Found, Path, int], None]] = {
     "parquet": _parquet,
     "snap": _snap,
 }
+#: Formats that have the links of the graph in them.
+NEED_LINKS = ("gexf", "graphml")
 _ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".tsv": "snap"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,11 +16,12 @@ import numpy.typing as npt
 
 from mmsbgen.errors import InputError
 from mmsbgen.export.found import Found
-from mmsbgen.graph import Graph
+from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.sampler.communities import Cover, Memberships, largest
 from mmsbgen.scores.cover import words_of
 
-_FILES = ("run.json", "memberships.npz", "communities.txt")
+#: What a run leaves in its folder.
+FILES = ("run.json", "memberships.npz", "communities.txt")
 
 
 def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Found:
@@ -30,11 +32,11 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Foun
     """
     if top < 1:
         raise InputError(f"top={top}: at least one share of a vertex is read")
-    absent = [name for name in _FILES if not (folder / name).is_file()]
+    absent = [name for name in FILES if not (folder / name).is_file()]
     if absent:
         raise InputError(f"{folder} has no {absent[0]}: name the folder that `mmsbgen detect -o` wrote")
     with _readable(folder / "run.json"):
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        record = _record(folder)
         rule, delta = dict(record["rule"]), float(record["options"]["delta"])
         vertices, digest, name = (record["graph"][key] for key in ("vertices", "digest", "name"))
         labels, sizes = (list(map(int, record["communities"][key])) for key in ("labels", "sizes"))
@@ -49,6 +51,43 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Foun
         if [len(one) for one in members] != sizes or not all(0 <= label < m.k for label in labels):
             raise ValueError("its communities are not those of run.json")
     return Found(m, Cover(tuple(members), tuple(labels), len(m.ids)), graph, rule)
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if not isinstance(record, dict):
+        raise ValueError(f"it holds a {type(record).__name__}")
+    return record
+
+
+def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None, str]:
+    """The graph that the run in ``folder`` was made on, or None and why it is not at hand.
+
+    It is read from ``given``, or else from the file that the run's record names.  Raises InputError where ``given``
+    cannot be read or is another graph, and for a folder without a record.
+    """
+    with _readable(folder / "run.json"):
+        recorded = _record(folder)["graph"]
+        source, digest = recorded.get("file"), recorded["digest"]
+        size = f"{recorded['vertices']} and {recorded['links']}"
+    if given is None and source is None:
+        return None, "its record does not name the graph's file"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GraphWarning)  # said when the run was made
+            graph = load_edge_list(given or Path(source))
+    except InputError as error:
+        if given is not None:
+            raise
+        return None, str(error)
+    if graph.digest == digest:
+        return graph, ""
+    if given is not None:
+        raise InputError(
+            f"{given} is not the graph of the run in {folder}: it has {graph.n_vertices} vertices and "
+            f"{graph.n_links} links, the run's {size}, or others; give the file that the run was made on"
+        )
+    return None, f"{source} is no longer the graph that the run was made on"
 
 
 def _memberships(path: Path, delta: float, top: int) -> Memberships:

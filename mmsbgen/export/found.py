@@ -55,9 +55,7 @@ class Found:
     def needs_graph(self, what: str) -> Graph:
         """The graph; raises InputError where it is not at hand."""
         if self.graph is None:
-            raise InputError(
-                f"{what} need the links, and this result has none: give the graph it was made of (--graph)"
-            )
+            raise InputError(f"{what} need the links, and this result has none: give the graph it was made of")
         return self.graph
 
     def placed(self) -> list[list[int]]:

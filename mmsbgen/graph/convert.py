@@ -62,6 +62,8 @@ def as_graph(source: Any, *, name: str | None = None, columns: tuple[Any, Any] |
         return from_table(source, library, columns, name or f"{library} table")
     if library:
         return _LIBRARIES[library][1](source, name)
+    if isinstance(source, np.ma.MaskedArray) and np.ma.is_masked(source):
+        raise InputError("the array is masked in places, where it has no ids; leave those rows out")
     if isinstance(source, np.ndarray):
         return _from_array(source, name or "array")
     if isinstance(source, list | tuple):
@@ -104,7 +106,8 @@ def _from_rows(source: list[Any] | tuple[Any, ...], name: str) -> Graph:
             raise _weighted(name, f"three values in row {number}, {row!r}")
         if len(row) != 2:
             raise InputError(f"{name}: row {number} has {len(row)} values, {row!r}; give one pair of ids a row")
-        items += row
+        # Of a list and an array "+=" would make the sum.
+        items.extend(row.tolist() if isinstance(row, np.ndarray) else row)
     places, ids = number_ids(items, name=name)
     return build_graph(places[0::2], places[1::2], ids, name=name)
 

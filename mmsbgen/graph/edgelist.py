@@ -175,6 +175,11 @@ def _refuse_other_text(file: Path, raw: bytes) -> None:
         raise InputError(f"{file} is empty; an edge list has one link a line: two ids separated by a tab or spaces")
     if raw.startswith(b"%%MatrixMarket"):
         raise InputError(f"{file} is in MatrixMarket format; read it by scipy.io.mmread and pass the sparse matrix")
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{file} is UTF-16 text; convert it: iconv -f utf-16 -t utf-8 {file.name} > links.txt")
+    if b"\0" in raw:
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise InputError(f"{file}, line {line}: byte 0x00, which no text has; give an edge list, plain or gzip")
     if not raw.isascii():
         try:
             raw.decode("utf-8")
@@ -184,9 +189,6 @@ def _refuse_other_text(file: Path, raw: bytes) -> None:
                 f"{file}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8 text; convert the file, "
                 f"such as by iconv -f latin1 -t utf-8 {file.name} > links.txt"
             ) from None
-    if b"\0" in raw:
-        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
-        raise InputError(f"{file}, line {line}: byte 0x00 in the text; this is no edge list (or UTF-16: convert it)")
 
 
 def _show(field: bytes) -> str:

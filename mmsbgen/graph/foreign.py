@@ -10,7 +10,7 @@ import numpy as np
 
 from mmsbgen.errors import InputError
 from mmsbgen.graph.graph import Graph, Int64Array, build_graph
-from mmsbgen.graph.ids import number_ids
+from mmsbgen.graph.ids import number_ids, ordered_ids
 
 
 def from_scipy(matrix: Any, name: str | None) -> Graph:
@@ -54,6 +54,7 @@ def from_igraph(source: Any, name: str | None) -> Graph:
     nodes: list[Any] = list(range(source.vcount()))
     if "name" in source.vs.attributes():
         nodes = list(source.vs["name"])
+        ordered_ids(nodes, name=name)  # refuses names that cannot be ids
         twice = next((node for node, count in Counter(nodes).items() if count > 1), nodes)
         if twice is not nodes:
             raise InputError(
@@ -67,9 +68,16 @@ def from_igraph(source: Any, name: str | None) -> Graph:
     return _build(nodes, ends, name, source.is_directed())
 
 
+def is_one(weight: Any) -> bool:
+    """Whether a weight says no more than that there is a link; one of None or "1" is the user's to explain."""
+    try:
+        return not isinstance(weight, str) and bool(weight == 1)
+    except (TypeError, ValueError):  # of an array, or what pandas has for a missing value
+        return False
+
+
 def _unweighted(name: str, u: Any, v: Any, weight: Any) -> None:
-    # A weight of None or "1" is refused too: what it means is the user's to say.
-    if isinstance(weight, str) or weight != 1:
+    if not is_one(weight):
         raise InputError(
             f"{name}: edge {u!r} - {v!r} has weight {weight!r}; the model takes unweighted links. Keep the edges "
             "that count as links and delete the weight attribute of each"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.canonical import canonical_text
 from mmsbgen.errors import InputError
-from mmsbgen.graph.canonical import canonical_text
+from mmsbgen.warn import warn_user
 
 Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]
@@ -220,7 +220,8 @@ def build_graph(
     n_both_ways = up.size + down.size - keys.size
     n_self_loops = int(np.count_nonzero(first == second))
     if keys.size == 0:
-        loops = f" ({n_self_loops} self-loops were dropped)" if n_self_loops else ""
+        dropped = "1 self-loop was" if n_self_loops == 1 else f"{n_self_loops} self-loops were"
+        loops = f" ({dropped} dropped)" if n_self_loops else ""
         raise InputError(f"{name}: no link between two different vertices{loops}; give at least one pair of ids")
     if directed is None:
         directed = 0 < n_both_ways < keys.size
@@ -286,9 +287,8 @@ def distinct_keys(keys: UInt64Array) -> UInt64Array:
 
 
 def _warn_directed(name: str, n_both_ways: int, n_links: int) -> None:
-    warnings.warn(
+    warn_user(
         f"{name}: {n_both_ways} of its {n_links} links are listed in both directions and the rest in one only, "
         "so it is probably a directed graph; direction is dropped, u -> v and v -> u become one link",
         GraphWarning,
-        stacklevel=4,
     )

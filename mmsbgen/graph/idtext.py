@@ -11,8 +11,8 @@ from uuid import UUID
 
 import numpy as np
 
+from mmsbgen.canonical import canonical_key
 from mmsbgen.errors import InputError
-from mmsbgen.graph.canonical import canonical_key
 
 #: Types that stand for themselves as text, with the way to the text and back.
 _BY_TEXT: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {

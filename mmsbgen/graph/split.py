@@ -80,6 +80,11 @@ class Split:
         return Adjacency.from_pairs(self.training_links, self.graph.n_vertices)
 
     @cached_property
+    def unlinked(self) -> Int64Array:
+        """Vertices without a training link, ascending."""
+        return read_only(np.flatnonzero(self.training_adjacency.degrees == 0).astype(np.int64))
+
+    @cached_property
     def held_out_pairs(self) -> Int64Array:
         """All pairs of validation and test, links and non-links, int64 ``[H, 2]``, ``u < v``, lexicographic."""
         pairs = np.concatenate([self.validation.pairs, self.test.pairs])

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.errors import InputError
+from mmsbgen.graph.foreign import is_one
 from mmsbgen.graph.graph import Graph, build_graph, number_integers
 from mmsbgen.graph.ids import number_ids
 
@@ -40,7 +41,7 @@ def _names(table: Any, library: str) -> list[Any]:
 def _ends(found: list[Any], columns: tuple[Any, Any] | None, name: str) -> tuple[Any, Any]:
     there = ", ".join(map(repr, found)) or "none"
     if columns is not None:
-        if isinstance(columns, str) or len(columns) != 2:
+        if not isinstance(columns, tuple | list) or len(columns) != 2 or columns[0] == columns[1]:
             raise InputError(f"columns={columns!r}: name two, those of the two ends of a link; {name} has {there}")
         for column in columns:
             if found.count(column) != 1:
@@ -62,7 +63,7 @@ def _no_weights(table: Any, library: str, found: list[Any], name: str) -> None:
         if str(column).lower() in ("weight", "weights"):
             part = _column(table, library, column)
             lacks = _first_missing(part, library) is not None
-            odd = [None] if lacks else [value for value in _list(part, library) if isinstance(value, str) or value != 1]
+            odd = [None] if lacks else [value for value in _list(part, library) if not is_one(value)]
             if odd:
                 raise InputError(
                     f"{name}: a link has {column} {odd[0]!r}; the model takes unweighted links. Keep the rows that "
@@ -75,8 +76,12 @@ def _values(table: Any, library: str, column: Any, name: str) -> NDArray[np.int6
     part = _column(table, library, column)
     row = _first_missing(part, library)
     if row is not None:
-        raise InputError(f"{name}: row {row} has no value in column {column!r}; leave such rows out (dropna)")
+        raise InputError(
+            f"{name}: row {row} has no value in column {column!r}; leave such rows out (dropna, drop_nulls)"
+        )
     kind = _kind(part, library)
+    if not len(part):
+        raise InputError(f"{name} has no rows; give one for each link")
     if kind in "fb":
         raise InputError(
             f"{name}: column {column!r} is of type {_type(part, library)}, which are no ids; convert it to integers or "

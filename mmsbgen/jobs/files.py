@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -54,18 +54,24 @@ def read_part(job: int, area: str, name: str, part: int, connection: Connection)
     return None if found is None else bytes(found)
 
 
-def save(connection: Connection, job: int, area: str, name: str, digest: str, path: Path) -> None:
-    """Write a file to ``path``, whole or not at all.  Raises ``StoreError`` where it is not what was stored."""
+def save(parts: Iterable[bytes], digest: str, path: Path, each: Callable[[], None] | None = None) -> None:
+    """Write the parts of a file to ``path``, whole or not at all; ``each`` is called after every part.
+
+    Raises ``StoreError`` where it is not what was stored.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    check, number = hashlib.sha256(), 0
+    check = hashlib.sha256()
     try:
         with partial.open("wb") as file:
-            while (part := read_part(job, area, name, number, connection)) is not None:
+            for part in parts:
                 check.update(part)
                 file.write(part)
-                number += 1
+                if each is not None:
+                    each()
         if check.hexdigest() != digest:
-            raise StoreError(f"the file {name} of a job is damaged in the database: its digest is not what was stored")
+            raise StoreError(
+                f"the file {path.name} of a job is damaged in the database: its digest is not the stored one"
+            )
         partial.replace(path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error

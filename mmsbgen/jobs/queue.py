@@ -6,7 +6,10 @@ Libraries for this serve one kind of server, or need a broker; the few rules are
 * Whoever claims a job adds one to its ``attempt``.  Every write under a lease names the attempt and touches nothing
   when the job has another, or runs no more: so a worker that was thought dead cannot disturb the one after it.
 * Files of an attempt are stored in the transaction that ends the job, so that no mixture is ever seen.
-* An attempt whose lease ran out counts as lost.  After ``max_losses`` of them the job fails.
+* An attempt whose process died or met an error that may pass counts as lost.  After ``max_losses`` of them the job
+  fails, as it may be what kills them.
+* An attempt whose lease ran out is lost with its worker, which was killed, or its machine.  That tells little of the
+  job, which runs in a process of its own: it fails after ``ends.VANISHED`` times as many in which it got no further.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mmsbgen.db.canonical import json_object, storable_text, utc_now, utc_timestamp
@@ -29,9 +32,20 @@ from mmsbgen.db.schema import JobEvent, JobFile
 from mmsbgen.db.store import Store
 from mmsbgen.errors import InputError
 from mmsbgen.jobs import files
+from mmsbgen.jobs.ends import end, lost, requeue
 from mmsbgen.jobs.files import Source
 from mmsbgen.jobs.records import ENDED, KINDS, STATES, Event, Job, Lease
-from mmsbgen.jobs.rows import by_id, fenced, file_of, job_of, later, row_of, same_request, tell, unknown
+from mmsbgen.jobs.rows import (
+    by_id,
+    fenced,
+    file_of,
+    job_of,
+    later,
+    row_of,
+    same_request,
+    tell,
+    unknown,
+)
 
 LEASE_SECONDS = 60.0
 MAX_LOSSES = 3
@@ -207,7 +221,7 @@ class Queue:
         def work(connection: Connection) -> None:
             row = fenced(connection, lease)
             files.put(connection, row.id, "output", sources)
-            self._end(connection, row, "done", result=plain, outputs=told)
+            end(connection, row, self._now(connection), "done", result=plain, outputs=told)
 
         self.database.write(work)
 
@@ -220,8 +234,8 @@ class Queue:
         def work(connection: Connection) -> str:
             row = fenced(connection, lease)
             if retry:
-                return self._lost(connection, row, error)
-            return self._end(connection, row, "failed", error=storable_text(error))
+                return lost(connection, row, self._now(connection), error, "process")
+            return end(connection, row, self._now(connection), "failed", error=storable_text(error))
 
         return self.database.write(work)
 
@@ -229,13 +243,15 @@ class Queue:
         """Give the job back for no fault of its own; that costs no attempt.  Returns 'queued' or 'cancelled'."""
 
         def work(connection: Connection) -> str:
-            return self._requeue(connection, fenced(connection, lease), why)
+            return requeue(connection, fenced(connection, lease), self._now(connection), why)
 
         return self.database.write(work)
 
     def cancelled(self, lease: Lease) -> None:
         """Confirm that the job has ended, as it was asked to."""
-        self.database.write(lambda connection: self._end(connection, fenced(connection, lease), "cancelled"))
+        self.database.write(
+            lambda connection: end(connection, fenced(connection, lease), self._now(connection), "cancelled")
+        )
 
     def cancel(self, id: str) -> Job:
         """Ask the job to end: at once where it waits, with its worker's next heartbeat where it runs.
@@ -248,7 +264,7 @@ class Queue:
             if row is None:
                 raise unknown(id)
             if row.state == "queued":
-                self._end(connection, row, "cancelled")
+                end(connection, row, self._now(connection), "cancelled")
             elif row.state == "running" and row.cancel_at is None:
                 now = self._now(connection)
                 connection.execute(update(JobRow).where(JobRow.id == row.id).values(cancel_at=now))
@@ -264,10 +280,11 @@ class Queue:
             return select(JobRow.__table__).where(JobRow.state == "running", JobRow.lease_until < self._now(connection))
 
         def work(connection: Connection) -> int:
-            lost = connection.execute(over(connection).with_for_update(skip_locked=True)).all()
-            for row in lost:
-                self._lost(connection, row, f"the worker {row.worker} was not heard of until {row.lease_until}")
-            return len(lost)
+            late = connection.execute(over(connection).with_for_update(skip_locked=True)).all()
+            for row in late:
+                why = f"the worker {row.worker} was not heard of until {row.lease_until}"
+                lost(connection, row, self._now(connection), why, "worker")
+            return len(late)
 
         # Most often there is none, and looking takes no lock.
         if not self.database.read(lambda connection: connection.execute(over(connection).limit(1)).first()):
@@ -320,23 +337,22 @@ class Queue:
     def read(self, id: str, area: str, name: str) -> Iterator[bytes]:
         """A file of the job in parts of at most 1 MiB.  Raises :class:`UnknownJobError` at once when there is none."""
         number, _ = self.database.read(lambda connection: file_of(connection, id, area, name))
+        return self._parts(number, area, name)
 
-        def parts() -> Iterator[bytes]:
-            part = 0
-            while (data := self.database.read(partial(files.read_part, number, area, name, part))) is not None:
-                yield data
-                part += 1
+    def save(self, id: str, area: str, name: str, path: Path, each: Callable[[], None] | None = None) -> None:
+        """Write a file of the job to ``path``, whole or not at all; ``each`` is called after every part of 1 MiB.
 
-        return parts()
+        Raises ``StoreError`` where it is not what was stored, and what ``each`` raises.
+        """
+        number, told = self.database.read(lambda connection: file_of(connection, id, area, name))
+        files.save(self._parts(number, area, name), told["sha256"], path, each)
 
-    def save(self, id: str, area: str, name: str, path: Path) -> None:
-        """Write a file of the job to ``path``, whole or not at all."""
-
-        def work(connection: Connection) -> None:
-            number, told = file_of(connection, id, area, name)
-            files.save(connection, number, area, name, told["sha256"], path)
-
-        self.database.read(work)
+    def _parts(self, number: int, area: str, name: str) -> Iterator[bytes]:
+        """The parts of a file, each read by itself, so that no transaction lasts as long as a transfer."""
+        part = 0
+        while (data := self.database.read(partial(files.read_part, number, area, name, part))) is not None:
+            yield data
+            part += 1
 
     def remove(self, id: str) -> None:
         """Forget a job that has ended, with its events and files.  Raises ``InputError`` when it has not."""
@@ -352,33 +368,6 @@ class Queue:
             connection.execute(delete(JobRow).where(JobRow.id == row.id))
 
         self.database.write(work)
-
-    def _lost(self, connection: Connection, row: Row[Any], why: str) -> str:
-        """Count an attempt as lost; the job waits for the next one, or fails."""
-        losses = row.losses + 1
-        connection.execute(update(JobRow).where(JobRow.id == row.id).values(losses=losses))
-        if losses < row.max_losses:
-            return self._requeue(connection, row, why)
-        times = f"{losses} attempts were lost" if losses > 1 else "its attempt was lost"
-        return self._end(connection, row, "failed", error=storable_text(f"{times}, so it is not tried again: {why}"))
-
-    def _requeue(self, connection: Connection, row: Row[Any], why: str) -> str:
-        if row.cancel_at is not None:
-            return self._end(connection, row, "cancelled")
-        changes = {"state": "queued", "lease_until": None, "error": storable_text(why)}
-        connection.execute(update(JobRow).where(JobRow.id == row.id).values(changes))
-        told = {"state": "queued", "why": why}
-        tell(connection, row.id, row.attempt, "state", told, self._now(connection))
-        return "queued"
-
-    def _end(self, connection: Connection, row: Row[Any], state: str, **changes: Any) -> str:
-        now = self._now(connection)
-        connection.execute(delete(JobFile).where(JobFile.job_id == row.id, JobFile.area == "checkpoint"))
-        changes |= {"state": state, "lease_until": None, "finished_at": now, "checkpoint": None}
-        connection.execute(update(JobRow).where(JobRow.id == row.id).values({"error": None} | changes))
-        told = {"state": state} | ({"error": changes["error"]} if "error" in changes else {})
-        tell(connection, row.id, row.attempt, "state", told, now)
-        return state
 
     def _now(self, connection: Connection) -> str:
         if self._clock is not None:

@@ -36,7 +36,7 @@ class Job:
     losses: int
     """How many attempts were lost: the lease ran out, or the process that did the work died."""
     max_losses: int
-    """After so many lost attempts it fails."""
+    """After so many attempts whose process died it fails; see :mod:`mmsbgen.jobs.queue` for those whose worker did."""
     worker: str | None
     """Who has it, or had it last."""
     lease_until: str | None

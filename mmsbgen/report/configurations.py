@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
+from mmsbgen.canonical import plain
 from mmsbgen.report.cases import Case, by_device, problem_texts
 from mmsbgen.report.style import (
     COLOURS,
@@ -18,7 +19,6 @@ from mmsbgen.report.style import (
     colour,
     log_scale,
     panels,
-    plain,
     single,
     slug,
 )

@@ -11,6 +11,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Wedge
 
+from mmsbgen.canonical import plain
 from mmsbgen.graph import Graph
 from mmsbgen.report.links import apart, layout, links_between
 from mmsbgen.report.run_communities import incidence, name_of, shared_members
@@ -24,7 +25,6 @@ from mmsbgen.report.style import (
     bright,
     log_scale,
     on_scale,
-    plain,
     scale_of_strength,
     single,
 )

@@ -14,9 +14,10 @@ import jinja2
 from markupsafe import Markup
 
 from mmsbgen._version import __version__
+from mmsbgen.canonical import plain
 from mmsbgen.errors import InputError
 from mmsbgen.progress import Stage, stage
-from mmsbgen.report.style import Picture, plain
+from mmsbgen.report.style import Picture
 
 #: Characters of a piece of text.
 _LONGEST = 2000

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from mmsbgen.canonical import plain
 from mmsbgen.db.records import Key, RoofRecord, RunRecord, TrialRecord
 from mmsbgen.report.cases import device_label, problem_texts
 from mmsbgen.report.style import (
@@ -31,7 +32,6 @@ from mmsbgen.report.style import (
     marker,
     on_scale,
     panels,
-    plain,
     scale_of_strength,
     single,
 )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mmsbgen.errors import InputError
-from mmsbgen.graph import Graph, GraphWarning, load_edge_list
+from mmsbgen.canonical import plain
+from mmsbgen.export.folder import graph_of_run
+from mmsbgen.graph import Graph
 from mmsbgen.report import network, run_communities, run_trace
 from mmsbgen.report.links import links_between
 from mmsbgen.report.page import Notice, Page, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.saved import Saved, load
-from mmsbgen.report.style import Picture, drawing, plain
+from mmsbgen.report.style import Picture, drawing
 from mmsbgen.sampler.communities import RULES
 
 Record = dict[str, Any]
@@ -31,34 +31,10 @@ def run_page(folder: Path, graph: Path | None = None) -> Page:
     Raises :class:`InputError` where there are no results, or where ``graph`` is another graph than the run's.
     """
     saved = load(folder)
-    found, missing = _graph(saved, graph)
+    found, why = graph_of_run(folder, graph)
+    missing = f"Links between communities are left out, as the run's graph is not at hand: {why}. Give it with --graph."
     with drawing():
         return _page(saved, found, missing)
-
-
-def _graph(saved: Saved, given: Path | None) -> tuple[Graph | None, str]:
-    """The run's graph, or None and why it is not at hand."""
-    recorded = saved.record["graph"]
-    source = recorded.get("file")
-    if given is None and source is None:
-        return None, "The record does not name the graph's file; give it with --graph to see links between communities."
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)  # said when the run was made
-            graph = load_edge_list(given or Path(source))
-    except InputError as error:
-        if given is not None:
-            raise
-        return None, f"The run's graph could not be read ({error}). Give it with --graph to see links."
-    if graph.digest == recorded["digest"]:
-        return graph, ""
-    if given is not None:
-        raise InputError(
-            f"{given} is not the graph of the run in {saved.folder}: it has {graph.n_vertices} vertices and "
-            f"{graph.n_links} links, the run's {recorded['vertices']} and {recorded['links']}, or others; "
-            "give the file that the run was made on"
-        )
-    return None, f"{source} is no longer the graph that the run was made on; links between communities are left out."
 
 
 def _page(saved: Saved, graph: Graph | None, missing: str) -> Page:

@@ -18,6 +18,8 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from mmsbgen.canonical import plain
+
 #: Of text and axes, and of the page behind them: in an SVG they become the page's own, dark or light.
 INK, PAPER = "#1c1e21", "#fffffe"
 #: Legible on both.
@@ -129,14 +131,6 @@ def single(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure with one panel."""
     figure, axes = panels(1, 1, width, height)
     return figure, axes[0][0]
-
-
-def plain(value: object, limit: int = 40) -> str:
-    """Text of foreign origin on one line: nothing unprintable, at most ``limit`` characters."""
-    # A look at the beginning is enough, however long it is.
-    text = " ".join(str(value)[: 4 * limit].split())
-    text = "".join(c if c.isprintable() else "\ufffd" for c in text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def slug(text: str) -> str:

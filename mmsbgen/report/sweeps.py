@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from mmsbgen.canonical import plain
 from mmsbgen.errors import InputError
 from mmsbgen.family import Sweep
 from mmsbgen.report.cases import Case, by_device, sizes_text
@@ -22,7 +23,6 @@ from mmsbgen.report.style import (
     log_scale,
     marker,
     panels,
-    plain,
     powers,
     single,
     slug,

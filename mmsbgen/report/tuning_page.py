@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from mmsbgen.canonical import plain
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.records import DeviceRecord, RunRecord
 from mmsbgen.report import configurations, records, sweeps
 from mmsbgen.report.cases import Case, by_device, cases_of, comparable, device_label, problem_texts
 from mmsbgen.report.page import Notice, Page, Section, Table, Tile, with_distinct_names
-from mmsbgen.report.style import Picture, drawing, plain, times
+from mmsbgen.report.style import Picture, drawing, times
 
 #: Rows of tables.
 _ROWS = 200

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends.base import Device
+from mmsbgen.sampler.batches import Batch
 from mmsbgen.sampler.minibatch import Ints, Sources, Stars
+from mmsbgen.sampler.partners import Launch, Partners
 
 #: Bytes that mini-batches drawn ahead may take; one iteration's are held in any case.
 _BYTES = 64 << 20
 #: Iterations that are drawn ahead at most.  The work of a run's last ones may be in vain, which weighs more on CPUs.
 _MOST = {"cpu": 8, "gpu": 64}
-
-Launch = Callable[[str, str, int, dict[str, Any]], None]
 
 
 def rounds(kind: str, bytes_each: int) -> int:
@@ -33,26 +33,28 @@ class Ahead:
         self,
         draw: Callable[[Sources, int, int], Stars],
         sources: Sources,
+        partners: Partners,
         device: Device,
         values: Mapping[str, Any],
         stride: int,
         count: int,
         real: np.dtype[Any],
     ) -> None:
-        self._draw, self._sources, self._device, self._values = draw, sources, device, values
+        self._draw, self._sources, self._partners = draw, sources, partners
+        self._device, self._values = device, values
         self.stride, self.count, self._real = stride, count, real
         self._first = 0
         self._stars: Stars | None = None
 
-    def batch(self, iteration: int, launch: Launch) -> tuple[int, int]:
-        """Place of the first vertex and number of vertices of an iteration; draws ahead where it must."""
-        sizes = self.sizes(iteration, launch)
-        return self.place(iteration) * self.stride, int(sizes[0])
+    def batch(self, iteration: int, queue: Launch) -> Batch:
+        """The star of an iteration; draws ahead where it must."""
+        n = int(self.sizes(iteration, queue)[0])
+        return Batch(self.place(iteration) * self.stride, n, max(0, n - 1))
 
-    def sizes(self, iteration: int, launch: Launch) -> Ints:
+    def sizes(self, iteration: int, queue: Launch) -> Ints:
         """Vertices of this iteration and of those after it that are drawn by then; draws ahead where it must."""
         if self._stars is None or not self._first <= iteration < self._first + self.count:
-            self._stars = self._refill(iteration, launch)
+            self._stars = self._refill(iteration, queue)
             self._first = iteration
         return self._stars.sizes[self.place(iteration) :]
 
@@ -60,7 +62,7 @@ class Ahead:
         """Which of the iterations held is this one."""
         return iteration - self._first
 
-    def _refill(self, iteration: int, launch: Launch) -> Stars:
+    def _refill(self, iteration: int, queue: Launch) -> Stars:
         stars = self._draw(self._sources, iteration, self.count)
         device, values = self._device, self._values
         device.write(values["centres"], stars.centres.astype(np.uint32))
@@ -73,6 +75,6 @@ class Ahead:
             "stride": np.uint32(self.stride),
             "n_vertices": np.uint32(places),
         }
-        launch("mini-batch", "draw_stars", self.count, {**values, **scalars})
-        launch("partners", "sample_partners", places, {**values, **scalars})
+        queue("mini-batch", "draw_stars", self.count, {**values, **scalars})
+        self._partners.draw(queue, self.count, places, {**values, **scalars})
         return stars

@@ -6,29 +6,20 @@ sums what they contribute as two dense products, one adds the links and ends the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.families.mmsb import tensor_kernels
 from mmsbgen.families.mmsb.block_workloads import room
-from mmsbgen.families.mmsb.tensor_workloads import half_room, half_row
 from mmsbgen.graph import Split
 from mmsbgen.problem import Problem
-from mmsbgen.sampler.buffers import Spec, content
+from mmsbgen.sampler.buffers import Spec
+from mmsbgen.sampler.partners import Launch, half_wide, held_adjacency
 from mmsbgen.sampler.state import Shape
 
-#: The kernels that sum what shared partners contribute, in their order: in single precision, or on tensor cores.
-_PRODUCTS = {"single": ("block_shared",), "half": tuple(spec.name for spec in tensor_kernels.KERNELS)}
-
-
-def kernels(problem: Problem) -> tuple[str, ...]:
-    """The kernels of stages 2 and 3, in their order."""
-    return ("shared_partners", *_PRODUCTS[str(problem["products"])], "block_links")
-
-
-Launch = Callable[[str, str, int, dict[str, Any]], None]
+#: block_links as it ends rows in the sweeps that draw after those that do not.
+LINKS, LINKS_DRAWN = "block_links", "block_links draws"
 
 
 def theta_scales(per_sweep: int, non_link_factor: float, real: np.dtype[Any]) -> dict[str, Any]:
@@ -40,36 +31,41 @@ def theta_scales(per_sweep: int, non_link_factor: float, real: np.dtype[Any]) ->
     return {"non_link_scale": real.type(half * non_link_factor), "link_scale": real.type(half)}
 
 
-def specs(split: Split, problem: Problem, shape: Shape) -> list[Spec]:
-    """The arrays that block mini-batches have instead of lists of partners and edge sets."""
-    held, length = split.held_out_adjacency, room(problem)
-    return [
-        *_half_wide(problem, shape),
-        content("held_offsets", "adjacency", held.offsets.view(np.uint64)),
-        content("held_neighbours", "adjacency", held.neighbours),
-        Spec("places", "partners", (shape.n_vertices,), np.uint32),
-        *(Spec(name, "partners", (length,), np.uint32) for name in ("draws", "times", "drawn", "shared")),
-        Spec("shared_weights", "partners", (length,), shape.real),
-        Spec("n_shared", "partners", (1,), np.uint32),
-    ]
+class BlockShared:
+    """Partners that the vertices of a block share."""
 
+    def __init__(self, split: Split, shape: Shape, problem: Problem) -> None:
+        self._split, self._shape, self._problem = split, shape, problem
+        half = problem["products"] == "half"
+        self._products = tuple(spec.name for spec in tensor_kernels.KERNELS) if half else ("block_shared",)
 
-def _half_wide(problem: Problem, shape: Shape) -> list[Spec]:
-    """What tensor cores multiply, two numbers a word."""
-    if problem["products"] == "single":
-        return []
-    row, length, m = half_row(problem) // 2, half_room(problem), shape.slots - shape.n_vertices
-    sizes = {"own_factors": (m, row), "shared_factors": (length, row), "shared_rows": (length, row)}
-    sizes["scales"] = (m, length // 2)
-    return [Spec(name, "products", size, np.uint32) for name, size in sizes.items()]
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The draws, the products in single precision or on tensor cores, the ends of the rows."""
+        return ("shared_partners", *self._products, LINKS)
 
+    @property
+    def bytes_each(self) -> int:
+        """Nothing is drawn ahead."""
+        return 0
 
-def launch(queue: Launch, problem: Problem, count: int, values: dict[str, Any], links: str = "block_links") -> None:
-    """Queue stages 2 and 3 of an iteration of ``count`` vertices; the new rows are in its spare slots then.
+    def specs(self, rounds: int) -> list[Spec]:
+        """The arrays that block mini-batches have instead of lists of partners and edge sets."""
+        length = room(self._problem)
+        return [
+            *half_wide(self._problem, self._shape),
+            *held_adjacency(self._split),
+            Spec("places", "partners", (self._shape.n_vertices,), np.uint32),
+            *(Spec(name, "partners", (length,), np.uint32) for name in ("draws", "times", "drawn", "shared")),
+            Spec("shared_weights", "partners", (length,), self._shape.real),
+            Spec("n_shared", "partners", (1,), np.uint32),
+        ]
 
-    ``links`` is the kernel that ends the rows.
-    """
-    queue("partners", "shared_partners", 1, values)
-    for name in _PRODUCTS[str(problem["products"])]:
-        queue("update_phi", name, count, values)
-    queue("update_phi", links, count, values)
+    def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
+        """One launch for one iteration."""
+        queue("partners", "shared_partners", 1, values)
+
+    def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
+        """The products, then links and the ends of the rows."""
+        for name in (*self._products, LINKS_DRAWN if draws else LINKS):
+            queue("update_phi", name, count, values)

@@ -18,6 +18,10 @@ from mmsbgen.sampler.state import Shape
 
 #: Blocks that sum the log-likelihoods of the held-out pairs.
 HELD_OUT_BLOCKS = 16
+#: Links of which is found at a time what explains them.
+EXPLAINED = 1 << 18
+#: Communities, over all links, of which is asked at a time how much they explain; twice so many of any one link.
+EXPLAINED_AT, MOST_AT = 1 << 22, 256
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The largest mini-batch: vertices, pairs; how many are held; partners of them all; groups of theta's counts.
+    """The largest mini-batch: vertices, pairs; how many mini-batches are held; groups of theta's counts.
 
     ``listed`` vertices are held of all those mini-batches.
     """
@@ -51,7 +55,6 @@ class Capacity:
     listed: int
     rounds: int
     pairs: int
-    partners: int
     groups: int
 
 
@@ -62,22 +65,8 @@ def content(name: str, purpose: str, array: Array, held_out: bool = False) -> Sp
     return Spec(name, purpose, array.shape, array.dtype, array, held_out)
 
 
-def _partners(links: EdgeSet, held: EdgeSet, capacity: Capacity, real: np.dtype[Any]) -> list[Spec]:
-    """Lists of partners and what they are looked up in; none of it where the vertices share their partners."""
-    if not capacity.partners:
-        return []
-    return [
-        content("link_buckets", "edge sets", links.buckets),
-        content("held_buckets", "edge sets", held.buckets),
-        Spec("partners", "partners", (capacity.partners,), np.uint32),
-        Spec("weights", "partners", (capacity.partners,), real),
-    ]
-
-
-def specs(
-    split: Split, links: EdgeSet, held: EdgeSet, shape: Shape, capacity: Capacity, export_rows: int
-) -> list[Spec]:
-    """All arrays beside the state, but for those of block mini-batches alone."""
+def specs(split: Split, shape: Shape, capacity: Capacity, export_rows: int) -> list[Spec]:
+    """All arrays beside the state and those of partners."""
     real, m, rounds = shape.real, capacity.vertices, capacity.rounds
     pairs = max(capacity.pairs, rounds * m)
     kept = split.validation.pairs
@@ -85,7 +74,6 @@ def specs(
     return [
         content("neighbour_offsets", "adjacency", split.training_adjacency.offsets.view(np.uint64)),
         content("neighbours", "adjacency", split.training_adjacency.neighbours),
-        *_partners(links, held, capacity, real),
         Spec("vertices", "mini-batch", (capacity.listed,), np.uint32),
         Spec("centres", "mini-batch", (rounds,), np.uint32),
         Spec("sizes", "mini-batch", (rounds,), np.uint32),
@@ -107,6 +95,20 @@ def specs(
     ]
 
 
+def explained_specs(n_links: int, shape: Shape) -> list[Spec]:
+    """Arrays for the links of which is asked at a time what explains them: ends, community, share."""
+    size = (max(1, min(n_links, EXPLAINED)),)
+    places = (max(1, min(EXPLAINED_AT, size[0] * 2 * min(MOST_AT, shape.k))),)
+    ends = [Spec(f"explained_{end}", "explained links", size, np.uint32) for end in "ab"]
+    return [
+        *ends,
+        Spec("best", "explained links", size, np.uint32),
+        Spec("shares", "explained links", size, shape.real),
+        Spec("explained_places", "explained links", places, np.uint32),
+        Spec("explained", "explained links", places, shape.real),
+    ]
+
+
 def bytes_by_purpose(wanted: Iterable[Spec]) -> dict[str, int]:
     """Bytes of the arrays, summed by purpose."""
     sums: dict[str, int] = defaultdict(int)
@@ -121,6 +123,7 @@ def place(device: Device, wanted: Iterable[Spec]) -> tuple[dict[str, Buffer], di
     held_out: dict[str, Buffer] = {}
     try:
         for spec in wanted:
+            assert spec.name not in (held_out if spec.held_out else iteration), f"two arrays called {spec.name}"
             there = device.zeros(spec.shape, spec.dtype) if spec.content is None else device.upload(spec.content)
             (held_out if spec.held_out else iteration)[spec.name] = there
     except BaseException:

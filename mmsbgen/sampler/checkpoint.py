@@ -172,6 +172,12 @@ def load(path: Path) -> Checkpoint:
                     raise ValueError(f"its {name} is a {type(meta[name]).__name__}")
             for name in _COUNTERS:
                 meta[name] = int(meta[name])
+            unknown = sorted(meta["options"].keys() - Options.__dataclass_fields__.keys())
+            if unknown:
+                raise InputError(
+                    f"{path} was written by mmsbgen {meta.get('version')}, with the options {', '.join(unknown)}, and "
+                    f"this is {__version__}: resume with that version"
+                )
             Options.from_dict(meta["options"])
             Course(**meta["course"])
     if version > FORMAT:

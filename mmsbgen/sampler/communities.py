@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
@@ -12,8 +12,13 @@ import numpy.typing as npt
 
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.layout import DELTA
+from mmsbgen.sampler import explain
 from mmsbgen.sampler.explain import Array, Explained, Floats, Ints, RowSource, explained, explained_at
 
+#: What a vertex needs of its links, in units of what it needs of its row: single links are chance more often.
+_OF_LINKS = 1.2
+#: Share of its links by which alone a vertex is in the community that explains them.
+_MOST = 0.5
 #: Told the share that is done.
 Tell = Callable[[float], None]
 
@@ -23,8 +28,8 @@ class Memberships:
     """The largest entries of every row of pi.
 
     ``indices`` and ``values`` are ``[N, r]``, largest first; ``beta`` ``[K]`` the strengths; ``ids`` ``[N]`` the
-    vertices' names in the input; ``delta`` the probability of a link across communities.  Where r = K nothing is
-    left out.
+    vertices' names in the input; ``delta`` the probability of a link across communities; ``unlinked`` the vertices
+    without a training link, ascending.  Where r = K nothing is left out.
     """
 
     ids: Array
@@ -32,6 +37,7 @@ class Memberships:
     values: npt.NDArray[np.floating[Any]]
     beta: Floats
     delta: float = DELTA
+    unlinked: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def k(self) -> int:
@@ -50,16 +56,12 @@ class Memberships:
         return rows
 
     def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of ``rows`` or the entries that were kept."""
-        read = rows or self.rows
-        found = np.empty(len(pairs))
-        step = max(1, (1 << 21) // self.k)
-        for first in range(0, len(pairs), step):
-            a, b = (read(end).astype(np.float64) for end in pairs[first : first + step].T)
-            both = a * b
-            across = self.delta * (1.0 - both.sum(axis=1)).clip(min=0.0)
-            found[first : first + step] = both @ self.beta + across
-        return found
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of ``rows`` or the entries that were kept.
+
+        Of vertices without a training link nothing is known: :func:`mmsbgen.sampler.explain.as_unknown`.
+        """
+        read = explain.as_unknown(rows or self.rows, self.unlinked, self.k)
+        return explain.link_probabilities(pairs, read, self.beta, self.delta)
 
     def dense(self) -> Array:
         """pi ``[N, K]``; entries that were not kept are 0."""
@@ -132,16 +134,25 @@ def _link(m: Memberships, rows: RowSource, links: Array, threshold: float, tell:
 
 def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
     # Of a vertex that sits between communities pi says what it could explain, its links what there is to explain.
-    n_explained = np.zeros(m.indices.shape)
+    flat, r = np.zeros(m.indices.size), m.indices.shape[1]
     for ends, shares in _told(explained_at(_gathered(m, links), rows, m.beta, m.delta, m.indices), len(links), tell):
-        np.add.at(n_explained, ends, shares)
+        # One index each: NumPy adds at places of several dimensions twenty times more slowly.
+        np.add.at(flat, (ends[:, :, None] * r + np.arange(r)).ravel(), shares.ravel().astype(np.float64))
     degrees = np.bincount(links.ravel(), minlength=len(m.indices))[:, None]
-    vertex, at = np.nonzero((m.values > threshold) & (n_explained > threshold * degrees))
+    n_explained = flat.reshape(-1, r)
+    # One with fewer links than the strengths have it is mostly where nobody is linked, by its row.  Part of one link
+    # is no reason to put it elsewhere.
+    most = (n_explained > max(threshold, _MOST) * degrees) & (n_explained >= 1.0)
+    vertex, at = np.nonzero(((m.values > threshold) & (n_explained > _OF_LINKS * threshold * degrees)) | most)
     return vertex, m.indices[vertex, at].astype(np.int64)
 
 
 RULES = {
-    "share": Rule(_share, 0.125, "communities with more than this share both of a vertex and of its links, explained"),
+    "share": Rule(
+        _share,
+        0.125,
+        "communities with more than this share of a vertex and 1.2 times that of its links, or most, at least one link",
+    ),
     "threshold": Rule(_threshold, 0.2, "every community in which a vertex has more than this share"),
     "link": Rule(_link, 0.5, "both ends of a link whose probability one community explains by more than this share"),
     "top": Rule(_top, 1.0, "this many largest communities of every vertex"),

@@ -26,6 +26,8 @@ RESTART = 20.0
 WINDOW = 5
 #: Relative gain in log-likelihood from one window to the next below which a run has settled.
 TOLERANCE = 2e-3
+#: Sweeps before which no run ends by itself: where nothing is refined, the noise of single states may look like an end.
+LEAST_SWEEPS = 60
 #: Sweeps of a run that cannot tell, as nothing is held out.
 BLIND_SWEEPS = 100
 #: Sweeps that a run with noise from the start samples for after it has settled.
@@ -98,7 +100,7 @@ class Course:
 
     def _may_refine(self, options: Options) -> bool:
         done = self.refinements
-        return options.phased and options.refine and len(done) < REFINE_ROUNDS and not (done and not done[-1]["filled"])
+        return options.refines and len(done) < REFINE_ROUNDS and not (done and not done[-1]["filled"])
 
     def refined(self, iteration: int, filled: int, per_sweep: int) -> None:
         """Note a refinement; one that changed something sets the clock back."""
@@ -114,7 +116,8 @@ class Course:
         since = [row for row in trace if row["iteration"] > self.changed_at]
         verdict = settled(since)
         last = iteration >= MOST_SWEEPS * per_sweep
-        if verdict and self._may_refine(options) and not last:
+        early = self._may_refine(options) or iteration < LEAST_SWEEPS * per_sweep
+        if verdict and early and not last:
             return
         blind = verdict is None and not any("auc" in row for row in trace)
         long_enough = iteration - self.changed_at >= BLIND_SWEEPS * per_sweep

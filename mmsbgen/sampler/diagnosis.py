@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.sampler.best import leading_communities
 from mmsbgen.sampler.communities import Memberships, largest
 from mmsbgen.sampler.course import TOLERANCE, WINDOW, settled
 from mmsbgen.sampler.evaluation import Trace
@@ -33,8 +34,12 @@ class Watch:
         self._seen += 1
         if sampler.split.graph.n_vertices * sampler.shape.k > _LARGE and self._seen % 8:
             return
-        parts = [largest(sampler.rows(*chunk)[0], 1)[0][:, 0] for chunk in sampler.state_chunks()]
-        self.moments.append((sampler.iteration, np.concatenate(parts)))
+        if sampler.options.refines:
+            leading = leading_communities(sampler)
+        else:
+            parts = [largest(sampler.rows(*chunk)[0], 1)[0][:, 0] for chunk in sampler.state_chunks()]
+            leading = np.concatenate(parts)
+        self.moments.append((sampler.iteration, leading.astype(np.int32)))
         if len(self.moments) > _MOMENTS:
             # The latest stays.
             self.moments = self.moments[1::2] if len(self.moments) % 2 == 0 else self.moments[::2]

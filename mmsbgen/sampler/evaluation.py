@@ -11,14 +11,12 @@ import numpy as np
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families.mmsb.layout import BETA_FLOOR
 from mmsbgen.graph import HeldOut
-from mmsbgen.sampler import buffers, heldout
-from mmsbgen.sampler.explain import Floats, Ints
+from mmsbgen.sampler import buffers, explain, heldout
+from mmsbgen.sampler.explain import Floats, Ints, RowSource
 from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.sampler import Sampler
 
 Trace = list[dict[str, Any]]
-#: Elements of rows of pi that are worked on at a time.
-_ELEMENTS = 1 << 21
 
 
 def evaluate(sampler: Sampler, burnt_in: bool) -> heldout.Metrics | None:
@@ -32,13 +30,14 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> heldout.Metrics | None:
         sampler.device.write(held["sums"], np.zeros(count))
         sampler.samples = 0
     sampler.launch("held-out", "perplexity_pairs", count, held)
+    p = sampler.device.download(held["probabilities"])
+    _of_unknown(sampler, p)
     n = sampler.samples + 1
     sampler.samples = n if burnt_in else 0
     sums = held | {"n_samples": np.float64(n)}
     sampler.launch("held-out", "perplexity_sum", buffers.HELD_OUT_BLOCKS, sums)
     totals = sampler.device.download(held["partial"]).sum(axis=0)
     mean = sampler.device.download(held["sums"]) / n
-    p = sampler.device.download(held["probabilities"])
     links = np.asarray(pairs.labels, bool)
     sampler.published_sum += np.where(links, sampler.device.download(held["published"]), p)
     sampler.published_evaluations += 1
@@ -80,16 +79,33 @@ def of_result(sampler: Sampler, pairs: HeldOut) -> dict[str, Any] | None:
 
 
 def link_probabilities(sampler: Sampler, pairs: Ints) -> Floats:
-    """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of whole rows."""
-    rows, beta, delta = row_source(sampler), sampler.beta(), sampler.options.crossing
-    found = np.empty(len(pairs))
-    step = max(1, _ELEMENTS // beta.size)
-    for first in range(0, len(pairs), step):
-        a, b = (rows(end).astype(np.float64) for end in pairs[first : first + step].T)
-        both = a * b
-        found[first : first + step] = both @ beta + delta * (1.0 - both.sum(axis=1)).clip(min=0.0)
+    """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of whole rows.
+
+    Of vertices without a training link nothing is known: :func:`mmsbgen.sampler.explain.as_unknown`.
+    """
+    beta, delta = sampler.beta(), sampler.options.crossing
+    found = explain.link_probabilities(pairs, _rows(sampler, row_source(sampler)), beta, delta)
     # Rows of 16 bits may sum to slightly more than 1; the kernels stop there too.
     return np.minimum(found, 1.0 - BETA_FLOOR) if sampler.shape.stored.narrow else found
+
+
+def _rows(sampler: Sampler, rows: RowSource) -> RowSource:
+    return explain.as_unknown(rows, sampler.split.unlinked, sampler.shape.k)
+
+
+def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
+    """Correct on the device what the kernel has, ``probabilities``, for pairs with an end of which no link is known."""
+    split, device, held = sampler.split, sampler.device, sampler.held_values
+    unknown = np.flatnonzero((split.training_adjacency.degrees[split.validation.pairs] == 0).any(axis=1))
+    if not unknown.size:
+        return
+    rows, beta = _rows(sampler, row_source(sampler, mean=False)), sampler.state.beta()
+    p = probabilities.copy()
+    p[unknown] = explain.link_probabilities(split.validation.pairs[unknown], rows, beta, sampler.options.crossing)
+    sums = device.download(held["sums"])
+    sums[unknown] += p[unknown] - probabilities[unknown]
+    device.write(held["probabilities"], p)
+    device.write(held["sums"], sums)
 
 
 def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:

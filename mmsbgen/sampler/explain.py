@@ -1,4 +1,8 @@
-"""How much of a link each community explains: the responsibilities of eq. (3.5) for links."""
+"""What rows of pi say of pairs: p(link), and how much of a link each community explains (eq. 3.5).
+
+On the host all shares, a part of the links at a time; which community explains a link best, the kernel
+``explain_links`` says (:func:`mmsbgen.sampler.best.best_communities`).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,37 @@ RowSource = Callable[[Ints], Array]
 _BLOCK = 1 << 21
 #: The same of products of rows that are summed at once: they stay in a core's cache.
 _CACHED = 1 << 17
+
+
+def as_unknown(rows: RowSource, unlinked: Ints, k: int) -> RowSource:
+    """``rows`` for predictions: those of vertices ``unlinked``, ascending, are what is expected before a link is seen.
+
+    Of a vertex without links the fit knows one thing, that it is linked to nobody, and puts it where nobody is linked:
+    no pair of it would ever be predicted.  But such a vertex is mostly one whose few links are held out or not known
+    yet.  Its row is the prior's mean then, 1/K in every community.
+    """
+    if not unlinked.size:
+        return rows
+
+    def read(vertices: Ints) -> Array:
+        found: Array = rows(vertices)
+        unknown = unlinked[np.minimum(np.searchsorted(unlinked, vertices), unlinked.size - 1)] == vertices
+        if unknown.any():
+            found = np.where(unknown[:, None], found.dtype.type(1.0 / k), found)
+        return found
+
+    return read
+
+
+def link_probabilities(pairs: Ints, rows: RowSource, beta: Floats, delta: float) -> Floats:
+    """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2)."""
+    found = np.empty(len(pairs))
+    step = max(1, _BLOCK // beta.size)
+    for first in range(0, len(pairs), step):
+        a, b = (rows(end).astype(np.float64) for end in pairs[first : first + step].T)
+        both = a * b
+        found[first : first + step] = both @ beta + delta * (1.0 - both.sum(axis=1)).clip(min=0.0)
+    return found
 
 
 class Explained(NamedTuple):
@@ -53,8 +88,13 @@ def explained_at(
     """The shares ``[C, 2, r]`` of links that the communities ``at`` ``[N, r]`` of both their ends explain.
 
     What :func:`explained` has, at the places asked for and in the precision of the rows: the sum over all communities
-    is one dot product a link, Z = delta + sum_k (beta_k - delta) pi_ak pi_bk.
+    is one dot product a link, Z = delta + sum_k (beta_k - delta) pi_ak pi_bk.  Rows of a device may have a way of
+    their own (:class:`mmsbgen.sampler.rows.StateRows`).
     """
+    on_device = getattr(rows, "explained_at", None)
+    if on_device is not None:
+        yield from on_device(links, beta, delta, at)
+        return
     step, cached = max(1, _BLOCK // beta.size), max(1, _CACHED // beta.size)
     for first in range(0, len(links), step):
         ends = links[first : first + step]

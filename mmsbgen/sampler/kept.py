@@ -9,6 +9,7 @@ import tempfile
 import weakref
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -100,7 +101,7 @@ def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
     n, step = len(m.indices), max(1, _ELEMENTS // m.k)
     parts = [largest(rows(np.arange(first, min(first + step, n))), r) for first in range(0, n, step)]
     indices, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Memberships(m.ids, indices, values, m.beta, m.delta)
+    return replace(m, indices=indices, values=values)
 
 
 def _remove(folder: Path, process: int) -> None:

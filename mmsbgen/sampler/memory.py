@@ -13,6 +13,8 @@ __all__ = ["Needs", "available_host_memory", "of_start", "readable", "require"]
 
 #: Bytes a link and a vertex that starts take at most through igraph, and once (docs/memory.md has the measurements).
 IGRAPH_EACH, IGRAPH_ONCE = 230, 10_000_000
+#: Bytes an element that rounding rows to 16 bits takes.
+NARROWED = 28
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,10 @@ class Needs:
         return sum(self.host.values())
 
 
-def of_start(n_vertices: int, n_links: int, row_elements: int, itemsize: int) -> int:
-    """Bytes on the host that starts take at most: igraph's graph, or later the rows that are placed at a time.
-
-    ``row_elements`` are those of the rows that are placed at a time: they are worked out in double precision, those
-    of vertices in no set as draws first, and then written as reals of ``itemsize`` bytes.
-    """
-    return max(IGRAPH_EACH * (n_links + n_vertices) + IGRAPH_ONCE, row_elements * (2 * 8 + itemsize))
+def of_start(n_vertices: int, n_links: int, rows: int) -> int:
+    """Bytes on the host that starts take at most: igraph's work, or its graph beside the ``rows`` placed at a time."""
+    most = IGRAPH_EACH * (n_links + n_vertices) + IGRAPH_ONCE
+    return max(most, most // 3 + rows)
 
 
 def require(needs: Needs, info: DeviceInfo, used: int = 0) -> str:

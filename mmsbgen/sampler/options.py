@@ -15,7 +15,7 @@ from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.sampler.sweeps import blocks_per_sweep
 
 STEPS = ("split", "reflected", "published")
-PARTNERS = ("uniform", "stratified")
+PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
 NONLINK_WEIGHTS = ("exact", "balanced")
 DTYPES = ("float32", "float64")
 PRODUCTS = ("single", "half")
@@ -69,11 +69,14 @@ class Options:
     mini_batch_size: int | None = None
     """Non-link pairs of a star, pairs of ``random-pair``, vertices of ``block``."""
     n_partners: int | None = None
-    """Sampled partners of a vertex; in ``block`` mini-batches beside all its links."""
+    """Sampled partners of a vertex; in ``block`` mini-batches and with ``shared`` ones beside all its links."""
     partners: str = "stratified"
+    """Of stars: each vertex's own (``uniform``, ``stratified``), or those that its mini-batch shares, beside all its
+    links (``shared``) or with links where they are among them (``shared-uniform``).  Blocks share theirs in any case.
+    """
     products: str | None = None
-    """Factors of the dense products of blocks: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs);
-    ``None`` for ``half`` where the device has such cores and rows are float32."""
+    """Factors of products with shared partners: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs);
+    ``None`` for ``half`` of blocks where the device has such cores and rows are float32, else ``single``."""
     step: str = "split"
     noise: bool | None = None
     """Whether steps draw. None: stars always; blocks first optimise, and draw in the last ``sample_sweeps`` only."""
@@ -147,16 +150,31 @@ class Options:
             raise InputError(
                 "start='auto' tries sweeps, which only blocks make: give stars one of communities, ego, random"
             )
-        if self.products == "half" and (not self.block or self.dtype != "float32"):
-            what = f"dtype={self.dtype!r}" if self.block else f"mini_batch={self.mini_batch!r}"
-            raise InputError(f"products={self.products!r} does not go with {what}: it is for blocks in float32")
-        if self.storage != STORAGES[0] and (self.block or self.dtype != "float32"):
-            what = f"{self.mini_batch!r} mini-batches" if self.block else f"dtype={self.dtype!r}"
+        self._check_together()
+        self._check_sampling()
+
+    def _check_together(self) -> None:
+        """Choices that are right by themselves but not together."""
+        if self.block and self.partners == "shared-uniform":
+            raise InputError(
+                "partners='shared-uniform' does not go with block mini-batches, whose links always have a stratum: "
+                "leave it out, or take stars (mini_batch='random-node', say)"
+            )
+        if self.products == "half" and (not self.shares or self.dtype != "float32"):
+            listed = f"mini_batch={self.mini_batch!r} and partners={self.partners!r}"
+            what = f"dtype={self.dtype!r}" if self.shares else listed
+            raise InputError(
+                f"products={self.products!r} does not go with {what}: it is for shared partners (blocks, or stars with "
+                "partners='shared' or 'shared-uniform') in float32"
+            )
+        if self.storage != STORAGES[0] and (self.shares or self.dtype != "float32"):
+            what = f"dtype={self.dtype!r}"
+            if self.shares:
+                what = f"{self.mini_batch!r} mini-batches" if self.block else f"partners={self.partners!r}"
             raise InputError(
                 f"storage={self.storage!r} does not go with {what}: it is for stars (mini_batch='random-node', say) in "
-                f"float32; leave it out, or store rows as {STORAGES[0]}"
+                f"float32 with partners of their own; leave it out, or store rows as {STORAGES[0]}"
             )
-        self._check_sampling()
 
     def _check_sampling(self) -> None:
         if not self.sample_sweeps:
@@ -199,11 +217,12 @@ class Options:
         """These options with what was left open chosen for a graph of ``n_vertices`` and ``n_links``.
 
         A star touches an eighth of the vertices, within 32 and 4096; a block 4096, or all; in large graphs a
-        sixteenth, up to 16384, so that a launch fills a GPU.  When evaluations come
+        sixteenth, up to 16384, so that a launch fills a GPU; from eight blocks of 32768 on these, whose fewer launches
+        save a GPU time (docs/reports/block-sizes.md: sweeps gain no less by them).  When evaluations come
         and when the burn-in ends is settled here too.  ``iterations`` stays open where the run is to end by itself.
         """
         star = max(32, min(4096, n_vertices // 8))
-        block = max(4096, min(16384, n_vertices // 16))
+        block = 32768 if n_vertices >= 8 * 32768 else max(4096, min(16384, n_vertices // 16))
         density = n_links / max(1.0, n_vertices * (n_vertices - 1) / 2)
         whole = dataclasses.replace(
             self,
@@ -211,7 +230,7 @@ class Options:
             start=self.start or ("auto" if self.block else "random"),
             delta=self.delta or (min(max(density / 100, 1e-9), 1e-3) if self.block else DELTA),
             mini_batch_size=self.mini_batch_size or (block if self.block else star),
-            n_partners=self.n_partners or (512 if self.block else 32),
+            n_partners=self.n_partners or (512 if self.block else 256 if self.shares else 32),
         )
         sweep = blocks_per_sweep(n_vertices, whole.size) if whole.block else 1
         every = whole.evaluate_every or (2 * sweep if whole.iterations is None else max(1, whole.iterations // 50))
@@ -231,6 +250,16 @@ class Options:
     def phased(self) -> bool:
         """Whether the run first optimises, without noise: block mini-batches unless noise is asked for."""
         return self.block and not self.noise
+
+    @property
+    def refines(self) -> bool:
+        """Whether communities that come out empty get parts of others."""
+        return self.phased and self.refine
+
+    @property
+    def shares(self) -> bool:
+        """Whether the vertices of a mini-batch share their partners."""
+        return self.block or self.partners in ("shared", "shared-uniform")
 
     @property
     def draws_noise(self) -> bool:

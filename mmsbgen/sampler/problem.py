@@ -18,10 +18,13 @@ from mmsbgen.sampler.options import Options
 def partner_rule(n_vertices: int, options: Options) -> reference.PartnerRule:
     """How partners are drawn in a graph of ``n_vertices``: ``n_partners`` clamped to the other vertices.
 
-    Where all others are partners, or only one, strata make no difference, and the rule is the uniform one.
+    Where all others are partners, or only one, strata make no difference, and the rule is the uniform one.  Partners
+    that a star shares are clamped to all vertices, which are then taken once each.
     """
     if options.block:
         return reference.PartnerRule("block", options.draws, seed=options.seed)
+    if options.shares:
+        return reference.PartnerRule(options.partners, min(options.draws, n_vertices), seed=options.seed)
     others = n_vertices - 1
     n = min(options.draws, others)
     n_link = n // 2
@@ -35,9 +38,10 @@ _TENSOR_ARCHITECTURE = 80
 
 
 def products_of(options: Options, info: DeviceInfo) -> str:
-    """How a device multiplies for blocks: as ``options`` say, else on tensor cores where it has them.
+    """How a device multiplies for shared partners: as ``options`` say, else for blocks on tensor cores if it has them.
 
-    Held-out metrics with and without tensor cores do not differ (docs/reports/modes-blocks-h200.md).
+    A block's held-out metrics with and without tensor cores do not differ (docs/reports/modes-blocks-h200.md); of stars
+    that share their partners this has not been measured on a GPU, so that they have to be asked for.
     Raises :class:`InputError` where products on tensor cores are asked for and there are none.
     """
     architecture = info.architecture.removeprefix("sm_")

@@ -13,7 +13,8 @@ import igraph
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.sampler.explain import RowSource, explained
+from mmsbgen.sampler.best import best_communities
+from mmsbgen.sampler.explain import Array
 from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.sampler.starts import by_label, seeded
@@ -42,22 +43,18 @@ class Move:
     members: Ints
 
 
-def moves(links: Ints, rows: RowSource, beta: Floats, delta: float, seed: int) -> list[Move]:
-    """What to move, given training links ``[E, 2]`` and the state: the parts that stand out most, one a community."""
-    best = np.empty(len(links), np.int64)
-    share = np.empty(len(links))
-    first = 0
-    for ends, shares in explained(links, rows, beta, delta):
-        part = slice(first, first + len(ends))
-        best[part] = shares.argmax(axis=1)
-        share[part] = shares[np.arange(len(ends)), best[part]]
-        first = part.stop
+def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int) -> list[Move]:
+    """What to move: the parts that stand out most, one an empty community of ``k``.
+
+    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``shares`` ``[E]`` how
+    much of it.
+    """
     # What the prior leaves of an empty community in every row explains a little of many links, and none of them best.
-    empty = np.flatnonzero(np.bincount(best, minlength=beta.size) < _FEWEST_LINKS)
+    empty = np.flatnonzero(np.bincount(best, minlength=k) < _FEWEST_LINKS)
     if not empty.size:
         return []
-    clear = share > 0.5
-    parts = _parts(links[clear], best[clear], beta.size, seed)
+    clear = shares > 0.5
+    parts = _parts(links[clear], best[clear], k, seed)
     return [Move(source, int(target), members) for target, (_, source, members) in zip(empty, parts, strict=False)]
 
 
@@ -96,10 +93,11 @@ def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
 
 def refine(sampler: Sampler) -> int:
     """Move parts into the empty communities of a chain; returns how many were filled."""
-    rows, beta = row_source(sampler, mean=False), sampler.state.beta()
-    options = sampler.options
-    wanted = moves(sampler.split.training_links, rows, beta, options.crossing, options.seed + sampler.iteration)
+    options, links = sampler.options, sampler.split.training_links
+    best, shares = best_communities(sampler, links)
+    wanted = moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration)
     if wanted:
+        rows = row_source(sampler, mean=False)
         vertices = np.unique(np.concatenate([move.members for move in wanted]))
         step = max(1, _ELEMENTS // sampler.shape.k)
         for part in np.split(vertices, range(step, len(vertices), step)):

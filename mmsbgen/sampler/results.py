@@ -11,14 +11,36 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mmsbgen._version import __version__
+from mmsbgen.canonical import plain
+from mmsbgen.errors import InputError
 from mmsbgen.family import Array
+from mmsbgen.host import available_host_memory, readable
 from mmsbgen.sampler.archive import ArchiveWriter, write_text
 from mmsbgen.sampler.communities import Cover, Memberships, Tell, largest
 from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.scores.cover import cover_text, words_of
+
+
+def words_for_files(ids: npt.NDArray[Any]) -> list[str]:
+    """The words by which vertices ``[N]`` stand in the files of a result.
+
+    Raises InputError for ids that cannot stand there (:func:`mmsbgen.scores.cover.words_of`), also where the longest of
+    them would make the archive, which has all at one width, larger than the memory.
+    """
+    words = words_of(ids)
+    if ids.dtype == object:
+        longest = max(words, key=len)
+        needed, (left, source) = 4 * len(longest) * len(words), available_host_memory()
+        if needed > left:
+            raise InputError(
+                f"id {plain(longest, 24)!r} has {len(longest)} characters: {len(words)} ids of that width take "
+                f"{readable(needed)}, and {source} leaves {readable(left)}; give the vertex a shorter id"
+            )
+    return words
 
 
 def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Memberships:
@@ -34,7 +56,7 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
         tell(stop / sampler.shape.n_vertices)
     ids = np.asarray(sampler.split.graph.ids)
     found = (np.concatenate(indices), np.concatenate(values))
-    return Memberships(ids, *found, sampler.beta(), sampler.options.crossing)
+    return Memberships(ids, *found, sampler.beta(), sampler.options.crossing, sampler.split.unlinked)
 
 
 def record(
@@ -118,8 +140,9 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
     either ``communities`` and ``shares`` ``[N, r]`` or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``.
     Every file appears whole or not at all, the record last.
     """
-    ids = found.ids if found.ids.dtype != object else np.array([str(i) for i in found.ids])
-    write_text(out / "communities.txt", cover_text(words_of(found.ids), cover.members))
+    words = words_for_files(found.ids)
+    ids = found.ids if found.ids.dtype != object else np.array(words)
+    write_text(out / "communities.txt", cover_text(words, cover.members))
     with ArchiveWriter(out / "memberships.npz") as archive:
         archive.add("ids", ids)
         archive.add("beta", found.beta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,25 +16,20 @@ from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Array
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.runtime import Runtime
-from mmsbgen.sampler import blocks, buffers, memory, minibatch
+from mmsbgen.sampler import buffers, memory, minibatch
 from mmsbgen.sampler.ahead import Ahead
 from mmsbgen.sampler.ahead import rounds as ahead_rounds
+from mmsbgen.sampler.batches import Batch, Batches, Hosted, Swept
+from mmsbgen.sampler.blocks import LINKS, LINKS_DRAWN, BlockShared, theta_scales
 from mmsbgen.sampler.course import Course
 from mmsbgen.sampler.kernels import chosen
 from mmsbgen.sampler.loop import Loop, time_ways
 from mmsbgen.sampler.options import SAMPLE_STEP, Options
+from mmsbgen.sampler.partners import Listed, Partners, StarShared
 from mmsbgen.sampler.problem import partner_rule, problem_of
 from mmsbgen.sampler.stages import StageClock
 from mmsbgen.sampler.starts import Start, first_theta
 from mmsbgen.sampler.state import Shape, State
-
-
-class Batch(NamedTuple):
-    """What an iteration is about: the place of its first vertex and pair on the device, and how many there are."""
-
-    first: int
-    n_vertices: int
-    n_pairs: int
 
 
 class Sampler:
@@ -69,13 +64,12 @@ class Sampler:
         self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
         self.sweeps = minibatch.sweeps(self.sources) if options.block else None
         groups = most_groups(self.problem, traits_of(self.device.info)) if options.block else theta_groups(self.problem)
+        self.partners = self._partners(links, held)
         rounds = self._rounds()
-        partners = rounds * self._partner_slots()
         listed = graph.n_vertices if options.block else rounds * self.max_vertices
-        self.capacity = buffers.Capacity(self.max_vertices, listed, rounds, self.max_pairs, partners, groups)
-        specs = buffers.specs(split, links, held, self.shape, self.capacity, self._export_rows())
-        if options.block:
-            specs += blocks.specs(split, self.problem, self.shape)
+        self.capacity = buffers.Capacity(self.max_vertices, listed, rounds, self.max_pairs, groups)
+        specs = buffers.specs(split, self.shape, self.capacity, self._export_rows()) + self.partners.specs(rounds)
+        specs += buffers.explained_specs(split.n_training_links, self.shape) if options.refines else []
         on_device = self.shape.bytes(options.average) | buffers.bytes_by_purpose(specs)
         self.needs = memory.Needs(on_device, self._host_bytes(links, held))
         self.needs_text = memory.require(self.needs, self.device.info, self.device.allocated)
@@ -83,8 +77,6 @@ class Sampler:
         self.kernels: dict[str, BoundKernel] = {}
         self.values: dict[str, Any] = {}
         self.held_values: dict[str, Any] = {}
-        self.ahead: Ahead | None = None
-        """Mini-batches drawn ahead on the device, where the strategy's can be."""
         self._fused = fused
         self.iteration_seconds: dict[str, float] = {}
         """Seconds of an iteration fused and by single launches, where both were tried."""
@@ -95,15 +87,12 @@ class Sampler:
             placed, held_out = buffers.place(self.device, specs)
             self.values = self.state.buffers | placed | self._scalars() | buffers.edge_set_scalars(links, held)
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
-            stars = self.strategy.stars is not None
-            chosen(runtime, self.problem, options, self.shape, stars, self.kernels)
-            if self.strategy.stars is not None:
-                stride, real = self.max_vertices, self.shape.real
-                self.ahead = Ahead(self.strategy.stars, self.sources, self.device, self.values, stride, rounds, real)
-                if fused or (fused is None and self.device.info.backend == "cuda"):
-                    self.loop = self._loop(self.ahead, fused)
-            elif fused:
-                raise InputError(f"fused iterations are for stars; {options.mini_batch} mini-batches come one by one")
+            own = self.partners.kernels + (() if options.block else ("theta_partial",))
+            own += ("draw_stars",) if self.strategy.stars else ()
+            chosen(runtime, self.problem, options, self.shape, own, self.kernels)
+            self.batches = self._batches(rounds)
+            if fused or (fused is None and self.device.info.backend == "cuda"):
+                self.loop = self._loop(fused)
         except BaseException:
             self.close()
             raise
@@ -169,13 +158,31 @@ class Sampler:
 
     # Memory --------------------------------------------------------------------------------------------------
 
-    def _partner_slots(self) -> int:
-        """Partners that an iteration lists; a block's vertices share theirs, and have no lists."""
-        return 0 if self.options.block else self.max_vertices * self.rule.n
+    def _partners(self, links: EdgeSet, held: EdgeSet) -> Partners:
+        split, shape, problem = self.split, self.shape, self.problem
+        if self.options.block:
+            return BlockShared(split, shape, problem)
+        if self.rule.shared:
+            return StarShared(split, links, held, shape, problem)
+        return Listed(links, held, shape, self.rule.n)
 
-    def _loop(self, ahead: Ahead, asked: bool | None) -> Loop | None:
+    def _batches(self, rounds: int) -> Batches:
+        partners, device, values, real = self.partners, self.device, self.values, self.shape.real
+        if self.sweeps is not None:
+            return Swept(self.sweeps, partners, device, values)
+        if self.strategy.stars is None:
+            return Hosted(self.strategy, self.sources, partners, device, values, real)
+        return Ahead(self.strategy.stars, self.sources, partners, device, values, self.max_vertices, rounds, real)
+
+    def _loop(self, asked: bool | None) -> Loop | None:
+        """Many iterations in one launch, where there is a kernel for them; only an error where ``asked`` for."""
+        if not isinstance(self.batches, Ahead) or not isinstance(self.partners, Listed):
+            if asked:
+                what = f"{self.options.mini_batch} mini-batches with {self.rule.name} partners"
+                raise InputError(f"fused iterations are for stars with uniform or stratified partners, not for {what}")
+            return None
         try:
-            return Loop(self.device, self.kernels, self.values, ahead, self.shape.real)
+            return Loop(self.device, self.kernels, self.values, self.batches, self.shape.real)
         except (ConfigError, CompileError):
             if asked:
                 raise
@@ -186,7 +193,7 @@ class Sampler:
         if self.strategy.stars is None:
             return 1
         real = self.shape.real.itemsize
-        each = self.max_vertices * (12 + real) + self._partner_slots() * (4 + real)
+        each = self.max_vertices * (12 + real) + self.partners.bytes_each
         return ahead_rounds(self.device.info.kind, each)
 
     def _host_bytes(self, links: EdgeSet, held: EdgeSet) -> dict[str, int]:
@@ -194,9 +201,10 @@ class Sampler:
         pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
         listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
         rows, some = self._export_rows() * shape.row, self.options.start != "random" or self.options.phased
+        each = memory.NARROWED if shape.stored.narrow else shape.real.itemsize
         return {
             "graph": 8 * graph.links.nbytes,
-            "starts": memory.of_start(graph.n_vertices, graph.n_links, rows, shape.real.itemsize) if some else 0,
+            "starts": memory.of_start(graph.n_vertices, graph.n_links, rows * each) if some else 0,
             "edge sets": links.buckets.nbytes + held.buckets.nbytes,
             "mini-batches": listed + pairs * 64,
             "programs and libraries": 300_000_000,
@@ -226,7 +234,7 @@ class Sampler:
             "eta_0": np.float64(options.eta[0]),
             "eta_1": np.float64(options.eta[1]),
             "seed": np.uint64(options.seed),
-        } | blocks.theta_scales(self.per_sweep, self.sources.nonlink_factor(), real)
+        } | theta_scales(self.per_sweep, self.sources.nonlink_factor(), real)
 
     def close(self) -> None:
         """Give all device memory back."""
@@ -267,15 +275,15 @@ class Sampler:
     def _start(self, start: Start | None) -> None:
         self.clipped()
         self._count_anew()
-        size = self.options.initial_row_sum
         n = self.split.graph.n_vertices
-        values = self.values | {"n_vertices": np.uint64(n), "row_sum": self.shape.real.type(size or 0.0)}
+        sets = start is not None and start.vertices.size > 0
+        size = self.options.initial_row_sum or (float(self.shape.k) if sets else 0.0)
+        values = self.values | {"n_vertices": np.uint64(n), "row_sum": self.shape.real.type(size)}
         self.kernels["init_pi"].launch(n, values)
         self.state.reset_slots()
         if start is not None:
             self.course.start = start.name
-            if start.vertices.size:
-                start.place(self.state, size or float(self.shape.k), self.options.seed)
+            start.place(self.state, self.options.seed)
         self.set_theta(first_theta(self.split.graph, self.options))
         if self.options.average:
             self._clear_mean()
@@ -290,7 +298,7 @@ class Sampler:
         """One iteration: queue its stages and return what it is about; nothing waits for the device."""
         self.iteration += 1
         begin = time.perf_counter()
-        batch = self._block() if self.sweeps else self._ahead() if self.ahead else self._drawn()
+        batch = self.batches.batch(self.iteration, self.launch)
         self.stages.add({"mini-batch": time.perf_counter() - begin})
         if not batch.n_vertices:
             return batch
@@ -300,37 +308,35 @@ class Sampler:
             "iteration": np.uint32(self.iteration),
             "n_vertices": np.uint32(n),
             "first_vertex": np.uint32(batch.first),
-            "stride": np.uint32(n),
+            "shared_round": np.uint32(batch.first // self.max_vertices),
             "half_step": self.shape.real.type(eps / 2),
             "decay": self.shape.real.type(math.exp(-eps / 2)),
             "spread": self.shape.real.type(-math.expm1(-eps / 2)),
         }
-        links = "block_links draws" if self.sampling else "block_links"
-        if self.options.block:
-            blocks.launch(self.launch, self.problem, n, values, links)
-        else:
-            if self.ahead is None:
-                self.launch("partners", "sample_partners", n, values)
-            self.launch("update_phi", "update_phi", n, values)
+        self.partners.update(self.launch, n, values, self.sampling)
         self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
         self.vertex_updates += n
         values["step"] = np.float64(self._theta_step(eps, n))
         if self.options.block:
-            values["n_groups"] = np.uint32(links_groups(self.kernels[links].config))
+            links = self.kernels[LINKS_DRAWN if self.sampling else LINKS]
+            values["n_groups"] = np.uint32(links_groups(links.config))
         elif batch.n_pairs:
+            # No more groups than pairs: of a star of few, the others would only be added up.
+            groups = min(batch.n_pairs, self.capacity.groups)
             values |= {"n_pairs": np.uint32(batch.n_pairs), "first_pair": np.uint64(batch.first)}
-            self.launch("theta", "theta_partial", int(self.values["n_groups"]), values)
+            values["n_groups"] = np.uint32(groups)
+            self.launch("theta", "theta_partial", groups, values)
         if self.options.block or batch.n_pairs:
             self.launch("theta", "theta_end", self.shape.row, values)
         return batch
 
     def advance(self, most: int) -> int:
         """At least one and at most ``most`` iterations, as many as one launch can make; returns how many."""
-        if self.loop is None or self.ahead is None:
+        if self.loop is None or not isinstance(self.batches, Ahead):
             self.step()
             return 1
         first = self.iteration + 1
-        sizes = self.ahead.sizes(first, self.launch)[:most]
+        sizes = self.batches.sizes(first, self.launch)[:most]
         self.stages.launched("iterations", self.loop.run(first, len(sizes), self._steps))
         self.iteration += len(sizes)
         self.vertex_updates += int(sizes.sum())
@@ -340,38 +346,12 @@ class Sampler:
         eps = self.options.step_sizes(float(iteration))
         return eps, eps * self.theta_scale
 
-    def _ahead(self) -> Batch:
-        assert self.ahead is not None
-        first, n = self.ahead.batch(self.iteration, self.launch)
-        return Batch(first, n, max(0, n - 1))
-
-    def _block(self) -> Batch:
-        assert self.sweeps is not None
-        first, n = self.sweeps.place(self.iteration, self.device, self.values["vertices"])
-        return Batch(first, n, 0)
-
-    def _drawn(self) -> Batch:
-        """A mini-batch that the host draws."""
-        batch = self.strategy.draw(self.sources, self.iteration)
-        if batch.vertices.size:
-            self._place(batch)
-        return Batch(0, batch.vertices.size, batch.pairs_a.size)
-
     def _theta_step(self, eps: float, n: int) -> float:
         if not self.options.block:
             return eps * self.theta_scale
         # The share of the way that a whole sweep goes, spread over its blocks.
         gain = 5.0 / (self.time + 5.0)
         return 1.0 - math.pow(1.0 - min(gain, 1.0 - 1e-9), n / self.split.graph.n_vertices)
-
-    def _place(self, batch: minibatch.MiniBatch) -> None:
-        device, values = self.device, self.values
-        device.write(values["vertices"], batch.vertices.astype(np.uint32))
-        device.write(values["sizes"], np.array([batch.vertices.size], np.uint32))
-        if batch.pairs_a.size:
-            device.write(values["pairs_a"], batch.pairs_a.astype(np.uint32))
-            device.write(values["pairs_b"], batch.pairs_b.astype(np.uint32))
-            device.write(values["pair_weights"], batch.weights.astype(self.shape.real))
 
     def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
         """Queue a kernel; its time counts towards a stage."""
@@ -394,6 +374,7 @@ class Sampler:
 
     def rows(self, first: int, stop: int, mean: bool = False) -> tuple[Array, Array]:
         """pi ``[stop - first, K]`` and row sums of some vertices; with ``mean`` the posterior mean of pi."""
+        assert stop - first <= self.values["rows"].shape[0], "more rows at a time than the buffer holds"
         values = self.values | {
             "sums": self.values["row_sums_out"],
             "first": np.uint32(first),

@@ -8,9 +8,11 @@ held-out metrics, by which :func:`mmsbgen.sampler.trial.choose` chooses.
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import igraph
@@ -20,16 +22,19 @@ import numpy.typing as npt
 from mmsbgen.graph import Graph, Split
 from mmsbgen.progress import stage
 from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.state import State
+from mmsbgen.sampler.state import Shape, State
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
 #: Mass of a vertex's row on the communities of its sets.
 MASS = 0.9
 #: Runs of Leiden in search of a resolution that gives K communities.
 _LEIDEN_RUNS = 8
-#: Links from which one of them takes seconds, and igraph lets no other thread run meanwhile.
+#: Links from which one of them takes seconds, so that few are to do, and igraph lets no other thread run meanwhile.
 _MANY = 500_000
+#: Share of N/K vertices from which a community counts towards K.
+_SIZEABLE = 0.1
 #: Share of an ego net that earlier ones may have taken.
 _OVERLAP = 0.5
 
@@ -45,28 +50,24 @@ class Start:
     vertices: Ints
     communities: Ints
 
-    def rows(self, first: int, stop: int, k: int, seed: int) -> Floats:
-        """Rows of pi ``[stop - first, K]`` of the vertices from ``first`` on."""
+    def rows(self, first: int, stop: int, shape: Shape) -> tuple[Ints, Array]:
+        """The vertices ``[V]`` from ``first`` to below ``stop`` that are in sets, and their rows of pi ``[V, LD]``."""
         inside = slice(*np.searchsorted(self.vertices, [first, stop]))
-        vertices, communities = self.vertices[inside] - first, self.communities[inside]
-        sets = np.bincount(vertices, minlength=stop - first)
-        rng = np.random.Generator(np.random.PCG64([seed, 4, first]))
-        rows = np.empty((stop - first, k))
-        free = sets == 0
-        rows[~free] = (1.0 - MASS) / k
-        drawn = rng.exponential(size=(int(free.sum()), k))
-        drawn /= drawn.sum(axis=1, keepdims=True)
-        rows[free] = drawn
-        rows[vertices, communities] += MASS / sets[vertices]
-        return rows
+        vertices, at, sets = np.unique(self.vertices[inside], return_inverse=True, return_counts=True)
+        rest = (1.0 - MASS) / shape.k
+        rows = np.full((vertices.size, shape.row), rest, shape.real)
+        rows[:, shape.k :] = 0.0
+        rows[at, self.communities[inside]] = rest + MASS / sets[at]
+        return vertices, rows
 
-    def place(self, state: State, row_sum: float, seed: int) -> None:
-        """Write the rows into a state whose slots are the identity."""
-        shape = state.shape
-        for first, stop in State.chunk_ranges(shape):
-            rows = np.zeros((stop - first, shape.row), shape.real)
-            rows[:, : shape.k] = self.rows(first, stop, shape.k, seed)
-            state.set_rows(first, rows, np.full(stop - first, row_sum), seed)
+    def place(self, state: State, seed: int) -> None:
+        """Write the rows of vertices in sets into a state whose slots are the identity; other rows stay."""
+        for first, stop in State.chunk_ranges(state.shape):
+            vertices, rows = self.rows(first, stop, state.shape)
+            ends = [0, *(np.flatnonzero(np.diff(vertices) != 1) + 1).tolist(), vertices.size]
+            for begin, end in pairwise(ends):
+                if end > begin:
+                    state.set_rows(int(vertices[begin]), rows[begin:end], seed)
 
 
 def first_theta(graph: Graph, options: Options) -> Floats:
@@ -100,9 +101,19 @@ def seeded(seed: int) -> Iterator[None]:
         igraph.set_random_number_generator(random)
 
 
+_graphs: weakref.WeakKeyDictionary[Split, igraph.Graph] = weakref.WeakKeyDictionary()
+
+
 def training_graph(split: Split) -> igraph.Graph:
-    """The training links as igraph has them: to be made once, as making it takes three times what it then holds."""
-    return igraph.Graph(n=split.graph.n_vertices, edges=split.training_links)
+    """The training links as igraph has them, kept until :func:`forget`: making it takes three times what it holds."""
+    if split not in _graphs:
+        _graphs[split] = igraph.Graph(n=split.graph.n_vertices, edges=split.training_links)
+    return _graphs[split]
+
+
+def forget(split: Split) -> None:
+    """Give back what :func:`training_graph` keeps."""
+    _graphs.pop(split, None)
 
 
 def leiden(graph: igraph.Graph, resolution: float, iterations: int = 2) -> list[Ints]:
@@ -120,15 +131,18 @@ def by_label(labels: Ints) -> list[Ints]:
 
 
 def communities(split: Split, k: int, seed: int) -> Start:
-    """Leiden's communities at a resolution that gives about ``k``; at most the ``k`` largest."""
+    """Leiden's communities at a resolution that gives about ``k`` of some size; at most the ``k`` largest."""
+    # Small components stay apart at any resolution: were they counted, the large one would be left in one piece.
+    fewest = _SIZEABLE * split.graph.n_vertices / k
     low, high = 1e-2, 1e4
     resolution, best = 1.0, None
+    tried: list[tuple[float, int]] = []
     graph = training_graph(split)
     long = split.n_training_links > _MANY
     with seeded(seed), stage("looking for Leiden's communities", _LEIDEN_RUNS, "runs", alone=long) as told:
         for number in range(_LEIDEN_RUNS):
             told.tell(number)
-            sets = leiden(graph, resolution)
+            sets = [members for members in leiden(graph, resolution) if members.size >= fewest]
             if best is None or abs(len(sets) - k) < abs(len(best) - k):
                 best = sets
             if abs(len(sets) - k) <= 0.03 * k:
@@ -136,9 +150,21 @@ def communities(split: Split, k: int, seed: int) -> Start:
             low, high = (resolution, high) if len(sets) < k else (low, resolution)
             # Near 1 the number of communities is about as steep in the resolution as this first guess has it.
             guess = resolution * k / max(1, len(sets))
+            tried.append((resolution, len(sets)))
+            if long and len(tried) > 1:
+                guess = _between(tried, k)
             resolution = guess if low < guess < high else float(np.sqrt(low * high))
     assert best is not None
     return of_sets("communities", best[:k])
+
+
+def _between(tried: list[tuple[float, int]], k: int) -> float:
+    """The resolution for ``k`` communities on the line through the two tried that come nearest.
+
+    The number of communities goes much like a line in the resolution, but not like one through 0.
+    """
+    (x, n), (other_x, other_n) = sorted(tried, key=lambda one: abs(one[1] - k))[:2]
+    return x + (k - n) * (other_x - x) / (other_n - n) if other_n != n else x * k / max(1, n)
 
 
 def ego_nets(split: Split, k: int, seed: int) -> Start:

@@ -114,19 +114,22 @@ class State:
         for first in range(0, shape.n_vertices, rows):
             yield first, min(first + rows, shape.n_vertices)
 
-    def set_rows(self, first: int, rows: Array, sums: Array, seed: int) -> None:
-        """Write rows ``[R, LD]`` and sums ``[R]`` of the vertices ``first, first + 1, ...`` in slot order.
+    def set_rows(self, first: int, rows: Array, seed: int) -> None:
+        """Write rows ``[R, LD]`` of the vertices ``first, first + 1, ...`` in slot order; sums of phi stay.
 
         Only for a state whose slots are still the identity: a fresh one.  Where rows are stored in 16 bits, ``seed``
         rounds them with the bits of iteration 0.
         """
         vertices = np.arange(first, first + len(rows))
-        self.restore_rows(first, self.shape.stored.drawn(rows, vertices, seed, 0), sums)
+        self._write_rows(first, self.shape.stored.drawn(rows, vertices, seed, 0))
 
     def restore_rows(self, first: int, stored: Array, sums: Array) -> None:
-        """As :meth:`set_rows`, for rows ``[R, LD]`` as they are stored."""
-        self.device.write(self.buffers["pi"], np.ascontiguousarray(stored, self.shape.stored.dtype), first)
+        """As :meth:`set_rows`, for rows ``[R, LD]`` as they are stored, with their sums ``[R]``."""
+        self._write_rows(first, stored)
         self.device.write(self.buffers["row_sums"], np.ascontiguousarray(sums, self.shape.real), first)
+
+    def _write_rows(self, first: int, stored: Array) -> None:
+        self.device.write(self.buffers["pi"], np.ascontiguousarray(stored, self.shape.stored.dtype), first)
 
     def replace_rows(self, vertices: Array, rows: Array, seed: int = 0, iteration: int = 0) -> None:
         """Write rows ``[V, K]`` of pi of some vertices ``[V]`` into their slots; their sums of phi stay.

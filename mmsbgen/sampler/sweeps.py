@@ -48,7 +48,9 @@ class Sweeps:
     def order(self, sweep: int) -> tuple[npt.NDArray[np.uint32], Ints]:
         """All vertices ``[N]``, block after block, and where each block begins ``[B + 1]``."""
         blocks = self.per_sweep
-        places = (np.arange(blocks)[:, None] + self.shifts(sweep)) % blocks + blocks * np.arange(self.largest)
+        places = np.arange(blocks)[:, None] + self.shifts(sweep)
+        places -= blocks * (places >= blocks)
+        places += blocks * np.arange(self.largest)
         there = places < self.n_vertices
         return self._by_degree[places[there]], np.concatenate([[0], np.cumsum(there.sum(axis=1))])
 

@@ -9,7 +9,7 @@ from typing import Any
 from mmsbgen.progress import stage
 from mmsbgen.sampler.evaluation import evaluate
 from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.sampler.starts import STARTS, Start
+from mmsbgen.sampler.starts import STARTS, Start, forget
 
 #: Sweeps of a trial.
 SWEEPS = 25
@@ -29,6 +29,13 @@ def choose(
 
     Raises KeyboardInterrupt once ``asked`` is true: half a trial must decide nothing, and nothing is lost yet.
     """
+    try:
+        _choose(sampler, asked, say)
+    finally:
+        forget(sampler.split)
+
+
+def _choose(sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], None]) -> None:
     name = sampler.options.start
     assert name is not None
     large = sampler.split.graph.n_vertices * sampler.shape.k > _LARGE

@@ -5,30 +5,40 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
+from mmsbgen.canonical import canonical_word
 from mmsbgen.errors import InputError
 from mmsbgen.files import read_bytes, unpacked
 from mmsbgen.progress import Stage, stage
+from mmsbgen.warn import warn_user
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
 
+#: Lines of two ids from which on all of them look like another kind of file.
+_LIKE_A_TABLE = 3
+_GATHER = """awk '{c[$2] = c[$2] "\\t" $1} END {for (l in c) print substr(c[l], 2)}'"""
+
 #: As edge lists have them: of the blanks of other alphabets ids may be made.
 _LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
-_NO_WORD = re.compile(r"^#|[\t\n\r\ud800-\udfff]|^\s*$")
+_NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^\s*$")
+
+
+class CoverWarning(UserWarning):
+    """The file was read as a cover, but probably is something else."""
 
 
 def words_of(ids: npt.NDArray[Any]) -> list[str]:
     """The words by which vertices ``[N]`` stand in a file, in the order of ``ids``.
 
-    Raises InputError for an id whose text is empty, begins with ``#`` or has a tab, the end of a line or a surrogate in
-    it, and for ids of the same text.
+    Raises InputError for an id whose text is empty, begins with ``#`` or has a tab, the end of a line, a zero byte or a
+    surrogate in it, and for ids of the same text.
     """
-    words = list(map(str, ids.tolist()))
+    words = list(map(canonical_word, ids.tolist()))
     if ids.dtype.kind == "i":
         return words
     odd = next(filter(_NO_WORD.search, words), None)
@@ -59,7 +69,8 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
     occurs twice on a line is kept once.
 
     Raises InputError, naming file and remedy, when the file cannot be read, is damaged, is no UTF-8 text, has no
-    community, or has ids with a comma or semicolon at an end, which are another separator.
+    community, or has ids with a comma or semicolon at an end, which are another separator.  A file of pairs, which may
+    be a table of a vertex and its label a line or an edge list, is read with a :class:`CoverWarning`.
     """
     file = Path(path)
     with stage(f"reading {file.name}", unit="lines") as told:
@@ -68,10 +79,11 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
 
 def _read(file: Path, told: Stage) -> list[list[str]]:
     communities = []
+    pairs: list[tuple[str, str]] = []
     lines = _LINE_END.split(_text(file))
     for number, line in enumerate(lines, start=1):
         told.tell(number, len(lines))
-        members: dict[str, None] = {}
+        words = []
         for word in _WORD.findall(line):
             if word.startswith("#"):
                 break
@@ -80,12 +92,48 @@ def _read(file: Path, told: Stage) -> list[list[str]]:
                     f"{file}, line {number}: {word!r} has a separator at its end; {_FORM}. Replace commas and "
                     f"semicolons: tr ',;' '\\t\\t' < {file.name} > cover.txt"
                 )
-            members[word] = None
-        if members:
-            communities.append(list(members))
+            words.append(word)
+        if words:
+            communities.append(list(dict.fromkeys(words)))
+        if len(words) == 2:
+            pairs.append((words[0], words[1]))
     if not communities:
         raise InputError(f"{file} has no community; {_FORM}")
+    if len(pairs) == len(communities) >= _LIKE_A_TABLE:
+        _warn_of_a_table(file, pairs)
     return communities
+
+
+def refuse_table(cover: Sequence[Sequence[str]], vertices: Collection[str], name: str, among: str) -> None:
+    """Raise InputError for a table of vertices and labels that was read as a cover.
+
+    It is one for certain where all lines have two fields, the first one always another vertex, and the second one
+    never one of ``vertices``, the words of all that there are, which ``among`` names.
+    """
+    if len(cover) < _LIKE_A_TABLE or any(len(one) != 2 for one in cover):
+        return
+    first, labels = (set(column) for column in zip(*cover, strict=True))
+    if len(first) == len(cover) and first <= (known := set(vertices)) and not labels & known:
+        raise InputError(
+            f"{name}: all {len(cover)} lines have two fields, a vertex and one of {len(labels)} that are no vertices "
+            f"of {among}: this is a table of vertices and labels, and a cover has one community a line; {_turned(name)}"
+        )
+
+
+def _warn_of_a_table(file: Path, pairs: list[tuple[str, str]]) -> None:
+    """Communities of two look as tables of vertices and their labels do, and as edge lists."""
+    vertices, labels = (set(column) for column in zip(*pairs, strict=True))
+    table = len(vertices) == len(pairs) and 2 * len(labels) <= len(pairs)
+    like = f"a table of vertices and one of {len(labels)} labels" if table else "an edge list or a table of labels"
+    warn_user(
+        f"{file}: all {len(pairs)} lines have two fields, as {like} has; they are taken for communities of two "
+        f"vertices. Give a cover, one community a line; of a table, {_turned(file.name)}",
+        CoverWarning,
+    )
+
+
+def _turned(name: str) -> str:
+    return f"gather the vertices of every label on a line: zcat -f {name} | {_GATHER} > cover.txt"
 
 
 def _text(file: Path) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.canonical import canonical_word
 from mmsbgen.errors import InputError, MissingDependencyError
 from mmsbgen.progress import Stage, stage
 
@@ -85,7 +86,7 @@ def evaluate(
         MissingDependencyError: networkit or scipy is not installed; the message says how to get them.
     """
     found, true = _communities(cover, "cover"), _communities(truth, "truth")
-    universe = set().union(*found, *true) if vertices is None else {str(vertex) for vertex in vertices}
+    universe = set().union(*found, *true) if vertices is None else set(map(canonical_word, vertices))
     names = sorted(universe)
     places = {name: place for place, name in enumerate(names)}
     x, y = (_Incidence.of(sets, places, what) for sets, what in ((found, "cover"), (true, "truth")))
@@ -118,7 +119,7 @@ def _communities(cover: Sequence[Collection[Any]], what: str) -> list[set[str]]:
     for number, community in enumerate(cover, start=1):
         if isinstance(community, str | bytes):
             raise InputError(f"community {number} of the {what}, {community!r}, is a string; give a list of ids")
-        sets.append({str(member) for member in community})
+        sets.append(set(map(canonical_word, community)))
         if not sets[-1]:
             raise InputError(f"community {number} of the {what} has no member; leave it out")
     if not sets:

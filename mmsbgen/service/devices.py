@@ -12,10 +12,10 @@ from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.backends.discovery import select_device
 from mmsbgen.build import traits_of
 from mmsbgen.db.records import DeviceRecord
-from mmsbgen.db.selection import shipped_groups
 from mmsbgen.db.store import Store
 from mmsbgen.db_keys import device_record, recorded_traits
 from mmsbgen.errors import InputError
+from mmsbgen.service.shipped import shipped
 from mmsbgen.space import Traits
 
 __all__ = ["Devices", "Target", "program"]
@@ -69,8 +69,7 @@ class Devices:
 
     def read(self, store: Store) -> None:
         """Take up the devices that have records, shipped ones included."""
-        shipped = {group.key.device for groups in shipped_groups().values() for group in groups}
-        self.known = {device.key: device for device in (*shipped, *store.devices())}
+        self.known = shipped().devices | {device.key: device for device in store.devices()}
 
     def target(self, text: str | None) -> Target:
         """The device that ``text`` means; None is the best of this machine.

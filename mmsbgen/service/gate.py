@@ -18,12 +18,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmsbgen.service.metrics import Metrics
 from mmsbgen.service.problems import answer
+from mmsbgen.service.protocol import CROWDED
 from mmsbgen.service.settings import LOOPBACK_NAMES, Settings
 
 API = "/api/"
 UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
 """Routes whose bodies may be large."""
 COSTLY = frozenset({"/api/v1/source"})
+HEALTH = "/health"
+"""Answered in a crowd too: the process lives."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _IDLE_SECONDS = 30.0
 """A client that sends nothing of its body for so long is given up."""
@@ -101,6 +104,12 @@ class Gate:
             if name in headers and name in (b"host", b"authorization", b"content-length"):
                 raise _RefusedError(400, f"the header {name.decode()} came twice")
             headers[name] = value
+        if scope.get(CROWDED) and scope["path"] != HEALTH:
+            raise _RefusedError(
+                503,
+                f"more than {self.settings.limits.connections} connections at once: try again in a moment",
+                {"Retry-After": "1", "Connection": "close"},
+            )
         self._check_host(headers.get(b"host", b""))
         client, path, method = (scope["client"] or ("?",))[0], scope["path"], scope["method"]
         self._hit(self._rate, client, "requests")

@@ -80,10 +80,11 @@ class LookUps:
         self._making: dict[Asked, asyncio.Task[_Answer]] = {}
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._devices_read = 0.0
 
     async def open(self) -> None:
         """Begin to follow the store."""
-        await self._run(self._warm)
+        await self._run(self._read_devices)
         self._tasks = [asyncio.create_task(work()) for work in (self._follow, self._renew)]
 
     async def close(self) -> None:
@@ -115,6 +116,7 @@ class LookUps:
     async def refresh(self) -> None:
         """Take up now what was stored, so that the next look-ups know it."""
         await self._take_up()
+        await self._run(self._read_devices)
         for asked, answer in list(self._answers.items()):
             if answer.version != self._versions.get((asked.family, asked.kernel), 0):
                 del self._answers[asked]
@@ -123,6 +125,11 @@ class LookUps:
         """What is selected for a device, as a value."""
         selection: Selection = (await self._run(partial(self._select, target, found, name, problem)))[0]
         return selection
+
+    async def target(self, device: str | None) -> Target:
+        """The device that a request means.  Raises :class:`InputError` when there is none, or several."""
+        found: Target = await self._run(partial(self._target, device))
+        return found
 
     async def devices_changed(self) -> None:
         """Forget answers: devices of this machine have come to be known."""
@@ -185,13 +192,10 @@ class LookUps:
                     log.exception("the look-up %s could not be made again", asked)
             self._wake.clear()
 
-    def _warm(self) -> None:
-        self._devices.read(self._store)
-
     def _update(self) -> dict[KernelName, Changed]:
         changed = self._index.update()
         if changed:
-            self._devices.read(self._store)
+            self._read_devices()
         for kernel in changed:
             version = self._versions[kernel] = self._versions.get(kernel, 0) + 1
             moments = self._changes.setdefault(kernel, OrderedDict())
@@ -205,7 +209,7 @@ class LookUps:
         found = family(asked.family)
         found.kernel(asked.kernel)
         problem = found.problem(**dict(asked.problem))
-        target = self._devices.target(asked.device)
+        target = self._target(asked.device)
         selection, key = self._select(target, found, asked.kernel, problem)
         loss = None
         if selection.loss is not None:
@@ -230,6 +234,21 @@ class LookUps:
             template_digest=key.kernel.template_digest,
         )
         return _Answer(best.model_dump_json().encode(), version, key, selection.tier)
+
+    def _target(self, device: str | None) -> Target:
+        """The device that a look-up means, be it one whose first records came just now."""
+        try:
+            return self._devices.target(device)
+        except InputError:
+            # The index follows the kernels that were looked up, and so does not tell of devices with records of others.
+            if time.monotonic() - self._devices_read < self._seconds:
+                raise
+            self._read_devices()
+            return self._devices.target(device)
+
+    def _read_devices(self) -> None:
+        self._devices.read(self._store)
+        self._devices_read = time.monotonic()
 
     def _select(self, target: Target, found: KernelFamily, name: str, problem: Problem) -> tuple[Selection, Key]:
         spec = found.kernel(name)

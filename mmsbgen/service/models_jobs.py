@@ -81,7 +81,7 @@ class JobModel(BaseModel):
     payload: dict[str, Any] = Field(description="What was asked for.")
     device: str | None
     attempt: int = Field(description="How often a worker has taken it.")
-    losses: int = Field(description="How many attempts were lost with their workers.")
+    losses: int = Field(description="How many attempts were lost, their process or worker having died.")
     worker: str | None = Field(description="Who has it, or had it last.")
     cancelling: bool = Field(description="Whether it runs and was asked to end.")
     progress: dict[str, Any] | None = Field(description="The last progress that it told.")

@@ -11,8 +11,15 @@ HEAD_SECONDS = 15.0
 """A client that has not sent its headers by then is cut off."""
 
 
-def bounded(head: int) -> type[HttpToolsProtocol]:
-    """A protocol that ends a connection whose request line and headers have more than ``head`` bytes, or take long."""
+CROWDED = "mmsbgen.crowded"
+"""Key of a request's scope: whether there are more connections than the service is to have."""
+
+
+def bounded(head: int, connections: int) -> type[HttpToolsProtocol]:
+    """A protocol that ends a connection whose request line and headers have more than ``head`` bytes, or take long.
+
+    Requests on more than ``connections`` at once are marked as :data:`CROWDED`.
+    """
 
     class Bounded(HttpToolsProtocol):
         """Counts what comes until a request's headers are complete."""
@@ -51,6 +58,8 @@ def bounded(head: int) -> type[HttpToolsProtocol]:
             if size > head:
                 self._refuse(b"431 Request Header Fields Too Large")
                 raise ValueError("headers too large")
+            # uvicorn's own limit answers in plain text.
+            self.scope[CROWDED] = len(self.connections) > connections  # type: ignore[literal-required]
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:

@@ -77,7 +77,7 @@ async def source(
         if backend is not None:
             raise InputError("device and backend each say what the source is for: give one of them")
         await core.discovered.wait()
-        target = core.devices.target(device)
+        target = await core.look_ups.target(device)
         traits = target.traits
         selection = await core.look_ups.configuration(target, found, kernel, values)
         config, selected = selection.config, f"{selection.tier}: {selection.reason}"

@@ -11,7 +11,6 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from mmsbgen.db import paging
 from mmsbgen.db.records import KernelRecord, RoofRecord, RunRecord, TrialRecord
-from mmsbgen.db.selection import shipped_groups
 from mmsbgen.db_keys import device_record
 from mmsbgen.errors import InputError
 from mmsbgen.families import family as family_named
@@ -21,6 +20,7 @@ from mmsbgen.service.core import core_of
 from mmsbgen.service.lookups import Asked
 from mmsbgen.service.models import Cursor, Digest, KernelPath, Name, Pair, Status, Text
 from mmsbgen.service.problems import documented
+from mmsbgen.service.shipped import shipped
 
 router = APIRouter(prefix="/api/v1", tags=["tuning"], responses=documented(401, 421, 422, 429, 503))
 
@@ -48,19 +48,19 @@ def devices(request: Request) -> models.DeviceList:
     """Devices of this machine, and devices that records are of."""
     core = core_of(request)
     local = {device_record(info).key: info for info in core.devices.local}
-    shipped = {group.key.device.key: group.key.device for groups in shipped_groups().values() for group in groups}
     counted = {device.key: (device, count) for device, count in paging.count_by_device(core.store)}
     copy: dict[str, float] = {}
     gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for roof in core.store.roofs():
+    # Of a device with roofs of its own these come first.
+    for roof in (*core.store.roofs(), *shipped().roofs):
         if roof.kind == "copy":
             copy.setdefault(roof.device.key, roof.gbps)
         else:
             gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
     known = []
-    for key, (device, count) in ({k: (d, 0) for k, d in shipped.items()} | counted).items():
+    for key, (device, count) in ({k: (d, 0) for k, d in shipped().devices.items()} | counted).items():
         values = {name: getattr(device, name) for name in models.KnownDevice.model_fields if hasattr(device, name)}
-        values |= {"trials": count, "shipped": key in shipped, "local": key in local}
+        values |= {"trials": count, "shipped": key in shipped().devices, "local": key in local}
         known.append(models.KnownDevice(**values, copy_gbps=copy.get(key), gather_gbps=gather[key]))
     return models.DeviceList(
         local=[models.LocalDevice(**info.as_dict(), key=key) for key, info in local.items()],
@@ -119,8 +119,8 @@ def trials(
 
 @router.get("/trials/{uid}", response_model=models.TrialModel, responses=documented(404))
 def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> models.TrialModel:
-    """One trial."""
-    found = paging.trial(core_of(request).store, uid)
+    """One trial, of the database or of the records that come with the package."""
+    found = paging.trial(core_of(request).store, uid) or shipped().trials.get(uid)
     if found is None:
         raise HTTPException(404, f"there is no trial {uid}")
     return _trial(found)
@@ -135,12 +135,16 @@ def runs(request: Request, limit: Limit = 50, cursor: After = None) -> models.Ru
 
 @router.get("/runs/{uuid}", response_model=models.RunDetail, responses=documented(404))
 def one_run(request: Request, uuid: Annotated[Digest, Path()]) -> models.RunDetail:
-    """One tuning run with the roofs that it measured."""
+    """One tuning run with the roofs that it measured, of the database or of the records that come with the package."""
     store = core_of(request).store
     found = paging.run(store, uuid)
-    if found is None:
+    if found is not None:
+        roofs = store.roofs(run=uuid)
+    elif (found := shipped().runs.get(uuid)) is not None:
+        roofs = [roof for roof in shipped().roofs if roof.run == uuid]
+    else:
         raise HTTPException(404, f"there is no tuning run {uuid}")
-    return models.RunDetail(**_run(found), roofs=[_roof(roof) for roof in store.roofs(run=uuid)])
+    return models.RunDetail(**_run(found), roofs=[_roof(roof) for roof in roofs])
 
 
 def _values(texts: dict[str, str]) -> dict[str, Any]:

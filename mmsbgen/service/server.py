@@ -58,13 +58,12 @@ def serve(settings: Settings, opened: socket.socket, workers: int = 0, devices: 
     limits = settings.limits
     config = uvicorn.Config(
         app,
-        http=bounded(limits.head),
+        http=bounded(limits.head, limits.connections),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -29,16 +28,17 @@ tied()
 from mmsbgen.cli import main
 main(prog_name="mmsbgen")
 """
-log = logging.getLogger("mmsbgen.service")
-#: A job is given back in less; a worker that takes longer hangs.
 _LAST_S = 60.0
+"""A job is given back in less; a worker that takes longer hangs."""
+log = logging.getLogger("mmsbgen.service")
 
 
 @contextlib.contextmanager
 def beside(count: int, database: str | None, data: Path, devices: Sequence[str] = ()) -> Iterator[None]:
     """Run ``count`` workers for the jobs of a database while the block runs; then have them give their jobs back.
 
-    They take ``devices`` in turns, the best one where none is named.  They end with this process, however that ends.
+    They take ``devices`` in turns, the best one where none is named.  When this process ends, however that is, they
+    give their jobs back and end.
     """
     stop = threading.Event()
     threads = []
@@ -56,21 +56,22 @@ def beside(count: int, database: str | None, data: Path, devices: Sequence[str] 
 
 
 def _keep(database: str | None, data: Path, device: str | None, stop: threading.Event) -> None:
-    """Keep one worker running until ``stop`` is set; this thread outlives it, as Linux ends it with the thread."""
+    """Keep one worker running until ``stop`` is set."""
     arguments = ["worker", "--data", str(data), *(() if device is None else ("--device", device))]
-    command = [sys.executable, "-c", _WORKER, str(os.getpid()), *arguments]
+    command = [sys.executable, "-c", _WORKER, *arguments]
     # A URL may have a password, which a command line would show to everybody.
     environment = os.environ | ({} if database is None else {URL_VARIABLE: database})
     wait = _FIRST_WAIT_S
     while not stop.is_set():
         began = time.monotonic()
         # Ctrl-C is for the service, which then asks its workers to end, once.
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
-        while process.poll() is None and not stop.wait(0.2):
-            pass
-        if stop.is_set():
-            _end(process)
-            return
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+        with process.stdin or contextlib.nullcontext():
+            while process.poll() is None and not stop.wait(0.2):
+                pass
+            if stop.is_set():
+                _end(process)
+                return
         wait = _FIRST_WAIT_S if time.monotonic() - began > _LIVED_S else min(2 * wait, _LONGEST_WAIT_S)
         log.warning("a worker ended with %s; it is started again in %g s", process.returncode, wait)
         stop.wait(wait)
@@ -86,19 +87,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _end_at_last(parent: int) -> None:
-    """End this process a while after its service, should it hang over giving its job back: it holds a device."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
+def tied() -> None:
+    """Have this process asked to end when its service does, which closes our standard input then."""
+    threading.Thread(target=_end_with_service, args=(threading.get_ident(),), daemon=True).start()
+
+
+def _end_with_service(main: int) -> None:
+    """Ask this process to end, once, when its service is gone; end it where it hangs over that: it holds a device."""
+    while os.read(0, 1):
+        pass
+    # To the main thread: taken by another one it would not end what that one waits for.
+    signal.pthread_kill(main, signal.SIGTERM)
     time.sleep(_LAST_S)
     os._exit(1)
-
-
-def tied() -> None:
-    """Have this process asked to end when its service does, whose number the command line begins with."""
-    parent = int(sys.argv.pop(1))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-        if os.getppid() != parent:
-            sys.exit(1)
-    threading.Thread(target=_end_at_last, args=(parent,), daemon=True).start()

@@ -20,7 +20,7 @@ from typing import Self
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends._binary_cache import BinaryCache
-from mmsbgen.backends.cuda_compile import CudaCompiler, compile_cuda
+from mmsbgen.backends.cuda_compile import CudaCompiler, Nvcc, compile_cuda, find_compiler
 from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.db.canonical import digest
 from mmsbgen.errors import MmsbgenError
@@ -70,6 +70,10 @@ class CompileAhead:
         self._info, self._problem, self._family = info, problem, resolve_family(family)
         self._spec: KernelSpec | None = None
         self._compiler, self._cache = compiler, cache
+        if compiler is None and info.backend == "cuda":
+            with contextlib.suppress(MmsbgenError):  # whoever measures says so
+                found = find_compiler()
+                self._compiler = Nvcc(found.path, cancellable=True) if isinstance(found, Nvcc) else found
         self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
         self._asked: dict[str, Future[None]] = {}
         self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
@@ -86,7 +90,8 @@ class CompileAhead:
     def begin(self, kernel: str) -> None:
         """From now on configurations are ``kernel``'s; what was asked for of another is forgotten."""
         self.ask([])
-        self.wait()
+        if self.before:
+            self.wait()  # beside a GPU what has begun disturbs nobody, and may take longer than the time that is left
         self._asked, self.seconds = {}, {}
         self._spec = self._family.kernel(kernel)
 
@@ -100,7 +105,7 @@ class CompileAhead:
                 del self._asked[name]
         for name, config in wanted.items():
             if name not in self._asked:
-                self._asked[name] = self._pool.submit(self._compile, name, config)
+                self._asked[name] = self._pool.submit(self._compile, self._spec, name, config, self.seconds)
 
     def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Wait until what was asked for is compiled, or ``stop`` says so; then what has begun is waited for."""
@@ -119,6 +124,8 @@ class CompileAhead:
         self._pool.shutdown(wait=False, cancel_futures=True)
         for child in self._children:
             child.close()
+        if isinstance(self._compiler, Nvcc) and self._compiler.cancellable:
+            self._compiler.cancel()  # what is compiled now, nobody will measure; it may take longer than a whole run
         self._pool.shutdown(wait=True)
 
     def __enter__(self) -> Self:
@@ -133,8 +140,7 @@ class CompileAhead:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
-    def _compile(self, name: str, config: Config) -> None:
-        spec = self._spec
+    def _compile(self, spec: KernelSpec | None, name: str, config: Config, seconds: dict[str, float]) -> None:
         if spec is None:
             raise RuntimeError("no kernel was begun")
         begin = time.perf_counter()
@@ -151,4 +157,4 @@ class CompileAhead:
                     child.prepare(spec.name, self._problem, config)
                 finally:
                     self._free.put(child)
-            self.seconds[name] = time.perf_counter() - begin
+            seconds[name] = time.perf_counter() - begin

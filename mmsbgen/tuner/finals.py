@@ -9,11 +9,11 @@ from mmsbgen.db.records import TrialRecord
 from mmsbgen.space import Config
 from mmsbgen.tuner.noise import Verdict, judge, median_interval
 
-__all__ = ["choose", "rounds_for", "verdict_of"]
+__all__ = ["FINAL_S", "choose", "rounds_for", "verdict_of"]
 
 _FEWEST = 3
 _MOST = 6
-_FINAL_S = 8.0
+FINAL_S = 8.0
 #: With fewer rounds than five no interval of the median has a confidence of 90 %.
 _FEWEST_ROUNDS = 5
 _MOST_ROUNDS = 401
@@ -34,10 +34,10 @@ def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[T
     return chosen
 
 
-def rounds_for(chosen: Sequence[TrialRecord]) -> int:
-    """How often each is timed: as often as some seconds on the device allow, within bounds."""
+def rounds_for(chosen: Sequence[TrialRecord], seconds: float = FINAL_S) -> int:
+    """How often each is timed: as often as ``seconds`` on the device allow, within bounds."""
     one_round = sum(trial.median_s or 0.0 for trial in chosen)
-    return max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(_FINAL_S / max(one_round, 1e-9))))
+    return max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(seconds / max(one_round, 1e-9))))
 
 
 def verdict_of(finals: Sequence[TrialRecord], complexity: Callable[[Config], Any]) -> Verdict | None:

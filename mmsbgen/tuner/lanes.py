@@ -13,7 +13,7 @@ from mmsbgen.problem import Value
 from mmsbgen.space import Config
 from mmsbgen.tuner.search import BudgetSpentError, Candidates, Evaluate, search
 
-__all__ = ["Lanes", "deal", "search_in_lanes"]
+__all__ = ["Lanes", "deal", "search_in_lanes", "try_in_lanes"]
 
 
 class Lanes:
@@ -30,6 +30,10 @@ class Lanes:
         self.failed = False
         """Whether a lane met an error, so that the others end too."""
 
+    def full(self, tried: int, budget: int | None) -> bool:
+        """Whether nothing more may begin: a lane met an error, or what was tried and what is measured are all."""
+        return self.failed or (budget is not None and tried + self.in_flight >= budget)
+
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Give the lock up, if lanes are running, until the device has answered."""
@@ -43,6 +47,25 @@ class Lanes:
         finally:
             self.lock.acquire()
             self.in_flight -= 1
+
+
+class _OneByOne:
+    """Asks for one configuration at a time, while the others of a lane may ask for theirs."""
+
+    def __init__(self, lanes: Lanes, evaluate: Evaluate, full: Callable[[], bool]) -> None:
+        self.lanes, self.evaluate, self.full = lanes, evaluate, full
+        for told in ("part", "cost"):
+            if hasattr(evaluate, told):
+                setattr(self, told, getattr(evaluate, told))
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        found = []
+        for config in configs:
+            with self.lanes.lock:
+                if self.full():
+                    raise BudgetSpentError
+                found += self.evaluate([config])
+        return found
 
 
 def deal(space: Candidates, parts: int) -> list[Candidates]:
@@ -79,14 +102,7 @@ def search_in_lanes(
         search(name, space, evaluate, budget=budget, seed=seed)
         return
 
-    def one_by_one(configs: Sequence[Config]) -> list[float]:
-        found = []
-        for config in configs:
-            with lanes.lock:
-                if lanes.failed or (budget is not None and tried() + lanes.in_flight >= budget):
-                    raise BudgetSpentError
-                found += evaluate([config])
-        return found
+    one_by_one = _OneByOne(lanes, evaluate, lambda: lanes.full(tried(), budget))
 
     def lane(part: Candidates) -> None:
         try:
@@ -98,3 +114,37 @@ def search_in_lanes(
     with ThreadPoolExecutor(len(parts), thread_name_prefix="lane") as pool:
         for future in [pool.submit(lane, part) for part in parts]:
             future.result()
+
+
+def try_in_lanes(
+    lanes: Lanes,
+    configs: Sequence[Config],
+    evaluate: Callable[[Sequence[Config]], object],
+    *,
+    tried: Callable[[], int],
+    budget: int | None,
+) -> None:
+    """Have ``configs`` measured side by side, within what is left of the budget.
+
+    Raises :class:`BudgetSpentError` where that was less than all, and the first error of a lane, after which no other
+    configuration begins.
+    """
+
+    def one(config: Config) -> None:
+        with lanes.lock:
+            if lanes.full(tried(), budget):
+                raise BudgetSpentError
+            try:
+                evaluate([config])
+            except BudgetSpentError:
+                raise
+            except BaseException:
+                lanes.failed = True
+                raise
+
+    with ThreadPoolExecutor(lanes.count, thread_name_prefix="lane") as pool:
+        futures = [pool.submit(one, config) for config in configs]
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    worst = [error for error in errors if not isinstance(error, BudgetSpentError)] or errors
+    if worst:
+        raise worst[0]

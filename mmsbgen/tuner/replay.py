@@ -22,6 +22,7 @@ from mmsbgen.problem import Problem
 from mmsbgen.space import Config, Traits
 from mmsbgen.tuner.model import model_of
 from mmsbgen.tuner.search import BudgetSpentError, Candidates, search
+from mmsbgen.tuner.trials import spent_s
 
 __all__ = ["Replay", "Sweep", "replay", "sweeps"]
 
@@ -34,7 +35,7 @@ class Sweep:
     """Recorded configurations of one kernel, problem and device.
 
     ``seconds`` has the time of each by digest, infinity for one that failed, and ``cost_s`` what trying it took:
-    compiling it, where that was not done ahead, and its launches.
+    compiling it, by whichever process, and its launches.
     """
 
     key: Key
@@ -117,8 +118,7 @@ def sweeps(trials: Iterable[TrialRecord], family: KernelFamily, *, least: int = 
 def _cost(measured: Sequence[TrialRecord]) -> float:
     """Seconds of the first record: later ones found a compiled kernel."""
     first = min((t for t in measured if t.round == 0), key=lambda t: t.created_at, default=measured[0])
-    launched = sum(first.times) * int(first.extra.get("batch", 1))
-    return (first.compile_s or 0.0) + launched
+    return spent_s(first)
 
 
 @dataclass(frozen=True)
@@ -144,20 +144,32 @@ def replay(
     trials = max(1, round(share * len(sweep.configs)))
     most = trials if unit == "trials" else len(sweep.configs)
     limit = share * sweep.total_s if unit == "seconds" else math.inf
-    seen: dict[str, float] = {}
-    spent = 0.0
+    recorded = _Recorded(sweep, most, limit, unit)
+    search(strategy, space, recorded, budget=trials if unit == "trials" else None, seed=seed)
+    seen = recorded.seen
+    return Replay(strategy, seed, len(seen), recorded.spent, min(seen.values()) / sweep.best_s - 1)
 
-    def evaluate(configs: Sequence[Config]) -> list[float]:
-        nonlocal spent
-        for config in configs:
-            name = digest(dict(config))
-            if name in seen:
+
+class _Recorded:
+    """Answers a strategy from a sweep, within a budget; ``cost`` is told where that counts seconds, as in a tune."""
+
+    def __init__(self, sweep: Sweep, most: int, limit: float, unit: Unit) -> None:
+        self.sweep, self.most, self.limit = sweep, most, limit
+        self.seen: dict[str, float] = {}
+        self.spent = 0.0
+        self.cost = (lambda config: sweep.cost_s[digest(dict(config))]) if unit == "seconds" else None
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        names = [digest(dict(config)) for config in configs]
+        for name in names:
+            if name in self.seen:
                 continue
-            if len(seen) >= most or spent >= limit:
+            if len(self.seen) >= self.most or self.spent >= self.limit:
                 raise BudgetSpentError
-            seen[name] = sweep.seconds[name]
-            spent += sweep.cost_s[name]
-        return [seen[digest(dict(config))] for config in configs]
+            self.seen[name] = self.sweep.seconds[name]
+            self.spent += self.sweep.cost_s[name]
+        return [self.seen[name] for name in names]
 
-    search(strategy, space, evaluate, budget=trials, seed=seed)
-    return Replay(strategy, seed, len(seen), spent, min(seen.values()) / sweep.best_s - 1)
+    def part(self) -> float:
+        """Which part of the budget is spent."""
+        return max(len(self.seen) / self.most, self.spent / self.limit)

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mmsbgen.db.canonical import digest
 from mmsbgen.db.ranking import cost
 from mmsbgen.db.records import Key, RunRecord, TrialRecord
 from mmsbgen.db.store import Store
+from mmsbgen.space import Config
 
 __all__ = ["end_dead_runs", "known_finals", "known_trials", "this_process"]
 
@@ -63,24 +65,36 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
     return known
 
 
-def known_finals(
-    store: Store, key: Key, chosen: Sequence[TrialRecord], objective: str = "time"
-) -> Sequence[TrialRecord]:
-    """The finals of the newest run that timed exactly the configurations of ``chosen`` in turns, in their order.
+def known_finals(store: Store, key: Key, configs: Sequence[Config], objective: str = "time") -> Sequence[TrialRecord]:
+    """The finals of the newest run that timed its finalists in turns, all of them among ``configs``.
 
-    Empty without such a run, and where one of ``chosen`` was timed since, as the finals were then about older trials;
-    to be given up again, as the default may be, changes nothing.
+    Empty without such a run, and where something was measured since, as the finals were then about older trials.
+    What had been given up before changes nothing when it is given up again, or is measured and stays behind the winner:
+    the same command measures it again, as nothing is known of its time.
     """
-    configs = [trial.config_digest for trial in chosen]
-    newest = max((trial.created_at for trial in chosen if not trial.extra.get("given_up")), default="")
+    allowed = {digest(dict(config)) for config in configs}
     by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
-    for trial in store.trials(key=key, status="ok"):
-        if trial.round > 0 and math.isfinite(cost(trial, objective)):
+    searched: list[TrialRecord] = []
+    for trial in store.trials(key=key):
+        if trial.round == 0:
+            searched.append(trial)
+        elif trial.status == "ok" and math.isfinite(cost(trial, objective)):
             by_run[trial.run].setdefault(trial.config_digest, trial)
     for finals in by_run.values():
-        if finals.keys() == set(configs) and min(trial.created_at for trial in finals.values()) >= newest:
-            return [finals[name] for name in configs]
+        if finals.keys() <= allowed and len(finals) > 1 and not _overtaken(list(finals.values()), searched, objective):
+            return list(finals.values())
     return []
+
+
+def _overtaken(finals: Sequence[TrialRecord], searched: Sequence[TrialRecord], objective: str) -> bool:
+    """Whether a search has measured something since that may change who wins."""
+    begin, best = min(trial.created_at for trial in finals), min(cost(trial, objective) for trial in finals)
+    since = [trial for trial in searched if trial.created_at > begin and not trial.extra.get("given_up")]
+    behind = {t.config_digest for t in searched if t.created_at <= begin and t.extra.get("given_up")}
+    return any(
+        trial.config_digest not in behind or trial.status != "ok" or not cost(trial, objective) > best
+        for trial in since
+    )
 
 
 def _is_dead(run: RunRecord) -> bool:

@@ -6,21 +6,18 @@ raising :class:`BudgetSpentError`.  The same seed and the same answers give the 
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from mmsbgen.errors import InputError
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem, Value
 from mmsbgen.space import Config, Traits, describe
 from mmsbgen.tuner import kernel_tuner_strategies
-from mmsbgen.tuner.model import Model, features, model_of
-from mmsbgen.tuner.surrogate import coordinates, expected_improvement, fitted, posterior
+from mmsbgen.tuner.default import default_search
+from mmsbgen.tuner.model import Model, model_of
 
 __all__ = [
     "STRATEGIES",
@@ -40,26 +37,12 @@ Fixed = Mapping[str, Value | tuple[Value, ...]]
 Evaluate = Callable[[Sequence[Config]], list[float]]
 """Seconds of each configuration, infinity for one that failed; asking again for the same costs nothing.
 
-Where it has a method ``likely``, that is told which configurations may be asked for soon.
+It may have more to say to the default strategy: ``likely(configs)`` is told which may be asked for soon, ``part()``
+is the part of the budget that is spent, and ``cost(config)``, where seconds count, what trying it took.
 """
 
 OWN_STRATEGIES = ("default", "exhaustive", "random")
 STRATEGIES = (*OWN_STRATEGIES, *kernel_tuner_strategies.NAMES)
-#: Part of the budget that goes to the sample, and how many are drawn for each of its places.
-_FIRST = 0.2
-_DRAWN = 24
-#: The sample where only time bounds the search.
-_FIRST_OF_ANY = 20
-#: Configurations chosen at a time, so that they can be compiled side by side.
-_TOGETHER = 4
-#: Configurations that may be asked for soon, as a run with many compilers is told.
-_HINTED = 32
-#: Measurements that the search looks at, best first: fitting takes the cube of their number.
-_REMEMBERED = 256
-#: Log seconds above the best that are told apart.
-_CARED_FOR = 1.0
-#: Length of the model's numbers where an axis has length 1.
-_MODELLED = 0.5
 
 
 class BudgetSpentError(Exception):
@@ -162,80 +145,8 @@ def search(name: str, space: Candidates, evaluate: Evaluate, *, budget: int | No
         elif name == "random":
             evaluate(random.Random(seed).sample(space.configs, len(space.configs)))
         elif name == "default":
-            _default(space, evaluate, budget, random.Random(seed))
+            default_search(space, evaluate, budget, random.Random(seed))
         else:
             kernel_tuner_strategies.run(name, space.configs, evaluate, budget=budget, seed=seed)
     except BudgetSpentError:
         pass
-
-
-def _default(space: Candidates, evaluate: Evaluate, budget: int | None, rng: random.Random) -> None:
-    """All there is when the budget allows; else a sample of what the model likes, then a search by expected gain."""
-    if budget is not None and len(space.configs) <= budget:
-        evaluate(rng.sample(space.configs, len(space.configs)))
-        return
-    seen = _Seen(space, evaluate)
-    first = min(len(space.configs), _FIRST_OF_ANY if budget is None else max(2, int(budget * _FIRST)))
-    likely = seen.likely(rng, most=max(4 * first, len(space.configs) // 4))
-    sample = [space.configs.index(space.default)]
-    while len(sample) < first:
-        sample.append(seen.farthest(rng.sample(likely, min(_DRAWN, len(likely))), sample))
-    seen.try_all(sample)
-    while len(seen.seconds) < len(space.configs):
-        seen.try_all(seen.promising(_TOGETHER))
-
-
-class _Seen:
-    """What was measured so far, in coordinates of axes and of the model by bytes and occupancy."""
-
-    def __init__(self, space: Candidates, evaluate: Evaluate) -> None:
-        self.configs = space.configs
-        self.evaluate = evaluate
-        self.tell: Callable[[Sequence[Config]], None] | None = getattr(evaluate, "likely", None)
-        self.seconds: dict[int, float] = {}
-        self.work = np.ones(len(space.configs))
-        self.points = coordinates(space.configs)
-        if space.model is not None:
-            estimates = space.model(space.configs)
-            self.work = np.array([estimate.work for estimate in estimates])
-            self.points = np.hstack([self.points, _MODELLED * features(estimates)])
-
-    def try_all(self, indices: Sequence[int]) -> None:
-        """Measure configurations; what the budget does not end before is told, one after the other."""
-        found = self.evaluate([self.configs[index] for index in indices])
-        self.seconds.update(zip(indices, found, strict=True))
-
-    def likely(self, rng: random.Random, most: int) -> list[int]:
-        """Those that the model likes best; ties in any order."""
-        order = rng.sample(range(len(self.configs)), len(self.configs))
-        return sorted(order, key=lambda index: float(self.work[index]))[:most]
-
-    def farthest(self, drawn: Sequence[int], chosen: Sequence[int]) -> int:
-        """Of these, the one that has least in common with those chosen before."""
-        fresh = [i for i in drawn if i not in chosen] or [i for i in range(len(self.configs)) if i not in chosen]
-        tried = self.points[list(chosen)]
-        apart = [float(((tried - self.points[i]) ** 2).sum(axis=1).min()) for i in fresh]
-        return fresh[apart.index(max(apart))]
-
-    def promising(self, count: int) -> list[int]:
-        """The untried configurations with the largest expected improvement on the best, likeliest first.
-
-        Each is chosen as though those before it had turned out as expected (the kriging believer).
-        """
-        known = sorted(self.seconds, key=lambda index: self.seconds[index])[:_REMEMBERED]
-        finite = [s for s in self.seconds.values() if math.isfinite(s)]
-        worst = 2 * max(finite, default=1.0)
-        values = np.log([min(self.seconds[index], worst) for index in known])
-        # How bad the hopeless ones are tells nothing of the best, and would drown what little sets those apart.
-        values = np.minimum(values, values.min() + _CARED_FOR)
-        chosen: list[int] = []
-        fit = fitted(self.points, known, values)
-        while len(chosen) < min(count, len(self.configs) - len(self.seconds)):
-            mean, deviation = posterior(self.points, [*known, *chosen], values, fit)
-            gain = expected_improvement(mean, deviation, float(values.min()))
-            gain[[*self.seconds, *chosen]] = -math.inf
-            if not chosen and self.tell is not None:
-                self.tell([self.configs[index] for index in np.argsort(-gain)[:_HINTED] if gain[index] > -math.inf])
-            chosen.append(int(np.argmax(gain)))
-            values = np.append(values, mean[chosen[-1]])
-        return chosen

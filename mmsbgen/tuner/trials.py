@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +23,21 @@ from mmsbgen.tuner.search import BudgetSpentError
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome
 
-__all__ = ["Evaluator", "Recorder"]
+__all__ = ["Evaluator", "Recorder", "spent_s"]
 
 _MESSAGE = 4000
 #: Configurations compiled side by side for every compiler before they are timed.
 _EACH = 2
+#: Part of the budget that may be kept for the neighbours of the best.
+KEPT = 0.25
+#: Part of a kernel's time that one comparison may take.
+_COMPARED = 0.1
+
+
+def spent_s(trial: TrialRecord) -> float:
+    """Seconds that compiling a configuration, by whichever process, and its launches took."""
+    launched = sum(trial.times) * int(trial.extra.get("batch", 1))
+    return max(trial.compile_s or 0.0, float(trial.extra.get("ahead_s", 0.0))) + launched
 
 
 @dataclass(frozen=True)
@@ -104,18 +115,25 @@ class Evaluator:
     energy: Callable[[Config], Energy | None] | None = None
     ahead: CompileAhead | None = None
     hardware: str = ""
+    reserve: int = 0
+    """Trials that the last quarter of the budget is kept for, where it has room for so many."""
 
     def __post_init__(self) -> None:
         self.done: dict[str, TrialRecord] = {}
         # Of this run alone: another may have met the device in a better or worse moment.
         self.noise = Noise()
+        self.begin = time.monotonic()
+        self.keeping: bool | None = None
+        self.took: dict[str, float] = {}
+        self.cost = None if self.kernel.deadline is None else self.seconds_of
+        """What trying a configuration took, where seconds count."""
 
     def __call__(self, configs: Sequence[Config]) -> list[float]:
         """The objective for each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
         size = len(configs) if self.ahead is None or not self.ahead.jobs else _EACH * self.ahead.jobs
         found: list[float] = []
-        for begin in range(0, len(configs), max(1, size)):
-            some = configs[begin : begin + size]
+        while len(found) < len(configs):
+            some = configs[len(found) :][: min(size, self._room())]
             self._compile(some)
             found += [self._one(config) for config in some]
         return found
@@ -123,7 +141,51 @@ class Evaluator:
     def likely(self, configs: Sequence[Config]) -> None:
         """What the strategy may ask for soon: beside a GPU it is compiled meanwhile."""
         if self.ahead is not None and not self.ahead.before:
-            self.ahead.ask(self._fresh(configs))
+            self.ahead.ask(self._fresh(configs)[: self._room()])
+
+    def part(self) -> float:
+        """Which part of the budget is spent."""
+        kernel, found = self.kernel, 0.0
+        if kernel.budget is not None:
+            found = len(kernel.trials) / kernel.budget
+        if kernel.deadline is not None:
+            found = max(found, (time.monotonic() - self.begin) / max(kernel.deadline - self.begin, 1e-9))
+        return found
+
+    def at_most(self, seconds: float) -> float:
+        """So many seconds for a comparison, or less where the kernel's whole time is short."""
+        if self.kernel.deadline is None:
+            return seconds
+        return min(seconds, _COMPARED * (self.kernel.deadline - self.begin))
+
+    def kept(self) -> bool:
+        """Whether only what is kept for the end is left of the budget; known for good when a quarter is left."""
+        if self.keeping is None and self.reserve and (part := self.part()) >= 1 - KEPT:
+            trials = self.kernel.budget or len(self.kernel.trials) / part
+            self.keeping = self.reserve <= KEPT * trials
+        return bool(self.keeping)
+
+    def release(self) -> bool:
+        """What was kept may be used from now on; whether there was something."""
+        kept, self.keeping, self.reserve = bool(self.keeping), False, 0
+        return kept
+
+    def seconds_of(self, config: Config) -> float:
+        """What trying a configuration took: seconds of this run, or those that its record tells."""
+        name = digest(dict(config))
+        return self.took[name] if name in self.took else spent_s(self.done[name])
+
+    def _room(self) -> int:
+        """How many configurations the time that is left is for, by what they took so far, but at least one.
+
+        What is compiled beyond that would be compiled for nothing, in the time of others.
+        """
+        if self.kernel.deadline is None:
+            return max(1, len(self.kernel.space.configs))
+        measured, now = len(self.took), time.monotonic()
+        if not measured:
+            return 1
+        return max(1, math.ceil((self.kernel.deadline - now) * measured / max(now - self.begin, 1e-9)))
 
     def _compile(self, configs: Sequence[Config]) -> None:
         """Have compiled what is to be measured; on a processor wait for it, as it would disturb what is timed."""
@@ -161,10 +223,15 @@ class Evaluator:
         patience = self.patience
         if self.energy is None:  # the slower of two may take less energy
             patience = replace(patience, hopeless=self.noise.limits() or patience.hopeless)
+        begin = time.monotonic()
         outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
         if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
             outcome = replace(outcome, energy=self.energy(config))
-        ahead_s = self.ahead.seconds.get(digest(dict(config))) if self.ahead is not None else None
+        name = digest(dict(config))
+        ahead_s = self.ahead.seconds.get(name) if self.ahead is not None else None
+        self.took[name] = time.monotonic() - begin
+        if self.ahead is not None and ahead_s is not None:
+            self.took[name] += ahead_s / self.ahead.jobs
         trial = self.made.record(config, outcome, ahead_s=ahead_s)
         self.store.add_trial(trial)
         return trial
@@ -173,6 +240,7 @@ class Evaluator:
         kernel = self.kernel
         return (
             self.interrupted()
+            or self.kept()
             or (kernel.budget is not None and len(kernel.trials) >= kernel.budget)
             or (kernel.deadline is not None and bool(kernel.trials) and time.monotonic() > kernel.deadline)
         )

@@ -13,7 +13,7 @@ from mmsbgen.build import traits_of
 from mmsbgen.db.canonical import digest
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.ranking import check_objective
-from mmsbgen.db.records import Key, RoofRecord
+from mmsbgen.db.records import Key, RoofRecord, TrialRecord
 from mmsbgen.db.store import Store
 from mmsbgen.db_keys import device_record, key_of
 from mmsbgen.errors import InputError, MmsbgenError
@@ -22,8 +22,9 @@ from mmsbgen.problem import Problem
 from mmsbgen.space import Config, describe
 from mmsbgen.tuner import finals
 from mmsbgen.tuner.ahead import CompileAhead, default_jobs
+from mmsbgen.tuner.climb import COMPARE_S, Climb, neighbours
 from mmsbgen.tuner.energy import Energy
-from mmsbgen.tuner.lanes import search_in_lanes
+from mmsbgen.tuner.lanes import search_in_lanes, try_in_lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES
 from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.noise import Verdict
@@ -31,7 +32,8 @@ from mmsbgen.tuner.place import Interrupt, Place, new_run
 from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.resume import end_dead_runs, known_finals, known_trials
 from mmsbgen.tuner.search import Candidates, Fixed, candidates, check_strategy
-from mmsbgen.tuner.timing import Patience
+from mmsbgen.tuner.surrogate import coordinates
+from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.trials import Evaluator, Recorder
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
@@ -111,6 +113,8 @@ def tune(
         raise InputError(f"the family {family.name!r} is not known by that name; give it as 'package.module:NAME'")
     if problem.family != found.name:
         raise InputError(f"a problem of {problem.family} cannot be tuned with the kernels of {found.name}")
+    if (reason := found.inputs_refusal(problem)) is not None:
+        raise InputError(reason)
     specs = [found.kernel(name) for name in kernels or found.worth_tuning(problem)]
     check_objective(objective)
     _check_arguments(strategy, budget_trials, budget_seconds, specs, fixed or {})
@@ -177,6 +181,10 @@ def _jobs(info: DeviceInfo, specs: Sequence[KernelSpec], problem: Problem, fixed
     ]
 
 
+class _NoTurnsError(Exception):
+    """Configurations could not be timed in turns: a note in the report, as what was searched stands all the same."""
+
+
 @dataclass
 class _Session:
     """What the steps of one run share."""
@@ -225,17 +233,18 @@ class _Session:
             made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather)
             if ahead is not None:
                 ahead.begin(job.spec.name)
+            evaluate = self._evaluator(kernel, made, ahead)
             search_in_lanes(
                 self.place.lanes,
                 self.place.run.strategy,
                 job.space,
-                self._evaluator(kernel, made, ahead),
+                evaluate,
                 tried=lambda kernel=kernel: len(kernel.trials),  # type: ignore[misc]
                 budget=trials,
                 seed=self.place.run.seed,
             )
             if not self.place.interrupt.requested:
-                self._finals(kernel, made, job.spec)
+                self._finals(kernel, made, job.spec, evaluate)
             self.progress.finished(kernel)
 
     def compile_ahead(self, problem: Problem) -> AbstractContextManager[CompileAhead | None]:
@@ -262,7 +271,15 @@ class _Session:
             None if by_time else lambda config: self.energy(kernel, config),
             ahead,
             measurer.hardware() if isinstance(measurer, Measurer) else "",
+            self._reserve(kernel) if by_time else 0,
         )
+
+    def _reserve(self, kernel: KernelReport) -> int:
+        """How many trials the neighbours of a configuration take; none where all is tried, or by another strategy."""
+        space = kernel.space
+        if self.place.run.strategy != "default" or len(space.configs) <= (kernel.budget or 0):
+            return 0
+        return len(neighbours(space.configs, coordinates(space.configs), space.configs.index(space.default)))
 
     def find_meter(self) -> None:
         """See whether the device tells its energy; raises :class:`InputError` when not and the objective needs it."""
@@ -297,19 +314,21 @@ class _Session:
         )
         self.progress.roofs(roofs)
 
-    def _finals(self, kernel: KernelReport, made: Recorder, spec: KernelSpec) -> None:
+    def _finals(self, kernel: KernelReport, made: Recorder, spec: KernelSpec, evaluate: Evaluator) -> None:
         """Time the best again in turns, and the default with them, so that the winner does not owe it to the moment."""
-        chosen = finals.choose(kernel.ranked, kernel.default)
-        if len(chosen) < 2:
-            return
+        climbs = evaluate.release()
         if not self.retune:
-            kernel.finals += known_finals(self.store, kernel.key, chosen, self.objective)
+            kernel.finals += known_finals(self.store, kernel.key, kernel.space.configs, self.objective)
             if kernel.finals:
                 kernel.verdict = self._verdict(kernel, spec)
                 return
         try:
-            timings = self.place.measurer.turns([trial.config for trial in chosen], finals.rounds_for(chosen))
-        except MmsbgenError as error:
+            chosen = self._finalists(kernel, evaluate, climbs)
+            if len(chosen) < 2 or self.place.interrupt.requested:
+                return
+            rounds = finals.rounds_for(chosen, evaluate.at_most(finals.FINAL_S))
+            timings = self._turns([trial.config for trial in chosen], rounds)
+        except _NoTurnsError as error:
             kernel.note = f"the finalists could not be timed again: {error}"
             return
         for trial, timing in zip(chosen, timings, strict=True):
@@ -322,6 +341,29 @@ class _Session:
             # The last round of a run ranks first, whatever its median: so readers of the store find the winner too.
             kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)
         self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
+
+    def _finalists(self, kernel: KernelReport, evaluate: Evaluator, climbs: bool) -> list[TrialRecord]:
+        """By time those that stay ahead in turns; another objective has one number a configuration."""
+        if self.objective != "time" or len(kernel.ranked) < 2:
+            return finals.choose(kernel.ranked, kernel.default)
+        lanes = self.place.lanes
+
+        def attempt(configs: Sequence[Config]) -> None:
+            if lanes.count == 1:
+                evaluate(configs)
+            else:
+                try_in_lanes(lanes, configs, evaluate, tried=lambda: len(kernel.trials), budget=kernel.budget)
+
+        seconds = evaluate.at_most(COMPARE_S)
+        climb = Climb(kernel.space.configs, kernel.trials, self._turns, attempt, seconds, kernel.deadline)
+        return climb.finalists(kernel.default, climb=climbs)
+
+    def _turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
+        """Times in turns; raises :class:`_NoTurnsError` where the device fails, and nothing else of the package's."""
+        try:
+            return self.place.measurer.turns(configs, rounds)
+        except MmsbgenError as error:
+            raise _NoTurnsError(str(error)) from error
 
     def _verdict(self, kernel: KernelReport, spec: KernelSpec) -> Verdict | None:
         """Who won by time; another objective has one number a finalist, and nothing to tell noise by."""

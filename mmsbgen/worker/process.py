@@ -17,6 +17,7 @@ from mmsbgen.worker.task import Outcome, Task
 __all__ = ["Child", "ask_device"]
 
 _WORDS = 2000
+_ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Child:
@@ -48,6 +49,11 @@ class Child:
             return told
         except (EOFError, OSError):
             return ("died", self._ending())
+
+    def killed(self) -> str | None:
+        """How it died where it was killed by a signal that does not ask, as where memory ran out; None otherwise."""
+        code = self._process.poll()
+        return self._ending() if code is not None and code < 0 and -code not in _ASKS else None
 
     def interrupt(self) -> None:
         """Ask it to stop in an orderly way."""

@@ -7,11 +7,9 @@ import os
 import platform
 import re
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +18,20 @@ from filelock import Timeout
 from mmsbgen.db.connect import Location
 from mmsbgen.db.errors import StoreError
 from mmsbgen.errors import InputError, MmsbgenError
-from mmsbgen.jobs import KINDS, Job, Lease, LeaseLostError, Queue
+from mmsbgen.jobs import KINDS, Job, Lease, LeaseLostError, Queue, UnknownJobError
 from mmsbgen.tuner.exclusive import device_lock
+from mmsbgen.worker.keeping import Keeping
 from mmsbgen.worker.process import Child, ask_device
+from mmsbgen.worker.signals import Signals
 from mmsbgen.worker.task import Outcome, Task
 
 __all__ = ["Settings", "Worker"]
 
 CHECKPOINT = "checkpoint.npz"
+OWNER = "database"
+"""A file in the folder of each job: the database that the job is of."""
 _IDLE_S = 1.0
-"""How often an idle worker looks for jobs, and a busy one whether its job is to end."""
+"""How often an idle worker looks for jobs."""
 _AGAIN_S = 3.0
 """How long to wait before a database that failed is asked again."""
 _UNFIT_S = 30.0
@@ -57,42 +59,12 @@ class Settings:
     """How long a job that is to stop may take to leave a checkpoint."""
 
 
+class _StoppedError(Exception):
+    """The worker or the job was asked to end before the job began."""
+
+
 class _UnfitError(InputError):
     """No job can begin on this machine now, its disk or memory being full: that is no fault of the job."""
-
-
-class _Signals:
-    """SIGTERM and Ctrl-C: the first asks to end, the second to do so at once."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.last: int | None = None
-        self._woken = threading.Event()
-
-    def __bool__(self) -> bool:
-        return self.count > 0
-
-    @contextlib.contextmanager
-    def caught(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self._on) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def wait(self, seconds: float) -> None:
-        """Wait so long, or until a signal comes."""
-        if not self.count:
-            self._woken.wait(seconds)
-
-    def _on(self, number: int, _frame: object) -> None:
-        self.count += 1
-        self.last = number
-        self._woken.set()
 
 
 @dataclass
@@ -101,11 +73,8 @@ class _Attempt:
 
     lease: Lease
     folder: Path
+    keeping: Keeping
     child: Child
-    beat_at: float = field(default_factory=time.monotonic)
-    """When the last heartbeat was written."""
-    looked_at: float = 0.0
-    cancel: bool = False
     stop_by: float | None = None
     """When it is killed, once it was asked to stop."""
 
@@ -121,13 +90,14 @@ class Worker:
 
     def __init__(self, queue: Queue, location: Location, settings: Settings, say: Callable[[str], None]) -> None:
         self.queue, self.settings, self.say = queue, settings, say
-        self.signals = _Signals()
+        self.signals = Signals()
         self._quiet_until = 0.0
         if location.url is None and location.path is None:
             raise InputError("a database in memory has no jobs: give a file or a server with --database")
         self._database = (
             str(location.path) if location.url is None else location.url.render_as_string(hide_password=False)
         )
+        self._owner = f"{location}\n"
         odd = [kind for kind in settings.kinds if kind not in KINDS]
         if odd or not settings.kinds:
             raise InputError(f"there are no jobs of kind {odd[0] if odd else ''!r}: give some of {', '.join(KINDS)}")
@@ -193,9 +163,17 @@ class Worker:
         """One attempt at a job, from its files to what came of it."""
         job = lease.job
         self.say(f"job {job.id[:8]} ({job.kind}), attempt {lease.attempt}")
-        folder = self._jobs / job.id / str(lease.attempt)
+        folder, keeping = self._jobs / job.id / str(lease.attempt), Keeping(self.queue, lease, self._failing)
         try:
-            child = Child(self._task(lease, folder))
+            child = Child(self._task(keeping, folder))
+        except LeaseLostError as error:
+            self.say(str(error))
+            self._tidy(job, folder, False)
+            return
+        except _StoppedError:
+            ended = self._given_back(keeping)
+            self._tidy(job, folder, ended)
+            return
         except StoreError as error:
             why = str(error)
             self.say(why)
@@ -207,38 +185,44 @@ class Worker:
             self._persist(lambda: self.queue.release(lease, str(unfit)))
             raise unfit from error
         try:
-            ended = self._watch(_Attempt(lease, folder, child))
+            ended = self._watch(_Attempt(lease, folder, keeping, child))
         finally:
             child.close()
         self._tidy(job, folder, ended)
 
-    def _task(self, lease: Lease, folder: Path) -> Task:
-        """Fetch the files of a job; raises :class:`InputError` where they cannot be written here."""
-        job = lease.job
+    def _task(self, keeping: Keeping, folder: Path) -> Task:
+        """Fetch the files of a job and keep it meanwhile; raises :class:`InputError` where they cannot be written."""
+        job = keeping.lease.job
+
+        def keep() -> None:
+            if keeping.look() or self.signals:
+                raise _StoppedError
+
         try:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
+            (folder.parent / OWNER).write_text(self._owner)
         except OSError as error:
             raise InputError(f"{folder} cannot be made: {error.strerror}") from None
         for name in job.inputs:
-            self.queue.save(job.id, "input", name, folder / name)
+            self.queue.save(job.id, "input", name, folder / name, keep)
         return Task(
             job.kind,
             job.payload,
             folder,
             {name: folder / name for name in job.inputs},
-            self._checkpoint_of(job, folder),
+            self._checkpoint_of(job, folder, keep),
             self._device,
             self._hardware,
             self._database,
             self.settings.checkpoint_s,
         )
 
-    def _checkpoint_of(self, job: Job, folder: Path) -> Path | None:
+    def _checkpoint_of(self, job: Job, folder: Path, keep: Callable[[], None]) -> Path | None:
         """The checkpoint to go on from: the database's, else one too large for it that lies here."""
         if job.checkpoint and CHECKPOINT in job.checkpoint:
             place = folder / "before.npz"
-            self.queue.save(job.id, "checkpoint", CHECKPOINT, place)
+            self.queue.save(job.id, "checkpoint", CHECKPOINT, place, keep)
             return place
         kept = [path for path in folder.parent.glob(f"*/{CHECKPOINT}") if path.parent.name.isdigit()]
         return max(kept, key=lambda path: int(path.parent.name), default=None)
@@ -281,34 +265,26 @@ class Worker:
                 return False
 
     def _keep(self, attempt: _Attempt) -> None:
-        """Write a heartbeat when it is due, and ask the child to stop where somebody asked for that.
-
-        Raises :class:`LeaseLostError`, also when the database could not be reached for as long as the lease lasts.
-        """
-        now, lease = time.monotonic(), attempt.lease
-        if now - attempt.looked_at >= min(_IDLE_S, lease.seconds / 4):
-            attempt.looked_at = now
-            try:
-                if now - attempt.beat_at >= lease.seconds / 4:
-                    attempt.cancel = self.queue.heartbeat(lease)
-                    attempt.beat_at = time.monotonic()
-                else:
-                    attempt.cancel = self.queue.look(lease)
-            except StoreError as error:
-                self._failing(str(error))
-                if time.monotonic() - attempt.beat_at > lease.seconds:
-                    raise LeaseLostError(f"the job {lease.job.id} could not be kept: {error}") from error
-        if (self.signals or attempt.cancel) and attempt.stop_by is None:
+        """Keep the job, and ask the child to stop where somebody asked for that.  Raises :class:`LeaseLostError`."""
+        if (attempt.keeping.look() or self.signals) and attempt.stop_by is None:
             attempt.stop_by = time.monotonic() + self.settings.grace_s
             attempt.child.interrupt()
         if self.signals.count > 1:
             attempt.stop_by = 0.0
 
     def _stopped(self, attempt: _Attempt) -> bool:
-        """Give the job back, or confirm that it was cancelled."""
-        lease = attempt.lease
+        """Give the job back, or confirm that it was cancelled; what killed the child costs an attempt."""
+        how = attempt.child.killed()
         attempt.child.close()
-        if attempt.cancel:
+        if how and not attempt.keeping.cancel:
+            self.say(f"job {attempt.lease.job.id[:8]}: {how}")
+            return self._failed(attempt.lease, how, True)
+        return self._given_back(attempt.keeping)
+
+    def _given_back(self, keeping: Keeping) -> bool:
+        """Give the job back, or confirm that it was cancelled, and so has ended."""
+        lease = keeping.lease
+        if keeping.cancel:
             self.say(f"job {lease.job.id[:8]} is cancelled")
             return self._persist(lambda: self.queue.cancelled(lease))
         self.say(f"job {lease.job.id[:8]} goes back to the queue")
@@ -332,12 +308,12 @@ class Worker:
             with path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size <= self.settings.checkpoint_bytes:
                     self.queue.checkpoint(attempt.lease, {CHECKPOINT: file})
-                    attempt.beat_at = time.monotonic()
+                    attempt.keeping.kept()
         except (OSError, InputError, StoreError) as error:
             self._failing(f"a checkpoint was not stored: {error}")
             return
         for folder in attempt.folder.parent.iterdir():
-            if folder != attempt.folder:
+            if folder != attempt.folder and folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _tell(self, lease: Lease, data: dict[str, Any], kind: str) -> None:
@@ -377,12 +353,34 @@ class Worker:
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # a checkpoint stays until the job has ended
             folder.rmdir()
-            folder.parent.rmdir()
+            # Of a job that goes on another worker may have begun the next attempt in there by now.
+            owner = folder.parent / OWNER
+            if not any(path.is_dir() for path in folder.parent.iterdir()):
+                owner.unlink(missing_ok=True)
+                try:
+                    folder.parent.rmdir()
+                except OSError:
+                    owner.write_text(self._owner)
 
     def _sweep(self) -> None:
-        """Remove what attempts that were killed, or gave their job back, left of jobs that have ended since."""
+        """Remove what attempts that were killed, or gave their job back, left of jobs that have ended since.
+
+        A job that this database does not know was deleted, or is one of another database, whose workers may share the
+        folder.
+        """
         for folder in self._jobs.iterdir():
             if _FOLDER.fullmatch(folder.name):
                 with contextlib.suppress(MmsbgenError):
-                    if self.queue.get(folder.name).ended:
+                    try:
+                        over = self.queue.get(folder.name).ended
+                    except UnknownJobError:
+                        over = _text(folder / OWNER) == self._owner
+                    if over:
                         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None

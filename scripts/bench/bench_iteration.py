@@ -4,7 +4,8 @@
 
 Wall-clock time of an iteration of a chain on a graph, launches queued ahead, nothing profiled, in repetitions of some
 hundred iterations; then the same by single launches with every stage timed on the device.  update_phi alone is timed
-back to back on the same problem's benchmark inputs.  Configurations are those that a run would get.
+back to back on the benchmark inputs of the very problem and configuration that the chain of non-links has.
+Configurations are those that a run would get.
 Writes docs/reports/iteration.md and .json.
 """
 
@@ -140,7 +141,8 @@ def main() -> None:
             rows, told = [], []
             for step in args.step or ("reflected", "split"):
                 options = dataclasses.replace(base, step=step)
-                alone, config = phi_alone(device, parts, options, args.database)
+                non_links = dataclasses.replace(options, mini_batch=KINDS[0])
+                alone, config = phi_alone(device, parts, non_links, args.database)
                 told.append(f"{step}: update_phi alone {alone.text(1e6)} us, {config}  ")
                 for kind in KINDS:
                     of_kind = dataclasses.replace(options, mini_batch=kind)

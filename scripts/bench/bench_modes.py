@@ -2,13 +2,15 @@
 
     scripts/bench/bench_modes.py --device cuda:0 --graph CA-GrQc=50 --mode bfloat16 --mode float16
     scripts/bench/bench_modes.py --device cuda:0 --mini-batch block -n 512 --iterations 200 --mode "half products"
+    scripts/bench/bench_modes.py --device pocl --partners uniform --mode shared-uniform --name modes-shared-uniform
 
-A mode is a set of options that computes the same chain in another way, such as rows of pi in 16 bits.  The first mode
-is the plain one.  All modes run from the same seeds on one split of the graph, so that what differs between runs is the
-chains' own draws, and the mode.  A mode's mean lies within the spread where it is no further from the plain mode's than
-the standard deviation between seeds, that of both modes together; of modes that do not differ, with five seeds, one
-comparison in nine lies outside.  So a t-test of the means stands beside it.
-Writes docs/reports/modes.md and .json.
+A mode is a set of options that computes the same chain in another way, such as rows of pi in 16 bits, or draws for it
+in another, such as partners that a star's vertices share.  The first mode is the plain one.  All modes run from the
+same seeds on one split of the graph, so that what differs between runs is the chains' own draws, and the mode.  A
+mode's mean lies within the spread where it is no further from the plain mode's than the standard deviation between
+seeds, that of both modes together; of modes that do not differ, with five seeds, one comparison in nine lies outside.
+So a t-test of the means stands beside it.
+Writes docs/reports/modes.md and .json, or what --name says.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ MODES: dict[str, dict[str, Any]] = {
     "bfloat16": {"storage": "bfloat16"},
     "float16": {"storage": "float16"},
     "half products": {"products": "half"},
+    "shared": {"partners": "shared"},
+    "shared-uniform": {"partners": "shared-uniform"},
 }
 METRICS = {"log_likelihood": "log-likelihood a pair", "perplexity": "balanced perplexity", "auc": "AUC"}
 GRAPHS = ("CA-GrQc=50", "lfr-n1000-k28=28")
@@ -190,6 +194,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
     parser.add_argument("--partners", default="stratified", help="uniform or stratified (stratified)")
     parser.add_argument("--database", metavar="URL", help="tuning database (default: the user's)")
+    parser.add_argument("--name", default="modes", help="of the report (modes)")
     parser.add_argument("--output", type=Path, default=REPORTS, help="folder of the report (docs/reports)")
     args = parser.parse_args()
     try:
@@ -240,7 +245,7 @@ def compare(args: argparse.Namespace) -> None:
             tables(report, rows, modes)
             stages = {mode: [one.stages for one in runs] for mode, runs in courses.items()}
             report.data["graphs"].append({"graph": loaded.name, "k": k, "rows": rows, "stage_seconds": stages})
-    report.write("modes", folder=args.output)
+    report.write(args.name, folder=args.output)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """Tune a device several times from nothing, and time what the tunes chose together, in turns.
 
     scripts/bench/bench_repeat.py --device pocl --device intel
-    scripts/bench/bench_repeat.py --device cuda:0 -p K=1024 -p m=4096 -p N=317080 --trials 100
+    scripts/bench/bench_repeat.py --device cuda:0 -p K=1024 -p m=4096 -p N=317080
 
 Each tune has a database and a seed of its own.  Its choices are timed A B C A B C ... on the same inputs: what they
 differ by is the median over the rounds of their ratio, with an interval.  Writes docs/reports/repeat.{md,json}.
@@ -29,7 +29,7 @@ from mmsbgen.problem import Problem
 from mmsbgen.space import Config
 from mmsbgen.tuner.measure import Measurer
 from mmsbgen.tuner.noise import median_interval
-from mmsbgen.tuner.tune import tune
+from mmsbgen.tuner.tune import DEFAULT_TRIALS, tune
 
 KERNEL = "update_phi"
 
@@ -50,6 +50,7 @@ def tuned(info: DeviceInfo, problem: Problem, seed: int, trials: int) -> dict[st
         "margin": kernel.margin,
         "noise": kernel.noise,
         "decided": kernel.verdict is not None and kernel.verdict.decided,
+        "trials": len(kernel.trials),
         "given_up": kernel.as_dict()["given_up"],
         "seconds": report.seconds,
     }
@@ -68,16 +69,18 @@ def main() -> None:
     add_device_option(parser)
     parser.add_argument("-p", dest="sizes", action="append", metavar="NAME=VALUE", help="sizes of the problem")
     parser.add_argument("--tunes", type=int, default=3, help="tunes of each device (default: 3)")
-    parser.add_argument("--trials", type=int, default=40, help="configurations a tune (default: 40)")
+    parser.add_argument(
+        "--trials", type=int, default=DEFAULT_TRIALS, help="configurations a tune (default: 100, as a tune's)"
+    )
     parser.add_argument("--rounds", type=int, default=101, help="of the last comparison (default: 101)")
     args = parser.parse_args()
     sizes = args.sizes or ["K=128", "m=512", "N=4096"]
     problem = family().problem(**dict(size.split("=", 1) for size in sizes))
     report = Report(
         "Do several tunes choose the same?",
-        f"{args.tunes} tunes of {KERNEL} ({' '.join(sizes)}) with {args.trials} configurations each, every one with an "
-        f"empty database and a seed of its own; then their choices together, in turns, {args.rounds} rounds. *Apart* "
-        "is the median over the rounds of a pair's ratio, with an interval of 90 %.",
+        f"{args.tunes} tunes of {KERNEL} ({' '.join(sizes)}) with at most {args.trials} configurations each, every one "
+        f"with an empty database and a seed of its own; then their choices together, in turns, {args.rounds} rounds. "
+        "*Apart* is the median over the rounds of a pair's ratio, with an interval of 90 %.",
     )
     report.devices = chosen_devices(args.device)
     found = []
@@ -118,7 +121,7 @@ def tell(report: Report, found: dict[str, Any]) -> None:
     """A device's part of the report."""
     report.text(f"## {found['platform']}")
     report.table(
-        ["choice", "seed", "ms", "margin", "noise", "decided", "given up", "tune s", "load"],
+        ["choice", "seed", "ms", "margin", "noise", "decided", "trials", "given up", "tune s", "load"],
         [
             [
                 config_text(run["config"]),
@@ -127,6 +130,7 @@ def tell(report: Report, found: dict[str, Any]) -> None:
                 "" if run["margin"] is None else f"{run['margin']:.1%}",
                 "" if run["noise"] is None else f"{run['noise']:.1%}",
                 "yes" if run["decided"] else "no",
+                run["trials"],
                 run["given_up"],
                 f"{run['seconds']:.0f}",
                 f"{load:.1f}",

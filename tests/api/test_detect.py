@@ -4,42 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
-from contextlib import contextmanager
-from pathlib import Path
 
 import networkx
 import numpy as np
 import pytest
 import scipy.sparse
-from click.testing import CliRunner
 
 import mmsbgen
 from mmsbgen import api
-from mmsbgen.cli import main
 from mmsbgen.errors import InputError
 from mmsbgen.graph import load_edge_list
+from tests.api.detections import FAST, RING, cli
 
 pytestmark = pytest.mark.opencl
-
-RING = [(a, (a + step) % 30) for a in range(30) for step in (1, 2)]
-FAST = {"device": "pocl", "iterations": 4, "mini_batch_size": 8, "n_partners": 4}
-
-
-@pytest.fixture
-def ring(tmp_path) -> Path:
-    path = tmp_path / "ring.txt"
-    path.write_text("# a comment\n" + "".join(f"v{a}\tv{b}\n" for a, b in RING))
-    return path
-
-
-def cli(*args: object, code: int = 0):
-    words = [str(a) for a in args]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = CliRunner().invoke(main, ["detect", *words, "--device", "pocl"])
-    assert result.exit_code == code, result.output + repr(result.exception)
-    return result
 
 
 def test_all_inputs_give_the_same_chain_and_their_own_ids(ring):
@@ -113,6 +90,8 @@ def test_files(ring, tmp_path):
         ("random-node-non-link", "stratified"),
         ("random-pair", "uniform"),
         ("block", "uniform"),
+        ("random-node", "shared"),
+        ("random-node-link", "shared-uniform"),
     ],
 )
 def test_odd_graphs(mini_batch, partners):
@@ -201,7 +180,8 @@ def test_progress_without_a_terminal(ring, monkeypatch):
     ("args", "words"),
     [
         (["-k", "0"], "-k"),
-        (["-k", "x"], "-k"),
+        (["-k", "x"], "'x' is not a whole number from 1 on, or auto"),
+        (["-k", "1.5"], "'1.5' is not a whole number from 1 on, or auto"),
         ([], "number of communities is missing"),
         (["-k", "3", "--rule", "best"], "'best' is not one of share, threshold, link, top"),
         (["-k", "3", "--threshold", "7"], "threshold 7"),
@@ -236,6 +216,29 @@ def test_a_state_that_does_not_fit_is_refused_with_the_numbers(ring, tmp_path, m
     assert "does not fit" in result.stderr
     assert "100 MB" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_what_can_hardly_be_meant_is_said(ring, tmp_path):
+    said = cli(ring, "-k", 31, "-n", 2, "--database", tmp_path / "none.sqlite3").stderr
+    assert "K=31 is more than the graph's 30 vertices: some communities can only stay empty." in said
+    assert f"There is no tuning database at {tmp_path / 'none.sqlite3'}" in said
+    said = cli(ring, "-k", 30, "-n", 2).stderr
+    assert "more than the graph's" not in said
+    assert "There is no tuning database" not in said
+
+
+def test_odd_ids_are_shown_short_and_written_whole(tmp_path, monkeypatch):
+    long, coloured = "x" * 1000, "\x1b[31mred"
+    (tmp_path / "odd.txt").write_text(f"{long} {coloured}\n{coloured} c\nc {long}\n")
+    out = cli(tmp_path / "odd.txt", "-k", 1, "-n", 2, "--threshold", 0.01, "-o", tmp_path / "out").stdout
+    assert "x" * 23 + "…" in out
+    assert "x" * 24 not in out
+    assert "\x1b" not in out
+    assert long in (tmp_path / "out" / "communities.txt").read_text()
+    monkeypatch.setattr("mmsbgen.sampler.results.available_host_memory", lambda: (10_000, "a test"))
+    said = cli(tmp_path / "odd.txt", "-k", 1, "-n", 2, "-o", tmp_path / "none", code=2).stderr
+    assert "has 1000 characters: 3 ids of that width take 12 kB, and a test leaves 10 kB" in said
+    assert not (tmp_path / "none").exists()
 
 
 def test_missing_graph_and_unwritable_folder(ring, tmp_path, monkeypatch):
@@ -279,190 +282,16 @@ def test_a_chain_that_diverges_is_said(ring):
         )
 
 
-def test_resuming_to_more_iterations(ring, tmp_path):
-    out = tmp_path / "out"
-    cli(ring, "-k", 3, "-n", 20, "-o", out, "--checkpoint", "--average")
-    saved = out / "checkpoint.npz"
-    more = cli(ring, "--resume", saved, "-n", 40, "-o", tmp_path / "more")
-    assert "goes to iteration 40 instead of 20" in more.stderr
-    assert "evaluated every 1 iterations, and means still begin at iteration 10" in more.stderr
-    assert "Resumed after iteration 20, bit for bit" in more.stderr
-    record = json.loads((tmp_path / "more" / "run.json").read_text())
-    assert record["iterations"] == 40
-    assert [row["iteration"] for row in record["trace"]] == list(range(41))
-    assert record["samples_averaged"] == 31
-    assert {kernel["tier"] for kernel in record["kernels"]} == {"kept"}
-    same = cli(ring, "--resume", saved, "-o", tmp_path / "same")
-    assert json.loads((tmp_path / "same" / "run.json").read_text())["iterations"] == 20, "not the default of -n"
-    assert "goes to" not in same.stderr
-
-    assert "already done 20" in cli(ring, "--resume", saved, "-n", 5, code=2).stderr
-    assert "n_communities=4 is not that of the run" in cli(ring, "--resume", saved, "-k", 4, code=2).stderr
-    cli(ring, "--resume", saved, "-k", 3, "--seed", 0, "--checkpoint")
-    assert "step=published" in cli(ring, "--resume", saved, "--step", "published", code=2).stderr
-    other = tmp_path / "other.txt"
-    other.write_text("1 2\n2 3\n")
-    assert "another graph" in cli(other, "--resume", saved, code=2).stderr
-
-
-@pytest.fixture
-def stopped(ring, tmp_path, monkeypatch) -> Path:
-    """The folder of a run of 20 iterations that was interrupted after 10."""
-    from mmsbgen.sampler import run
-
-    out = tmp_path / "stopped"
-
-    class AfterTen(run.Interrupted):
-        checks = 0
-
-        def __bool__(self) -> bool:
-            self.checks += 1
-            return self.checks > 10
-
-    @contextmanager
-    def graceful():
-        yield AfterTen()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(api, "graceful", graceful)
-        said = cli(ring, "-k", 3, "-n", 20, "--start", "random", "-o", out, code=130).stderr
-    assert f"--resume {out / 'checkpoint.npz'}" in said
-    return out
-
-
-def test_what_ends_the_making_of_communities_leaves_the_chain(ring, tmp_path, monkeypatch):
-    """Ctrl-C, and an error, once a finished chain's links are looked at: what is resumed gives the same results."""
-    from mmsbgen.cli import detect as module
-
-    cli(ring, "-k", 3, "-n", 20, "-o", tmp_path / "straight")
-    for end, code in ((KeyboardInterrupt(), 130), (InputError("no more"), 2)):
-        out = tmp_path / str(code)
-        made: list[tuple[str, float]] = []
-
-        def making(self, what, share, made=made, end=end):
-            made.append((what, share))
-            if what != "memberships":
-                raise end
-
-        with monkeypatch.context() as patch:
-            patch.setattr(module._Report, "making", making)
-            said = cli(ring, "-k", 3, "-n", 20, "-o", out, code=code).stderr
-        assert f"The chain is kept: go on with --resume {out / 'checkpoint.npz'} -o {out}" in said
-        assert made == [("memberships", 1.0), ("communities by the rule share", 1.0)], "30 vertices are one part"
-        assert os.listdir(out) == ["checkpoint.npz"]
-        more = cli(ring, "--resume", out / "checkpoint.npz", "-o", out)
-        assert "Resumed after iteration 20, bit for bit" in more.stderr
-        assert sorted(os.listdir(out)) == ["communities.txt", "memberships.npz", "run.json"]
-        for name in ("communities.txt", "memberships.npz"):
-            assert (out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
-
-
 def test_the_making_of_communities_is_told_where_it_takes_long(ring, monkeypatch):
     from mmsbgen.cli import detect as module
 
     monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
     monkeypatch.setattr(module, "_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr("mmsbgen.sampler.explain._BLOCK", 4 * 20)
+    monkeypatch.setattr("mmsbgen.sampler.buffers.EXPLAINED", 20)
     lines = [line for line in cli(ring, "-k", 4, "-n", 5).stderr.splitlines() if line.startswith("making ")]
     assert lines[0] == "making memberships, 100% done, about 0 s left"
     assert [line.split(",")[1] for line in lines[1:]] == [" 33% done", " 67% done", " 100% done"]
     assert cli(ring, "-k", 4, "-n", 5, "--quiet").output == ""
-
-
-def test_results_are_made_where_the_chain_cannot_be_kept(ring, tmp_path, monkeypatch):
-    """A full disk may still have room for them; a checkpoint that was asked for must be there."""
-
-    def full(*_: object) -> None:
-        raise InputError("cannot write: no space left on device")
-
-    monkeypatch.setattr(api.checkpoints, "save", full)
-    found = cli(ring, "-k", 3, "-n", 5, "-o", tmp_path / "out")
-    assert "Going on without a checkpoint: cannot write" in found.stderr
-    assert sorted(os.listdir(tmp_path / "out")) == ["communities.txt", "memberships.npz", "run.json"]
-    assert "no space" in cli(ring, "-k", 3, "-n", 5, "-o", tmp_path / "two", "--checkpoint", code=2).stderr
-
-
-def test_a_new_run_keeps_the_checkpoint_of_an_interrupted_one(ring, stopped, tmp_path, monkeypatch):
-    saved = stopped / "checkpoint.npz"
-    before = {path.name: path.read_bytes() for path in stopped.iterdir()}
-    other = tmp_path / "other.npz"
-    other.write_bytes(saved.read_bytes())
-    with monkeypatch.context() as patch:
-        patch.setattr(api.Sampler, "step", lambda self: pytest.fail("sampled before looking for a checkpoint"))
-        for more in (["-k", 3], ["-k", 3, "--checkpoint"], ["--resume", other]):
-            said = cli(ring, *more, "-o", stopped, code=2).stderr
-            assert f"--resume {saved}" in said
-            assert "--overwrite" in said
-        with pytest.raises(InputError, match="--overwrite"):
-            mmsbgen.detect(ring, 3, out=stopped, **FAST)
-    assert {path.name: path.read_bytes() for path in stopped.iterdir()} == before
-
-    cli(ring, "-k", 3, "-n", 5, "-o", stopped, "--overwrite", "--checkpoint")
-    assert saved.read_bytes() != before["checkpoint.npz"]
-    mmsbgen.detect(ring, 3, out=stopped, overwrite=True, **FAST)
-    assert not saved.exists(), "results of one run beside the checkpoint of another"
-
-
-def test_a_run_that_finishes_removes_its_checkpoint(ring, stopped):
-    from_elsewhere = stopped.parent / "elsewhere"
-    cli(ring, "--resume", stopped / "checkpoint.npz", "-o", from_elsewhere)
-    assert not (from_elsewhere / "checkpoint.npz").exists()
-    assert (stopped / "checkpoint.npz").exists(), "only that in its own folder"
-    same = stopped.parent / "elsewhere" / ".." / "stopped"
-    cli(ring, "--resume", stopped / "checkpoint.npz", "-o", same)
-    assert not (stopped / "checkpoint.npz").exists()
-    assert json.loads((stopped / "run.json").read_text())["iterations"] == 20
-    request = api.Request(FAST | {"n_communities": 3}, device="pocl", out=stopped, checkpoint_seconds=0.0)
-    del request.options["device"]
-    written: list[bool] = []
-    request.on_progress = lambda sampler, trace: written.append(request.saved.exists())
-    api.perform(ring, request)
-    assert any(written)
-    assert not request.saved.exists()
-
-
-def test_resuming_writes_into_the_folder_of_the_checkpoint(ring, stopped):
-    cli(ring, "--resume", stopped / "checkpoint.npz", "--checkpoint")
-    record = json.loads((stopped / "run.json").read_text())
-    assert (record["iterations"], record["interrupted"]) == (20, False)
-    assert sorted(os.listdir(stopped)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"]
-    cli(ring, "--resume", stopped / "checkpoint.npz", "-n", 25)
-    assert json.loads((stopped / "run.json").read_text())["iterations"] == 25
-    assert sorted(os.listdir(stopped)) == ["communities.txt", "memberships.npz", "run.json"]
-
-
-def test_another_constant_in_a_kernels_source_is_said(ring, stopped, monkeypatch):
-    """Constants that Python works out are in no template."""
-    import dataclasses
-
-    from mmsbgen import build
-
-    real = build.render
-
-    def changed(spec, *args):
-        source = real(spec, *args)
-        if spec.name != "block_links":  # another comment at the head is no other source
-            return dataclasses.replace(source, text="/* another " + source.text.removeprefix("/*"))
-        return dataclasses.replace(source, text=source.text + "#define ANOTHER_CONSTANT 1\n")
-
-    monkeypatch.setattr(build, "render", changed)
-    said = cli(ring, "--resume", stopped / "checkpoint.npz").stderr
-    assert "not bitwise, since these differ: block_links source." in said
-
-
-def test_resuming_on_another_device(ring, tmp_path):
-    pytest.importorskip("pyopencl")
-    cli(ring, "-k", 3, "-n", 20, "-o", tmp_path, "--checkpoint")
-    messages: list[str] = []
-    request = api.Request(
-        {"iterations": 25}, device="intel", resume=tmp_path / "checkpoint.npz", on_message=messages.append
-    )
-    try:
-        found = api.perform(ring, request)
-    except InputError as error:
-        pytest.skip(str(error))
-    assert found.record["iterations"] == 25
-    assert any("not bitwise, since these differ: " in text and "device" in text for text in messages)
 
 
 def test_the_graph_object_is_accepted(ring):

@@ -1,24 +1,15 @@
-"""The estimator: scikit-learn's conventions, what it finds, going on, and its file."""
+"""The estimator: scikit-learn's conventions, and what it finds."""
 
 from __future__ import annotations
 
 import copy
-import gc
 import inspect
-import json
-import os
-import pickle
-import signal
 import subprocess
 import sys
-import threading
-import time
-import zipfile
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse
@@ -30,26 +21,18 @@ import sklearn.utils.validation
 import mmsbgen
 from mmsbgen import MMSB
 from mmsbgen.errors import InputError, NotFittedError, ParameterError
-from mmsbgen.estimator.mmsb import OPTIONS, InterruptedFit
-from mmsbgen.sampler.options import Options, Schedule
+from mmsbgen.estimator.mmsb import OPTIONS
+from mmsbgen.sampler.options import Options
+from tests.api.estimators import FAST, RING, fast, of_four_shares
 
 pytestmark = pytest.mark.opencl
 
 DATA = Path(__file__).parents[1] / "data"
-RING = [(a, (a + step) % 30) for a in range(30) for step in (1, 2)]
-FAST = {"device": "pocl", "iterations": 6, "start": "random", "mini_batch_size": 8, "n_partners": 4}
-
-
-def fast(k: int = 5, **params: Any) -> MMSB:
-    return MMSB(k, **{**FAST, **params})
 
 
 @pytest.fixture(scope="module")
 def fitted() -> MMSB:
-    return fast(20, top=4, random_state=3).fit(RING)
-
-
-# Conventions ---------------------------------------------------------------------------------------------------
+    return of_four_shares()
 
 
 def test_the_parameters_are_all_options_with_their_defaults():
@@ -119,9 +102,6 @@ def test_scikit_learn_is_not_imported():
         "{'sklearn', 'scipy', 'networkx', 'pandas', 'pyarrow', 'cdlib', 'polars'}))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
-# What it finds -------------------------------------------------------------------------------------------------
 
 
 def test_it_finds_what_detect_finds(fitted):
@@ -269,302 +249,3 @@ def test_ids_of_any_kind_in_any_order_give_the_same_partition(tmp_path):
     assert back.ids_.tolist() == first.ids_.tolist()
     assert [type(i) for i in back.ids_.tolist()] == [type(i) for i in first.ids_.tolist()]
     assert back.communities_ == first.communities_
-
-
-# Going on ------------------------------------------------------------------------------------------------------
-
-COURSE = {"evaluate_every": 4, "burn_in_iterations": 5, "test": 0.1, "random_state": 2}
-
-
-@pytest.mark.parametrize(
-    "extra",
-    [{}, {"mini_batch": "random-node"}, {"noise": True, "average": True}],
-    ids=["block", "stars", "block with noise, averaged"],
-)
-def test_partial_fit_gives_the_bits_of_a_longer_run(extra):
-    options = {**COURSE, **extra}
-    straight = fast(4, **options, iterations=21).fit(RING)
-    parts = fast(4, **options, iterations=10).fit(RING)
-    assert parts.partial_fit(iterations=4) is parts
-    assert parts.n_iter_ == 14
-    parts.partial_fit(RING, iterations=7)
-    assert parts.n_iter_ == straight.n_iter_ == 21
-    assert np.array_equal(parts.memberships_, straight.memberships_)
-    assert np.array_equal(parts.strengths_, straight.strengths_)
-    assert parts.communities_ == straight.communities_
-    without_time = [[{k: v for k, v in row.items() if k != "seconds"} for row in m.trace_] for m in (parts, straight)]
-    assert without_time[0] == without_time[1]
-    assert parts.score() == straight.score()
-
-
-def test_partial_fit_begins_goes_on_and_adds_what_it_should(tmp_path):
-    model = fast(3).partial_fit(RING)
-    assert np.array_equal(model.memberships_, fast(3).fit(RING).memberships_)
-    assert model.partial_fit().n_iter_ == 12, "as many as fit makes"
-    assert model.partial_fit(iterations=0).n_iter_ == 12
-    assert fast(3).partial_fit(RING, iterations=2).n_iter_ == 2
-    open_run = MMSB(3, device="pocl", start="random").fit(RING)
-    end = open_run.n_iter_
-    assert open_run.partial_fit().n_iter_ == end + 50, "30 vertices are one block"
-    with pytest.raises(InputError, match="goes on with the graph that was fitted, list; for another one call fit"):
-        model.partial_fit([(0, 1), (1, 2)])
-    for bad in (-1, "x", 2.5):
-        with pytest.raises(InputError, match=f"iterations={bad!r}"):
-            model.partial_fit(iterations=bad)
-    model.set_params(alpha=0.5, rule="threshold", threshold=0.9)
-    with pytest.raises(ParameterError, match="alpha was None when the model was fitted and is 0.5 now"):
-        model.partial_fit()
-    assert model.n_iter_ == 12
-    assert model.set_params(alpha=None).partial_fit().n_iter_ == 18
-    assert model.communities_ == model.get_communities("threshold", 0.9)
-
-
-def test_a_number_chosen_by_held_out_pairs_stays():
-    model = MMSB(device="pocl", random_state=1).fit(nx.disjoint_union(nx.complete_graph(12), nx.complete_graph(12)))
-    k = model.n_communities_
-    assert model.record_["tried"]
-    assert model.partial_fit(iterations=3).n_communities_ == k
-    assert model.n_communities == "auto"
-
-
-def test_a_fit_that_fails_leaves_the_one_before(fitted):
-    model = copy.deepcopy(fitted)
-    for graph, params, words in (
-        (np.zeros((3, 3)), {}, "third column"),
-        (RING, {"alpha": -1}, "alpha=-1"),
-        (RING, {"schedule": 3}, "schedule=3: give three numbers"),
-        (RING, {"eta": "x"}, "eta='x'"),
-        (RING, {"random_state": "x"}, "random_state='x': give an integer"),
-        (RING, {"n_communities": 0}, "n_communities=0"),
-        (RING, {"n_communities": "many"}, "n_communities='many'"),
-        (RING, {"rule": "best"}, "rule 'best'"),
-        (RING, {"top": 0}, "top=0"),
-        (RING, {"top": 2.5}, "top=2.5"),
-        (RING, {"alpha": "x"}, "alpha='x': it must be a number"),
-        (RING, {"validation": []}, r"validation=\[\]: it must be a number"),
-        (RING, {"threshold": "x"}, "threshold 'x' of rule share: it must be a number"),
-        (RING, {"device": "toaster"}, "toaster"),
-    ):
-        with pytest.raises(InputError, match=words):
-            sklearn.base.clone(model).set_params(**params).fit(graph)
-        with pytest.raises(InputError, match=words):
-            model.set_params(**params).fit(graph)
-        assert np.array_equal(model.memberships_, fitted.memberships_)
-        model.set_params(**fitted.get_params())
-    assert model.partial_fit(iterations=1).n_iter_ == 7
-
-
-def test_random_states():
-    by_generator = fast(3, random_state=np.random.default_rng(4))
-    first, second = by_generator.fit(RING).seed_, by_generator.fit(RING).seed_
-    assert first != second
-    again = fast(3, random_state=first).fit(RING)
-    by_generator.set_params(random_state=np.random.default_rng(4)).fit(RING)
-    assert np.array_equal(again.memberships_, by_generator.memberships_)
-    assert by_generator.partial_fit(iterations=1).seed_ == first
-    assert fast(3, random_state=np.random.RandomState(1)).fit(RING).seed_ > 0
-    assert fast(3).fit(RING).seed_ == 0
-    numpy_numbers = fast(np.int64(3), alpha=np.float32(0.5), schedule=(0.2, 100, 0.6), random_state=np.uint8(7)).fit(
-        RING
-    )
-    same = fast(3, alpha=0.5, schedule=Schedule(0.2, 100, 0.6), random_state=7).fit(RING)
-    assert np.array_equal(numpy_numbers.memberships_, same.memberships_)
-
-
-def test_an_interrupted_fit_can_go_on():
-    straight = fast(4, iterations=500, evaluate_every=50, refine=False).fit(RING)
-    model = fast(4, iterations=500, evaluate_every=50, refine=False)
-    before, end = signal.getsignal(signal.SIGINT), time.monotonic() + 60
-
-    def interrupt() -> None:
-        # Until the run listens, the signal would end the tests.
-        while signal.getsignal(signal.SIGINT) == before:
-            if time.monotonic() > end:
-                return
-            time.sleep(0.005)
-        time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.warns(InterruptedFit, match=r"interrupted after iteration \d+; partial_fit\(\) goes on"):
-        model.fit(RING)
-    thread.join()
-    assert model.interrupted_
-    assert model.n_iter_ < 500
-    assert model.partial_fit().n_iter_ == 500
-    assert not model.interrupted_
-    assert np.array_equal(model.memberships_, straight.memberships_)
-
-
-# Files and copies ----------------------------------------------------------------------------------------------
-
-
-def test_save_and_load(fitted, tmp_path):
-    path = fitted.save(tmp_path / "model.npz")
-    back = MMSB.load(str(path))
-    assert back.get_params() == fitted.get_params()
-    for name in ("memberships_", "labels_", "strengths_", "ids_"):
-        assert np.array_equal(getattr(back, name), getattr(fitted, name)), name
-        assert getattr(back, name).dtype == getattr(fitted, name).dtype, name
-    for name in ("communities_", "community_labels_", "n_iter_", "seed_", "trace_", "record_", "interrupted_"):
-        assert getattr(back, name) == getattr(fitted, name), name
-    assert back.get_communities("link", 0.01) == fitted.get_communities("link", 0.01)
-    assert np.array_equal(back.predict_link_proba([(0, 1)]), fitted.predict_link_proba([(0, 1)]))
-    straight = fast(20, top=4, random_state=3, iterations=9, evaluate_every=1).fit(RING)
-    on = fast(20, top=4, random_state=3, evaluate_every=1).fit(RING)
-    on = MMSB.load(on.save(tmp_path / "on.npz")).partial_fit(iterations=3)
-    assert np.array_equal(on.memberships_, straight.memberships_)
-    small = fitted.save(tmp_path / "small.npz", chain=False)
-    with np.load(path) as whole, np.load(small) as archive:
-        assert set(whole) - set(archive) == {"chain"}
-    with pytest.raises(InputError, match="the chain was not kept"):
-        MMSB.load(small).partial_fit()
-    odd = fast(3, schedule=(0.2, 100, 0.6), eta=[1, 2], random_state=np.random.default_rng(0), database=tmp_path / "db")
-    back = MMSB.load(odd.fit(RING).save(tmp_path / "odd.npz"))
-    assert (back.schedule, back.eta, back.random_state) == (Schedule(0.2, 100, 0.6), (1.0, 2.0), odd.seed_)
-    assert back.partial_fit(iterations=1).n_iter_ == 7
-
-
-def test_files_that_are_no_models(fitted, tmp_path):
-    path = fitted.save(tmp_path / "model.npz")
-    whole = path.read_bytes()
-    with pytest.raises(InputError, match="there is no file"):
-        MMSB.load(tmp_path / "absent")
-    for name, content in (("text", b"hello"), ("empty", b""), ("cut", whole[: len(whole) // 2])):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match="no model of mmsbgen"):
-            MMSB.load(tmp_path / name)
-    np.savez(tmp_path / "other.npz", a=np.zeros(3))
-    with pytest.raises(InputError, match="no model of mmsbgen"):
-        MMSB.load(tmp_path / "other.npz")
-    with pytest.raises(InputError, match="no model of mmsbgen"):
-        MMSB.load(tmp_path)
-
-    def changed(name: str, change: Any) -> Path:
-        with np.load(path) as archive:
-            arrays = dict(archive)
-        arrays[name] = change(arrays[name])
-        np.savez(tmp_path / "changed.npz", **arrays)
-        return tmp_path / "changed.npz"
-
-    def meta(**new: Any) -> Any:
-        return lambda old: np.frombuffer(json.dumps(json.loads(old.tobytes()) | new).encode(), np.uint8)
-
-    with pytest.raises(InputError, match=r"written by mmsbgen 99\.0, this is .*: load it with that version"):
-        MMSB.load(changed("meta", meta(format=2, version="99.0")))
-    with pytest.raises(InputError, match="it is a cake"):
-        MMSB.load(changed("meta", meta(kind="cake")))
-    for name, change in (
-        ("links", lambda a: a[:-1]),
-        ("links", lambda a: a + 100),
-        ("ids", lambda a: a + 1),
-        ("ids", lambda a: a.astype(object)),
-        ("communities", lambda a: a + 20),
-        ("shares", lambda a: a[:, :2]),
-        ("cover_members", lambda a: a + 30),
-        ("cover_sizes", lambda a: a[1:]),
-        ("cover_labels", lambda a: a - 20),
-    ):
-        with pytest.raises(InputError, match="no model of mmsbgen"):
-            MMSB.load(changed(name, change))
-    damaged = bytearray(whole)
-    with zipfile.ZipFile(path) as archive:
-        at = archive.getinfo("shares.npy").header_offset
-    damaged[at + 200] ^= 1
-    (tmp_path / "damaged").write_bytes(damaged)
-    with pytest.raises(InputError, match="damaged or no model"):
-        MMSB.load(tmp_path / "damaged")
-
-
-def test_saving_is_whole_or_not_at_all(fitted, tmp_path):
-    class Odd:
-        def __repr__(self) -> str:
-            return "odd"
-
-    thing = Odd()
-    model = fast(3).fit([(thing, 1), (1, 2), (2, 3), (3, thing)])
-    assert thing in model.ids_.tolist()
-    (tmp_path / "before").write_text("mine")
-    with pytest.raises(InputError, match="id odd is a .*Odd, which cannot be written to a file"):
-        model.save(tmp_path / "before")
-    assert (tmp_path / "before").read_text() == "mine"
-    with pytest.raises(InputError, match="cannot write"):
-        fitted.save(tmp_path / "before" / "below")
-    assert [p.name for p in tmp_path.iterdir()] == ["before"]
-
-
-def test_copies_and_pickles_have_chains_of_their_own(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    model = fast(3).fit(RING)
-    (folder,) = tmp_path.iterdir()
-    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.copy(model)]
-    assert len(list(tmp_path.iterdir())) == 3, "a shallow copy shares its chain"
-    expected = copy.deepcopy(model).partial_fit(iterations=2).memberships_
-    del model
-    for other in copies:
-        assert np.array_equal(other.partial_fit(iterations=2).memberships_, expected)
-    gc.collect()
-    assert not folder.exists(), "the chain that nobody goes on from is gone"
-    del copies, other
-    gc.collect()
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_forked_process_leaves_the_chain_to_its_parent(tmp_path):
-    """In an interpreter of its own, as forking a process with threads is no good."""
-    code = (
-        "import os, sys, numpy as np\n"
-        "from mmsbgen.sampler.kept import KeptChain\n"
-        "chain = KeptChain.new()\n"
-        "chain.path.write_bytes(b'rows')\n"
-        "child = os.fork()\n"
-        "if not child:\n"
-        "    sys.exit()\n"
-        "os.waitpid(child, 0)\n"
-        "print(chain.written, len(os.listdir(sys.argv[1])))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "True 1\n"
-    assert not list(tmp_path.iterdir()), "the parent has taken it away at its end"
-
-
-def test_without_a_folder_for_the_chain_nothing_begins(monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
-    with pytest.raises(InputError, match=r"no place for the chain .*TMPDIR.*keep_chain=False"):
-        fast(3).fit(RING)
-    assert fast(3, keep_chain=False).fit(RING).n_iter_ == 6
-
-
-def test_a_fit_that_fails_leaves_no_chain_and_promises_none(monkeypatch, tmp_path):
-    def ended(*given, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("mmsbgen.api.cover", ended)
-    with pytest.raises(KeyboardInterrupt) as raised:
-        fast().fit(RING)
-    assert not getattr(raised.value, "__notes__", ())
-    del raised
-    gc.collect()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_room_for_the_chain_there_is_a_result(monkeypatch, tmp_path, capsys):
-    from mmsbgen.sampler import checkpoint
-
-    def full(*args: Any) -> None:
-        raise InputError("cannot write it: no space left on device")
-
-    monkeypatch.setattr(checkpoint, "save", full)
-    model = fast(3, verbose=True).fit(RING)
-    assert model.n_iter_ == 6
-    assert "Going on without a checkpoint: cannot write it: no space" in capsys.readouterr().err
-    with pytest.raises(InputError, match="the chain was not kept"):
-        model.partial_fit()

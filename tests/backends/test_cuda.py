@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mmsbgen.backends import Device, cuda, discover, open_device
+from mmsbgen.backends._cuda_arguments import CudaBuffer, Layout
 from mmsbgen.errors import CompileError, DeviceMemoryError, InputError, LaunchError, MissingDependencyError
 
 SOURCE = """
@@ -47,11 +50,26 @@ def test_without_a_gpu_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_arguments_are_laid_out_as_in_c() -> None:
-    packed = cuda._pack([np.uint8(1), np.float64(2), np.int32(3), np.uint64(4)], "kernel 'k'")
+    args: list[Any] = [np.uint8(1), np.float64(2), np.int32(3), np.uint64(4)]
+    packed = Layout(args, "kernel 'k'").pack(args)
+    assert packed is not None
     assert len(packed) == 32
     assert np.frombuffer(packed[8:16])[0] == 2
     with pytest.raises(LaunchError, match="argument 0 is a NumPy complex64"):
-        cuda._pack([np.complex64(1)], "kernel 'k'")
+        Layout([np.complex64(1)], "kernel 'k'")
+
+
+def test_a_layout_serves_launches_with_arguments_of_the_same_types() -> None:
+    class Memory(int):
+        def free(self) -> None: ...
+
+    buffers = [CudaBuffer((4,), np.dtype(np.float32), Memory(address)) for address in (4096, 8192)]
+    layout = Layout([buffers[0], np.float32(1)], "kernel 'k'")
+    assert layout.pack([buffers[1], np.float32(2)]) == struct.pack("Pf", 8192, 2.0)
+    for other in ([buffers[1], np.float64(2)], [buffers[1]], [np.uint64(8192), np.float32(2)]):
+        assert layout.pack(other) is None
+    buffers[1].release()
+    assert layout.pack([buffers[1], np.float32(2)]) is None
 
 
 @pytest.mark.cuda
@@ -73,6 +91,32 @@ class TestOnDevice:
             np.testing.assert_array_equal(device.download_range(other, 7, 10), [array[7], [9] * 3, [9] * 3])
         with device.upload(np.ones((0, 4))) as empty:
             assert device.download(empty).shape == (0, 4)
+
+    @pytest.mark.parametrize("count", [1, 1000, 3 << 20])
+    def test_arrays_may_change_once_they_are_written(self, device: Device, count: int) -> None:
+        """Small ones wait for their turn in page-locked memory, after the launches before and before those after."""
+        kernel = device.compile(SOURCE, ["scale"]).kernel("scale")
+        array = np.ones(count, np.float32)
+        with device.zeros((20, count), np.float32) as kept, device.upload(array) as buffer:
+            for value in range(20):
+                array[:] = value
+                device.write(buffer, array)
+                array[:] = -1.0
+                kernel.launch((1,), (1,), (buffer, np.float32(2)))
+                device.write(kept, device.download(buffer)[None] if value % 2 else array[None], offset=value)
+            found = device.download(kept)
+        np.testing.assert_array_equal(found[1::2, 0], 2.0 * np.arange(1, 20, 2))
+        np.testing.assert_array_equal(found[::2], -1.0)
+
+    def test_arrays_on_their_way_are_not_written_over(self, device: Device) -> None:
+        """More writes than there are buffers, behind work that keeps the queue busy meanwhile."""
+        kernel = device.compile(SOURCE, ["scale"]).kernel("scale")
+        with device.zeros(1 << 26, np.float32) as large, device.zeros((100, 1024), np.float32) as kept:
+            for _ in range(50):
+                kernel.launch((1 << 16,), (1024,), (large, np.float32(2)))
+            for value in range(100):
+                device.write(kept, np.full((1, 1024), value, np.float32), offset=value)
+            np.testing.assert_array_equal(device.download(kept), np.repeat(np.arange(100.0), 1024).reshape(100, 1024))
 
     @pytest.mark.parametrize("block", [1, 96, 1024])
     def test_launches_in_order(self, device: Device, block: int) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +12,13 @@ import pytest
 
 from mmsbgen.backends import cuda_compile
 from mmsbgen.backends._binary_cache import BinaryCache
-from mmsbgen.backends.cuda_compile import CudaCompiler, compile_cuda, find_compiler, parse_resources
+from mmsbgen.backends.cuda_compile import (
+    CudaCompiler,
+    compile_cuda,
+    compile_side_by_side,
+    find_compiler,
+    parse_resources,
+)
 from mmsbgen.errors import CompileError, InputError, MissingDependencyError
 
 SOURCE = """
@@ -79,9 +88,11 @@ class Counting:
 
     def __init__(self) -> None:
         self.calls = 0
+        self.options: list[str] = []
 
-    def compile(self, source: str, options: object) -> tuple[bytes, str]:
+    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
         self.calls += 1
+        self.options = list(options)
         return source.encode(), "log"
 
 
@@ -96,6 +107,34 @@ def test_cache_knows_source_options_compiler_and_architecture(tmp_path: Path) ->
     compiler.version = "counting 2"
     compile_cuda("a", compiler=compiler, cache=cache)
     assert compiler.calls == 5
+
+
+@pytest.mark.parametrize(
+    ("arch", "source", "target"),
+    [("sm_90", "wgmma.fence", "sm_90a"), ("sm_90", "mma.sync", "sm_90"), ("sm_100", "wgmma.fence", "sm_100")],
+)
+def test_what_one_architecture_alone_has_is_compiled_for_it(arch: str, source: str, target: str) -> None:
+    compiler = Counting()
+    compile_cuda(source, arch, compiler=compiler)
+    assert f"--gpu-architecture={target}" in compiler.options
+
+
+def test_side_by_side_all_but_what_is_refused_gets_into_the_cache(tmp_path: Path) -> None:
+    class Meeting(Counting):
+        def compile(self, source: str, options: object) -> tuple[bytes, str]:
+            if source == "wrong":
+                raise CompileError("no")
+            meeting.wait()
+            return super().compile(source, options)
+
+    cores = len(os.sched_getaffinity(0))
+    meeting = threading.Barrier(min(2, cores), timeout=20)
+    compiler, cache = Meeting(), BinaryCache(tmp_path)
+    compile_side_by_side(["a", "wrong", "b"], "sm_90", ["-DX"], compiler=compiler, cache=cache)
+    assert compiler.calls == 2
+    for source in ("a", "b"):
+        assert compile_cuda(source, "sm_90", ["-DX"], compiler=compiler, cache=cache).cubin == source.encode()
+    assert compiler.calls == 2
 
 
 def test_says_how_to_get_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

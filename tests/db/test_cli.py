@@ -193,7 +193,7 @@ def test_without_a_database_all_is_empty_and_nothing_is_made(tmp_path: Path, com
     assert result.exit_code == 0
     assert json.loads(result.stdout) == []
     assert "mmsbgen tune" in result.stderr
-    assert "no records" in call("--database", path, command, *arguments).stderr
+    assert "no records: none were made yet (mmsbgen tune)" in call("--database", path, command, *arguments).stderr
     assert not path.parent.exists()
 
 

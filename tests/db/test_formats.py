@@ -53,6 +53,15 @@ def bundle(make: Any) -> Bundle:
     return Bundle([make.run], [roof], [*trials, replace(trials[0], round=1, times=(1.0, 2.0))])
 
 
+@pytest.mark.parametrize("content", [b"1 2\n2 3\n", b"\xa4\x00", b""])
+def test_files_that_hold_no_records_are_told_which_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "links.txt").write_bytes(content)
+    with pytest.raises(
+        InputError, match="links.txt.*; records are in files that `mmsbgen db export` wrote, T4 results"
+    ):
+        formats.read(tmp_path / "links.txt")
+
+
 def test_t4_has_what_t4_defines_for_every_status(bundle: Bundle, tmp_path: Path) -> None:
     formats.write(bundle, tmp_path / "t4.json", "t4")
     whole = json.loads((tmp_path / "t4.json").read_text())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from mmsbgen.db import paging
+from mmsbgen.db import paging, selection, transfer
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.live import LiveIndex
 from mmsbgen.db.records import Key, QuarantineRecord, RunRecord
@@ -76,7 +76,21 @@ def test_what_it_keeps_for_problems_is_bounded(memory: Store, make: Any) -> None
     for width in range(1, 1300):
         assert selected(live, make.key(params={"width": width})).config == {"block": 64}
     assert len(live._plans) <= 1025
-    assert len(live._orders) <= 1
+    assert len(live._orders) <= 65
+
+
+def test_the_same_question_again_sorts_nothing_again(memory: Store, make: Any, monkeypatch: Any) -> None:
+    for width in (64, 256):
+        memory.add_trial(make.trial(make.key(params={"width": width}), 1e-3))
+    live, asked = LiveIndex(memory, shipped=None), []
+    monkeypatch.setattr(selection, "ordered", lambda *of: asked.append(of) or transfer.ordered(*of))
+    first, second = (selected(live, make.key(params={"width": 128})) for _ in range(2))
+    assert first == second
+    assert len(asked) == 1
+    memory.add_trial(make.trial(make.key(params={"width": 64}), 1e-4, config={"block": 8}))
+    live.update()
+    assert selected(live, make.key(params={"width": 128})) != first
+    assert len(asked) == 2
 
 
 def test_pages_are_stable_while_records_are_added(store: Store, make: Any) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -338,3 +339,18 @@ def test_a_forked_child_opens_its_own_connection(url: str, make: Any) -> None:
         assert status == 0
         assert store.add_trial(make.trial(config={"from": "parent"}))
         assert len(store.trials()) == 2
+
+
+@pytest.mark.postgres
+def test_a_user_without_rights_on_a_server_is_told(postgres_url: str) -> None:
+    import psycopg
+
+    with open_store(postgres_url):
+        pass
+    reader = f"r{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {reader} LOGIN")  # type: ignore[arg-type]
+    theirs = postgres_url.replace("tester@", f"{reader}@")
+    for read_only in (True, False):
+        with pytest.raises(StoreError, match=f"{reader}@.* may not be used so by this user; ask its owner"):
+            open_store(theirs, read_only=read_only)

@@ -13,12 +13,15 @@ from click.testing import CliRunner
 
 from mmsbgen import build, db_keys, rendering
 from mmsbgen.backends import open_device
+from mmsbgen.build import traits_of
 from mmsbgen.cli.db import db
 from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import Present, key_of
 from mmsbgen.families.mmsb import MMSB
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.problem import problem_of_graph
 
 pytestmark = pytest.mark.opencl
 
@@ -159,12 +162,37 @@ def test_explain_says_what_a_run_on_a_device_would_use(tmp_path: Path, info: Any
         store.quarantine(
             QuarantineRecord(key=here, config=CONFIG, recorded=CONFIG, status="launch_error", message="too wide")
         )
-    said = CliRunner().invoke(db, arguments).stderr
+    done = CliRunner().invoke(db, arguments)
+    said = done.stdout
+    assert done.stderr == ""
     assert "block_size=4\n" not in said
     assert "1 record is quarantined" in said
     assert "quarantined here: block_size=4 (launch_error: too wide)" in said
     wrong = CliRunner().invoke(db, [*arguments[:-1], "L=1"])
     assert (wrong.exit_code, "has no parameter 'L'" in wrong.stderr) == (2, True)
+
+
+def test_explain_takes_the_problem_from_a_graph(tmp_path: Path, info: Any) -> None:
+    path, _ = recorded(tmp_path, info)
+    graph = str(Path(__file__).parents[1] / "data" / "CA-GrQc.txt.gz")
+    arguments = ["--database", str(path), "explain", "--kernel", "block_shared", "-k", "20", "--graph", graph]
+    done = CliRunner().invoke(db, [*arguments, "--on", "pocl"])
+    assert done.exit_code == 0, done.output
+    with open_store(path) as store:
+        kernel = MMSB.kernel("block_shared")
+        problem = problem_of_graph(graph, Options(n_communities=20), "pocl")
+        record = TrialRecord(
+            run=store.runs()[0].uuid,
+            key=key_of(info, kernel, problem),
+            config=kernel.default(problem, traits_of(info)),
+            status="ok",
+            times=(1e-6,),
+        )
+        store.add_trial(record)
+    done = CliRunner().invoke(db, [*arguments, "--on", "pocl"])
+    assert "tier exact" in done.stdout
+    wrong = CliRunner().invoke(db, arguments)
+    assert (wrong.exit_code, "goes with --on DEVICE" in wrong.stderr) == (2, True)
 
 
 def test_a_kernel_that_is_gone_and_a_family_that_is_not_known(info: Any) -> None:

@@ -39,6 +39,7 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
         ("export MMSBGEN_DATABASE_URL=postgresql://tuner@server/tuning", STAYS),
     ],
     "docs/reports/jobs.md": [("scripts/jobs_check.py --kills 20", MINUTES)],
+    "docs/reports/service-kills.md": [("scripts/service_kills.py --points 20 --seed 0", MINUTES)],
     "docs/tuning.md": [
         (
             "scripts/install --cuda                # PyCUDA, which is built with the CUDA toolkit: that must be there",
@@ -47,8 +48,11 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
         ("mmsbgen tune --workers all                    # every device of this machine", GPU),
         ("dask scheduler                                               # somewhere: prints tcp://HOST:8786", FLEET),
         ("mmsbgen tune --objective energy    # joules a call; edp: joules times seconds", GPU),
-        ("scripts/bench/bench_replay.py docs/reports/tuning-h200-cuda.jsonl.gz docs/reports/sweep-*.jsonl.gz", MINUTES),
-        ("scripts/bench/bench_repeat.py --device cuda:0 -p K=1024 -p m=4096 -p N=317080 --trials 100", GPU),
+        (
+            "scripts/bench/bench_replay.py docs/reports/tuning-h200-cuda.jsonl.gz docs/reports/sweep-*.jsonl.gz \\",
+            MINUTES,
+        ),
+        ("scripts/bench/bench_repeat.py --device cuda:0 -p K=1024 -p m=4096 -p N=317080", GPU),
     ],
     "docs/tutorials/new-gpu.md": [
         ("scripts/install --cuda", GPU),

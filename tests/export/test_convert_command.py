@@ -19,6 +19,7 @@ from mmsbgen.errors import InputError
 from mmsbgen.export.folder import read_folder
 from mmsbgen.graph import load_edge_list
 from mmsbgen.scores import read_cover
+from mmsbgen.scores.cover import words_of
 
 pytestmark = pytest.mark.opencl
 
@@ -99,17 +100,37 @@ def test_a_saved_model(graph: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_the_graph_is_found_where_the_run_found_it(results: Path, tmp_path: Path) -> None:
+    convert(results, "-o", tmp_path / "ring.gexf")
+    assert nx.read_gexf(tmp_path / "ring.gexf").number_of_edges() == 60
+    shutil.copytree(results, tmp_path / "moved")
+    record = json.loads((results / "run.json").read_text())
+    for file, why in (
+        (str(tmp_path / "gone.txt"), "gone.txt: no such file"),
+        (None, "its record does not name the graph's file"),
+        (str(tmp_path / "other.txt"), "other.txt is no longer the graph that the run was made on"),
+    ):
+        (tmp_path / "other.txt").write_text("v1 v2\n")
+        record["graph"]["file"] = file
+        (tmp_path / "moved" / "run.json").write_text(json.dumps(record))
+        said = convert(tmp_path / "moved", "-o", tmp_path / "moved.gexf", code=2).stderr
+        assert why in said
+        assert "give the run's edge list with --graph" in said
+        assert not (tmp_path / "moved.gexf").exists()
+        convert(tmp_path / "moved", "-o", tmp_path / "moved.csv")
+
+
 def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.gexf"
-    assert "need the links" in convert(results, "-o", out, code=2).stderr
+    said = convert(results / "run.json", "-o", tmp_path / "out.csv", code=2).stderr
+    assert f"name their folder, {results}" in said
     assert "does not say what format" in convert(results, "-o", tmp_path / "out", code=2).stderr
     assert "has no run.json: name the folder" in convert(tmp_path, "-o", out, code=2).stderr
     assert "absent.txt" in convert(results, "-o", out, "--graph", tmp_path / "absent.txt", code=2).stderr
     (tmp_path / "other.txt").write_text("v1 v2\n")
-    assert (
-        "other is another graph than ring"
-        in convert(results, "-o", out, "--graph", tmp_path / "other.txt", code=2).stderr
-    )
+    said = convert(results, "-o", out, "--graph", tmp_path / "other.txt", code=2).stderr
+    assert "other.txt is not the graph of the run in" in said
+    assert "it has 2 vertices and 1 links, the run's 30 and 60" in said
     assert "'docx' is not one of" in convert(results, "-o", out, "--to", "docx", code=2).stderr
     assert not out.exists()
 
@@ -147,8 +168,8 @@ def test_ids_that_files_cannot_have_are_refused_before_the_run(tmp_path: Path) -
     with pytest.raises(InputError, match=r"id 'a\\udcff' cannot stand in a file"):
         mmsbgen.detect([("a\udcff", "c"), ("c", "d")], 2, out=tmp_path / "out", **FAST)
     assert not (tmp_path / "out").exists()
-    spaced = [("a b", (1, 2)), ((1, 2), None), (None, "a b"), ("a b", 3)]
+    spaced = [("a b", (1, 2)), ((1, 2), None), (None, "a b"), ("a b", 3), (3, frozenset("xyz"))]
     found = mmsbgen.detect(spaced, 2, out=tmp_path / "out", **FAST)
     read = read_folder(tmp_path / "out")
-    assert [str(name) for name in found.memberships.ids] == read.ids
+    assert words_of(found.memberships.ids) == read.ids
     assert all(map(np.array_equal, read.cover.members, found.cover.members))

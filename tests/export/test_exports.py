@@ -7,17 +7,22 @@ import math
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import cdlib
 import cdlib.evaluation
+import gexfpy
 import igraph
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
+from xsdata.formats.dataclass.parsers import XmlParser
+from xsdata.formats.dataclass.parsers.config import ParserConfig
 
 from mmsbgen.errors import InputError, MissingDependencyError
 from mmsbgen.export import Exports, Found
@@ -255,6 +260,52 @@ def test_gephi_files(tmp_path: Path, format: str) -> None:
     assert "\\x1b<&>" in node[ODD[4]]["label"], "characters that XML cannot have are escaped"
     for data in node.values():
         assert [type(data[key]) for key in ("community", "share", "strength")] == [int, float, float]
+
+
+def test_gexf_is_what_its_schema_says(tmp_path: Path) -> None:
+    """Read by classes that are made of the official schema, which has no other elements, attributes and words."""
+    path = result(ODD).export(tmp_path / "found.gexf", top=2)
+    parser = XmlParser(config=ParserConfig(fail_on_unknown_properties=True, fail_on_converter_warnings=True))
+    read = parser.from_bytes(path.read_bytes(), gexfpy.Gexf)
+    declared = {found.id: (found.title, found.type.value) for found in read.graph.attributes[0].attribute}
+    assert set(declared.values()) == {
+        ("community", "long"),
+        ("communities", "string"),
+        ("n_communities", "long"),
+        ("share", "double"),
+        ("strength", "double"),
+        ("memberships", "string"),
+    }
+    nodes = read.graph.nodes[0].node
+    assert len(nodes) == len(ODD)
+    shared = next(node for node in nodes if node.label == "frozenset({'x'})")
+    values = {declared[value.for_value][0]: value.value for value in shared.attvalues[0].attvalue}
+    assert (values["community"], values["communities"], values["share"]) == ("1", "1|3", "0.5")
+    assert {edge.source for edge in read.graph.edges[0].edge} <= {node.id for node in nodes}
+    known_attributes(ET.parse(path).getroot(), read)
+
+
+def known_attributes(element: ET.Element, read: Any) -> None:
+    """Nothing in an element or below it has an attribute that its class does not know."""
+    kinds = {field.metadata.get("name", field.name): field for field in fields(read)}
+    attributes = {name for name, field in kinds.items() if field.metadata.get("type") == "Attribute"}
+    assert {name for name in element.attrib if not name.startswith("{")} <= attributes, element.tag
+    seen: Counter[str] = Counter()
+    for child in element:
+        name = child.tag.rpartition("}")[2]
+        held = getattr(read, kinds[name].name)
+        below = held[seen[name]] if isinstance(held, list) else held
+        seen[name] += 1
+        if is_dataclass(below):
+            known_attributes(child, below)
+
+
+def test_graphml_is_read_by_igraph(tmp_path: Path) -> None:
+    found = result(ODD)
+    graph = igraph.Graph.Read_GraphML(str(found.export(tmp_path / "found.graphml", top=2)))
+    assert (graph.vcount(), graph.ecount(), graph.is_directed()) == (len(ODD), len(found.found.graph.links), False)
+    shared = graph.vs.find(label="frozenset({'x'})")
+    assert (shared["community"], shared["communities"], shared["share"]) == (1, "1|3", 0.5)
 
 
 def test_snap(tmp_path: Path) -> None:

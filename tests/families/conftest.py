@@ -26,7 +26,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "step": ("split", "reflected", "published"),
     "theta_step": ("reflected", "published", "gain"),
     "noise": ("on", "off"),
-    "partners": ("uniform", "stratified", "block"),
+    "partners": ("uniform", "stratified", "shared", "shared-uniform", "block"),
 }
 _SHAPING = ("K", "dtype", "storage")  # which configurations are valid depends on these
 #: Rows of 16 bits at these K only, each in one type: enumerating all configurations for each again would take long.

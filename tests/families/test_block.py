@@ -169,12 +169,17 @@ def test_tiles_are_refused_with_a_reason(opencl_device: Device, axes: dict[str, 
 def test_tuning_takes_what_a_run_uses() -> None:
     lists = ("update_phi", "sample_partners", "draw_stars", "update_pi")
     blocks = ("block_shared", "block_links", "shared_partners")
-    for partners, used, others in (("uniform", lists, blocks), ("stratified", lists, blocks), ("block", blocks, lists)):
+    stars = ("star_shared", "star_rows", "draw_shared", "draw_stars")
+    every = {*lists, *blocks, *stars}
+    ways = {"uniform": lists, "stratified": lists, "block": blocks, "shared": stars, "shared-uniform": stars}
+    for partners, used in ways.items():
         names = MMSB.worth_tuning(MMSB.problem(partners=partners))
-        assert set(used) <= set(names)
-        assert not set(others) & set(names)
+        assert set(used) == every & set(names)
         assert names[0] == used[0]
         assert ("theta_partial" in names) == (partners != "block")
+    half = MMSB.worth_tuning(MMSB.problem(partners="shared", products="half"))
+    assert half[:4] == ("star_factors", "star_scales", "star_sums", "star_rows")
+    assert "star_shared" not in half
 
 
 @pytest.mark.parametrize("team", ["item", "block"])

@@ -55,6 +55,12 @@ RULES = [
     PartnerRule("stratified", N - 1, n_link=3),
     PartnerRule("block", 1),
     PartnerRule("block", 3),
+    PartnerRule("shared", 1),
+    PartnerRule("shared", 3),
+    PartnerRule("shared", N),
+    PartnerRule("shared-uniform", 1),
+    PartnerRule("shared-uniform", 3),
+    PartnerRule("shared-uniform", N),
 ]
 
 

@@ -173,7 +173,7 @@ def test_a_coordinate_that_is_stored_as_0_can_grow(step: str, noise: bool) -> No
 def test_what_does_not_go_together_is_refused(storage: Storage) -> None:
     with pytest.raises(InputError, match=f"storage={storage.name} goes with dtype=float32"):
         MMSB.problem(storage=storage.name, dtype="float64")
-    with pytest.raises(InputError, match="blocks keep their rows in float32"):
+    with pytest.raises(InputError, match="share partners keep their rows in float32"):
         MMSB.problem(storage=storage.name, partners="block")
     problem = MMSB.problem(storage=storage.name)
     whole = dict(PHI.default(problem, OPENCL))

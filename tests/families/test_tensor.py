@@ -14,12 +14,13 @@ from mmsbgen.backends import Device
 from mmsbgen.backends.cuda_compile import compile_cuda
 from mmsbgen.build import check, traits_of
 from mmsbgen.errors import MissingDependencyError
-from mmsbgen.families.mmsb import MMSB, block_reference, tensor_kernels
+from mmsbgen.families.mmsb import MMSB, block_reference, star_tensor, tensor_kernels
 from mmsbgen.families.mmsb.layout import BETA_FLOOR
 from mmsbgen.rendering import render
 from mmsbgen.space import Traits
 
 CUDA = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
+HOPPER = Traits("cuda", "gpu", sub_group_size=32, launch_memory=227 * 1024, warp_groups=True)
 DELTA = 1e-4
 TILES = [
     (128, 128, 32, 3, 256),
@@ -30,28 +31,38 @@ TILES = [
 ]
 
 
-def tile(*values: int) -> dict[str, Any]:
-    return dict(zip(("tile_rows", "tile_columns", "depth", "stages", "block_size"), values, strict=True))
+#: Those of four warps together.
+WIDE_TILES = [(64, 64, 64, 4, 128), (128, 128, 64, 3, 256), (128, 256, 64, 4, 256), (64, 256, 64, 3, 128)]
+CASES = [(CUDA, "mma", values) for values in TILES] + [(HOPPER, "wgmma", values) for values in WIDE_TILES]
 
 
-@pytest.mark.parametrize("values", TILES, ids=str)
-@pytest.mark.parametrize("kernel", ["block_scales", "block_sums"])
+def tile(*values: int, instruction: str = "mma") -> dict[str, Any]:
+    sizes = dict(zip(("tile_rows", "tile_columns", "depth", "stages", "block_size"), values, strict=True))
+    return sizes | {"instruction": instruction}
+
+
+@pytest.mark.parametrize(("traits", "instruction", "values"), CASES, ids=str)
+@pytest.mark.parametrize("kernel", ["block_scales", "block_sums", "star_scales", "star_sums"])
 @pytest.mark.parametrize("k", [1, 1000])
-def test_launches_give_tiles_the_shared_memory_that_is_counted(kernel: str, values: tuple[int, ...], k: int) -> None:
+def test_launches_give_tiles_the_shared_memory_that_is_counted(
+    kernel: str, traits: Traits, instruction: str, values: tuple[int, ...], k: int
+) -> None:
     """Compiled, not run: the ring is all the launch's, and with all registers there are, nothing is spilled."""
-    spec, problem, config = MMSB.kernel(kernel), MMSB.problem(K=k, n=1200), tile(*values)
-    assert spec.space.refusal(config, problem, CUDA) is None
+    spec, problem, config = MMSB.kernel(kernel), MMSB.problem(K=k, n=1200), tile(*values, instruction=instruction)
+    assert spec.space.refusal(config, problem, traits) is None
     try:
-        text = render(spec, problem, config, CUDA).text
-        used = compile_cuda(text).resources[kernel]
+        text = render(spec, problem, config, traits).text
+        compiled = compile_cuda(text)
     except MissingDependencyError:
         pytest.skip("neither NVRTC nor nvcc is here")
-    launch = spec.launch(problem, config, 100, CUDA)
+    used = compiled.resources[kernel]
+    assert "serialized" not in compiled.log  # what ptxas says of wgmma whose sums it must wait for
+    launch = spec.launch(problem, config, 100, traits)
     assert used.shared_bytes == 0
-    assert launch.shared == tensor_kernels.tile_bytes(problem, config, CUDA)
+    assert launch.shared == tensor_kernels.tile_bytes(problem, config, traits)
     # The ring's last stage begins at (stages - 1) times a stage's bytes.
     stage = launch.shared // int(config["stages"])
-    assert f"next_stage = begin + {launch.shared - stage}u;" in text
+    assert f"stage == begin + {launch.shared - stage}u ? begin" in text
     assert used.spill_stores == 0
 
 
@@ -67,6 +78,26 @@ def test_launches_give_tiles_the_shared_memory_that_is_counted(kernel: str, valu
 def test_tiles_are_refused_with_a_reason(values: tuple[int, ...], traits: Traits, reason: str) -> None:
     refused = MMSB.kernel("block_scales").space.refusal(tile(*values), MMSB.problem(n=512), traits)
     assert reason in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("values", "traits", "reason"),
+    [
+        ((128, 128, 64, 3, 256), CUDA, "wgmma is an instruction of sm_90 alone"),
+        ((64, 128, 64, 3, 256), HOPPER, "64 rows of a tile for every four warps"),
+        ((128, 128, 32, 3, 256), HOPPER, "slices of 64"),
+        ((128, 128, 64, 2, 256), HOPPER, "one multiplied, one waited for and one copied"),
+    ],
+)
+def test_what_four_warps_cannot_multiply_is_refused(values: tuple[int, ...], traits: Traits, reason: str) -> None:
+    config = tile(*values, instruction="wgmma")
+    assert reason in str(MMSB.kernel("block_sums").space.refusal(config, MMSB.problem(n=512), traits))
+
+
+def test_the_default_takes_what_the_device_has() -> None:
+    spec, problem = MMSB.kernel("block_scales"), MMSB.problem(n=512)
+    assert spec.default(problem, HOPPER)["instruction"] == "wgmma"
+    assert spec.default(problem, CUDA)["instruction"] == "mma"
 
 
 def test_tiles_cover_a_row_and_warps_a_block() -> None:
@@ -115,11 +146,31 @@ def test_dots_near_1_give_no_scale_beyond_their_own(strength: float) -> None:
         assert z == pytest.approx(right, rel=1.0)
 
 
-@pytest.mark.parametrize("kernel", [spec.name for spec in tensor_kernels.KERNELS])
+@pytest.mark.parametrize(
+    ("kernel", "partners"),
+    [
+        *((spec.name, "block") for spec in tensor_kernels.KERNELS),
+        *((spec.name, "shared") for spec in star_tensor.KERNELS),
+        ("star_factors", "shared-uniform"),
+    ],
+)
 @pytest.mark.parametrize("k", [1, 7, 100, 1024])
 @pytest.mark.parametrize("n", [6, 100, 1025])
-def test_kernels_equal_the_reference(cuda_device: Device, kernel: str, k: int, n: int) -> None:
+def test_kernels_equal_the_reference(cuda_device: Device, kernel: str, partners: str, k: int, n: int) -> None:
     spec = MMSB.kernel(kernel)
-    problem = spec.check_problem(MMSB.problem(K=k, n=n, partners="block", products="half"))
+    problem = spec.check_problem(MMSB.problem(K=k, n=n, partners=partners, products="half"))
     config = spec.default(problem, traits_of(cuda_device.info))
+    assert check(cuda_device, spec, problem, config) is None
+
+
+@pytest.mark.parametrize(("traits", "instruction", "values"), CASES, ids=str)
+@pytest.mark.parametrize("kernel", ["block_scales", "block_sums"])
+def test_tiles_equal_the_reference(
+    cuda_device: Device, kernel: str, traits: Traits, instruction: str, values: tuple[int, ...]
+) -> None:
+    """Both instructions, whichever is the device's default; wgmma where it has that."""
+    spec, config = MMSB.kernel(kernel), tile(*values, instruction=instruction)
+    problem = spec.check_problem(MMSB.problem(K=1000, n=1025, partners="block", products="half"))
+    if instruction == "wgmma" and not traits_of(cuda_device.info).warp_groups:
+        pytest.skip("wgmma is an instruction of sm_90 alone")
     assert check(cuda_device, spec, problem, config) is None

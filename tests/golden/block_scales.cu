@@ -1,6 +1,6 @@
 /*
  * block_scales: K=100 N=317080 dtype=float32 m=4096 n=512
- * configuration: block_size=256 depth=32 stages=3 tile_columns=128 tile_rows=128
+ * configuration: block_size=256 depth=32 instruction=mma stages=3 tile_columns=128 tile_rows=128
  */
 
 typedef unsigned int u32;
@@ -38,22 +38,6 @@ static __device__ __forceinline__ u32 at_b(u32 r, u32 c)
 static __device__ __forceinline__ void copy_chunk(u32 to, const char* from, u32 bytes)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes));
-}
-
-static __device__ __forceinline__ uint4 load_fragments(u32 from)
-{
-    uint4 f;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
-        : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w) : "r"(from));
-    return f;
-}
-
-static __device__ __forceinline__ void multiply(float* sums, uint4 a, u32 b_first, u32 b_second)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{ %0, %1, %2, %3 }, { %4, %5, %6, %7 }, { %8, %9 }, { %0, %1, %2, %3 };"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b_first), "r"(b_second));
 }
 
 typedef struct {
@@ -100,6 +84,22 @@ static __device__ __forceinline__ void copy_slice(copies& mine, u32 stage)
         copy_chunk(stage + mine.b_to[i], mine.b + i * 16384u, mine.b_bytes[i]);
     mine.a += 64u;
     mine.b += 64u;
+}
+
+static __device__ __forceinline__ uint4 load_fragments(u32 from)
+{
+    uint4 f;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
+        : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w) : "r"(from));
+    return f;
+}
+
+static __device__ __forceinline__ void multiply(float* sums, uint4 a, u32 b_first, u32 b_second)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{ %0, %1, %2, %3 }, { %4, %5, %6, %7 }, { %8, %9 }, { %0, %1, %2, %3 };"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b_first), "r"(b_second));
 }
 
 static __device__ __forceinline__ void multiply_tile(float (&sums)[4][4][4], factors f, u32 depth)

@@ -142,7 +142,7 @@ def test_sparse_ids_far_apart() -> None:
         (np.array([[0, float("nan")]], dtype=object), "an id is NaN"),
         (np.array([[b"\xe9", b"a"]]), "not UTF-8"),
         (np.empty((0, 2), dtype=np.int64), "no link"),
-        (np.array([[3, 3]]), "1 self-loops were dropped"),
+        (np.array([[3, 3]]), "1 self-loop was dropped"),
     ],
 )
 def test_refused_arrays(array: Any, match: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Hashable
@@ -24,9 +25,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mmsbgen.canonical import canonical_key
 from mmsbgen.errors import InputError
 from mmsbgen.graph import Graph, GraphWarning, as_graph
-from mmsbgen.graph.canonical import canonical_key
+from mmsbgen.graph.graph import build_graph
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.graph.idtext import from_json, to_json
 
@@ -120,6 +122,64 @@ def test_the_digest_does_not_depend_on_the_hashes_of_strings() -> None:
         for seed in (1, 2, 3)
     }
     assert len(found) == 1
+
+
+def test_rows_may_be_arrays() -> None:
+    expected = as_graph([(1, 2), (2, 3), (3, 4)])
+    for rows in (
+        [np.array([1, 2]), np.array([2, 3]), np.array([3, 4])],
+        [[1, 2], np.array([2, 3]), (3, 4)],
+        [(1, 2), np.array([2, 3]), np.array([3, 4])],
+    ):
+        assert as_graph(rows).digest == expected.digest
+    assert as_graph([np.array(["a", "b"]), ("b", "c")]).ids.tolist() == ["a", "b", "c"]
+
+
+TWO = pd.DataFrame({"source": [1, 2], "target": [2, 3]})
+
+
+@pytest.mark.parametrize(
+    ("source", "columns", "words"),
+    [
+        (TWO, 5, "columns=5: name two"),
+        (TWO, ("source", "source"), "name two, those of the two ends"),
+        (TWO.iloc[:0], None, "pandas table has no rows"),
+        (TWO.assign(weight=[np.ones(2), np.ones(2)]), None, "has weight array"),
+        (nx.Graph([(1, 2, {"weight": np.ones(2)})]), None, "edge 1 - 2 has weight array"),
+        (nx.Graph([(1, 2, {"weight": pd.NA})]), None, "edge 1 - 2 has weight <NA>"),
+        (igraph.Graph(2, [(0, 1)], edge_attrs={"weight": [[1]]}), None, r"edge 0 - 1 has weight \[1\]"),
+        (np.ma.masked_equal([[1, 2], [2, 3]], 3), None, "masked in places"),
+        ("a\0b", None, "can be no path .*null"),
+    ],
+)
+def test_odd_inputs_are_refused(source: Any, columns: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        as_graph(source, columns=columns)
+
+
+@pytest.mark.parametrize("name", [["a", "list"], {"a": 1}, {2}])
+def test_names_of_igraph_that_cannot_be_ids_are_refused(name: Any) -> None:
+    graph = igraph.Graph(3, [(0, 1), (1, 2)])
+    graph.vs["name"] = ["x", name, "z"]
+    with pytest.raises(InputError, match=re.escape(f"{name!r} is a {type(name).__name__} and cannot be")):
+        as_graph(graph)
+    graph.vs["name"] = ["x", float("nan"), "z"]
+    with pytest.raises(InputError, match="an id is NaN"):
+        as_graph(graph)
+
+
+def test_the_warning_of_a_directed_graph_names_the_users_line(tmp_path: Path) -> None:
+    links = [(1, 2), (2, 1), (2, 3)]
+    (tmp_path / "links.txt").write_text("".join(f"{a} {b}\n" for a, b in links))
+    frame = pd.DataFrame(links, columns=["source", "target"])
+    graph = igraph.Graph(4, links, directed=True)
+    for source in (links, np.array(links), tmp_path / "links.txt", nx.DiGraph(links), graph, frame):
+        with pytest.warns(GraphWarning, match="direction is dropped") as told:
+            as_graph(source)
+        assert told[0].filename == __file__, type(source)
+    with pytest.warns(GraphWarning) as told:
+        build_graph(np.array([0, 1]), np.array([1, 0]), np.arange(2), name="two", directed=True)
+    assert told[0].filename == __file__
 
 
 def test_the_order_of_ids() -> None:

@@ -103,15 +103,43 @@ def test_a_late_attempt_that_nobody_followed_may_still_finish(queue: Queue, cloc
     assert queue.get(id).state == "done"
 
 
-def test_a_job_that_loses_three_workers_fails_and_says_so(queue: Queue, clock: Any) -> None:
+def test_a_job_that_loses_worker_after_worker_fails_and_says_so(queue: Queue, clock: Any) -> None:
     id = queue.submit("tune", {})
-    for worker in ("w1", "w2", "w3"):
-        taken(queue, worker)
+    for number in range(12):
+        assert taken(queue, f"w{number}").job.losses == number
         clock.pass_seconds(31)
-    assert queue.claim("w4") is None
+    assert queue.claim("one more") is None
     job = queue.get(id)
-    assert (job.state, job.attempt, job.losses) == ("failed", 3, 3)
-    assert "3 attempts were lost, so it is not tried again: the worker w3 was not heard of" in str(job.error)
+    assert (job.state, job.attempt, job.losses) == ("failed", 12, 12)
+    assert "12 attempts were lost, so it is not tried again: the worker w11 was not heard of" in str(job.error)
+
+
+def test_workers_that_vanish_are_forgotten_where_the_job_got_further(queue: Queue, clock: Any) -> None:
+    id = queue.submit("detect", {}, max_losses=1)
+    for number in range(20):
+        lease = taken(queue)
+        if number % 3 == 2:  # in two of three attempts it does not get far enough
+            queue.checkpoint(lease, {"chain": b"%d" % number})
+        clock.pass_seconds(31)
+    assert taken(queue).job.losses == 20
+    clock.pass_seconds(31)
+    assert queue.claim("w") is None
+    assert "4 attempts were lost, so it is not tried again" in str(queue.get(id).error)
+
+
+def test_a_process_that_dies_counts_whatever_became_of_workers(queue: Queue, clock: Any) -> None:
+    id = queue.submit("detect", {}, max_losses=2)
+    for _ in range(3):
+        taken(queue)
+        clock.pass_seconds(31)
+    assert queue.fail(taken(queue), "it died", retry=True) == "queued"
+    taken(queue)
+    clock.pass_seconds(31)
+    lease = taken(queue)
+    queue.checkpoint(lease, {"chain": b"further"})
+    assert queue.fail(lease, "it died", retry=True) == "failed"
+    assert "2 attempts were lost, so it is not tried again: it died" in str(queue.get(id).error)
+    assert queue.get(id).losses == 6
 
 
 def test_errors_are_tried_again_only_where_that_may_help(queue: Queue) -> None:

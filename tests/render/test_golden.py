@@ -13,6 +13,7 @@ from mmsbgen.space import Traits
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CUDA = Traits("cuda", "gpu", sub_group_size=32)
+HOPPER = Traits("cuda", "gpu", sub_group_size=32, launch_memory=227 * 1024, warp_groups=True)
 OPENCL = Traits("opencl", "cpu", max_block_size=4096, native_vector_width=8)
 OPENCL_GPU = Traits("opencl", "gpu", sub_group_size=32)
 
@@ -111,15 +112,40 @@ CASES: dict[str, tuple[str, Traits, dict[str, Any], dict[str, Any]]] = {
         "block_scales",
         CUDA,
         {"K": 100, "n": 512},
-        {"tile_rows": 128, "tile_columns": 128, "depth": 32, "stages": 3, "block_size": 256},
+        {"tile_rows": 128, "tile_columns": 128, "depth": 32, "stages": 3, "instruction": "mma", "block_size": 256},
     ),
     "block_sums.cu": (
         "block_sums",
         CUDA,
         {"K": 1024, "n": 512},
-        {"tile_rows": 128, "tile_columns": 64, "depth": 64, "stages": 2, "block_size": 128},
+        {"tile_rows": 128, "tile_columns": 64, "depth": 64, "stages": 2, "instruction": "mma", "block_size": 128},
+    ),
+    "block_sums-wgmma.cu": (
+        "block_sums",
+        HOPPER,
+        {"K": 1024, "n": 512},
+        {"tile_rows": 64, "tile_columns": 64, "depth": 64, "stages": 3, "instruction": "wgmma", "block_size": 128},
     ),
     "shared_partners.cu": ("shared_partners", CUDA, {"n": 512}, {"block_size": 512}),
+    "star_factors-labels.cu": (
+        "star_factors",
+        CUDA,
+        {"K": 100, "n": 256, "partners": "shared-uniform"},
+        {"block_size": 128},
+    ),
+    "star_rows-links.cl": (
+        "star_rows",
+        OPENCL,
+        {"K": 100, "step": "reflected", "noise": "off", "partners": "shared"},
+        {
+            "placement": "THREAD",
+            "team": "item",
+            "vector_width": 8,
+            "block_size": 1,
+            "rows_in_flight": 2,
+            "reduction": "none",
+        },
+    ),
     "theta_end.cu": ("theta_end", CUDA, {"theta_step": "reflected"}, {"share": 32, "block_size": 256}),
     "theta_end.cl": ("theta_end", OPENCL, {"K": 100, "theta_step": "gain"}, {"share": 1, "block_size": 64}),
 }

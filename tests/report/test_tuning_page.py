@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from mmsbgen.canonical import plain
 from mmsbgen.cli import main
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.store import open_store
 from mmsbgen.report import records, sweeps
 from mmsbgen.report.cases import cases_of, comparable
 from mmsbgen.report.page import Page, write
-from mmsbgen.report.style import Picture, drawing, plain, slug
+from mmsbgen.report.style import Picture, drawing, slug
 from mmsbgen.report.tuning_page import tuning_page
 from tests.report.conftest import REPORTS, check_self_contained, parsed
 

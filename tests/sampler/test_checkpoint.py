@@ -17,6 +17,7 @@ from mmsbgen.sampler.run import Interrupted, run
 
 MODES = [
     {"mini_batch": "random-node", "average": True, "partners": "stratified"},
+    {"mini_batch": "random-node", "average": True, "partners": "shared"},
     {"mini_batch": "random-node", "average": True, "storage": "bfloat16"},
     {"mini_batch": "random-node", "storage": "float16", "start": "communities", "average": True},
     {"mini_batch": "block", "average": True, "mini_batch_size": 17},
@@ -62,7 +63,11 @@ def saved(opencl_device, chain, middling, tmp_path):
     return tmp_path / "checkpoint.npz"
 
 
-@pytest.mark.parametrize("options", MODES, ids=lambda o: f"{o['mini_batch']} {o.get('storage', '')}".strip())
+@pytest.mark.parametrize(
+    "options",
+    MODES,
+    ids=lambda o: " ".join(str(o.get(name, "")) for name in ("mini_batch", "partners", "storage")).strip(),
+)
 def test_a_stopped_run_goes_on_bit_for_bit(opencl_device, chain, middling, tmp_path, options):
     options = {"iterations": 40, "evaluate_every": 3, "burn_in": 0.2, **options}
     straight = chain(opencl_device, middling, **options)

@@ -44,6 +44,12 @@ def rising(count: int, gain: float = 0.1) -> list[float]:
 FLAT = [-1.0] * 2 * WINDOW
 
 
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Runs may end as early as their traces say, but where a test says how early."""
+    monkeypatch.setattr(course_module, "LEAST_SWEEPS", 0)
+
+
 # Settled ------------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +188,13 @@ def test_a_settled_run_ends():
     assert course.burnt_in(OPEN, 21)
     assert course.limit(PLAIN, 1) == course.end
     assert not course.burnt_in(PLAIN, 20)
+
+
+def test_no_run_ends_in_its_first_sweeps(monkeypatch):
+    monkeypatch.setattr(course_module, "LEAST_SWEEPS", 60)
+    for iteration, per_sweep, ends in ((58, 1, False), (60, 1, True), (100, 2, False), (120, 2, True)):
+        course = decided(PLAIN, rows(FLAT, first=iteration - 18), per_sweep=per_sweep)
+        assert course.end == (iteration + CLOSING_SWEEPS * per_sweep if ends else None)
 
 
 def test_the_start_is_no_evaluation_of_the_run():

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from mmsbgen.families.mmsb import reference
-from mmsbgen.graph import split
+from mmsbgen.graph import HeldOut, Split, split
+from mmsbgen.graph.graph import build_graph
 from mmsbgen.sampler import heldout
 from mmsbgen.sampler.evaluation import of_result
+from mmsbgen.sampler.results import memberships
 from mmsbgen.sampler.run import evaluation
 
 
@@ -67,7 +69,7 @@ def test_standard_errors_where_a_class_is_missing():
 @pytest.mark.parametrize("average", [False, True])
 def test_results_are_evaluated_on_pairs_that_nothing_else_sees(opencl_device, chain, middling, monkeypatch, average):
     """By eq. (2.2) of the rows that the run reports, a part at a time, and alike for validation and test."""
-    monkeypatch.setattr("mmsbgen.sampler.evaluation._ELEMENTS", 5 * 7)
+    monkeypatch.setattr("mmsbgen.sampler.explain._BLOCK", 5 * 7)
     parts = split(middling.graph, validation=0.1, test=0.2, seed=1)
     sampler = chain(opencl_device, parts, iterations=6, evaluate_every=1, delta=1e-4, dtype="float64", average=average)
     sampler.initialise()
@@ -75,6 +77,7 @@ def test_results_are_evaluated_on_pairs_that_nothing_else_sees(opencl_device, ch
         sampler.step()
         last = evaluation(sampler, 0.0)
     pi, beta = sampler.rows(0, 60, mean=True)[0], sampler.beta()
+    pi[parts.unlinked] = 1 / 5
     for pairs in (parts.validation, parts.test):
         found = of_result(sampler, pairs)
         links = pairs.labels
@@ -109,6 +112,8 @@ def test_running_means_begin_after_burn_in_and_published_ones_at_the_start(openc
         pi = sampler.rows(0, 60)[0].astype(np.float64)
         p, without = reference.held_out(pi[pairs[:, 0]], pi[pairs[:, 1]], sampler.state.beta(), 1e-4)
         published.append(np.where(links, without, p))
+        pi[middling.unlinked] = 1 / 5
+        p, _ = reference.held_out(pi[pairs[:, 0]], pi[pairs[:, 1]], sampler.state.beta(), 1e-4)
         samples = [*samples, p] if iteration > 4 else [p]
         mean = np.mean(samples, axis=0)
 
@@ -141,3 +146,36 @@ def test_the_posterior_mean_is_that_of_the_samples(opencl_device, chain, middlin
     assert sampler.averaged == 4
     np.testing.assert_allclose(sampler.rows(0, 60, mean=True)[0], np.mean(rows, axis=0), rtol=1e-12)
     np.testing.assert_allclose(sampler.beta(), np.mean(strengths, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("mini_batch", ["block", "random-node"])
+def test_a_vertex_all_of_whose_links_are_held_out_is_unknown_not_unlinked(opencl_device, chain, mini_batch):
+    """Two cliques of 20, and a vertex with links to five of the first that the fit does not see.
+
+    The chain puts it where nobody is linked, so that its links would rank below every non-link.
+    """
+    links = [(a, b) for first in (0, 20) for b in range(first, first + 20) for a in range(first, b)]
+    hidden = [(a, 40) for a in range(5)]
+    every = np.array(links + hidden)
+    graph = build_graph(every[:, 0], every[:, 1], np.arange(41), name="small", directed=False)
+    others = [(a, b) for a in range(5) for b in range(30, 35)]
+    labels = np.arange(len(hidden) + len(others)) < len(hidden)
+    pairs = HeldOut(np.array(hidden + others), labels)
+    training = np.array(sorted(links))
+    parts = Split(graph, 0, training, pairs, HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool)))
+    assert parts.unlinked.tolist() == [40]
+    sampler = chain(opencl_device, parts, mini_batch=mini_batch, noise=False, n_communities=6, delta=1e-5)
+    sampler.initialise()
+    for _ in range(60):
+        sampler.step()
+    pi, beta = sampler.rows(0, 41)[0].astype(np.float64), sampler.state.beta()
+    found = [evaluation(sampler, 0.0), of_result(sampler, pairs)]
+    pi[40] = 1 / 6
+    p, _ = reference.held_out(pi[pairs.pairs[:, 0]], pi[pairs.pairs[:, 1]], beta, 1e-5)
+    for metrics in found:
+        assert metrics["auc"] == heldout.auc(p, labels) > 0.95
+        assert metrics["perplexity"] == pytest.approx(math.exp(-np.log(np.where(labels, p, 1 - p)).mean()), rel=1e-4)
+    m = memberships(sampler, 6)
+    assert m.link_probabilities(pairs.pairs) == pytest.approx(p, rel=1e-5)
+    # Memberships stay those of the chain.
+    assert m.rows(np.array([40])) == pytest.approx(sampler.rows(40, 41)[0])

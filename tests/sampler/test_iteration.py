@@ -26,7 +26,14 @@ MODES = [
     ("reflected", False, "uniform", "block"),
     ("published", True, "uniform", "random-node"),
     ("published", False, "stratified", "random-pair"),
+    ("split", True, "shared", "random-node"),
+    ("split", False, "shared-uniform", "random-node"),
+    ("reflected", True, "shared-uniform", "random-node-non-link"),
+    ("reflected", False, "shared", "random-node-link"),
+    ("published", True, "shared", "random-pair"),
+    ("published", False, "shared-uniform", "random-pair"),
 ]
+SHARED = ("shared", "shared-uniform")
 
 
 def state_of(sampler):
@@ -150,9 +157,41 @@ def test_blocks_equal_the_definition_with_hub_isolated_and_held_out(
         compare(sampler, before, batch, 2.0**-53)
 
 
-@pytest.mark.parametrize(("noise", "mini_batch"), [(True, "random-node"), (False, "block")])
-def test_single_precision_equals_the_reference(opencl_device, chain, middling, noise, mini_batch):
-    sampler = chain(opencl_device, middling, n_communities=K, noise=noise, mini_batch=mini_batch, delta=1e-4)
+@pytest.mark.parametrize("n_partners", [1, 5, 14, 200])
+@pytest.mark.parametrize("partners", SHARED)
+def test_stars_that_share_equal_the_definition(opencl_device, chain, awkward, partners, n_partners):
+    """Hub, isolated and held-out pairs; vertices are partners of the mini-batch they are in; from 14 on all are."""
+    options = {"partners": partners, "mini_batch_size": 6, "n_partners": n_partners}
+    sampler = chain(opencl_device, awkward, dtype="float64", delta=1e-4, **options)
+    assert sampler.rule.n == min(n_partners, 14)
+    sampler.initialise()
+    drawn, sizes = set(), set()
+    for _ in range(12):
+        before, batch = run_until_some(sampler)
+        compare(sampler, before, batch, 2.0**-53)
+        place = sampler.batches.place(sampler.iteration)
+        (count,) = sampler.device.download(sampler.values["n_shared"])[[place]]
+        found = sampler.device.download(sampler.values["drawn"])[place, :count].tolist()
+        assert len(set(found)) == count <= sampler.rule.n
+        drawn.update(set(found) & set(batch.vertices.tolist()))
+        sizes.add(batch.vertices.size)
+    assert drawn
+    assert len(sizes) > 1
+    assert n_partners < 14 or count == 14
+
+
+@pytest.mark.parametrize(
+    ("noise", "mini_batch", "partners"),
+    [
+        (True, "random-node", "stratified"),
+        (False, "block", "stratified"),
+        (True, "random-node", "shared"),
+        (False, "random-node", "shared-uniform"),
+    ],
+)
+def test_single_precision_equals_the_reference(opencl_device, chain, middling, noise, mini_batch, partners):
+    options = {"noise": noise, "mini_batch": mini_batch, "partners": partners}
+    sampler = chain(opencl_device, middling, n_communities=K, delta=1e-4, **options)
     sampler.initialise()
     for _ in range(3):
         before, batch = run_until_some(sampler)
@@ -175,11 +214,19 @@ def everything(sampler):
     return (*sampler.rows(0, n), sampler.state.theta(), sampler.state.beta(), held)
 
 
-@pytest.mark.parametrize("mini_batch", ["random-node", "block", "random-pair"])
-def test_the_same_seed_gives_the_same_bits(opencl_device, chain, middling, mini_batch):
+@pytest.mark.parametrize(
+    ("mini_batch", "partners"),
+    [
+        *((name, "stratified") for name in ("random-node", "block", "random-pair")),
+        *(("random-node", name) for name in SHARED),
+        ("random-pair", "shared"),
+    ],
+)
+def test_the_same_seed_gives_the_same_bits(opencl_device, chain, middling, mini_batch, partners):
     results = []
     for seed in (4, 4, 5):
-        sampler = chain(opencl_device, middling, seed=seed, mini_batch=mini_batch, mini_batch_size=20)
+        options = {"mini_batch": mini_batch, "partners": partners, "mini_batch_size": 20}
+        sampler = chain(opencl_device, middling, seed=seed, **options)
         sampler.initialise()
         for _ in range(15):
             sampler.step()
@@ -252,9 +299,13 @@ def test_held_out_pairs_inform_nothing(opencl_device, chain, awkward, partners):
     assert met > 0
 
 
-@pytest.mark.parametrize("mini_batch", ["random-node", "block"])
-def test_padding_stays_zero_and_every_slot_has_one_row(opencl_device, chain, awkward, mini_batch):
-    sampler = chain(opencl_device, awkward, mini_batch=mini_batch, mini_batch_size=6, n_partners=5)
+@pytest.mark.parametrize(
+    ("mini_batch", "partners"),
+    [("random-node", "stratified"), ("block", "stratified"), ("random-node", "shared"), ("random-node", SHARED[1])],
+)
+def test_padding_stays_zero_and_every_slot_has_one_row(opencl_device, chain, awkward, mini_batch, partners):
+    options = {"mini_batch": mini_batch, "partners": partners, "mini_batch_size": 6, "n_partners": 5}
+    sampler = chain(opencl_device, awkward, **options)
     sampler.initialise()
     device, values = sampler.device, sampler.values
     for _ in range(25):

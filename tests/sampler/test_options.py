@@ -9,6 +9,7 @@ import pytest
 
 from mmsbgen.errors import InputError
 from mmsbgen.sampler.options import Options, Schedule
+from mmsbgen.sampler.problem import partner_rule
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,10 @@ from mmsbgen.sampler.options import Options, Schedule
         {"storage": "float8"},
         {"storage": "bfloat16"},
         {"storage": "float16", "mini_batch": "random-node", "dtype": "float64"},
+        {"storage": "float16", "mini_batch": "random-node", "partners": "shared"},
+        {"products": "half", "mini_batch": "random-node"},
+        {"products": "half", "mini_batch": "random-node", "partners": "shared", "dtype": "float64"},
+        {"partners": "shared-uniform", "mini_batch": "block"},
         {"alpha": 0.0},
         {"alpha": float("nan")},
         {"initial_row_sum": -1.0},
@@ -73,15 +78,32 @@ def test_what_depends_on_the_graph_and_the_length_is_settled():
     assert Options(4, iterations=10, burn_in=0.0).burn_in_end == 1
 
 
+def test_stars_that_share_have_more_partners():
+    for partners in ("shared", "shared-uniform"):
+        options = Options(4, mini_batch="random-node", partners=partners)
+        assert options.shares
+        assert options.sized_for(1000).draws == 256
+        rule = partner_rule(100, options.sized_for(100))
+        assert (rule.name, rule.n, rule.shared) == (partners, 100, True)
+    assert not Options(4, mini_batch="random-node").shares
+
+
 def test_blocks_leave_their_end_open_and_take_delta_from_the_density():
     sized = Options(4).sized_for(10**6, 5 * 10**6)
-    assert (sized.size, sized.draws, sized.start) == (16384, 512, "auto")
+    assert (sized.size, sized.draws, sized.start) == (32768, 512, "auto")
     assert (sized.iterations, sized.burn_in_end) == (None, None)
-    assert sized.interval == 2 * 62
+    assert sized.interval == 2 * 31
     assert sized.delta == pytest.approx(1e-7, rel=1e-5)
     assert sized.sized_for(10**6, 5 * 10**6) == sized
     assert Options(4, mini_batch="random-node").sized_for(100, 50).delta == 1e-7
     assert Options(4).sized_for(100, 4000).delta == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("vertices", "size"), [(100, 4096), (100_000, 6250), (262_143, 16383), (262_144, 32768), (10**7, 32768)]
+)
+def test_blocks_grow_with_the_graph(vertices, size):
+    assert Options(4).sized_for(vertices, vertices).size == size
 
 
 @pytest.mark.parametrize(("links", "share"), [(10, 0.05), (20_000, 0.025), (10**6, 0.01)])

@@ -8,11 +8,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mmsbgen.families.mmsb import reference
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
+from mmsbgen.sampler import buffers
 from mmsbgen.sampler import refine as refine_module
-from mmsbgen.sampler.explain import explained
+from mmsbgen.sampler.best import best_communities, leading_communities
+from mmsbgen.sampler.explain import explained, explained_at
 from mmsbgen.sampler.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
+from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.starts import of_sets as sets_of
 
 DELTA = 1e-4
@@ -44,7 +48,9 @@ def rows_on(sets: list[np.ndarray], k: int, n: int = 30, mass: float = 0.9) -> n
 
 def wanted(pi: np.ndarray, links: np.ndarray = LINKS, seed: int = 0) -> list[tuple[int, int, list[int]]]:
     k = pi.shape[1]
-    found = moves(links, lambda vertices: pi[vertices], np.full(k, 0.5), DELTA, seed)
+    shares = reference.explained(pi[links[:, 0]], pi[links[:, 1]], np.full(k, 0.5), DELTA)
+    best = shares.argmax(axis=1)
+    found = moves(links, best, shares[np.arange(len(links)), best], k, seed)
     return [(move.source, move.target, move.members.tolist()) for move in found]
 
 
@@ -167,6 +173,50 @@ def test_the_modularity_that_counts():
             assert found[0][2] in (list(range(8)), list(range(8, 16)))
         else:
             assert found == []
+
+
+# What explains links ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_once", [7, 1 << 18])
+def test_what_explains_links_best_is_found_on_the_device(opencl_device, chain, middling, monkeypatch, at_once):
+    """As on the host, however many links are asked for at a time."""
+    monkeypatch.setattr(buffers, "EXPLAINED", at_once)
+    sampler = chain(opencl_device, middling, n_communities=21, mini_batch="block", noise=None)
+    sampler.initialise()
+    while sampler.iteration < 2 * sampler.per_sweep:
+        sampler.advance(1)
+    links = middling.training_links
+    best, shares = best_communities(sampler, links)
+    parts = list(explained(links, row_source(sampler, mean=False), sampler.state.beta(), sampler.options.crossing))
+    right = np.concatenate([part.shares for part in parts])
+    assert len(np.unique(best)) > 3
+    assert right[np.arange(len(links)), best] == pytest.approx(right.max(axis=1), rel=1e-6)
+    assert shares == pytest.approx(right.max(axis=1), rel=1e-5)
+    places = min(at_once, len(links)) * 2 * 21
+    assert sampler.needs.device["explained links"] == min(at_once, len(links)) * 16 + places * 8
+    assert np.array_equal(leading_communities(sampler), sampler.rows(0, 60)[0].argmax(axis=1))
+
+
+@pytest.mark.parametrize("at_once", [50, 1 << 22])
+def test_what_communities_of_the_ends_explain_is_found_on_the_device(
+    opencl_device, chain, middling, monkeypatch, at_once
+):
+    """As on the host."""
+    monkeypatch.setattr(buffers, "EXPLAINED_AT", at_once)
+    sampler = chain(opencl_device, middling, n_communities=21, mini_batch="block", noise=None)
+    sampler.initialise()
+    while sampler.iteration < 2 * sampler.per_sweep:
+        sampler.advance(1)
+    links, rows = middling.graph.links, row_source(sampler)
+    at = np.argsort(-rows(np.arange(60)), axis=1)[:, :3]
+    given = (sampler.beta(), sampler.options.crossing, at)
+    here, there = (list(explained_at(links, source, *given)) for source in (rows, lambda vertices: rows(vertices)))
+    assert len(here) == (2 if at_once > 50 else -(-len(links) // 8))
+    assert np.array_equal(np.concatenate([part.ends for part in here]), links)
+    right = np.concatenate([part.shares for part in there])
+    assert right.max() > 0.1
+    assert np.concatenate([part.shares for part in here]) == pytest.approx(right, rel=1e-5, abs=1e-12)
 
 
 # Moving -------------------------------------------------------------------------------------------------------

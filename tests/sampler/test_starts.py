@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmsbgen.families.mmsb import reference
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.sampler import starts, state
@@ -107,6 +108,15 @@ def test_of_parts_that_nothing_joins_the_largest_are_kept():
     assert [len(members) for members in sets_of(starts.communities(parts, 3, seed=0))] == [8, 7, 6]
 
 
+def test_small_parts_do_not_count_towards_the_number():
+    """A ring of 6 cliques and 20 pairs apart: a resolution at which all sets are 6 leaves the ring in one piece."""
+    ring = ring_of_cliques(6, 30)
+    apart = [(180 + 2 * at, 181 + 2 * at) for at in range(20)]
+    parts = split_of(220, [*map(tuple, ring.training_links.tolist()), *apart])
+    sets = sets_of(starts.communities(parts, 6, seed=0))
+    assert sorted(sets) == [list(range(30 * at, 30 * at + 30)) for at in range(6)]
+
+
 @pytest.mark.parametrize("name", starts.STARTS)
 def test_the_same_seed_gives_the_same_start(middling, name):
     assert same(*(starts.STARTS[name](middling, 7, 12) for _ in range(2)))
@@ -134,6 +144,31 @@ def test_the_generators_of_others_are_left_alone(middling):
         raise RuntimeError("stop")
     random.seed(5)
     assert [drawn(), drawn()] == right
+
+
+@pytest.mark.parametrize("counts", [(40, 40), (300, 900), (1, 2000)])
+def test_in_large_graphs_few_runs_find_a_resolution(middling, monkeypatch, counts):
+    """Of a number of communities that is linear in the resolution, whatever is left at 0, the third run is right."""
+    least, slope = counts
+    asked: list[float] = []
+
+    def found(graph, resolution, iterations=2):
+        asked.append(resolution)
+        return [np.arange(2)] * round(least + slope * resolution)
+
+    monkeypatch.setattr(starts, "_MANY", 1)
+    monkeypatch.setattr(starts, "leiden", found)
+    starts.communities(middling, 5000, seed=0)
+    assert len(asked) <= 3
+    assert abs(least + slope * asked[-1] - 5000) <= 150
+
+
+def test_the_graph_of_the_training_links_is_made_once(middling):
+    graph = starts.training_graph(middling)
+    starts.communities(middling, 5, 0)
+    assert starts.training_graph(middling) is graph
+    starts.forget(middling)
+    assert starts.training_graph(middling) is not graph
 
 
 # Ego nets -----------------------------------------------------------------------------------------------------
@@ -244,7 +279,7 @@ def test_no_training_links_give_no_sets(name):
     start = starts.STARTS[name](unlinked(6), 4, 0)
     assert start.name == name
     assert sets_of(start) == []
-    assert start.rows(0, 6, 4, 0).sum(axis=1) == pytest.approx(np.ones(6))
+    assert start.rows(0, 6, shape_of(6, 4))[1].shape == (0, 16)
 
 
 @pytest.mark.parametrize("name", starts.STARTS)
@@ -253,9 +288,9 @@ def test_one_community_and_more_than_vertices(middling, name, k):
     start = starts.STARTS[name](middling, k, 0)
     assert len(sets_of(start)) <= min(k, 60)
     assert (len(sets_of(start)) > 0) == (name != "random")
-    rows = start.rows(0, 60, k, 0)
-    assert rows.shape == (60, k)
-    assert rows.sum(axis=1) == pytest.approx(np.ones(60))
+    vertices, rows = start.rows(0, 60, shape_of(60, k))
+    assert rows.shape == (vertices.size, -(-k // 16) * 16)
+    assert rows.sum(axis=1) == pytest.approx(np.ones(vertices.size))
 
 
 def test_there_is_one_function_for_every_option():
@@ -282,56 +317,64 @@ def test_by_label_leaves_single_vertices_out():
     assert starts.by_label(np.zeros(0, np.int64)) == []
 
 
+def shape_of(n: int, k: int, dtype: str = "float64") -> state.Shape:
+    return state.Shape(n, k, 1, dtype)
+
+
 def test_rows_put_their_mass_on_their_sets():
     start = starts.of_sets("some", [np.array([1, 3, 4]), np.array([0, 1]), np.array([1, 4])])
-    rows = start.rows(0, 6, 5, seed=2)
+    vertices, rows = start.rows(0, 6, shape_of(6, 5))
+    assert vertices.tolist() == [0, 1, 3, 4]
     rest = (1 - MASS) / 5
-    for vertex, own in {0: [1], 1: [0, 1, 2], 3: [0], 4: [0, 2]}.items():
+    for row, own in zip(rows, [[1], [0, 1, 2], [0], [0, 2]], strict=True):
         right = np.full(5, rest)
         right[own] += 0.9 / len(own)
-        assert rows[vertex] == pytest.approx(right, abs=1e-15)
-    assert rows.sum(axis=1) == pytest.approx(np.ones(6), abs=1e-14)
-    for vertex in (2, 5):
-        assert np.all(rows[vertex] > 0)
-        assert len(set(rows[vertex].tolist())) == 5
+        assert row[:5] == pytest.approx(right, abs=1e-15)
+    assert rows.sum(axis=1) == pytest.approx(np.ones(4), abs=1e-14)
+    assert rows.shape == (4, 16)
+    assert not rows[:, 5:].any()
 
 
-@given(st.sets(st.integers(1, 19), max_size=5), st.integers(0, 2**64 - 1))
+@given(st.sets(st.integers(1, 19), max_size=5))
 @settings(deadline=None, max_examples=40)
-def test_rows_do_not_depend_on_the_parts_they_are_made_in(cuts, seed):
+def test_rows_do_not_depend_on_the_parts_they_are_made_in(cuts):
     start = starts.of_sets("some", [np.arange(2, 9), np.arange(5, 14), np.array([0, 17])])
-    whole = start.rows(0, 20, 4, seed)
-    bounds = [0, *sorted(cuts), 20]
-    parts = np.concatenate([start.rows(a, b, 4, seed) for a, b in pairwise(bounds)])
-    inside = np.unique(start.vertices)
-    assert np.array_equal(parts[inside], whole[inside])
-    again = np.concatenate([start.rows(a, b, 4, seed) for a, b in pairwise(bounds)])
-    assert np.array_equal(parts, again)
-    free = np.setdiff1d(np.arange(20), inside)
-    assert not np.any(start.rows(0, 20, 4, seed ^ 1)[free] == whole[free])
+    shape = shape_of(20, 4)
+    vertices, whole = start.rows(0, 20, shape)
+    assert vertices.tolist() == np.unique(start.vertices).tolist()
+    parts = [start.rows(a, b, shape) for a, b in pairwise([0, *sorted(cuts), 20])]
+    assert np.array_equal(np.concatenate([found for found, _ in parts]), vertices)
+    assert np.array_equal(np.concatenate([rows for _, rows in parts]), whole)
 
 
-def test_free_rows_are_uniform_on_the_simplex():
-    """Dirichlet(1, ..., 1) over K communities: each entry has mean 1/K and variance (K - 1) / (K^2 (K + 1))."""
-    n, k = 20000, 5
-    rows = starts.of_sets("none", []).rows(0, n, k, seed=1)
-    spread = np.sqrt((k - 1) / (k**2 * (k + 1)))
-    assert np.all(np.abs(rows.mean(axis=0) - 1 / k) < 5 * spread / np.sqrt(n))
-    # The standard error of a variance is below variance * sqrt(kurtosis / n), and Beta(1, 4) has a kurtosis of 4.2.
-    assert np.all(np.abs(rows.var(axis=0) / spread**2 - 1) < 5 * np.sqrt(4.2 / n))
-
-
-def test_a_chain_starts_with_the_rows(opencl_device, chain, middling, monkeypatch):
+@pytest.mark.parametrize("name", starts.STARTS)
+def test_a_chain_starts_with_the_rows(opencl_device, chain, middling, monkeypatch, name):
+    """Those of sets, and Dirichlet draws for vertices in none."""
     monkeypatch.setattr(state, "CHUNK_ROWS", 7)
     sampler = chain(opencl_device, middling, mini_batch="block", mini_batch_size=17, initial_row_sum=2.5, noise=None)
-    start = starts.ego_nets(middling, 5, seed=11)
+    start = starts.STARTS[name](middling, 5, 11)
     sampler.initialise(start)
-    parts = [start.rows(first, min(first + 7, 60), 5, 11) for first in range(0, 60, 7)]
-    found = [sampler.rows(first, min(first + 7, 60)) for first in range(0, 60, 7)]
-    for (pi, sums), right in zip(found, parts, strict=True):
-        assert np.array_equal(pi, right.astype(np.float32))
-        assert np.all(sums == 2.5)
-    assert sampler.course.start == "ego"
+    pi, sums = (
+        np.concatenate(part) for part in zip(*(sampler.rows(*at) for at in sampler.state_chunks()), strict=True)
+    )
+    right = reference.initial_rows(sampler.options.seed, np.arange(60), 5)[0]
+    vertices, rows = start.rows(0, 60, shape_of(60, 5))
+    assert (name == "random") == (not vertices.size)
+    right[vertices] = rows[:, :5]
+    assert np.array_equal(pi[vertices], right[vertices].astype(np.float32))
+    assert pi == pytest.approx(right, rel=1e-5)
+    assert np.all(sums == 2.5)
+    assert sampler.course.start == name
+
+
+def test_rows_of_a_start_without_a_size_of_its_own_sum_to_that_of_the_prior(opencl_device, chain, middling):
+    sampler = chain(opencl_device, middling, mini_batch="block", initial_row_sum=None, noise=None)
+    for sets, right in (([np.arange(20)], np.full(60, 5.0)), ([], None)):
+        sampler.initialise(starts.of_sets("some", sets))
+        sums = sampler.rows(0, 60)[1]
+        if right is None:
+            right = reference.initial_rows(sampler.options.seed, np.arange(60), 5)[1]
+        assert sums == pytest.approx(right, rel=1e-5)
 
 
 # theta --------------------------------------------------------------------------------------------------------

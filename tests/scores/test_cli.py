@@ -91,3 +91,17 @@ def test_bad_input_is_told(cover: Path, truth: Path, tmp_path: Path, monkeypatch
 def test_the_help_says_what_is_compared():
     text = " ".join(call("--help").stdout.split())
     assert "All measures are over the same vertices: with --graph all vertices of that graph" in text
+
+
+@pytest.mark.filterwarnings("always::mmsbgen.scores.cover.CoverWarning")
+def test_communities_of_two_are_scored_and_a_table_is_refused_where_the_graph_tells(tmp_path: Path):
+    cover, table, graph = (tmp_path / name for name in ("cover.txt", "table.txt", "graph.txt"))
+    cover.write_text("a z\nb z\nc z\n")
+    table.write_text("a red\nb red\nc red\n")
+    graph.write_text("a b\nb c\nc z\n")
+    result = call(cover, cover, "--graph", graph, "--json")
+    assert "taken for communities of two vertices" in result.stderr
+    assert json.loads(result.stdout)["onmi"] == 1
+    result = call(cover, table, "--graph", graph)
+    assert result.exit_code == 2, result.output
+    assert "table.txt: all 3 lines have two fields, a vertex and one of 1 that are no vertices of" in result.stderr

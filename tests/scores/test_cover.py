@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import gzip
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from mmsbgen.errors import InputError
 from mmsbgen.graph import load_edge_list
-from mmsbgen.scores import read_cover
+from mmsbgen.graph.graph import object_ids
+from mmsbgen.scores import evaluate, read_cover
+from mmsbgen.scores.cover import CoverWarning, refuse_table, words_of
 
 
 def written(folder: Path, content: bytes | str) -> Path:
@@ -55,3 +60,61 @@ def test_a_wrong_path_is_told(tmp_path: Path):
         read_cover(tmp_path / "nowhere.txt")
     with pytest.raises(InputError, match="is a directory"):
         read_cover(tmp_path)
+
+
+def test_the_words_of_ids_do_not_depend_on_the_hashes_of_strings(tmp_path: Path):
+    """Files of one seed are the same in every process, and covers of equal sets are equal."""
+    code = (
+        "import numpy as np; from mmsbgen.graph.graph import object_ids; from mmsbgen.scores.cover import words_of;"
+        "print(words_of(object_ids([frozenset('abcdef'), ('x', frozenset('ghij')), 2.5, 'y', None])))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    words = ["frozenset({'a', 'b', 'c', 'd', 'e', 'f'})", "('x', frozenset({'g', 'h', 'i', 'j'}))", "2.5", "y", "None"]
+    assert found == {f"{words}\n"}
+    # Of equal sets of such numbers the order is that in which they came, as they meet in a hash table.
+    one, other = frozenset([8, 16, 0]), frozenset([16, 8, 0])
+    assert str(one) != str(other)
+    assert evaluate([[one, 1], [2, 3]], [[other, 1], [2, 3]]).vertices == 4
+
+
+def test_an_id_with_a_zero_byte_cannot_stand_in_a_file():
+    with pytest.raises(InputError, match=r"id 'a\\x00' cannot stand in a file"):
+        words_of(object_ids(["a\0", "b"]))
+
+
+def test_a_table_of_vertices_and_labels_is_recognised(tmp_path: Path):
+    table = "".join(f"{vertex} {'abc'[vertex % 3]}\n" for vertex in range(12))
+    with pytest.warns(CoverWarning, match="all 12 lines have two fields.* one of 3 labels") as told:
+        read = read_cover(written(tmp_path, table))
+    command = str(told[0].message).partition("on a line: ")[2].partition(" > ")[0]
+    for packed in (False, True):
+        file = written(tmp_path, gzip.compress(table.encode()) if packed else table)
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, check=True)
+        (tmp_path / "turned.txt").write_bytes(done.stdout)
+        expected = [[str(v) for v in range(12) if v % 3 == label] for label in range(3)]
+    with pytest.raises(InputError, match="one of 3 that are no vertices of graph.txt: this is a table of vertices"):
+        refuse_table(read, set(map(str, range(12))), "cover.txt", "graph.txt")
+    for vertices in ({*map(str, range(12)), "a"}, set(map(str, range(11)))):
+        refuse_table(read, vertices, "cover.txt", "graph.txt")
+        assert sorted(read_cover(tmp_path / "turned.txt")) == sorted(expected)
+        assert file.exists()
+    assert len(read_cover(written(tmp_path, table + "20 21 22\n"))) == 13
+    assert len(read_cover(written(tmp_path, "0 red\n1 red\n"))) == 2, "too few to tell"
+
+
+@pytest.mark.parametrize(
+    "text", ["a z\nb z\nc z\n", "1 2\n2 3\n3 1\n", "1 red\n1 blue\n2 red\n3 red\n", "9 1\n9 2\n9 3\n9 4\n"]
+)
+def test_pairs_that_may_be_something_else_are_read_with_a_warning(tmp_path: Path, text: str):
+    with pytest.warns(CoverWarning, match=r"all \d lines have two fields, as (an edge list or )?a table") as told:
+        assert len(read_cover(written(tmp_path, text))) == text.count("\n")
+    assert told[0].filename == __file__

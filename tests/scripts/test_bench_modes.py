@@ -60,7 +60,9 @@ def test_a_small_comparison(scripts: Path, tmp_path: Path) -> None:
     data = json.loads((tmp_path / "modes.json").read_text())
     (graph,) = data["graphs"]
     assert {(row["iteration"], row["mode"]) for row in graph["rows"]} == {
-        (iteration, mode) for iteration in (20, 40) for mode in ("float32", "bfloat16", "float16")
+        (iteration, mode)
+        for iteration in (20, 40)
+        for mode in ("float32", "bfloat16", "float16", "shared", "shared-uniform")
     }
     first = [row for row in graph["rows"] if row["metric"] == "auc" and row["iteration"] == 20]
     values = {row["mode"]: row["values"] for row in first}

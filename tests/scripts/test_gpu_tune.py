@@ -18,14 +18,16 @@ PHI = family().kernel("update_phi")
 def test_parts_begin_with_update_phi() -> None:
     script = importlib.import_module("gpu_tune")
     blocks = {"m": 16384, "n": 1024, "products": "half"}
-    found = script.parts((128, 256), {"m": 4096, "n": 32, "N": 317080}, 60.0, 15.0, blocks)
+    found = script.parts(
+        (128, 256), {"m": 4096, "n": 32, "N": 317080}, 60.0, 15.0, blocks, {"n": 256, "products": "half"}
+    )
     assert [(p.kernels[0], p.problem["K"], p.problem["step"], p.problem["noise"]) for p in found[:4]] == [
         ("update_phi", 128, "split", "on"),
         ("update_phi", 256, "split", "on"),
         ("update_phi", 128, "reflected", "off"),
         ("update_phi", 256, "reflected", "off"),
     ]
-    stars, blocked = found[4:6], found[6:]
+    stars, blocked, shared, labelled = found[4:6], found[6:8], found[8:10], found[10:]
     assert {p.seconds / len(p.kernels) for p in found[4:]} == {15.0}
     for p in stars:
         assert "theta_partial" in p.kernels
@@ -34,8 +36,14 @@ def test_parts_begin_with_update_phi() -> None:
         assert {"block_scales", "block_sums", "block_links", "shared_partners", "theta_end"} <= set(p.kernels)
         assert "block_shared" not in p.kernels
         assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (16384, 1024, "off")
-    assert set(stars[0].kernels) | set(blocked[0].kernels) | {"update_phi", "block_shared"} == set(family().tuned)
-    assert len(script.parts((128,), {}, 60.0, 0.0, {})) == 2
+    for p in shared:
+        assert p.kernels == ["star_factors", "star_scales", "star_sums", "star_rows", "draw_shared"]
+        assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (4096, 256, "on")
+    for p in labelled:
+        assert (p.kernels, p.problem["partners"]) == (["star_factors", "star_rows"], "shared-uniform")
+    every = {*stars[0].kernels, *blocked[0].kernels, *shared[0].kernels}
+    assert every | {"update_phi", "block_shared", "star_shared"} == set(family().tuned)
+    assert len(script.parts((128,), {}, 60.0, 0.0, {}, {})) == 2
     assert script.slug(H200) == "nvidia-h200"
 
 
@@ -74,7 +82,7 @@ def test_the_script_tunes_exports_and_goes_on(scripts: Path, tmp_path: Path) -> 
 
 def test_rows_of_16_bits_are_tuned_where_they_are_read() -> None:
     script = importlib.import_module("gpu_tune")
-    found = script.parts((128,), {"storage": "bfloat16"}, 60.0, 15.0, {})
+    found = script.parts((128,), {"storage": "bfloat16"}, 60.0, 15.0, {}, {})
     assert {part.problem["storage"] for part in found} == {"bfloat16"}
     assert found[-1].kernels == ["theta_partial", "perplexity_pairs", "init_pi", "gather_rows"]
     assert "rows in bfloat16" in str(found[0])

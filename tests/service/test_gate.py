@@ -309,6 +309,29 @@ def test_an_upload_that_is_broken_off_is_no_error_of_the_service(tmp_path: Path)
     assert "Traceback" not in service.log.read_text()
 
 
+def test_connections_are_limited(narrow: Service) -> None:
+    place = urlsplit(narrow.url)
+    with contextlib.ExitStack() as crowd, narrow.client() as kept:
+        assert kept.get("/api/v1/kernels").status_code == 200
+        for _ in range(256):
+            crowd.enter_context(socket.create_connection((place.hostname, place.port), timeout=30))
+        time.sleep(0.5)
+        refused = kept.get("/api/v1/kernels")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert "more than 256 connections at once" in refused.json()["detail"]
+        assert refused.headers["connection"] == "close"
+        with narrow.client() as another:
+            posted = another.post("/api/v1/jobs/detect", params={"n_communities": 2}, content=EDGES)
+            assert (posted.status_code, posted.json()["title"]) == (503, "Service Unavailable")
+            assert another.get("/health").status_code == 200
+    with narrow.client() as client:
+        deadline = time.monotonic() + 10
+        while client.get("/api/v1/kernels").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 def test_followers_are_limited(narrow: Service) -> None:
     with narrow.client() as client, contextlib.ExitStack() as open_streams:
         job = client.post("/api/v1/jobs/tune", json={"problem": {"K": 99}}).json()["id"]

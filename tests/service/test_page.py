@@ -236,7 +236,9 @@ def test_a_tune_is_submitted_followed_and_its_winner_compared_across_devices(pag
     expect(mine.locator(".badge")).to_have_text("exact")
     expect(mine).to_contain_text(winner)
     expect(mine).to_contain_text("%")
-    expect(rows.filter(has_text="cuda: NVIDIA H200")).to_have_count(1)
+    shipped = rows.filter(has_text="cuda: NVIDIA H200")
+    expect(shipped).to_have_count(1)
+    expect(shipped.locator("th, td").nth(3)).to_have_text(re.compile(r"^\d+ ?%$"))
     fits(page)
 
 

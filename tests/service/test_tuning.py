@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from mmsbgen.db.exchange import Bundle, lines
 from mmsbgen.db.records import RunRecord, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
@@ -38,7 +39,33 @@ def test_devices(client: httpx.Client) -> None:
     assert known["Test GPU 0"]["trials"] >= 121
     assert known["Test GPU 0"]["copy_gbps"] == 4000.0
     assert known["Test GPU 0"]["gather_gbps"] == {"4096": 3900.0}
-    assert known["NVIDIA H200"]["shipped"]
+    shipped = [one for one in found["known"] if one["name"] == "NVIDIA H200"]
+    assert all(one["shipped"] and one["trials"] == 0 for one in shipped)
+    # The shipped runs measured them: a GPU's copies are faster than its gathers of short rows.
+    assert all(3000 < one["copy_gbps"] < 4800 for one in shipped)
+    assert all(
+        0 < one["gather_gbps"]["1024"] < one["gather_gbps"]["16384"] for one in shipped if one["driver"][-1] == ")"
+    )
+
+
+def test_records_that_come_with_the_package_can_be_looked_at(client: httpx.Client) -> None:
+    [h200] = [d for d in client.get("/api/v1/devices").json()["known"] if d["label"].startswith("cuda: NVIDIA H200")]
+    shares = {}
+    for kernel in ("init_pi", "update_pi", "update_beta"):
+        answer = best(client, h200["key"], "K=1024", kernel=kernel).json()
+        trial = client.get(f"/api/v1/trials/{answer['trial']}").json()
+        assert (trial["device_key"], trial["kernel"], trial["configuration"]) == (
+            h200["key"],
+            kernel,
+            answer["configuration"],
+        )
+        assert trial["roof_fraction"] == pytest.approx(trial["gbps"] / trial["roof_gbps"])
+        run = client.get(f"/api/v1/runs/{trial['run']}").json()
+        assert run["run"] == trial["run"]
+        assert "copy" in {roof["kind"] for roof in run["roofs"]}
+        shares[kernel] = trial["roof_fraction"]
+    assert all(0 < share < 1.5 for share in shares.values()), shares
+    assert client.get("/api/v1/trials", params={"device": "NVIDIA H200"}).json()["trials"] == [], "they are not ours"
 
 
 @pytest.mark.parametrize(("k", "tier"), [(64, "exact"), (300, "problem")])
@@ -70,6 +97,26 @@ def test_what_others_store_counts_soon(service: Service, client: httpx.Client) -
             while (found := best(client, of.key)).status_code != 200 or found.json()["configuration"] != config:
                 assert time.monotonic() < deadline, found.text
                 time.sleep(0.1)
+
+
+def test_a_device_is_known_from_its_first_records_on(service: Service, client: httpx.Client) -> None:
+    """Whichever kernel they are of, and whichever was looked up before."""
+    stored, uploaded = (device(8 + n, name=f"New {n} {time.time()}") for n in range(2))
+    run = RunRecord(strategy="random")
+    trial = {"run": run.uuid, "config": {}, "status": "crashed", "message": "nothing that was ever looked up"}
+    with open_store(service.database) as store:
+        store.begin_run(run)
+        store.add_trial(TrialRecord(key=key(stored, "theta_end"), **trial))
+    deadline = time.monotonic() + 5
+    while (found := best(client, stored.key)).status_code != 200:
+        assert time.monotonic() < deadline, found.text
+        time.sleep(0.1)
+    assert best(client, stored.name).json()["device_key"] == stored.key
+    body = "\n".join(lines(Bundle([run], [], [TrialRecord(key=key(uploaded, "theta_end"), **trial)], [])))
+    assert client.post("/api/v1/records", content=body.encode()).status_code == 200
+    assert best(client, uploaded.key).status_code == 200, "what is uploaded here counts at once"
+    source = client.get("/api/v1/source", params={"kernel": "update_pi", "device": uploaded.key})
+    assert source.status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ NumPy reference, D those of kernels on devices:
     R families/test_partners (partners by enumeration), sampler/test_minibatch (stars whose non-links are all taken;
     means over draws), test_weights (stars with a part of the non-links, pairs and blocks by enumeration)
     D test_weights: test_partners_drawn_on_the_device, test_stars_drawn_on_the_device,
-    test_shared_partners_give_the_whole_gradient
+    test_shared_partners_give_the_whole_gradient, test_partners_shared_by_a_star_give_the_whole_gradient
 5.  Links are found from both directions; what is drawn as a non-link is neither a link nor held out.
     R graph/test_edgeset: test_documented_definition
     D test_weights: test_every_training_link_is_found_from_both_ends, test_no_non_link_is_a_link_or_held_out

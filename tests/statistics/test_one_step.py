@@ -13,7 +13,7 @@ from mmsbgen.build import build, check_built, release, traits_of, upload
 from mmsbgen.families.mmsb import MMSB, random, reference
 from mmsbgen.families.mmsb.layout import row_length
 from tests.statistics.laws import Floats
-from tests.statistics.toys import BlockGraph, ListedRows
+from tests.statistics.toys import ListedRows, SharingGraph
 
 #: Vertex 0 is linked to all others but held-out and isolated ones, 19 has no link at all.
 N = 20
@@ -94,7 +94,7 @@ def test_blocks_without_noise(device: Device, k: int, n: int) -> None:
     pi, sums, beta = state(k)
     links, held = graph()
     rule = reference.PartnerRule("block", n, seed=5, iteration=6)
-    with BlockGraph(
+    with SharingGraph(
         device, pi, sums, beta, links, held, n=n, noise=False, delta=DELTA, tau=TAU, dtype="float32", seed=5
     ) as block:
         found, _ = block.step(6)

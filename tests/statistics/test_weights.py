@@ -27,7 +27,7 @@ from mmsbgen.sampler.blocks import theta_scales
 from mmsbgen.sampler.minibatch import MiniBatch, Sources
 from mmsbgen.sampler.options import Options
 from tests.statistics.laws import Floats
-from tests.statistics.toys import BlockGraph
+from tests.statistics.toys import SharingGraph
 
 DATA = Path(__file__).parents[1] / "data"
 N = 6
@@ -253,7 +253,9 @@ def test_shared_partners_give_the_whole_gradient(device: Device) -> None:
     right, _ = reference.theta_counts(pi[pairs[:, 0]], pi[pairs[:, 1]], beta, signs, 1e-4)
     drawn: dict[int, Floats] = {}
     counts: dict[int, Floats] = {}
-    with BlockGraph(device, pi, np.ones(N), beta, LINKS, HELD, n=1, step="published", noise=False, alpha=1e3) as block:
+    with SharingGraph(
+        device, pi, np.ones(N), beta, LINKS, HELD, n=1, step="published", noise=False, alpha=1e3
+    ) as block:
         for iteration in range(200):
             phi, partners = block.step(iteration)
             gradient = (phi - pi) / block.tau - 1e3 + pi
@@ -269,6 +271,44 @@ def test_shared_partners_give_the_whole_gradient(device: Device) -> None:
     np.testing.assert_allclose(sum(counts.values()) / N, right, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(counts[0][1], right[1], rtol=1e-9, atol=1e-12)
     assert not np.allclose(counts[0][0], right[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("partners", ["shared", "shared-uniform"])
+@pytest.mark.parametrize("n", [1, 2, N])
+def test_partners_shared_by_a_star_give_the_whole_gradient(device: Device, partners: str, n: int) -> None:
+    """The mean over all draws, each as likely as chance has it, is exact; with n = N one draw is the whole."""
+    k = 5
+    rng = np.random.default_rng(8)
+    pi, beta = rng.dirichlet(np.full(k, 0.5), N), rng.uniform(0.1, 0.9, k)
+    pi[1], pi[2] = np.eye(k)[0], np.eye(k)[3]
+    both = truth() + truth().T
+    whole = np.stack([reference.drift(pi[a], beta, pi, both[a], 1e-4)[0] for a in range(N)])
+    options = {"n": n, "partners": partners, "step": "published", "noise": False, "alpha": 1e3}
+    drawn: dict[tuple[int, ...], Floats] = {}
+    met: dict[tuple[int, ...], int] = defaultdict(int)
+    with SharingGraph(device, pi, np.ones(N), beta, LINKS, HELD, **options) as star:
+        for iteration in range(1 if n == N else 600):
+            phi, distinct = star.step(iteration)
+            gradient = (phi - pi) / star.tau - 1e3 + pi
+            places = tuple(sorted(distinct.tolist()))
+            assert np.allclose(drawn.setdefault(places, gradient), gradient, rtol=1e-9, atol=1e-6)
+            met[places] += 1
+    if n == N:
+        assert list(drawn) == [tuple(range(N))]
+        np.testing.assert_allclose(drawn[tuple(range(N))], whole, rtol=1e-9, atol=1e-8)
+        return
+    # Of n = 2 ordered draws one pair comes from two of them, and a vertex drawn twice from one.
+    chance = {places: (2 if len(places) == 2 else 1) / N**n for places in drawn}
+    assert sum(chance.values()) == pytest.approx(1.0), "every draw has come up"
+    expected = np.array([chance[places] for places in met]) * 600
+    assert stats.chisquare(list(met.values()), expected).pvalue > CHANCE
+    mean = sum(chance[places] * gradient for places, gradient in drawn.items())
+    np.testing.assert_allclose(mean, whole, rtol=1e-9, atol=1e-6)
+    if n == 1:
+        # Links come with weight 1 each time, or now and then with weight N.
+        linked = reference.drift(pi[0], beta, pi[1:5], np.ones(4), 1e-4)[0]
+        own = drawn[(0,)][0]
+        assert np.allclose(own, linked if partners == "shared" else 0.0, rtol=1e-9, atol=1e-6)
 
 
 # Look-up --------------------------------------------------------------------------------------------------------

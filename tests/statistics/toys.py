@@ -267,10 +267,11 @@ class Strengths:
         return self.device.download(self.buffers["beta"])[: self.k].astype(np.float64)
 
 
-class BlockGraph:
-    """One iteration of a block of all vertices of a graph, from the same state each time, in double precision.
+class SharingGraph:
+    """One iteration in which all vertices of a graph share ``n`` draws, from the same state each time.
 
-    ``pi`` is ``[N, K]``, ``links`` and ``held`` are pairs ``[E, 2]`` and ``[H, 2]``; the block shares ``n`` draws.
+    ``pi`` is ``[N, K]``, ``links`` and ``held`` are pairs ``[E, 2]`` and ``[H, 2]``.  ``partners`` as in a problem:
+    a block's, or those of a star that has all vertices.
     """
 
     def __init__(
@@ -283,6 +284,7 @@ class BlockGraph:
         held: Any,
         *,
         n: int,
+        partners: str = "block",
         step: str = "split",
         noise: bool = True,
         alpha: float | None = None,
@@ -294,7 +296,7 @@ class BlockGraph:
         total, k = pi.shape
         self.device, self.n_total, self.k, self.tau, real = device, total, k, tau, np.dtype(dtype)
         problem = MMSB.problem(
-            K=k, N=total, m=total, n=n, dtype=dtype, step=step, noise="on" if noise else "off", partners="block"
+            K=k, N=total, m=total, n=n, dtype=dtype, step=step, noise="on" if noise else "off", partners=partners
         )
         rows, room = np.zeros((2 * total, row_length(k)), real), block_workloads.room(problem)
         rows[:total, :k] = pi
@@ -322,19 +324,23 @@ class BlockGraph:
         scalars["alpha"] = 1 / k if alpha is None else alpha
         self.scalars: dict[str, Any] = {name: real.type(value) for name, value in scalars.items()}
         counts = {"n_partners": n, "n_total": total, "n_vertices": total, "first_vertex": 0}
+        counts |= {"n_rounds": 1, "shared_round": 0}
         self.scalars |= {name: np.uint32(value) for name, value in counts.items()} | {"seed": np.uint64(seed)}
         traits = traits_of(device.info)
-        specs = [MMSB.kernel(name) for name in ("shared_partners", "block_shared", "block_links")]
+        names = ("shared_partners", "block_shared", "block_links")
+        if partners != "block":
+            names = ("draw_shared", "star_shared", "star_rows")
+        specs = [MMSB.kernel(name) for name in names]
         self.bound = [build(device, spec, problem, dict(spec.default(problem, traits))) for spec in specs]
 
-    def __enter__(self) -> BlockGraph:
+    def __enter__(self) -> SharingGraph:
         return self
 
     def __exit__(self, *about: object) -> None:
         release(self.buffers)
 
     def step(self, iteration: int) -> tuple[Floats, Any]:
-        """phi after the iteration ``[N, K]``, and the distinct vertices that the block shared."""
+        """phi after the iteration ``[N, K]``, and the distinct vertices that were shared."""
         values = self.buffers | self.scalars | {"iteration": np.uint32(iteration)}
         for bound, count in zip(self.bound, (1, self.n_total, self.n_total), strict=True):
             bound.launch(count, values)
@@ -347,7 +353,7 @@ class BlockGraph:
         ]
 
     def theta_counts(self) -> Floats:
-        """What the last iteration counts for theta: ``[2, K]``, non-links and links."""
+        """What the last iteration of a block counts for theta: ``[2, K]``, non-links and links."""
         groups = links_groups(self.bound[-1].config)
         counts = self.device.download_range(self.buffers["counts"], 0, groups)
         return counts.astype(np.float64).sum(axis=0)[:, : self.k]

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import math
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import psutil
 import pytest
 
 from mmsbgen.backends import Device, DeviceInfo
 from mmsbgen.backends._binary_cache import BinaryCache
-from mmsbgen.backends.cuda_compile import compile_cuda
+from mmsbgen.backends.cuda_compile import Nvcc, compile_cuda
 from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.db.canonical import digest
+from mmsbgen.db.records import RunRecord
 from mmsbgen.db.store import Store
+from mmsbgen.db_keys import key_of
 from mmsbgen.families import family
 from mmsbgen.host import available_host_memory
 from mmsbgen.rendering import render
+from mmsbgen.space import Config
 from mmsbgen.tuner.ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure import Limits, Measurer
-from mmsbgen.tuner.search import candidates
-from mmsbgen.tuner.timing import Patience
+from mmsbgen.tuner.report import KernelReport, Progress
+from mmsbgen.tuner.search import BudgetSpentError, candidates
+from mmsbgen.tuner.timing import Patience, Timing
+from mmsbgen.tuner.trials import Evaluator, Recorder
 from mmsbgen.tuner.tune import tune
+from mmsbgen.tuner.worker import Outcome
 from tests.devices import H200
 
 PROBLEM = family().problem(K=32, m=16, n=8, N=100)
@@ -114,6 +124,113 @@ def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
     assert compiler.calls == 2
 
 
+def test_the_next_kernel_does_not_wait_for_what_compiles_beside_a_gpu(tmp_path: Path) -> None:
+    compiler, cache = Compiler(shut=True), BinaryCache(tmp_path)
+    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
+        ahead.begin("update_phi")
+        ahead.ask(configs_of(H200, 5))
+        compiler.await_calls(2)
+        ahead.begin("update_beta")
+        assert not compiler.gate.is_set()
+        compiler.gate.set()
+        ahead.wait()
+    assert ahead.seconds == {}, "what had begun was of the kernel before"
+
+
+class Sleeper:
+    """Measures nothing, which takes 50 ms; what a run asks of where it measures besides is not asked here."""
+
+    def measure(self, config: Config, **how: Any) -> Outcome:
+        time.sleep(0.05)
+        return Outcome("ok", "", Timing((1e-3, 1e-3, 1e-3)), 0.0)
+
+
+@pytest.mark.parametrize("seconds", [0.5, None])
+def test_no_more_is_compiled_ahead_than_there_is_time_to_measure(
+    tmp_path: Path, store: Store, seconds: float | None
+) -> None:
+    compiler, cache, run = Compiler(), BinaryCache(tmp_path), RunRecord(strategy="random")
+    store.begin_run(run)
+    space = candidates(PHI, PROBLEM, traits_of(H200), {"normalise": True})
+    key = key_of(H200, PHI, PROBLEM)
+    kernel = KernelReport("update_phi", key, space, digest(space.default), 8 if seconds is None else None)
+    with CompileAhead(H200, "mmsb", PROBLEM, 16, compiler=compiler, cache=cache) as ahead:
+        ahead.begin("update_phi")
+        kernel.deadline = None if seconds is None else time.monotonic() + seconds
+        made, measurer = Recorder(run.uuid, key, 1, None), cast(Measurer, Sleeper())
+        evaluate = Evaluator(
+            kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead
+        )
+        with pytest.raises(BudgetSpentError):
+            evaluate(space.configs)
+        ahead.wait()
+    assert 1 <= len(kernel.trials) <= 10
+    assert compiler.calls <= len(kernel.trials) + 4, "a batch for sixteen compilers would be 32"
+    assert evaluate.part() >= 1
+
+
+def slow_nvcc(folder: Path) -> Path:
+    """A compiler that takes minutes; ``folder`` gets a file by its number with that of the program that it drives."""
+    program = folder / "nvcc"
+    program.write_text(
+        '#!/bin/sh\ncase "$1" in --version) echo "release 13.0, V13.0.88"; exit;; esac\n'
+        f"sleep 271 & echo $! > {folder}/$$; wait\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+def test_the_end_of_a_run_ends_what_compiles(tmp_path: Path) -> None:
+    """With all its programs: nvcc is but their driver."""
+    program = slow_nvcc(tmp_path)
+    begin, compiler = time.monotonic(), Nvcc(str(program), cancellable=True)
+    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=BinaryCache(tmp_path)) as ahead:
+        ahead.begin("update_phi")
+        ahead.ask(configs_of(H200, 5))
+        while len(began := [path for path in tmp_path.iterdir() if path.name.isdigit() and path.read_text()]) < 2:
+            assert time.monotonic() < begin + 100
+            time.sleep(0.01)
+    assert time.monotonic() < begin + 100, "nobody waited for the others"
+    for path in began:
+        assert gone(int(path.name))
+        assert gone(int(path.read_text()))
+    assert ahead.seconds == {}
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, or only waits for whom it was left to; a signal takes its moment."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_what_compiles_dies_with_its_run(tmp_path: Path, number: int) -> None:
+    """The signal comes to the run alone; from a terminal an interrupt would reach the compiler too."""
+    program = slow_nvcc(tmp_path)
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs ignore it
+        "from mmsbgen.backends import cuda_compile as c; c.Nvcc(sys.argv[1], cancellable=1).compile('', ())"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(program)], stderr=subprocess.PIPE, text=True) as run:
+        begin = time.monotonic()
+        while not (began := [path for path in tmp_path.iterdir() if path.name.isdigit() and path.read_text()]):
+            assert time.monotonic() < begin + 60
+            time.sleep(0.01)
+        run.send_signal(number)
+        said = run.communicate(timeout=60)[1]
+    assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT), said
+    for path in began:
+        assert gone(int(path.name))
+        assert gone(int(path.read_text()))
+
+
 def test_a_core_is_left_to_what_measures_beside() -> None:
     cores = len(os.sched_getaffinity(0))
     assert default_jobs(H200) == min(16, cores - 1)
@@ -167,6 +284,7 @@ def test_a_tune_compiles_ahead_and_finds_the_same(opencl_device: Device, store: 
         ["update_phi"],
         PROBLEM,
         store=store,
+        strategy="random",
         budget_trials=8,
         fixed=FIXED,
         patience=HASTY,

@@ -34,6 +34,7 @@ def call(*words: str) -> Result:
         ("--device fake --kernel nothing", "no kernel 'nothing'"),
         ("--device fake --strategy clever", "no strategy 'clever'"),
         ("--device fake -p K=many", "K='many' is not an integer"),
+        ("--device fake -p N=500 -p m=501", "m=501 vertices of a mini-batch cannot be drawn from N=500"),
         ("--device fake -p K", "write it as NAME=VALUE"),
         ("--device fake -p colour=3", "no parameter 'colour'"),
         ("--device fake --fix colour=3", "no such axis"),
@@ -54,6 +55,24 @@ def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_
     if database.exists():
         with open_store(database) as store:
             assert store.runs() == []
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize(
+    ("partners", "kernels"), [("uniform", {"update_phi", "sample_partners"}), ("shared", {"star_shared", "star_rows"})]
+)
+def test_a_graph_and_how_its_partners_are_drawn_choose_the_kernels(
+    pocl_device: Device, partners: str, kernels: set[str], tmp_path: Path
+) -> None:
+    graph = tmp_path / "ring.txt"
+    graph.write_text("".join(f"{v} {(v + 1) % 60}\n" for v in range(60)))
+    words = ["--device", "pocl", "--graph", str(graph), "-k", "3", "--mini-batch", "random-node"]
+    found = call(*words, "--partners", partners, "--explain-space", "--json")
+    named = {row["kernel"] for row in json.loads(found.stdout)["spaces"]}
+    others = {"update_phi", "sample_partners", "star_shared", "star_rows"} - kernels
+    assert kernels <= named
+    assert not others & named
+    assert "partners='all'" in call(*words, "--partners", "all").output
 
 
 @pytest.mark.opencl

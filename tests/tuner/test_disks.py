@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -56,17 +57,37 @@ def test_a_full_disk_keeps_what_it_has_and_the_run_goes_on_when_there_is_room(tm
     if done.returncode == 99:
         pytest.skip(f"this system lets no test mount a file system: {done.stderr}")
     assert done.returncode == 0, done.stderr
-    error = (tmp_path / "first.err").read_text()
-    assert (tmp_path / "first.code").read_text() == "1\n"
+    stopped_and_went_on(tmp_path, "tuning.sqlite3 cannot grow because the disk is full; free some space")
+
+
+def stopped_and_went_on(folder: Path, message: str) -> None:
+    """The first run ended with the message, the second found all that was stored and measured the rest."""
+    error = (folder / "first.err").read_text()
+    assert (folder / "first.code").read_text() == "1\n"
     assert "Traceback" not in error
-    assert "tuning.sqlite3 cannot grow because the disk is full; free some space and repeat the command" in error
-    assert (tmp_path / "second.code").read_text() == "0\n", (tmp_path / "second.err").read_text()
-    first, second = rows(tmp_path / "first.json"), rows(tmp_path / "second.json")
+    assert f"{message} and repeat the command" in error
+    assert (folder / "second.code").read_text() == "0\n", (folder / "second.err").read_text()
+    first, second = rows(folder / "first.json"), rows(folder / "second.json")
     assert 0 < len(first) < 150
     assert {row["trial"] for row in first} <= {row["trial"] for row in second}
     searched = Counter(json.dumps(row["config"], sort_keys=True) for row in second if row["round"] == 0)
     assert len(searched) == 150
     assert set(searched.values()) == {1}
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_a_server_whose_disk_is_full_keeps_what_it_has_and_the_run_goes_on_when_there_is_room(
+    postgres_programs: Path,
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a file system and give it to the server's user")
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as name:  # the server's user cannot look into tmp_path
+        script = f"{sys.executable} {Path(__file__).with_name('full_server.py')} {name} {postgres_programs}"
+        done = in_a_file_system_of_its_own(script, Path(name))
+        log = Path(name) / "log"
+        assert done.returncode == 0, done.stderr + (log.read_text() if log.exists() else "")
+        stopped_and_went_on(Path(name), "/tuning cannot grow because its disk is full; free some space there")
 
 
 def test_a_limit_on_the_size_of_files_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -87,6 +108,18 @@ def test_a_limit_on_the_size_of_files_is_told_and_nothing_is_lost(tmp_path: Path
         check=True,
     )
     assert 0 < len(json.loads(listed.stdout)) < 150
+
+
+def test_a_disk_that_is_full_in_the_climb_ends_the_run_as_failed(tmp_path: Path) -> None:
+    """The search of 150 ends after some 112; had the failure been passed over, there would be room again."""
+    command = f"{TUNE_150} {tmp_path}/tuning.sqlite3 default 120"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert f"the database {tmp_path}/tuning.sqlite3" in done.stderr
+    with open_store(tmp_path / "tuning.sqlite3") as store:
+        assert [run.status for run in store.runs()] != ["finished"]
+        assert len([trial for trial in store.trials() if trial.round == 0]) == 120
 
 
 @pytest.mark.parametrize("existing", [True, False])

@@ -24,7 +24,7 @@ from mmsbgen.db import formats
 from mmsbgen.db.store import Store, open_store
 from mmsbgen.errors import InputError
 from mmsbgen.tuner.fleet import tune_fleet
-from mmsbgen.tuner.lanes import Lanes, deal, search_in_lanes
+from mmsbgen.tuner.lanes import Lanes, deal, search_in_lanes, try_in_lanes
 from mmsbgen.tuner.measure import Limits
 from mmsbgen.tuner.resume import known_trials, this_process
 from mmsbgen.tuner.search import BudgetSpentError, Candidates
@@ -296,9 +296,17 @@ def test_lanes_measure_side_by_side_and_keep_the_budget() -> None:
     assert len(tried) == 12
     assert max(together) == 3
 
+    lanes, tried = Lanes(3), tried[:7]
+    with pytest.raises(BudgetSpentError):
+        try_in_lanes(lanes, space_of(8).configs, evaluate, tried=lambda: len(tried), budget=9)  # type: ignore[arg-type]
+    assert len(tried) == 9
+
     def fails(configs: object) -> list[float]:
         raise InputError("no")
 
     with pytest.raises(InputError, match="no"):
         search_in_lanes(Lanes(2), "random", space_of(4), fails, tried=lambda: 0, budget=None, seed=0)
-    assert issubclass(BudgetSpentError, Exception)
+    lanes = Lanes(2)
+    with pytest.raises(InputError, match="no"):
+        try_in_lanes(lanes, space_of(4).configs, fails, tried=lambda: 0, budget=None)
+    assert lanes.failed

@@ -42,14 +42,24 @@ def test_a_tenth_of_the_configurations_finds_one_within_3_percent(sweep: Sweep) 
     assert sum(run.loss <= 0.03 for run in runs) >= 9, sorted(run.loss for run in runs)
 
 
-def test_a_tenth_of_the_cost_finds_one_within_3_percent() -> None:
-    """In 9 of 10 searches over all sweeps: where a few candidates cost as much as hundreds, single ones may fail."""
-    found = 0
-    for sweep in RECORDED:
-        runs = [replay(sweep, "default", seed=seed, unit="seconds") for seed in SEEDS]
-        assert all(run.cost_s < sweep.total_s / 10 + max(sweep.cost_s.values()) for run in runs)
-        found += sum(run.loss <= 0.03 for run in runs)
-    assert found >= 0.9 * len(RECORDED) * len(SEEDS)
+@every_sweep
+def test_a_tenth_of_the_cost_finds_one_within_3_percent(sweep: Sweep) -> None:
+    """Nobody tells the search how many configurations that is."""
+    runs = [replay(sweep, "default", seed=seed, unit="seconds") for seed in SEEDS]
+    assert all(run.cost_s < sweep.total_s / 10 + max(sweep.cost_s.values()) for run in runs)
+    assert sum(run.loss <= 0.03 for run in runs) >= 9, sorted(run.loss for run in runs)
+
+
+@every_sweep
+def test_most_blind_searches_find_one_too(sweep: Sweep) -> None:
+    runs = [replay(sweep, "default", seed=seed, blind=True) for seed in SEEDS]
+    assert sum(run.loss <= 0.03 for run in runs) >= 7, sorted(run.loss for run in runs)
+
+
+def test_what_was_compiled_ahead_is_counted() -> None:
+    """The recording process waited for few of them, which says more of its order than of what they cost."""
+    (sweep,) = (sweep for sweep in RECORDED if len(sweep.configs) == 613)
+    assert sweep.total_s > 400
 
 
 @pytest.mark.slow

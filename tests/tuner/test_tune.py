@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mmsbgen.backends import Device
 from mmsbgen.build import traits_of
+from mmsbgen.db.canonical import utc_now
 from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import Store, open_store
 from mmsbgen.db_keys import key_of
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb import MMSB
+from mmsbgen.tuner.climb import neighbours
 from mmsbgen.tuner.report import KernelReport, Progress
 from mmsbgen.tuner.resume import known_trials
 from mmsbgen.tuner.search import STRATEGIES
+from mmsbgen.tuner.surrogate import coordinates
 from mmsbgen.tuner.timing import Patience
 from mmsbgen.tuner.tune import TuneReport, tune
 
@@ -44,7 +48,7 @@ def test_a_tiny_problem_end_to_end(opencl_device: Device, store: Store) -> None:
     phi, beta = report.kernels
     assert report.status == "finished"
     assert [trial.status for trial in phi.trials] == ["ok"] * 8
-    assert len(beta.trials) == min(8, len(beta.space.configs))
+    assert 6 <= len(beta.trials) <= 8, "the last quarter is for the neighbours of the best"
     assert report.roofs is not None
     assert {(roof.kind, roof.row_bytes) for roof in store.roofs(run=report.run)} == {("copy", None), ("gather", 128)}
     (run,) = store.runs()
@@ -193,6 +197,54 @@ def test_the_budget_of_trials_holds(store: Store, strategy: str) -> None:
     assert strategy in STRATEGIES
     report = faked(store, strategy=strategy, budget_trials=7)
     assert len(order(store, report)) == 7
+
+
+def test_a_space_that_fits_the_budget_is_tried_whole(store: Store) -> None:
+    (kernel,) = faked(store, "update_beta", budget_trials=19).kernels
+    assert len(kernel.space.configs) == len(kernel.trials) == 19
+
+
+def test_the_last_quarter_goes_to_the_neighbours_of_the_best(store: Store) -> None:
+    fixed = {"normalise": True, "team": "item", "placement": ("THREAD", "GLOBAL", "RRS", "SRR")}
+    (kernel,) = faked(store, "update_phi", budget_trials=100, fixed=fixed).kernels
+    assert len(kernel.space.configs) > 200
+    assert 75 < len(kernel.trials) <= 100
+    assert 3 <= len(kernel.finals) <= 6
+    late = kernel.trials[75:]
+    configs = kernel.space.configs
+    places = [configs.index(dict(trial.config)) for trial in kernel.trials[:75]]
+    near = {place for index in places for place in neighbours(configs, coordinates(configs), index)}
+    assert configs.index(dict(late[0].config)) in near
+
+
+def test_finals_that_are_newer_than_all_trials_stand(store: Store) -> None:
+    first = faked(store, strategy="random", budget_trials=10)
+    second = faked(store, strategy="random", budget_trials=10)
+    finals = {trial.run for trial in second.kernels[0].finals}
+    new = [trial for trial in store.trials(run=second.run) if trial.round == 0 and not trial.extra.get("given_up")]
+    assert finals == ({second.run} if new else {first.run})
+    assert second.kernels[0].best is not None
+    narrow = faked(store, strategy="random", budget_trials=10, fixed={"block_size": (64, 128)})
+    assert {trial.run for trial in narrow.kernels[0].finals} <= {narrow.run}, "others were among these"
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_the_same_command_again_times_no_finals_because_one_was_given_up(store: Store, overtaken: bool) -> None:
+    """What was given up is measured again, and here stays behind the winner of the finals, or does not."""
+    with open_store("sqlite://") as other:
+        (tried,) = faked(other, strategy="random", budget_trials=8).kernels
+    put(store, tried.trials, given_up=1)
+    before = RunRecord(strategy="random")
+    store.begin_run(before)
+    seconds = 1e3 if overtaken else 1e-11
+    for round_, trial in ((1, tried.trials[1]), (2, tried.trials[0])):
+        final = replace(trial, run=before.uuid, times=(seconds / round_,) * 5, round=round_, extra={})
+        store.add_trial(replace(final, created_at=utc_now()))
+    report = faked(store, strategy="random", budget_trials=8)
+    again = [trial for trial in store.trials(run=report.run) if trial.round == 0]
+    assert [trial.config_digest for trial in again] == [tried.trials[7].config_digest]
+    assert not again[0].extra.get("given_up")
+    assert {trial.run for trial in report.kernels[0].finals} == {report.run if overtaken else before.uuid}
 
 
 @pytest.mark.alone

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 
+from mmsbgen.db.records import TrialRecord
 from mmsbgen.db.store import open_store
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.tuner.measure import Limits
+from mmsbgen.tuner.report import KernelReport, Progress
 from mmsbgen.tuner.timing import Patience
 from mmsbgen.tuner.tune import tune
 from mmsbgen.tuner.worker import resolve_family
@@ -31,7 +34,22 @@ def tune_many(device: str, family: str, database: str, mark: str) -> None:
         )
 
 
-def tune_150(database: str) -> int:
+class FullDisk(Progress):
+    """No file of this process can be written from one trial on until the kernel's report."""
+
+    def __init__(self, trials: int) -> None:
+        self.trials = trials
+
+    def trial(self, kernel: KernelReport, trial: TrialRecord) -> None:
+        if len(kernel.trials) == self.trials:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+    def finished(self, kernel: KernelReport) -> None:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+def tune_150(database: str, strategy: str = "exhaustive", full_after: str = "") -> int:
     """Try 150 configurations on the device that computes nothing, whose answers are not checked; the exit code."""
     try:
         with open_store(database) as store:
@@ -41,11 +59,12 @@ def tune_150(database: str) -> int:
                 ["update_phi"],
                 MMSB.problem(K=20, N=500, m=64, n=4, pairs=256),
                 store=store,
-                strategy="exhaustive",
+                strategy=strategy,
                 budget_trials=150,
                 check=False,
                 patience=Patience(repetitions=3, enough_s=0.0),
                 roof_bytes=1 << 20,
+                progress=FullDisk(int(full_after)) if full_after else None,
             )
     except MmsbgenError as error:
         print(f"Error: {error}", file=sys.stderr)
@@ -54,4 +73,4 @@ def tune_150(database: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(tune_150(sys.argv[1]))
+    sys.exit(tune_150(*sys.argv[1:]))

@@ -7,8 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import pytest
 
 import mmsbgen
 from mmsbgen.jobs import Job
+from mmsbgen.worker.supervise import OWNER, Worker
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
@@ -27,7 +30,7 @@ LONG = OPTIONS | {"iterations": 100_000}
 SOME = OPTIONS | {"iterations": 500}
 TUNE: dict[str, Any] = {
     "kernels": ["draw_stars"],
-    "problem": {"K": 8, "N": 200},
+    "problem": {"K": 8, "N": 200, "m": 64},
     "budget_trials": 4,
     "roof_mib": 16,
     "compilers": 0,
@@ -128,16 +131,21 @@ def test_a_running_job_is_cancelled(here: Any) -> None:
     here.until(lambda: not list((here.data / "jobs").iterdir()), "files were left")
 
 
+def children_of(worker: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The process of the worker's job; a job that was just taken has none yet."""
+    return psutil.Process(worker.pid).children()
+
+
 def child_of(worker: subprocess.Popen[str]) -> psutil.Process:
-    return psutil.Process(worker.pid).children()[0]
+    return children_of(worker)[0]
 
 
 def test_what_kills_the_child_costs_its_job_one_of_its_attempts(here: Any) -> None:
     bad = here.queue.submit("detect", LONG, inputs={"graph": GRAPH}, max_losses=2)
     worker = here.start("--checkpoint-seconds", 0.2)
     for attempt in (1, 2):
-        here.until(lambda n=attempt: here.queue.get(bad).attempt == n and child_of(worker), "not taken")
-        child_of(worker).kill()
+        found = here.until(lambda n=attempt: here.queue.get(bad).attempt == n and children_of(worker), "not taken")
+        found[0].kill()
         here.until(lambda n=attempt: here.queue.get(bad).losses == n, "not counted")
     job = here.ended(bad)
     assert job.state == "failed"
@@ -145,6 +153,48 @@ def test_what_kills_the_child_costs_its_job_one_of_its_attempts(here: Any) -> No
     good = here.queue.submit("tune", TUNE)
     assert here.ended(good).state == "done", "the worker goes on"
     assert worker.poll() is None
+
+
+def test_a_child_that_is_killed_while_its_worker_ends_costs_an_attempt(here: Any) -> None:
+    """As where memory runs out and the service manager ends the whole unit."""
+    id = here.queue.submit("detect", LONG, inputs={"graph": GRAPH}, max_losses=3)
+    worker = here.start("--checkpoint-seconds", 0.2)
+    here.sampling(id)
+    child = child_of(worker)
+    child.suspend()
+    worker.send_signal(signal.SIGTERM)
+    time.sleep(1.0)  # the worker has asked the child to stop, which it does not
+    assert worker.poll() is None
+    child.kill()
+    assert worker.wait(60) == 0, worker.stderr.read()
+    job = here.queue.get(id)
+    assert (job.state, job.losses) == ("queued", 1)
+    assert "SIGKILL" in str(job.error)
+
+
+def test_what_another_worker_has_just_begun_is_not_tidied_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt's files come when this one has seen that there are none."""
+    job = tmp_path / "job"
+    (job / "1").mkdir(parents=True)
+    (job / OWNER).write_text("a database\n")
+    listing = Path.iterdir
+
+    def iterdir(path: Path) -> Any:
+        found = list(listing(path))
+        if path == job:
+            (job / "2").mkdir(exist_ok=True)
+            (job / "2" / "graph").touch()
+        return iter(found)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", iterdir)
+        Worker._tidy(SimpleNamespace(_owner="a database\n"), SimpleNamespace(), job / "1", False)  # type: ignore[arg-type]
+    assert sorted(path.relative_to(job).as_posix() for path in job.rglob("*")) == ["2", "2/graph", OWNER]
+    assert (job / OWNER).read_text() == "a database\n"
+    shutil.rmtree(job / "2")
+    (job / "1").mkdir()
+    Worker._tidy(SimpleNamespace(_owner=""), SimpleNamespace(), job / "1", False)  # type: ignore[arg-type]
+    assert not job.exists()
 
 
 def test_a_machine_that_cannot_begin_leaves_jobs_to_others(here: Any) -> None:

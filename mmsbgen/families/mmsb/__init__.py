@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from mmsbgen.families.mmsb import (
     block_kernels,
+    explain_kernels,
     kernels,
     link_kernels,
     star_kernels,
+    star_rows,
+    star_shared,
+    star_tensor,
     state_kernels,
     storage,
     tensor_kernels,
     theta_kernels,
+    workloads,
 )
 from mmsbgen.families.mmsb.axes import stored_size
 from mmsbgen.families.mmsb.layout import row_length
@@ -36,8 +41,14 @@ PARAMETERS = (
     Parameter("step", "split", "how a row ends", choices=("split", "reflected", "published"), soft=True),
     Parameter("theta_step", "reflected", "how theta moves", choices=("reflected", "published", "gain"), soft=True),
     Parameter("noise", "on", "whether steps draw", choices=("on", "off"), soft=True),
-    Parameter("products", "single", "factors of a block's products", choices=("single", "half"), soft=True),
-    Parameter("partners", "uniform", "how partners are drawn", choices=("uniform", "stratified", "block"), soft=True),
+    Parameter("products", "single", "factors of products with shared partners", choices=("single", "half"), soft=True),
+    Parameter(
+        "partners",
+        "uniform",
+        "how partners are drawn: for each vertex (uniform, stratified), for a star, or for a block",
+        choices=("uniform", "stratified", "shared", "shared-uniform", "block"),
+        soft=True,
+    ),
 )
 
 MMSB = KernelFamily(
@@ -54,12 +65,18 @@ MMSB = KernelFamily(
             block_kernels.BLOCK_SHARED,
             *tensor_kernels.KERNELS,
             link_kernels.BLOCK_LINKS,
+            star_shared.DRAW_SHARED,
+            star_shared.STAR_SHARED,
+            *star_tensor.KERNELS,
+            star_rows.STAR_ROWS,
             kernels.UPDATE_PI,
             theta_kernels.THETA_PARTIAL,
             theta_kernels.THETA_END,
             theta_kernels.UPDATE_BETA,
             kernels.PERPLEXITY_PAIRS,
             kernels.PERPLEXITY_SUM,
+            explain_kernels.EXPLAIN_LINKS,
+            explain_kernels.EXPLAIN_AT,
             state_kernels.EXCHANGE_SLOTS,
             state_kernels.INIT_PI,
             state_kernels.GATHER_ROWS,
@@ -72,8 +89,12 @@ MMSB = KernelFamily(
         "block_shared",
         *(spec.name for spec in tensor_kernels.KERNELS),
         "block_links",
+        "star_shared",
+        *(spec.name for spec in star_tensor.KERNELS),
+        "star_rows",
         "sample_partners",
         "shared_partners",
+        "draw_shared",
         "draw_stars",
         "update_pi",
         "theta_partial",
@@ -85,6 +106,7 @@ MMSB = KernelFamily(
     ),
     row_bytes=lambda problem: row_length(problem.integer("K")) * stored_size(problem),
     refusal=storage.refusal,
+    inputs_refusal=workloads.inputs_refusal,
 )
 
 __all__ = ["MMSB", "PARAMETERS"]

@@ -1,24 +1,31 @@
-"""Reference of the kernels of block mini-batches in NumPy float64.
+"""Reference of the kernels of vertices that share their partners, in NumPy float64.
 
-Together they are the rule ``block`` of :func:`mmsbgen.families.mmsb.reference.sample_partners`, followed by
-:func:`mmsbgen.families.mmsb.reference.drift`.
+Together they are the rules ``block``, ``shared`` and ``shared-uniform`` of
+:func:`mmsbgen.families.mmsb.reference.sample_partners`, followed by :func:`mmsbgen.families.mmsb.reference.drift`.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from mmsbgen.families.mmsb import random, reference
 from mmsbgen.families.mmsb.layout import DELTA, Z_FLOOR, Purpose
 from mmsbgen.families.mmsb.reference import Floats, Ints
 
+Bools = npt.NDArray[np.bool_]
 #: The vertex that the shared draws are made for: no vertex of a graph.
 EVERYONE = 0xFFFFFFFF
 
 
-def shared_partners(n: int, n_total: int, seed: int, iteration: int) -> tuple[Ints, Ints, Ints]:
-    """The draws of an iteration ``[n]``, the distinct vertices in the order of their first draws, and their counts."""
+def shared_partners(n: int, n_total: int, seed: int, iteration: int, whole: bool = False) -> tuple[Ints, Ints, Ints]:
+    """The draws of an iteration ``[n]``, the distinct vertices in the order of their first draws, and their counts.
+
+    With ``whole`` every vertex comes once where n = N, as stars have it.
+    """
     draws = random.below(seed, np.arange(n), EVERYONE, iteration, Purpose.shared_partner, n_total)
+    if whole and n == n_total:
+        draws = np.arange(n)
     distinct, first, counts = np.unique(draws, return_index=True, return_counts=True)
     order = np.argsort(first)
     return draws, distinct[order], counts[order]
@@ -32,21 +39,24 @@ def shared_sum(
     delta: float = DELTA,
     u: float = 0.0,
     factors: tuple[float, float] = (0.0, 0.0),
+    linked: Bools | None = None,
 ) -> tuple[Floats, Floats]:
     """acc_k = sum_b c_b pi_bk over non-links, c_b = -weight_b / (1 - delta - d_b): ``[K]``, and its rounding bound.
 
     ``rows`` are ``[n, K]``, ``weights`` ``[n]`` and not negative; 0 where the pair does not count.  ``u`` is the unit
     roundoff of the arithmetic, ``factors`` those of the types to which the factors of the dots and of the sums are
-    rounded first.
+    rounded first.  Partners that are ``linked`` ``[n]`` have c_b = weight_b / (delta + d_b), and unrounded dots.
     """
+    linked = np.zeros(weights.size, bool) if linked is None else linked
     w = own * (beta - delta)
     dots = rows @ w
-    z = np.maximum((1.0 - delta) - dots, Z_FLOOR)
+    z = np.maximum(np.where(linked, delta + dots, (1.0 - delta) - dots), Z_FLOOR)
     scale = weights / z
-    dots_error = (u * (8 + 2 * np.sqrt(own.size)) + 2 * factors[0]) * (rows @ np.abs(w))
-    relative = (dots_error + 2 * u) / z + 4 * u
+    rounded = np.where(linked, 0.0, 2 * factors[0])
+    dots_error = (u * (8 + 2 * np.sqrt(own.size)) + rounded) * (rows @ np.abs(w))
+    relative = (dots_error + 2 * u * np.where(linked, z, 1.0)) / z + 4 * u
     chain = u * (8 + 2 * np.sqrt(max(1, weights.size))) + 2 * factors[1]
-    return -(scale @ rows), (scale * (relative + chain)) @ rows
+    return np.where(linked, scale, -scale) @ rows, (scale * (relative + chain)) @ rows
 
 
 def theta_counts(

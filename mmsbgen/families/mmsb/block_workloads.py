@@ -19,7 +19,7 @@ ROOM = 16
 #: Groups of counts that the workloads have room for.
 MOST_GROUPS = 2048
 #: Vertices of another mini-batch in front of a workload's.
-_FIRST = 3
+FIRST = 3
 #: Links of the largest hub, about those of com-DBLP's: one team goes through them, so more would be all that is timed.
 _HUB = 350
 #: Links of a vertex of the workloads; com-DBLP has 6.6.
@@ -98,14 +98,14 @@ def _block(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
         | graph
         | {
             # Those of another mini-batch come first.
-            "vertices": np.concatenate([rng.integers(0, n_total, _FIRST), vertices]).astype(np.uint32),
-            "first_vertex": np.uint32(_FIRST),
+            "vertices": np.concatenate([rng.integers(0, n_total, FIRST), vertices]).astype(np.uint32),
+            "first_vertex": np.uint32(FIRST),
             "n_vertices": np.uint32(m),
         }
     )
 
 
-def _ends(given: Mapping[str, Any], prefix: str, vertex: int) -> Array:
+def ends_of(given: Mapping[str, Any], prefix: str, vertex: int) -> Array:
     """The other ends of a vertex's links, or of its held-out pairs."""
     offsets, ends = ("neighbour_offsets", "neighbours") if prefix == "link" else ("held_offsets", "held_neighbours")
     return np.asarray(given[ends][int(given[offsets][vertex]) : int(given[offsets][vertex + 1])])
@@ -139,8 +139,8 @@ def with_partners(problem: Problem, rng: np.random.Generator) -> tuple[dict[str,
     given |= {"drawn": drawn, "places": places, "delta": dtype(DELTA)}
 
     def out(i: int) -> Array:
-        vertex = int(given["vertices"][_FIRST + i])
-        return np.concatenate([[vertex], _ends(given, "link", vertex), _ends(given, "held", vertex)])
+        vertex = int(given["vertices"][FIRST + i])
+        return np.concatenate([[vertex], ends_of(given, "link", vertex), ends_of(given, "held", vertex)])
 
     return given, distinct, out
 
@@ -154,7 +154,7 @@ def block_shared(problem: Problem, seed: int) -> Workload:
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
         values, errors = [], []
-        for i, vertex in enumerate(given["vertices"][_FIRST:].tolist()):
+        for i, vertex in enumerate(given["vertices"][FIRST:].tolist()):
             kept = np.where(np.isin(distinct, out(i)), 0.0, weights[: distinct.size].astype(np.float64))
             rows = pi[shared[: distinct.size]]
             value, error = block_reference.shared_sum(
@@ -169,10 +169,10 @@ def block_shared(problem: Problem, seed: int) -> Workload:
     return Workload(given, problem.integer("m"), judge)
 
 
-def block_links(problem: Problem, seed: int) -> Workload:
+def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], reference.Step]:
     """The same block with sums over non-links in its spare rows, as large as those of a hundred partners."""
     rng = np.random.default_rng(seed)
-    k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
+    k, m, dtype = problem.integer("K"), problem.integer("m"), real_type(problem)
     given = _block(problem, rng)
     given["pi"][given["spares"]] *= -rng.uniform(0.0, 100.0, (m, 1)).astype(dtype)
     step = reference.Step(
@@ -185,9 +185,6 @@ def block_links(problem: Problem, seed: int) -> Workload:
         delta=float(dtype(DELTA)),
     )
     given |= {
-        "counts": np.ones((MOST_GROUPS, 2, row_length(k)), dtype),
-        "non_link_scale": dtype(0.75),
-        "link_scale": dtype(1.5),
         "clip_counts": np.zeros(m, np.uint32),
         "half_step": dtype(step.half_step),
         "decay": dtype(np.exp(-step.half_step)),
@@ -197,11 +194,23 @@ def block_links(problem: Problem, seed: int) -> Workload:
         "seed": np.uint64(SEED),
         "iteration": np.uint32(ITERATION),
     }
+    return given, step
+
+
+def block_links(problem: Problem, seed: int) -> Workload:
+    """Rows to end, and counts of another iteration."""
+    given, step = rows_to_end(problem, seed)
+    k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
+    given |= {
+        "counts": np.ones((MOST_GROUPS, 2, row_length(k)), dtype),
+        "non_link_scale": dtype(0.75),
+        "link_scale": dtype(1.5),
+    }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return (
             others_untouched(given, got, k)
-            or _judge_rows(given, got, config, k, step, u)
+            or judge_rows(given, got, config, k, step, u)
             or _judge_counts(given, got, config, k, u)
         )
 
@@ -213,8 +222,8 @@ def _judge_counts(given: Mapping[str, Any], got: Mapping[str, Array], config: Co
     pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
     delta, scale = float(given["delta"]), np.array([[given["non_link_scale"]], [given["link_scale"]]], np.float64)
     right, error = np.zeros((2, k)), np.full((2, k), 1e-30)
-    for vertex, spare in zip(given["vertices"][_FIRST:].tolist(), given["spares"].tolist(), strict=True):
-        rows = pi[given["slots"][_ends(given, "link", vertex)]]
+    for vertex, spare in zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True):
+        rows = pi[given["slots"][ends_of(given, "link", vertex)]]
         counts, bound = block_reference.theta_counts(pi[given["slots"][vertex]], beta, pi[spare], rows, delta, u)
         right, error = right + scale * counts, error + scale * bound
     groups = got["counts"][: int(config["groups"])].astype(np.float64)
@@ -225,14 +234,22 @@ def _judge_counts(given: Mapping[str, Any], got: Mapping[str, Array], config: Co
     return None if problem is None else f"counts: {problem}"
 
 
-def _judge_rows(
-    given: Mapping[str, Any], got: Mapping[str, Array], config: Config, k: int, step: reference.Step, u: float
+def judge_rows(
+    given: Mapping[str, Any],
+    got: Mapping[str, Array],
+    config: Config,
+    k: int,
+    step: reference.Step,
+    u: float,
+    links: bool = True,
 ) -> str | None:
+    """What is wrong with the ends of the rows of :func:`rows_to_end`, whose links are added first, or with clips."""
     pi, sums, beta = (given[name].astype(np.float64) for name in ("pi", "row_sums", "beta"))
     ends = []
-    for vertex, spare in zip(given["vertices"][_FIRST:].tolist(), given["spares"].tolist(), strict=True):
+    for vertex, spare in zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True):
         slot = given["slots"][vertex]
-        own, rows = pi[slot, :k], pi[given["slots"][_ends(given, "link", vertex)], :k]
+        own, near = pi[slot, :k], given["slots"][ends_of(given, "link", vertex)]
+        rows = pi[near if links else near[:0], :k]
         drift, error = block_reference.link_drift(own, beta[:k], pi[spare, :k], rows, step.delta, u)
         ends.append(reference.end_row(own * sums[slot], own, drift, error, vertex, step, u))
     phi = np.array([end.phi for end in ends])

@@ -31,6 +31,7 @@ from mmsbgen.families.mmsb.shared import (
     PAIRS,
     PI,
     RANDOM,
+    ROW_SUMS,
     SLOTS,
     TEAM_CPU,
     TEAM_GPU,
@@ -112,7 +113,7 @@ UPDATE_PI = KernelSpec(
     doc="normalise the new rows and make them the vertices' rows",
     arguments=(
         Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
-        Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
+        ROW_SUMS,
         Argument("slots", "u32", "inout", "[N] slot of a vertex's row"),
         Argument("spares", "u32", "inout", "[m] slots of the new rows; then the old ones"),
         VERTICES,
@@ -138,7 +139,8 @@ UPDATE_PI = KernelSpec(
 PAIR_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(partial(sum_bytes, values=2))))
 
 
-def _pair_traffic(problem: Problem) -> int:
+def pair_traffic(problem: Problem) -> int:
+    """Bytes of both rows of every pair."""
     return 2 * problem.integer("pairs") * stored_row_bytes(problem)
 
 
@@ -162,13 +164,13 @@ PERPLEXITY_PAIRS = KernelSpec(
     default=defaults(PAIR_SPACE, TEAM_GPU, TEAM_CPU),
     variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
     launch=launch_teams,
-    traffic=_pair_traffic,
+    traffic=pair_traffic,
     flops=lambda p: 4 * p.integer("pairs") * p.integer("K"),
     workload=workloads.perplexity_pairs,
     carry=of_row,
     check_problem=workloads.small,
     demand=lambda p, c, t: demands.rows_of_team(
-        p, c, t, moved=_pair_traffic(p), units=p.integer("pairs"), sums=1, rows=2
+        p, c, t, moved=pair_traffic(p), units=p.integer("pairs"), sums=1, rows=2
     ),
 )
 

@@ -14,29 +14,28 @@ from mmsbgen.families.mmsb.axes import (
     element_size,
     first_valid,
     launch_teams,
-    row_team,
 )
 from mmsbgen.families.mmsb.layout import row_length
 from mmsbgen.families.mmsb.shared import (
     BETA,
+    CLIP_COUNTS,
     DELTA,
     FIRST_VERTEX,
     LINKS,
     N_VERTICES,
     RANDOM,
+    ROW_SUMS,
     ROWS,
     SHARED,
     SLOTS,
     SPARES,
+    STEP,
     VERTICES,
     row_bytes,
 )
 from mmsbgen.family import Argument, KernelSpec, Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits
-
-#: Constraints of update_phi that speak of its other axes.
-_OTHERS = ("rows in flight", "prefetch")
 
 COUNTS = Axis("counts", ("global", "registers"), "where a team adds up what it counts for theta")
 #: Each team of block_links is one, and goes through several vertices.
@@ -90,7 +89,7 @@ LINKS_SPACE = Space(
         LOOKAHEAD,
     ),
     (
-        *(constraint for constraint in update_phi.SPACE.constraints if constraint.name not in _OTHERS),
+        *update_phi.ROW_CONSTRAINTS,
         Constraint("groups", _groups),
         Constraint("counts", _counts),
         Constraint("compiler", _compiles),
@@ -108,25 +107,11 @@ def _launch_groups(problem: Problem, config: Config, count: int, traits: Traits)
 
 
 def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    probs, grads, pi = update_phi.places(config)
-    rows = int(config["rows_in_flight"])
-    return row_team(
-        problem,
-        config,
-        traits,
-        unrolled=config["placement"] in GEN,
-        step=problem["step"],
-        rows=rows,
-        dot_names=[f"dot{j}" for j in range(rows)],
-        place_probs=probs,
-        place_grads=grads,
-        place_pi=pi,
-        queue=update_phi.queue_length(problem, config, traits),
-        holds=update_phi.HOLDS,
-        groups=links_groups(config),
-        place_counts="R" if config["counts"] == "registers" else "G",
-        lookahead=config["lookahead"],
-    )
+    return update_phi.row_variables(problem, config, traits) | {
+        "groups": links_groups(config),
+        "place_counts": "R" if config["counts"] == "registers" else "G",
+        "lookahead": config["lookahead"],
+    }
 
 
 def _links_config(
@@ -180,22 +165,19 @@ BLOCK_LINKS = KernelSpec(
     doc="the links' part of the gradient of every vertex of a block, the end of its row, and counts for theta",
     arguments=(
         ROWS,
-        Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
+        ROW_SUMS,
         SLOTS,
         SPARES,
         BETA,
         VERTICES,
         *LINKS,
-        Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up"),
+        CLIP_COUNTS,
         Argument("counts", "real", "out", "[groups, 2, LD] scaled sums of rho: non-links, links"),
         Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
         Argument("link_scale", "real", "scalar", "of the counts of links"),
         N_VERTICES,
         FIRST_VERTEX,
-        Argument("half_step", "real", "scalar", "eps / 2"),
-        Argument("decay", "real", "scalar", "exp(-eps / 2)"),
-        Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
-        Argument("alpha", "real", "scalar", "concentration of phi"),
+        *STEP,
         DELTA,
         *RANDOM,
     ),

@@ -236,6 +236,18 @@ def held_out(rows_a: Floats, rows_b: Floats, beta: Floats, delta: float = DELTA)
     return dots + delta, dots + delta * both.sum(axis=1)
 
 
+def explained(rows_a: Floats, rows_b: Floats, beta: Floats, delta: float = DELTA) -> Floats:
+    """Shares ``[P, K]`` of the probability of links that communities explain, eq. (3.5).
+
+    What they lack to 1 is the chance that the ends acted in different communities.
+    """
+    both = rows_a * rows_b
+    across = delta * np.maximum(1.0 - both.sum(axis=1), 0.0)
+    parts = both * beta
+    shares: Floats = parts / np.maximum(parts.sum(axis=1) + across, Z_FLOOR)[:, None]  # eq. (2.2)
+    return shares
+
+
 def log_likelihoods(p: Floats, mean: Floats, published: Floats, labels: Ints) -> Floats:
     """Six sums: links and non-links of the sample, of the running mean, and as published (floored at 1e-30)."""
     link = labels != 0
@@ -253,13 +265,18 @@ def log_likelihoods(p: Floats, mean: Floats, published: Floats, labels: Ints) ->
 
 @dataclass(frozen=True)
 class PartnerRule:
-    """How partners are drawn: ``name`` is uniform, stratified or block; ``n`` and ``n_link`` are counts."""
+    """How partners are drawn: ``name`` is a value of the problem's ``partners``; ``n`` and ``n_link`` are counts."""
 
     name: str
     n: int
     n_link: int = 0
     seed: int = 0
     iteration: int = 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether all vertices of a mini-batch have the same draws."""
+        return self.name in ("block", "shared", "shared-uniform")
 
 
 def distinct_non_links(
@@ -281,7 +298,7 @@ def sample_partners(
     linked = set(neighbours.tolist())
     whole = rule.n == n_total - 1
     # Links have their own stratum except where draws go to all other vertices alike.
-    strata = rule.name == "stratified" and rule.n_link > 0 and not whole
+    strata = rule.name in ("block", "shared") or (rule.name == "stratified" and rule.n_link > 0 and not whole)
     degree = neighbours.size
     at_links: Ints = np.zeros(0, np.int64)
     link_weight = 1.0
@@ -289,9 +306,11 @@ def sample_partners(
     def draws(count: int, first: int, purpose: int, owner: int, bound: int) -> Ints:
         return random.below(rule.seed, np.arange(first, first + count), owner, rule.iteration, purpose, bound)
 
-    if rule.name == "block":
-        at_links = np.arange(degree)
+    if rule.shared:
+        at_links = np.arange(degree if strata else 0)
         others = draws(rule.n, 0, Purpose.shared_partner, 0xFFFFFFFF, n_total)
+        if rule.n == n_total and rule.name != "block":
+            others = np.arange(n_total)
         weight = n_total / rule.n
     else:
         n_links = min(degree, rule.n_link) if strata else 0
@@ -310,7 +329,7 @@ def sample_partners(
     for i, other in enumerate(others.tolist()):
         link = other in linked
         signed[i] = weight if link else -weight
-        if other in held or other == vertex or (link and (strata or rule.name == "block")):
+        if other in held or other == vertex or (link and strata):
             signed[i] = 0.0
     return np.concatenate([neighbours[at_links], others]), np.concatenate([np.full(at_links.size, link_weight), signed])
 

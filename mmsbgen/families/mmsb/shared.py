@@ -16,8 +16,17 @@ Chooser = Callable[[Problem, Traits], Config]
 PI = Argument("pi", "stored", "in", "[N + m, LD] rows by slot")
 #: Rows as the kernels of blocks have them: stored in the real type alone.
 ROWS = Argument("pi", "real", "inout", "[N + m, LD] rows by slot")
+ROW_SUMS = Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot")
 SPARES = Argument("spares", "u32", "in", "[m] free slots; they receive the new rows")
 SLOTS = Argument("slots", "u32", "in", "[N] slot of a vertex's row")
+#: What the end of a row counts, and its step.
+CLIP_COUNTS = Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up")
+STEP = (
+    Argument("half_step", "real", "scalar", "eps / 2"),
+    Argument("decay", "real", "scalar", "exp(-eps / 2)"),
+    Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
+    Argument("alpha", "real", "scalar", "concentration of phi"),
+)
 BETA = Argument("beta", "real", "in", "[LD] community strengths")
 VERTICES = Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on")
 N_VERTICES = Argument("n_vertices", "u32", "scalar", "vertices of the mini-batch")
@@ -36,11 +45,15 @@ PAIRS = (
     Argument("pairs_a", "u32", "in", "[P] one vertex of each pair"),
     Argument("pairs_b", "u32", "in", "[P] the other"),
 )
-#: Partners with which a run has lists of them, and those with which it has none.
+#: Partners with which each vertex has a list of them, those that a block's vertices share, and those that a star's do.
 LISTED = {"partners": ("uniform", "stratified")}
 SHARED: dict[str, tuple[str, ...]] = {"partners": ("block",)}
+STARS_SHARED: dict[str, tuple[str, ...]] = {"partners": ("shared", "shared-uniform")}
+STARS = {"partners": LISTED["partners"] + STARS_SHARED["partners"]}
+SINGLE: dict[str, tuple[str, ...]] = {"products": ("single",)}
 #: Those whose products are done on tensor cores.
-TENSOR = SHARED | {"products": ("half",)}
+HALF: dict[str, tuple[str, ...]] = {"products": ("half",)}
+TENSOR = SHARED | HALF
 N_PAIRS = Argument("n_pairs", "u32", "scalar", "number of pairs")
 RANDOM = (Argument("seed", "u64", "scalar", ""), Argument("iteration", "u32", "scalar", ""))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmsbgen.families.mmsb import graph_workloads, workloads
 from mmsbgen.families.mmsb.axes import BLOCK_SIZE, COMMON, element_size, local_memory
-from mmsbgen.families.mmsb.shared import LISTED, RANDOM, defaults, edge_set, scalar
+from mmsbgen.families.mmsb.shared import RANDOM, STARS, defaults, edge_set, scalar
 from mmsbgen.family import Argument, KernelSpec, Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, Space, Traits
@@ -54,5 +54,5 @@ DRAW_STARS = KernelSpec(
     flops=lambda p: 0,
     workload=graph_workloads.draw_stars,
     check_problem=workloads.small,
-    used_with=LISTED,
+    used_with=STARS,
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mmsbgen.dialect import CUDA, CUDA_STAGE
 from mmsbgen.errors import ConfigError
 from mmsbgen.families.mmsb.layout import row_length
+from mmsbgen.families.mmsb.shared import stored_row_bytes
 from mmsbgen.families.mmsb.storage import storage_of
 from mmsbgen.families.mmsb.workloads import theta_groups
 from mmsbgen.family import Argument, KernelSpec
@@ -23,7 +24,10 @@ TEMPLATE = "mmsb/star_loop.jinja"
 STAGES = ("update_phi", "exchange_slots", "theta_partial", "theta_end")
 #: What the loop sets anew in every iteration.
 _OF_ITERATION = frozenset(
-    ["n_vertices", "first_vertex", "n_pairs", "first_pair", "iteration", "half_step", "decay", "spread", "step"],
+    [
+        *("n_vertices", "first_vertex", "n_pairs", "first_pair", "n_groups"),
+        *("iteration", "half_step", "decay", "spread", "step"),
+    ],
 )
 _OWN = (
     Argument("sizes", "u32", "in", "[R] vertices of each iteration's star; 0 for none"),
@@ -56,12 +60,12 @@ class StarLoop:
 
 def _blocks(spec: KernelSpec, problem: Problem, config: Config, traits: Traits) -> str:
     """How many blocks a stage wants, as an expression of the loop."""
-    if spec.name in ("update_phi", "exchange_slots"):
-        # Units of a block: grow the count until it takes a second one.
-        each = next(n for n in range(1, 2050) if spec.launch(problem, config, n + 1, traits).grid > 1)
-        return "n_vertices" if each == 1 else f"(n_vertices + {each - 1}u) / {each}u"
-    count = theta_groups(problem) if spec.name == "theta_partial" else row_length(problem.integer("K"))
-    return f"{spec.launch(problem, config, count, traits).grid}u"
+    if spec.name == "theta_end":
+        return f"{spec.launch(problem, config, row_length(problem.integer('K')), traits).grid}u"
+    units = "n_groups" if spec.name == "theta_partial" else "n_vertices"
+    # Units of a block: grow the count until it takes a second one.
+    each = next(n for n in range(1, 2050) if spec.launch(problem, config, n + 1, traits).grid > 1)
+    return units if each == 1 else f"({units} + {each - 1}u) / {each}u"
 
 
 def fitted(
@@ -119,6 +123,9 @@ def star_loop(
             stages=stages,
             arguments=arguments,
             block_size=block_size,
+            groups=theta_groups(problem),
+            LD=row_length(problem.integer("K")),
+            row_bytes=stored_row_bytes(problem),
             real="double" if problem["dtype"] == "float64" else "float",
             types={"stored": "unsigned short" if storage_of(problem).narrow else "real"},
         )

@@ -80,7 +80,7 @@ class Storage:
     def drawn(self, values: Array, vertices: Array, seed: int, iteration: int, draw: int = 0) -> Array:
         """Rows ``[V, .]`` of ``vertices`` ``[V]``, rounded with an iteration's bits; ``draw`` tells draws apart."""
         if not self.narrow:
-            return values.astype(self.dtype)
+            return values.astype(self.dtype, copy=False)
         return self.rounded(values, random_bits(seed, values.shape[1], vertices, iteration, draw))
 
 
@@ -115,9 +115,9 @@ def refusal(problem: Mapping[str, Any]) -> str | None:
         return None
     if problem["dtype"] != "float32":
         return f"storage={storage.name} goes with dtype=float32, in which its rows are computed, not {problem['dtype']}"
-    if problem["partners"] == "block":
+    if problem["partners"] not in ("uniform", "stratified"):
         return (
-            f"storage={storage.name} is for mini-batches of stars, with uniform or stratified partners; blocks keep "
-            f"their rows in {STORAGES[0]}"
+            f"storage={storage.name} is for mini-batches of stars, with uniform or stratified partners; vertices that "
+            f"share partners keep their rows in {STORAGES[0]}"
         )
     return None

@@ -32,6 +32,11 @@ TILE_ROWS = Axis("tile_rows", (64, 128), "vertices of a block's tile")
 TILE_COLUMNS = Axis("tile_columns", (64, 128, 256), "partners or coordinates of a block's tile")
 DEPTH = Axis("depth", (32, 64), "terms of the sums that are copied at a time")
 STAGES = Axis("stages", (2, 3, 4), "such slices in flight or in use")
+INSTRUCTION = Axis(
+    "instruction",
+    ("mma", "wgmma"),
+    "who multiplies: every warp its fragments, or four warps together out of shared memory (sm_90)",
+)
 
 _SHARED_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
 _SCALES = Argument("scales", "u32", "in", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
@@ -53,12 +58,27 @@ def _tensor(config: Config, problem: Problem, traits: Traits) -> str | None:
 def _warps(config: Config) -> tuple[int, int]:
     """Warps of a block over the rows and over the columns of its tile."""
     warps = int(config["block_size"]) // 32
+    if config["instruction"] == "wgmma":
+        return warps, 1
     return (1, warps) if warps < 4 else (2, warps // 2)
+
+
+def _four_warps(config: Config, traits: Traits) -> str | None:
+    """Why wgmma cannot multiply such tiles."""
+    if not traits.warp_groups:
+        return "wgmma is an instruction of sm_90 alone"
+    if 2 * int(config["tile_rows"]) != int(config["block_size"]):
+        return "wgmma has 64 rows of a tile for every four warps"
+    if int(config["depth"]) != 64 or int(config["stages"]) < 3:
+        return "wgmma takes slices of 64, one multiplied, one waited for and one copied"
+    return None
 
 
 def _tiles(config: Config, problem: Problem, traits: Traits) -> str | None:
     if int(config["block_size"]) not in (64, 128, 256):
         return "a tile is shared by 2, 4 or 8 warps"
+    if config["instruction"] == "wgmma" and (reason := _four_warps(config, traits)):
+        return reason
     rows, columns = _warps(config)
     high, wide = int(config["tile_rows"]) // rows, int(config["tile_columns"]) // columns
     if high % 16 or wide % 16:
@@ -81,7 +101,7 @@ def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
 _TENSOR = Constraint("tensor cores", _tensor)
 _ROWS = Space((BLOCK_SIZE,), (*COMMON, _TENSOR))
 TILES = Space(
-    (TILE_ROWS, TILE_COLUMNS, DEPTH, STAGES, BLOCK_SIZE),
+    (TILE_ROWS, TILE_COLUMNS, DEPTH, STAGES, INSTRUCTION, BLOCK_SIZE),
     (*COMMON, _TENSOR, Constraint("tiles", _tiles), Constraint("local memory", _ring)),
 )
 
@@ -113,6 +133,7 @@ def _tiled(kind: str, b_layout: str) -> Any:
             "TN": int(config["tile_columns"]),
             "DEPTH": int(config["depth"]),
             "stages": int(config["stages"]),
+            "instruction": config["instruction"],
             "warps_m": rows,
             "warps_n": columns,
             "tiles": _tiles_across(problem, config, b_layout),
@@ -143,12 +164,20 @@ def _rows_default(size: int) -> Any:
     return first_valid([{"block_size": size}, {"block_size": 32}], _ROWS.refusal)
 
 
-def _tile(rows: int, columns: int, depth: int, stages: int, block: int) -> dict[str, Any]:
-    return {"tile_rows": rows, "tile_columns": columns, "depth": depth, "stages": stages, "block_size": block}
+def tile(rows: int, columns: int, depth: int, stages: int, block: int, instruction: str = "mma") -> dict[str, Any]:
+    """A configuration of :data:`TILES`."""
+    sizes = {"tile_rows": rows, "tile_columns": columns, "depth": depth, "stages": stages, "block_size": block}
+    return sizes | {"instruction": instruction}
 
 
 _tiles_default = first_valid(
-    [_tile(128, 128, 64, 2, 256), _tile(128, 128, 32, 3, 256), _tile(64, 64, 32, 2, 128), _tile(64, 64, 32, 2, 64)],
+    [
+        tile(128, 128, 64, 3, 256, "wgmma"),
+        tile(128, 128, 64, 2, 256),
+        tile(128, 128, 32, 3, 256),
+        tile(64, 64, 32, 2, 128),
+        tile(64, 64, 32, 2, 64),
+    ],
     TILES.refusal,
 )
 

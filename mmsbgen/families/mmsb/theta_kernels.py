@@ -29,13 +29,13 @@ from mmsbgen.families.mmsb.shared import (
     DELTA,
     ITEMS_CPU,
     ITEMS_GPU,
-    LISTED,
     N_PAIRS,
     PAIRS,
     PI,
     RANDOM,
     SCALAR_SPACE,
     SLOTS,
+    STARS,
     TEAM_CPU,
     config,
     defaults,
@@ -179,7 +179,7 @@ THETA_PARTIAL = KernelSpec(
     carry=of_row,
     check_problem=workloads.small_with_groups,
     demand=_partial_demand,
-    used_with=LISTED,
+    used_with=STARS,
 )
 
 # The step -----------------------------------------------------------------------------------------------------

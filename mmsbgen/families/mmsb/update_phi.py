@@ -29,7 +29,20 @@ from mmsbgen.families.mmsb.axes import (
     work_items_at_once,
 )
 from mmsbgen.families.mmsb.layout import MAX_UNROLLED, row_length
-from mmsbgen.families.mmsb.shared import LISTED
+from mmsbgen.families.mmsb.shared import (
+    BETA,
+    CLIP_COUNTS,
+    DELTA,
+    FIRST_VERTEX,
+    LISTED,
+    N_VERTICES,
+    RANDOM,
+    ROW_SUMS,
+    SLOTS,
+    SPARES,
+    STEP,
+    VERTICES,
+)
 from mmsbgen.families.mmsb.storage import storage_of
 from mmsbgen.family import Argument, Demand, KernelSpec, Sweep
 from mmsbgen.problem import Problem
@@ -175,8 +188,12 @@ SPACE = Space(
 )
 
 
-def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    """Template variables of update_phi."""
+#: The constraints of every kernel that reads rows and ends them; the others speak of update_phi's own axes.
+ROW_CONSTRAINTS = tuple(each for each in SPACE.constraints if each.name not in ("rows in flight", "prefetch"))
+
+
+def row_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    """Template variables of every kernel that reads rows and ends them, by the placement of its three vectors."""
     probs, grads, pi = places(config)
     rows = int(config["rows_in_flight"])
     return row_team(
@@ -190,11 +207,15 @@ def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any
         place_probs=probs,
         place_grads=grads,
         place_pi=pi,
-        prefetch=config["prefetch"],
-        normalise=config["normalise"],
         queue=queue_length(problem, config, traits),
         holds=HOLDS,
     )
+
+
+def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    """Template variables of update_phi."""
+    own = {"prefetch": config["prefetch"], "normalise": config["normalise"]}
+    return row_variables(problem, config, traits) | own
 
 
 def _gpu(
@@ -277,24 +298,20 @@ def flops(problem: Problem) -> int:
 
 ARGUMENTS = (
     Argument("pi", "stored", "inout", "[N + m, LD] rows by slot"),
-    Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
-    Argument("slots", "u32", "in", "[N] slot of a vertex's row"),
-    Argument("spares", "u32", "in", "[m] free slots; they receive the new rows"),
-    Argument("beta", "real", "in", "[LD] community strengths"),
-    Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on"),
+    ROW_SUMS,
+    SLOTS,
+    SPARES,
+    BETA,
+    VERTICES,
     Argument("partners", "u32", "in", "[.., m, n] partners of each"),
     Argument("weights", "real", "in", "[.., m, n] weight, negative for a non-link, 0 to ignore"),
-    Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up"),
-    Argument("n_vertices", "u32", "scalar", "vertices of the mini-batch"),
-    Argument("first_vertex", "u32", "scalar", "place of the first of them"),
+    CLIP_COUNTS,
+    N_VERTICES,
+    FIRST_VERTEX,
     Argument("n_partners", "u32", "scalar", "partners of each"),
-    Argument("half_step", "real", "scalar", "eps / 2"),
-    Argument("decay", "real", "scalar", "exp(-eps / 2)"),
-    Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
-    Argument("alpha", "real", "scalar", "concentration of phi"),
-    Argument("delta", "real", "scalar", "probability of a link across communities"),
-    Argument("seed", "u64", "scalar", ""),
-    Argument("iteration", "u32", "scalar", ""),
+    *STEP,
+    DELTA,
+    *RANDOM,
 )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmsbgen.families.mmsb import random, reference
 from mmsbgen.families.mmsb.layout import BETA_FLOOR, DELTA, FLOOR, Z_FLOOR, Purpose
-from mmsbgen.families.mmsb.storage import Storage, random_bits
+from mmsbgen.families.mmsb.storage import Storage, random_bits, storage_named
 from mmsbgen.family import Array, Expected
 from mmsbgen.space import Config
 
@@ -205,6 +205,44 @@ def perplexity_pairs(given: Given, got: Got, k: int, u: float, storage: Storage)
         or Expected(published, error + u * DELTA * 64).errors(got["published"])
         or Expected(given["sums"] + p, error + 1e-15).errors(got["sums"])
     )
+
+
+def explain_links(given: Given, got: Got, config: Config, k: int, u: float, storage: Storage) -> str | None:
+    """The community by the products as the arithmetic rounds them, exactly; its share to rounding."""
+    rows_a, rows_b, beta = _rows_of_pairs(given, k, storage)
+    real = given["beta"].dtype
+    best = (rows_a.astype(real) * rows_b.astype(real) * beta.astype(real)).argmax(axis=1)
+    wrong = np.flatnonzero(got["best"] != best)
+    if wrong.size:
+        at = int(wrong[0])
+        return (
+            f"{wrong.size} of {best.size} links: link {at} has community {int(got['best'][at])} instead of {best[at]}"
+        )
+    at = best[:, None]
+    return _expected_at(at, *_explained(given, rows_a, rows_b, beta, config, u)).errors(got["shares"][:, None])
+
+
+def explain_at(given: Given, got: Got, config: Config, k: int, u: float) -> str | None:
+    """Shares at the places asked for."""
+    rows_a, rows_b, beta = _rows_of_pairs(given, k, storage_named("float32", given["pi"].dtype.name))
+    at = given["places"].astype(np.int64)
+    return _expected_at(at, *_explained(given, rows_a, rows_b, beta, config, u)).errors(got["explained"])
+
+
+def _expected_at(at: Array, value: Array, tolerance: Array) -> Expected:
+    return Expected(np.take_along_axis(value, at, axis=1), np.take_along_axis(tolerance, at, axis=1))
+
+
+def _explained(
+    given: Given, rows_a: Array, rows_b: Array, beta: Array, config: Config, u: float
+) -> tuple[Array, Array]:
+    """Shares ``[P, K]`` and how far rounding may move them."""
+    delta, chain = float(given["delta"]), summing(beta.size, config, u)
+    shares, both = reference.explained(rows_a, rows_b, beta, delta), rows_a * rows_b
+    z = np.maximum(both @ beta + delta * np.maximum(1.0 - both.sum(axis=1), 0.0), Z_FLOOR)
+    # All terms of both sums are positive; 1 less the second may cancel.
+    relative = chain + 8 * u + delta * both.sum(axis=1) * chain / z
+    return shares, shares * relative[:, None]
 
 
 def perplexity_sum(given: Given, got: Got) -> str | None:

@@ -15,7 +15,7 @@ from mmsbgen.problem import Problem
 from mmsbgen.space import Config
 
 #: Rows made at random; larger states repeat them, which costs no time and still lies at distinct addresses.
-_DISTINCT_ROWS = 4096
+DISTINCT_ROWS = 4096
 SEED, ITERATION = 0x1234_5678_9ABC_DEF0, 7
 ROTATIONS = 8
 #: Iterations that are drawn ahead in one launch.
@@ -30,6 +30,14 @@ def real_type(problem: Problem) -> type[np.floating[Any]]:
 def roundoff(problem: Problem) -> float:
     """Unit roundoff of the problem's reals."""
     return float(np.finfo(real_type(problem)).eps) / 2
+
+
+def inputs_refusal(problem: Problem) -> str | None:
+    """A mini-batch has every vertex at most once."""
+    n, m = problem.integer("N"), problem.integer("m")
+    if m <= n:
+        return None
+    return f"m={m} vertices of a mini-batch cannot be drawn from N={n}: give an m of at most {n}, or a larger N"
 
 
 def small(problem: Problem) -> Problem:
@@ -50,9 +58,9 @@ def memberships(rng: np.random.Generator, n_rows: int, k: int, storage: Storage)
     1e-3 a row, these rows 20), since the time of a step with draws depends on it; small ones, which are for checks,
     have flat rows too.
     """
-    distinct = min(n_rows, _DISTINCT_ROWS)
+    distinct = min(n_rows, DISTINCT_ROWS)
     sparse = min(0.3, 4.0 / k)
-    flat = (np.arange(distinct) % 2 == 0) & (n_rows <= _DISTINCT_ROWS)
+    flat = (np.arange(distinct) % 2 == 0) & (n_rows <= DISTINCT_ROWS)
     shapes = np.where(flat, 0.3, sparse)
     rows = rng.gamma(shapes[:, None], size=(distinct, k)) + 1e-12
     rows /= rows.sum(axis=1, keepdims=True)
@@ -92,7 +100,7 @@ def state_of(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
 def _partners(problem: Problem, rng: np.random.Generator) -> dict[str, Array]:
     n, m = problem.integer("n"), problem.integer("m")
     total = m * n
-    if problem.integer("N") <= _DISTINCT_ROWS:
+    if problem.integer("N") <= DISTINCT_ROWS:
         weights = rng.uniform(0.5, 4.0, total) * rng.choice([1.0, -1.0, 0.0], total, p=[0.25, 0.7, 0.05])
     else:
         # Uniform partners of a large graph are non-links. Links to strangers, which no graph has so many of,
@@ -177,7 +185,7 @@ def update_pi(problem: Problem, seed: int) -> Workload:
         "n_vertices": np.uint32(m),
         "first_vertex": np.uint32(0),
     }
-    if problem.integer("N") <= _DISTINCT_ROWS:
+    if problem.integer("N") <= DISTINCT_ROWS:
         arguments = {name: value.copy() for name, value in arguments.items()}
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
@@ -186,7 +194,8 @@ def update_pi(problem: Problem, seed: int) -> Workload:
     return Workload(arguments, m, judge)
 
 
-def _pairs(problem: Problem, rng: np.random.Generator, count: int) -> dict[str, Array]:
+def pairs_of(problem: Problem, rng: np.random.Generator, count: int) -> dict[str, Array]:
+    """``count`` random pairs of different vertices."""
     a = rng.integers(0, problem.integer("N"), count)
     b = (a + rng.integers(1, max(2, problem.integer("N")), count)) % problem.integer("N")
     return {"pairs_a": a.astype(np.uint32), "pairs_b": b.astype(np.uint32)}
@@ -204,7 +213,7 @@ def theta_partial(problem: Problem, seed: int) -> Workload:
     state = state_of(problem, rng)
     groups, first = theta_groups(problem), 3
     weights = rng.uniform(0.5, 4.0, first + m) * rng.choice([1.0, -1.0], first + m)
-    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | _pairs(problem, rng, first + m)
+    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, first + m)
     arguments |= {
         "pair_weights": weights.astype(dtype),
         "counts": np.zeros((groups, 2, row_length(k)), dtype),
@@ -217,7 +226,7 @@ def theta_partial(problem: Problem, seed: int) -> Workload:
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return verify.theta_partial(arguments, got, k, u, storage_of(problem))
 
-    rotations = [_pairs(problem, rng, first + m) for _ in range(ROTATIONS - 1)]
+    rotations = [pairs_of(problem, rng, first + m) for _ in range(ROTATIONS - 1)]
     return Workload(arguments, groups, judge, rotations)
 
 
@@ -273,7 +282,7 @@ def perplexity_pairs(problem: Problem, seed: int) -> Workload:
     k, count, dtype, u = problem.integer("K"), problem.integer("pairs"), real_type(problem), roundoff(problem)
     state = state_of(problem, rng)
     before = rng.uniform(0.0, 1.0, count)
-    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | _pairs(problem, rng, count)
+    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
     arguments |= {
         "probabilities": np.zeros(count),
         "published": np.zeros(count),
@@ -285,7 +294,7 @@ def perplexity_pairs(problem: Problem, seed: int) -> Workload:
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return verify.perplexity_pairs(arguments, got, k, u, storage_of(problem))
 
-    return Workload(arguments, count, judge, [_pairs(problem, rng, count) for _ in range(ROTATIONS - 1)])
+    return Workload(arguments, count, judge, [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)])
 
 
 def perplexity_sum(problem: Problem, seed: int) -> Workload:

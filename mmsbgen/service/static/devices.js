@@ -39,7 +39,7 @@ export async function devicesPage(main, signal) {
       devices.map(async (device) => {
         try {
           const best = await get("best", query(device), signal);
-          return { device, best, trial: await trialOf(device, best, signal) };
+          return { device, best, trial: await trialOf(best, signal) };
         } catch (error) {
           return { device, error };
         }
@@ -53,9 +53,9 @@ export async function devicesPage(main, signal) {
   await compare();
 }
 
-/** The trial behind an answer, where the database has it; records that come with the package are not in it. */
-async function trialOf(device, best, signal) {
-  if (best.trial === null || !device.trials) return null;
+/** The trial behind an answer; null for a default, and where it was deleted meanwhile. */
+async function trialOf(best, signal) {
+  if (best.trial === null) return null;
   return get(`trials/${best.trial}`, {}, signal).catch(() => null);
 }
 

@@ -1,4 +1,4 @@
-"""An order of ids and a text for them that are the same in every process, whatever their types."""
+"""Ids of any type as text: an order and words that are the same in every process, and what a reader is shown."""
 
 from __future__ import annotations
 
@@ -36,3 +36,18 @@ def canonical_text(item: Any) -> str:
     if type(item) is frozenset:
         return f"frozenset({{{', '.join(canonical_text(part) for part in sorted(item, key=canonical_key))}}})"
     return repr(item)
+
+
+def canonical_word(item: Any) -> str:
+    """The ``str`` of an id, the same in every process."""
+    if isinstance(item, np.generic):
+        item = item.item()
+    return canonical_text(item) if type(item) in (tuple, frozenset) else str(item)
+
+
+def plain(value: object, limit: int = 40) -> str:
+    """Text of foreign origin on one line: nothing unprintable, at most ``limit`` characters."""
+    # A look at the beginning is enough, however long it is.
+    text = " ".join(str(value)[: 4 * limit].split())
+    text = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

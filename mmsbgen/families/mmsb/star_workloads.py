@@ -1,0 +1,212 @@
+"""Inputs for the kernels of stars whose vertices share their partners, and the reference's judgement of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mmsb import block_reference, block_workloads, tensor_workloads
+from mmsbgen.families.mmsb.block_workloads import FIRST, ends_of, others_untouched, room
+from mmsbgen.families.mmsb.layout import Z_FLOOR
+from mmsbgen.families.mmsb.tensor_workloads import BFLOAT16, as_words, bfloat16, half_room, half_row, to_bfloat16
+from mmsbgen.families.mmsb.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff
+from mmsbgen.family import Array, Expected, Workload
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config
+
+#: Iterations whose partners are drawn ahead in one launch; in the other workloads the last one's are used.
+ROUNDS = 8
+_ROUND = 1
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Arguments; the distinct partners ``[d]`` and their weights; per vertex ``[m, d]`` struck pairs and links."""
+
+    given: dict[str, Any]
+    distinct: Array
+    weights: Array
+    struck: Array
+    linked: Array
+
+
+def _others(problem: Problem, given: Mapping[str, Any], seed: int) -> list[dict[str, Array]]:
+    """Other vertices for a timing loop to go through: the rows of one mini-batch would stay in a GPU's cache."""
+    rng, n_total = np.random.default_rng([seed, 1]), problem.integer("N")
+    front, m = given["vertices"][:FIRST], problem.integer("m")
+    drawn = [rng.choice(n_total, m, replace=False).astype(np.uint32) for _ in range(ROTATIONS - 1)]
+    return [{"vertices": np.concatenate([front, vertices])} for vertices in drawn]
+
+
+def _labels(problem: Problem) -> bool:
+    return problem.get("partners") == "shared-uniform"
+
+
+def draw_shared(problem: Problem, seed: int) -> Workload:
+    """Counters of draws alone go in; places and all else are left over from other iterations."""
+    rng = np.random.default_rng(seed)
+    n_total, n, length = problem.integer("N"), problem.integer("n"), room(problem)
+    arguments = {
+        "draws": np.zeros((ROUNDS, length), np.uint32),
+        "times": np.ones((ROUNDS, length), np.uint32),
+        "drawn": np.zeros((ROUNDS, length), np.uint32),
+        "places": rng.integers(0, n, (ROUNDS, n_total)).astype(np.uint32),
+        "shared_weights": np.ones((ROUNDS, length), real_type(problem)),
+        "n_shared": np.zeros(ROUNDS, np.uint32),
+        "n_partners": np.uint32(n),
+        "n_rounds": np.uint32(ROUNDS),
+        "n_total": np.uint32(n_total),
+        "seed": np.uint64(SEED),
+        "iteration": np.uint32(ITERATION),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        for ahead in range(ROUNDS):
+            _, distinct, times = block_reference.shared_partners(n, n_total, SEED, ITERATION + ahead, whole=True)
+            count = distinct.size
+            if int(got["n_shared"][ahead]) != count or not np.array_equal(got["drawn"][ahead, :count], distinct):
+                return f"iteration {ahead}: the distinct partners differ from the reference's draws"
+            if not np.array_equal(got["places"][ahead, distinct], np.arange(count)):
+                return f"iteration {ahead}: places do not say where the partners are"
+            weights = np.zeros(length)
+            weights[:count] = times * (n_total / n)
+            wrong = Expected(weights, weights * 4 * roundoff(problem)).errors(got["shared_weights"][ahead])
+            if wrong is not None:
+                return f"iteration {ahead}: {wrong}"
+        return None
+
+    return Workload(arguments, ROUNDS, judge)
+
+
+def _case(problem: Problem, rng: np.random.Generator) -> _Case:
+    """A star of a graph with hub, isolated vertices and held-out pairs, and partners of one of two iterations."""
+    given, distinct, _ = block_workloads.with_partners(problem, rng)
+    weights = given["shared_weights"][: distinct.size].astype(np.float64)
+    del given["shared"]
+    for name in ("drawn", "places", "shared_weights"):
+        # Another iteration's are in front.
+        given[name] = np.stack([rng.permutation(given[name]), given[name]])
+    given |= {
+        "n_shared": np.array([1, distinct.size], np.uint32),
+        "shared_round": np.uint32(_ROUND),
+        "n_total": np.uint32(problem.integer("N")),
+    }
+    vertices = given["vertices"][FIRST:].tolist()
+    linked = np.array([np.isin(distinct, ends_of(given, "link", vertex)) for vertex in vertices])
+    held = np.array([np.isin(distinct, ends_of(given, "held", vertex)) for vertex in vertices])
+    struck = held | (distinct == np.array(vertices)[:, None])
+    if not _labels(problem):
+        struck, linked = struck | linked, np.zeros_like(linked)
+    return _Case(given, distinct, weights, struck, linked)
+
+
+def star_shared(problem: Problem, seed: int) -> Workload:
+    """Sums of what the partners contribute, into spare rows that hold something else before."""
+    case = _case(problem, np.random.default_rng(seed))
+    k, u, given = problem.integer("K"), roundoff(problem), case.given
+    delta = float(given["delta"])
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
+        rows, values, errors = pi[given["slots"][case.distinct]], [], []
+        for i, vertex in enumerate(given["vertices"][FIRST:].tolist()):
+            kept = np.where(case.struck[i], 0.0, case.weights)
+            own = pi[given["slots"][vertex]]
+            value, error = block_reference.shared_sum(own, beta, rows, kept, delta, u, linked=case.linked[i])
+            values.append(value)
+            errors.append(error)
+        expected = Expected(np.array(values), 2 * np.array(errors) + 1e-30)
+        found = got["pi"][given["spares"], :k].astype(np.float64)
+        return others_untouched(given, got, k) or expected.errors(found)
+
+    return Workload(given, problem.integer("m"), judge)
+
+
+def star_rows(problem: Problem, seed: int) -> Workload:
+    """Spare rows with sums over partners, and rows to end, with links or without."""
+    given, step = block_workloads.rows_to_end(problem, seed)
+    k, u, links = problem.integer("K"), roundoff(problem), not _labels(problem)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return others_untouched(given, got, k) or block_workloads.judge_rows(given, got, config, k, step, u, links)
+
+    return Workload(given, problem.integer("m"), judge, _others(problem, given, seed))
+
+
+def _bits(marked: Array) -> Array:
+    """Marks ``[m, room]`` of words ``[m, room / 32]``."""
+    bits: Array = (marked[:, :, None] >> np.arange(32) & 1).reshape(len(marked), -1).astype(bool)
+    return bits
+
+
+def _words(marks: Array) -> Array:
+    """The inverse of :func:`_bits`."""
+    parts: Array = marks.reshape(len(marks), -1, 32).astype(np.uint32) << np.arange(32, dtype=np.uint32)
+    words: Array = parts.sum(axis=2, dtype=np.uint32)
+    return words
+
+
+def star_factors(problem: Problem, seed: int) -> Workload:
+    """Rows of a star and of its partners, marks and scales of an earlier iteration."""
+    case = _case(problem, np.random.default_rng(seed))
+    m, width, length, given = problem.integer("m"), half_row(problem), half_room(problem), case.given
+    k, u, delta = problem.integer("K"), roundoff(problem), float(case.given["delta"])
+    for name, rows in (("own_factors", m), ("shared_factors", length), ("shared_rows", length)):
+        given[name] = np.full((rows, width // 2), 0x3C003C00, np.uint32)
+    given["scales"] = np.full((m, length // 2), 0x3F803F80, np.uint32)
+    given["marked"] = np.full((m, length // 32), 0xFFFFFFFF, np.uint32)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        wrong = tensor_workloads.judge_factors(problem, given, got, case.distinct)
+        if wrong is not None:
+            return wrong
+        count = case.distinct.size
+        marks = _bits(got["marked"])
+        if not np.array_equal(marks[:, :count], case.struck | case.linked) or marks[:, count:].any():
+            return "the marks are not those of the vertex itself, its links and its held-out pairs"
+        pi, strength = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k] - delta
+        dots = (pi * strength)[given["slots"][given["vertices"][FIRST:]]] @ pi[given["slots"][case.distinct]].T
+        right, error = np.ones((m, length)), np.zeros((m, length))
+        labelled = case.weights / np.maximum(delta + dots, Z_FLOOR)
+        right[:, :count] = np.where(case.struck, 0.0, np.where(case.linked, labelled, 1.0))
+        error[:, :count] = np.where(case.linked, (BFLOAT16 + u * (16 + 4 * np.sqrt(k))) * labelled, 0.0)
+        return Expected(right, error).errors(bfloat16(got["scales"]).reshape(right.shape))
+
+    return Workload(given, m, judge, _others(problem, given, seed))
+
+
+def star_scales(problem: Problem, seed: int) -> Workload:
+    """Factors of rows that are nearly one-hot, and scales of which some are marked to stay."""
+    rng = np.random.default_rng(seed)
+    case = _case(problem, rng)
+    m, length, given = problem.integer("m"), half_room(problem), case.given
+    own, partners = tensor_workloads.rounded_factors(problem, given, case.distinct)
+    marks = np.zeros((m, length), bool)
+    marks[:, : case.distinct.size] = case.struck | case.linked | (rng.random(case.struck.shape) < 0.1)
+    before = rng.gamma(0.3, 1000.0, (m, length))
+    given |= {"own_factors": as_words(own), "shared_factors": as_words(partners), "marked": _words(marks)}
+    given["scales"] = as_words(to_bfloat16(before))
+    kept = bfloat16(given["scales"]).reshape(m, length)
+    weights = np.zeros(length)
+    weights[: case.distinct.size] = case.weights
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        found = bfloat16(got["scales"]).reshape(m, length)
+        if not np.array_equal(found[marks], kept[marks]):
+            return "a scale that is marked to stay has changed"
+        return tensor_workloads.judge_scales(problem, own, partners, weights, np.where(marks, 0.0, found), ~marks)
+
+    return Workload(given, m, judge)
+
+
+def star_sums(problem: Problem, seed: int) -> Workload:
+    """Scales of all sizes; the count of partners is that of the second of two iterations."""
+    rng = np.random.default_rng(seed)
+    case = _case(problem, rng)
+    return tensor_workloads.sums_of(problem, rng, case.given, case.distinct)
+
+
+__all__ = ["draw_shared", "star_factors", "star_rows", "star_scales", "star_shared", "star_sums"]

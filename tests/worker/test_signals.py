@@ -1,0 +1,72 @@
+"""A worker that is asked to end, as signals really come: in bursts, and while an earlier one is being handled."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+WAITS = """
+import sys, time
+from mmsbgen.worker.signals import Signals
+found = Signals()
+with found.caught():
+    print("ready", flush=True)
+    began = time.monotonic()
+    found.wait(60)
+    waited = time.monotonic() - began
+    print(waited < 30, flush=True)
+    sys.stdin.readline()  # the rest of the burst comes meanwhile
+    print(found.count, found.last, flush=True)
+    sys.stdin.readline()
+    print(found.count, found.last, flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_burst_of_signals_is_one_asking_and_hangs_nobody(number: signal.Signals) -> None:
+    """Where a handler took a lock, the next signal of a burst made it wait for itself, in two of three bursts."""
+    crew = [
+        subprocess.Popen(
+            [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        for _ in range(6)
+    ]
+    try:
+        for worker in crew:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+        time.sleep(0.1)
+        for worker in crew:
+            for _ in range(60):
+                worker.send_signal(number)
+        for worker in crew:
+            said, _ = worker.communicate("\n\n", timeout=20)
+            assert (worker.returncode, said) == (0, f"True\n1 {int(number)}\n1 {int(number)}\n")
+    finally:
+        for worker in crew:
+            worker.kill()
+            worker.wait()
+            for file in (worker.stdin, worker.stdout):
+                if file is not None:
+                    file.close()
+
+
+def test_who_asks_again_later_wants_it_at_once() -> None:
+    command = [sys.executable, "-c", WAITS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.stdout.readline() == "True\n"
+        worker.stdin.write("\n")
+        assert worker.stdout.readline() == "1 15\n"
+        time.sleep(2.2)
+        worker.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        said, _ = worker.communicate("\n", timeout=20)
+        assert (worker.returncode, said) == (0, "2 2\n")
