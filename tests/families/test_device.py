@@ -87,3 +87,24 @@ def test_every_pair_of_axis_values(
     tell(f"{opencl_device.info.platform}: {checked} of {len(order)} variants of a covering sample checked")
     assert not wrong, "\n".join(wrong)
     assert checked >= enough, "too slow a machine for a sample worth its name"
+
+
+@pytest.mark.parametrize(("team", "reduction", "length"), [("item", "none", 16), ("block", "local", 16384)])
+@pytest.mark.parametrize("kernel", ["update_phi", "block_links", "star_rows"])
+def test_largest_block_of_draws_that_the_space_allows_runs(
+    opencl_device: Device, workers: list[Any], kernel: str, team: str, reduction: str, length: int
+) -> None:
+    """PoCL keeps what draws take of all work-items on one stack: 10 MB for 1024 with vectors of 16 doubles."""
+    spec, traits = MMSB.kernel(kernel), traits_of(opencl_device.info)
+    asked: dict[str, Any] = {"K": length, "N": 3000, "m": 64, "n": 8, "dtype": "float64", "step": "split"}
+    problem = spec.check_problem(MMSB.problem(**asked))
+    axes = {axis.name: axis.values for axis in spec.space.axes}
+    fixed = {"placement": "RRR", "team": team, "reduction": reduction, "vector_width": 16, "rows_in_flight": 1}
+    config = dict(spec.default(problem, traits)) | fixed
+    if "prefetch" in axes:
+        config["prefetch"] = 0
+    configs = [config | {"block_size": size} for size in sorted(axes["block_size"], reverse=True)]
+    allowed = [config for config in configs if spec.space.refusal(config, problem, traits) is None]
+    assert allowed[0]["block_size"] < 1024
+    result = workers[0].check(kernel, asked, allowed[0])
+    assert result.status == "ok", result.message

@@ -116,19 +116,36 @@ def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 #: Bytes of a vector of which a draw's temporaries fit for all work-items of a sub-group; see vectorised_memory.
 _DRAWN_BYTES = 64
+#: Vectors of draws that PoCL keeps on the stack for each work-item of a block: frames have 81 to 104, 101 to 143.
+_DRAWN_VECTORS = {"item": 105, "block": 145}
+#: What a block may take of a thread's 8 MiB of stack; overflow kills the process, though not every time.
+_STACK_BYTES = 15 << 19
 
 
 def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
     probs, grads, pi = places(config)
-    vector = int(config["vector_width"]) * element_size(problem)
-    draws = problem["step"] == "split" and problem["noise"] == "on"
-    if traits.kind == "cpu" and config["team"] == "subgroup" and draws and vector > _DRAWN_BYTES:
-        return f"draws by vectors of {vector} bytes in every work-item of a sub-group; at most {_DRAWN_BYTES}"
     # What a processor's registers do not hold lies, like thread-local arrays, on the stack of the whole block.
     private = "LR" if traits.kind == "cpu" else "L"
     vectors = int(config["rows_in_flight"]) * (probs in private) + (grads in private) + (pi in private)
     queue = queue_length(problem, config, traits) * _queued_bytes(problem) if traits.kind == "cpu" else 0
-    return private_memory(vectors, config, problem, traits, beside=queue) if vectors else None
+    if vectors and (reason := private_memory(vectors, config, problem, traits, beside=queue)):
+        return reason
+    if traits.kind == "cpu" and problem["step"] == "split" and problem["noise"] == "on":
+        return _drawn(config, problem, vectors * chunks(problem, config, traits), queue)
+    return None
+
+
+def _drawn(config: Config, problem: Problem, vectors: int, queue: int) -> str | None:
+    """Why a CPU's stack does not hold what a block's draws take beside ``vectors`` and ``queue`` bytes a work-item."""
+    vector, block = int(config["vector_width"]) * element_size(problem), int(config["block_size"])
+    if config["team"] == "subgroup":
+        if vector > _DRAWN_BYTES:
+            return f"draws by vectors of {vector} bytes in every work-item of a sub-group; at most {_DRAWN_BYTES}"
+        return None
+    needed = block * ((_DRAWN_VECTORS[str(config["team"])] + vectors) * vector + queue)
+    if needed > _STACK_BYTES:
+        return f"{block} work-items that draw take {needed} bytes of stack; at most {_STACK_BYTES}"
+    return None
 
 
 #: Additions one after another beyond which small terms are lost: their rounding no longer cancels out.
