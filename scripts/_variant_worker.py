@@ -74,10 +74,19 @@ class Worker:
             self._reader.join()
             self._process = None
 
+    def stop(self) -> None:
+        """End a check that another thread waits for; it counts as crashed."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def _start(self) -> subprocess.Popen[str]:
         self._answers = queue.Queue()
         command = [sys.executable, __file__, self.device]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # In a session of its own: the key that interrupts the parent is not to look like a kernel that crashed.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         self._reader = threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True)
         self._reader.start()
         return self._process

@@ -142,26 +142,36 @@ def run(
 ) -> None:
     """Check variants in ``jobs`` processes until they or the time run out; ``keep`` is called by one at a time.
 
-    ``total`` is how many there are, None where that is not known; ``timeout`` is for one variant, seconds.
+    ``total`` is how many there are, None where that is not known; ``timeout`` is for one variant, seconds.  When it is
+    interrupted the processes are ended, and what they were at is not kept.
     """
     end = time.monotonic() + seconds if seconds else float("inf")
     lock = threading.Lock()
+    workers = [Worker(info.spec, timeout) for _ in range(jobs)]
+    stopped = threading.Event()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as progress, ThreadPoolExecutor(jobs) as pool:
         task = progress.add_task(info.platform, total=total)
 
         def taken() -> Variant | None:
             with lock:
-                return next(pending, None) if time.monotonic() < end else None
+                return next(pending, None) if time.monotonic() < end and not stopped.is_set() else None
 
-        def work() -> None:
-            worker = Worker(info.spec, timeout)
+        def work(worker: Worker) -> None:
             while (variant := taken()) is not None:
                 result = worker.check(*variant)
                 with lock:
+                    if stopped.is_set():
+                        break
                     keep(variant, result)
                 progress.update(task, advance=1, description=variant.group)
             worker.close()
 
-        for future in [pool.submit(work) for _ in range(jobs)]:
-            future.result()
+        try:
+            for future in [pool.submit(work, worker) for worker in workers]:
+                future.result()
+        except BaseException:
+            stopped.set()
+            for worker in workers:
+                worker.stop()
+            raise

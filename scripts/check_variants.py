@@ -1,32 +1,32 @@
 #!/usr/bin/env python
-"""Check every valid variant of every kernel on a device against the reference, or a sample of them.
+"""Check every configuration of every kernel on a device against the reference, in as many runs as that takes.
 
     scripts/check_variants.py --device pocl --seconds 900
 
-Variants are every valid configuration at each K of the list, with the other parameters of the problem drawn at
-random.  The first pass takes every configuration once, at a K drawn for it; ``--first-pass`` stops there.  The order
-is the same every time and spreads over kernels and placements.  Results go to
-build/check-variants/, from where a later run goes on; the report to docs/reports/.
+A configuration is valid for several K and types: each round takes it at another of them, with the other parameters of
+the problem drawn at random, the same every time.  What an earlier run has checked counts as long as the check would
+do the same: its source, launch, inputs, reference and tolerance, on that device with that driver and compiler.  It is
+read from the report in docs/reports/ and from build/check-variants/, where every result is kept as it comes: a run
+may be interrupted at any time, and then still writes its report.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import platform
 import random
-from collections import Counter, defaultdict
-from datetime import UTC, datetime
+import signal
+from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+from _checked import Checked, Fingerprints, Journal, from_report
+from _variant_report import write_report
 from _variant_worker import Result
-from _variants import DRAWN, Variant, digests, in_turns, run
+from _variants import DRAWN, Variant, in_turns, run
 
-from mmsbgen import __version__
-from mmsbgen.backends import DeviceInfo, open_device
+from mmsbgen.backends import open_device
 from mmsbgen.build import compiler_options, traits_of
+from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.families import family
 from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelFamily, KernelSpec
@@ -36,196 +36,158 @@ ROOT = Path(__file__).resolve().parent.parent
 KS = (1, 3, 7, 64, 100, 257, 1024)
 #: Names of report files by the first word of the platform.
 SLUGS = {"Intel(R)": "intel", "Portable": "pocl", "NVIDIA": "nvidia"}
+#: How often the other parameters of a problem are drawn again where a configuration is not valid with them.
+_DRAWS = 10
 
 
-def variants(kernels: KernelFamily, spec: KernelSpec, traits: Traits, ks: tuple[int, ...]) -> list[Variant]:
-    """All valid variants of a kernel: first every configuration once, then the others, both in an order that is
-    random but the same every time.
+class Plan(NamedTuple):
+    """What there is to check in one row of the report: ``asked`` in the order of the rounds."""
+
+    configurations: int
+    valid: int
+    asked: list[Variant]
+
+
+def plan(
+    kernels: KernelFamily, traits: Traits, only: tuple[str, ...], ks: tuple[int, ...], rounds: int
+) -> dict[str, Plan]:
+    """By row, all configurations of the kernels named, or of all, each in so many rounds as it has problems for.
+
+    The order is random and the same every time; a configuration's problems do not depend on what else there is.
     """
-    found = []
+    found: dict[str, Plan] = {}
+    for spec in kernels.written_in(traits.dialect).values():
+        if only and spec.name not in only:
+            continue
+        shapes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        configs: dict[str, dict[str, Any]] = {}
+        for shape in _shapes(spec, ks):
+            for config in spec.space.configs(spec.check_problem(kernels.problem(**shape)), traits):
+                name = describe(config)
+                configs[name] = config
+                shapes[name].append(shape)
+        names = sorted(configs)
+        random.Random(spec.name).shuffle(names)
+        for name in names:
+            random.Random(f"{spec.name} {name}").shuffle(shapes[name])
+        for turn in range(rounds):
+            for name in names:
+                if turn >= len(shapes[name]):
+                    continue
+                variant = _drawn(kernels, spec, traits, shapes[name][turn], configs[name])
+                row = found.get(variant.group, Plan(0, 0, []))
+                row.asked.append(variant)
+                new = turn == 0
+                found[variant.group] = Plan(row.configurations + new, row.valid + new * len(shapes[name]), row.asked)
+    return found
+
+
+def _shapes(spec: KernelSpec, ks: tuple[int, ...]) -> list[dict[str, Any]]:
+    """The problems at each of which every valid configuration is a variant."""
+    found: list[dict[str, Any]] = []
     for k in ks if "K" in spec.parameters else ks[:1]:
         types = [("float32", name) for name in STORAGES if name == STORAGES[0] or "storage" in spec.parameters]
         types += [("float64", STORAGES[0])] if "dtype" in spec.parameters else []
-        for dtype, storage in types:
-            shape: dict[str, Any] = {"K": k, "dtype": dtype, "storage": storage}
-            problem = spec.check_problem(kernels.problem(**shape))
-            for config in spec.space.configs(problem, traits):
-                rng = random.Random(f"{spec.name} {k} {dtype} {storage} {describe(config)}")
-                drawn = {name: rng.choice(values) for name, values in DRAWN.items() if name in spec.parameters}
-                if "rows_in_flight" in config and "n" in drawn:
-                    drawn["n"] = max(drawn["n"], int(config["rows_in_flight"]))
-                drawn |= {name: value for name, value in shape.items() if name in spec.parameters}
-                small = spec.check_problem(kernels.problem(**drawn))
-                if spec.space.refusal(config, small, traits) is None:
-                    found.append(Variant(spec.name, drawn, dict(config)))
-    random.Random(spec.name).shuffle(found)
-    once = {variant.configuration: variant for variant in found}
-    first = list(once.values())
-    return first + [variant for variant in found if once[variant.configuration] is not variant]
+        found += [{"K": k, "dtype": dtype, "storage": storage} for dtype, storage in types]
+    return found
 
 
-def still_valid(kernels: KernelFamily, traits: Traits, key: str) -> bool:
-    """Whether a constraint that is newer than a result does not refuse its variant by now."""
-    name, problem, config = json.loads(key)
-    spec = kernels.kernel(name)
-    return spec.space.refusal(config, spec.check_problem(kernels.problem(**problem)), traits) is None
+def _drawn(
+    kernels: KernelFamily, spec: KernelSpec, traits: Traits, shape: dict[str, Any], config: dict[str, Any]
+) -> Variant:
+    """The variant of a configuration at a shape, with what is drawn beside if it is valid with it."""
+    fixed = {name: value for name, value in shape.items() if name in spec.parameters}
+    rng = random.Random(f"{spec.name} {describe(shape)} {describe(config)}")
+    for _ in range(_DRAWS):
+        drawn = {name: rng.choice(values) for name, values in DRAWN.items() if name in spec.parameters}
+        if "rows_in_flight" in config and "n" in drawn:
+            drawn["n"] = max(drawn["n"], int(config["rows_in_flight"]))
+        try:
+            small = spec.check_problem(kernels.problem(**drawn, **fixed))
+        except InputError:
+            continue  # values that make no problem together
+        if spec.space.refusal(config, small, traits) is None:
+            return Variant(spec.name, drawn | fixed, config)
+    return Variant(spec.name, fixed, config)
 
 
-class Journal:
-    """Results so far, one JSON line each, valid for one device, driver and state of the templates."""
-
-    def __init__(self, path: Path, head: dict[str, str]) -> None:
-        self.path = path
-        self.results: dict[str, dict[str, Any]] = {}
-        lines = path.read_text().splitlines() if path.exists() else []
-        if lines and json.loads(lines[0]) == head:
-            for line in lines[1:]:
-                record = json.loads(line)
-                if record["status"] != "timeout":  # perhaps the machine was busy: tried again
-                    self.results[record["key"]] = record
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(head) + "\n")
-
-    def add(self, variant: Variant, **record: Any) -> None:
-        """Keep one result on disk."""
-        self.results[variant.key] = {"key": variant.key, "group": variant.group, **record}
-        with self.path.open("a") as out:
-            out.write(json.dumps(self.results[variant.key]) + "\n")
-
-
-@click.command(help=(__doc__ or "").split("\n\n")[0])
+@click.command(help="\n\n".join((__doc__ or "").split("\n\n")[::2]))
 @click.option("--device", default="0", show_default=True, help="As in mmsbgen devices: a number or a part of a name.")
-@click.option("--kernel", "only", multiple=True, help="Only this kernel; may be given several times.")
-@click.option("-k", "ks", type=int, multiple=True, default=KS, show_default=True, help="Communities.")
-@click.option("--first-pass", is_flag=True, help="Every configuration once, at a K drawn for it.")
-@click.option("--sample", type=int, help="At most so many variants of each kernel and placement.")
+@click.option(
+    "--kernel",
+    "only",
+    type=click.Choice(list(family().kernels)),
+    metavar="NAME",
+    multiple=True,
+    help="Only this kernel; may be given several times.",
+)
+@click.option("-k", "ks", type=click.IntRange(1), multiple=True, default=KS, show_default=True, help="Communities.")
+@click.option(
+    "--rounds", type=click.IntRange(1), default=1, show_default=True, help="Problems at which to take a configuration."
+)
+@click.option("--sample", type=click.IntRange(1), help="At most so many variants of each kernel and placement.")
 @click.option("--seconds", type=float, help="Stop after this time; the next run goes on from there.")
-@click.option("--jobs", type=int, default=1, show_default=True, help="Processes.")
-@click.option("--report/--no-report", default=True, help="Write docs/reports/variants-*.md and .json.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option(
+    "--resume-from",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A report (JSON) whose results count.  [default: the device's own in docs/reports/]",
+)
+@click.option(
+    "--report/--no-report",
+    default=True,
+    help="Write docs/reports/variants-*.md and .json; never done by a run of some kernels or of other K.",
+)
 def main(
     device: str,
     only: tuple[str, ...],
     ks: tuple[int, ...],
-    first_pass: bool,
+    rounds: int,
     sample: int | None,
     seconds: float | None,
     jobs: int,
+    resume_from: Path | None,
     report: bool,
 ) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     kernels = family()
-    with open_device(device) as opened:
-        info = opened.info
+    try:
+        with open_device(device) as opened:
+            info = opened.info
+    except MmsbgenError as error:
+        raise click.UsageError(str(error)) from error
     traits = traits_of(info)
-    groups: dict[str, list[Variant]] = defaultdict(list)
-    for spec in kernels.written_in(traits.dialect).values():
-        if not only or spec.name in only:
-            for variant in variants(kernels, spec, traits, ks):
-                groups[variant.group].append(variant)
-    valid = {name: len(members) for name, members in groups.items()}
     slug = SLUGS.get(info.platform.split()[0], info.platform.split()[0].lower())
-    head = {"device": info.name, "driver": info.driver, "templates": digests(kernels, traits.dialect)}
-    journal = Journal(ROOT / "build" / "check-variants" / f"{slug}.jsonl", head)
-    passes = {name: len({member.configuration for member in members}) for name, members in groups.items()}
-    limits = {name: min(sample or valid[name], passes[name] if first_pass else valid[name]) for name in groups}
-    turns = in_turns({name: iter(members[: limits[name]]) for name, members in groups.items()})
-    todo = [variant for variant in turns if variant.key not in journal.results]
+    toolchain = {"device": info.name, "platform": info.platform, "driver": info.driver, "compiler": info.compiler}
+    own = ROOT / "docs" / "reports" / f"variants-{slug}.json"
+    source = resume_from or own
+    earlier, told = from_report(source, toolchain) if source.exists() else (Checked(), "begun anew")
+    rounds = max(rounds, earlier.rounds)
+    journal = Journal(ROOT / "build" / "check-variants" / f"{slug}.jsonl", toolchain)
+    for record in journal.records:
+        earlier.add(record)
+    rows = plan(kernels, traits, only, ks, rounds)
+    fingerprints = Fingerprints(kernels, traits)
+    numbers = {variant.key: fingerprints.of(variant) for row in rows.values() for variant in row.asked}
+    checked = earlier.only({group: {numbers[variant.key] for variant in row.asked} for group, row in rows.items()})
+    click.echo(f"{told}; {checked.count} of {len(numbers)} variants are checked as they are today", err=True)
+    turns = in_turns({group: iter(row.asked[:sample]) for group, row in rows.items()})
+    todo = [variant for variant in turns if numbers[variant.key] not in checked.known[variant.group]]
 
     def keep(variant: Variant, result: Result) -> None:
-        journal.add(variant, **result._asdict())
+        checked.add(journal.add(variant, numbers[variant.key], result))
+        if result.status != "ok":
+            click.echo(f"{result.status}: {variant}: {result.message[:300]}", err=True)
 
-    run(info, iter(todo), keep, total=len(todo), seconds=seconds, jobs=jobs)
-    done = [record for record in journal.results.values() if still_valid(kernels, traits, record["key"])]
-    failures = [record for record in done if record["status"] != "ok"]
-    for record in failures[:20]:
-        click.echo(f"{record['status']}: {_plain(record)}: {record['message'][:300]}")
-    click.echo(f"{len(done)} of {sum(valid.values())} variants checked, {len(failures)} failures")
-    if report:
-        write_report(slug, info, valid, passes, done)
-    raise SystemExit(1 if failures else 0)
-
-
-def write_report(
-    slug: str, info: DeviceInfo, valid: dict[str, int], passes: dict[str, int], done: list[dict[str, Any]]
-) -> None:
-    """Counts by kernel and placement, and every failure, as Markdown for readers and JSON for programs."""
-    rows: list[dict[str, Any]] = []
-    for group, count in valid.items():
-        mine = [record for record in done if record["group"] == group]
-        statuses = Counter(record["status"] for record in mine)
-        slowest = max((record["seconds"] for record in mine), default=0.0)
-        configurations = len({_configuration(record) for record in mine})
-        rows.append(
-            {
-                "group": group,
-                "configurations": passes[group],
-                "configurations checked": configurations,
-                "valid": count,
-                "checked": len(mine),
-                "slowest": slowest,
-                **statuses,
-            }
-        )
-    failures = [record for record in done if record["status"] != "ok"]
-    traits = traits_of(info)
-    about = {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "mmsbgen": __version__,
-        "device": info.name,
-        "platform": info.platform,
-        "driver": info.driver,
-        "compiler": info.compiler,
-        "options": " ".join(compiler_options(traits)),
-        "host": f"{platform.system()} {platform.machine()}",
-        "digest of all templates": hashlib.sha256(digests(family(), traits.dialect).encode()).hexdigest()[:12],
-        "K": ", ".join(map(str, KS)),
-        "seconds": f"{sum(record['seconds'] for record in done):.0f}",
-    }
-    folder = ROOT / "docs" / "reports"
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {"about": about, "rows": rows, "failures": failures}
-    folder.joinpath(f"variants-{slug}.json").write_text(json.dumps(content, indent=1) + "\n")
-    total, checked = sum(valid.values()), len(done)
-    configurations, once = sum(passes.values()), sum(int(row["configurations checked"]) for row in rows)
-    lines = [
-        f"# Variants checked on {info.platform}",
-        "",
-        "Every variant is compiled, run on a small problem and held against the NumPy reference with the derived",
-        "tolerance, at the values of K below, in float32 and float64; step, noise, partners and n are drawn at random.",
-        "A configuration is valid at several K: the first pass takes each once, at a K drawn for it.",
-        f"Made by `scripts/check_variants.py --device {slug} --first-pass`, which goes on where it stopped.",
-        "",
-        *(f"- {name}: {value}" for name, value in about.items() if value),
-        "",
-        f"**{once} of {configurations} configurations checked at least once ({checked} of {total} variants), "
-        f"{len(failures)} failures.**",
-        "",
-        "| kernel, placement | configurations | checked | variants | checked | ok | failures | slowest check |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for row in rows:
-        ok = row.get("ok", 0)
-        bad = row["checked"] - ok
-        times = f"{row['configurations']} | {row['configurations checked']}"
-        lines.append(
-            f"| {row['group']} | {times} | {row['valid']} | {row['checked']} | {ok} | {bad} | {row['slowest']:.1f} s |"
-        )
-    if failures:
-        lines += ["", "## Failures", ""]
-        lines += [f"- {record['status']}: `{_plain(record)}`: {_first_line(record['message'])}" for record in failures]
-    folder.joinpath(f"variants-{slug}.md").write_text("\n".join(lines) + "\n")
-
-
-def _configuration(record: dict[str, Any]) -> str:
-    return Variant(*json.loads(record["key"])).configuration
-
-
-def _plain(record: dict[str, Any]) -> str:
-    return str(Variant(*json.loads(record["key"])))
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0][:300] if text.strip() else ""
+    try:
+        run(info, iter(todo), keep, total=len(todo), seconds=seconds, jobs=jobs)
+    except KeyboardInterrupt:
+        click.echo("interrupted: what has been checked is kept", err=True)
+    click.echo(f"{checked.count} of {len(numbers)} variants checked, {len(checked.failures)} failures")
+    if report and not only and ks == KS:
+        about = {"options": " ".join(compiler_options(traits)), "K": ", ".join(map(str, ks)), "rounds": rounds}
+        write_report(own, toolchain | about, rows, checked)
+    raise SystemExit(1 if checked.failures else 0)
 
 
 if __name__ == "__main__":

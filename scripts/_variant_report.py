@@ -1,0 +1,101 @@
+"""The report of variants checked: Markdown for readers, JSON from which a later run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from _checked import Checked, pack
+from _variants import Variant
+
+from mmsbgen import __version__
+
+
+class Row(Protocol):
+    """What there is to check in one row: configurations, variants at all K and types, and those of the rounds."""
+
+    @property
+    def configurations(self) -> int: ...
+    @property
+    def valid(self) -> int: ...
+    @property
+    def asked(self) -> Sequence[Variant]: ...
+
+
+def write_report(path: Path, about: Mapping[str, Any], rows: Mapping[str, Row], checked: Checked) -> None:
+    """Write ``path`` (JSON) and the Markdown beside it; an interrupted run leaves the earlier ones."""
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    host = f"{platform.system()} {platform.machine()}"
+    failures = sorted(checked.failures.values(), key=lambda record: str(record["key"]))
+    failed = Counter(record["group"] for record in failures if record["status"] != "timeout")
+    counted = [
+        {
+            "group": group,
+            "configurations": row.configurations,
+            "variants": row.valid,
+            "asked": len(row.asked),
+            "checked": len(checked.known[group]),
+            "failed": failed[group],
+            "seconds": round(checked.seconds[group], 1),
+            "known": pack(checked.known[group]),
+        }
+        for group, row in sorted(rows.items())
+    ]
+    content = {
+        "about": {"date": today, "mmsbgen": __version__, **about, "host": host},
+        "rows": counted,
+        "failures": failures,
+    }
+    _replace(path, json.dumps(content, indent=1) + "\n")
+    _replace(path.with_suffix(".md"), "\n".join(as_markdown(content)) + "\n")
+
+
+def as_markdown(report: Mapping[str, Any]) -> list[str]:
+    """The lines of the report for readers."""
+    about, rows, failures = report["about"], report["rows"], report["failures"]
+    seconds = sum(row["seconds"] for row in rows)
+    done, asked = sum(row["checked"] for row in rows), sum(row["asked"] for row in rows)
+    once = "once" if about["rounds"] == 1 else f"in {about['rounds']} rounds"
+    device = {"Intel(R)": "intel", "Portable": "pocl"}.get(about["platform"].split()[0], about["device"])
+    lines = [
+        f"# Variants checked on {about['platform']}",
+        "",
+        "Every configuration is compiled, run on a small problem and held against the NumPy reference with the derived",
+        "tolerance, in each round at another of the K and types that it is valid for; step, noise, partners and n are",
+        "drawn at random. A result counts as long as the check would do the same today: source, launch, inputs,",
+        "reference and tolerance, on this device with this driver and compiler. Made by",
+        f"`scripts/check_variants.py --device {device}`, which goes on from this report.",
+        "",
+        *(f"- {name}: {value}" for name, value in about.items() if value),
+        "",
+        f"**{done} of {asked} configurations checked {once} with the sources of {about['date']}, "
+        f"{len(failures)} failures;** {seconds / 3600:.1f} hours of checks altogether"
+        + (f", {seconds / done:.2f} s each." if done else "."),
+        "",
+        "| kernel, placement | configurations | to check | checked | failures | hours | variants at all K and types |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        cells = [row["group"], row["configurations"], row["asked"], row["checked"], row["failed"]]
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['seconds'] / 3600:.2f} | {row['variants']} |")
+    if failures:
+        lines += ["", "## Failures", ""]
+        lines += [f"- {f['status']}: `{Variant(*json.loads(f['key']))}`: {_first_line(f['message'])}" for f in failures]
+    return lines
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(text)
+    os.replace(beside, path)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:300]
