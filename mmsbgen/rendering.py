@@ -52,8 +52,14 @@ def _referenced(name: str, seen: set[str]) -> Iterator[tuple[str, str]]:
     assert env.loader is not None
     text, _, _ = env.loader.get_source(env, name)
     yield name, text
-    for other in sorted(filter(None, jinja2.meta.find_referenced_templates(env.parse(text)))):
+    for other in _names_in(text):
         yield from _referenced(other, seen)
+
+
+@functools.cache
+def _names_in(text: str) -> list[str]:
+    """The templates that one of this text names, sorted; most kernels share theirs."""
+    return sorted(filter(None, jinja2.meta.find_referenced_templates(environment().parse(text))))
 
 
 @functools.cache

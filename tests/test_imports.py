@@ -59,6 +59,16 @@ def test_help_is_light(code: str) -> None:
     assert not loaded_by(code) & (HEAVY | GPU)
 
 
+def test_the_command_line_does_not_wait_for_what_igraph_could_draw_with() -> None:
+    loaded = loaded_by("from mmsbgen.sampler._igraph import import_without_pictures as do; do(); import igraph")
+    assert "igraph" in loaded
+    assert "matplotlib" not in loaded
+    loaded = loaded_by("import matplotlib; from mmsbgen.sampler._igraph import import_without_pictures as do; do()")
+    assert "matplotlib" in loaded
+    assert "igraph" not in loaded
+    assert "igraph" not in loaded_by("import mmsbgen.api, mmsbgen.sampler.starts, mmsbgen.sampler.refine")
+
+
 def test_public_names_stay_what_they_are_whatever_is_imported() -> None:
     """A module of a public function's name would take its place in the package once it is imported."""
     import pkgutil

@@ -139,7 +139,9 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     """Run one detection and print its summary."""
     from mmsbgen.api import Request, perform
+    from mmsbgen.sampler._igraph import import_without_pictures
 
+    import_without_pictures()
     report = _Report(no_progress(context))
     out = given["resume"].parent if given["out"] is None and given["resume"] is not None else given["out"]
     request = Request(

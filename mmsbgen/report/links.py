@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import igraph
 import numpy as np
 import numpy.typing as npt
 
@@ -53,6 +52,8 @@ def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
 
     Links of more ``weights`` ``[E]`` are shorter.  The same graph gets the same places.
     """
+    import igraph
+
     graph = igraph.Graph(n=n_vertices, edges=links.tolist())
     graph.es["weight"] = weights.tolist()
     place = np.zeros((n_vertices, 2))

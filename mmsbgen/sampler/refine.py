@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import igraph
 import numpy as np
 import numpy.typing as npt
 
@@ -60,6 +59,8 @@ def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int) -> list[Mov
 
 def _parts(links: Ints, labels: Ints, k: int, seed: int) -> list[tuple[float, int, Ints]]:
     """Worth, community and members of every part but a community's largest one, those worth most first."""
+    import igraph
+
     found = []
     order = np.argsort(labels, kind="stable")
     groups = np.split(links[order], np.searchsorted(labels[order], np.arange(1, k)))

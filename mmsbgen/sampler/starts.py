@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import igraph
 import numpy as np
 import numpy.typing as npt
 
@@ -23,6 +22,9 @@ from mmsbgen.graph import Graph, Split
 from mmsbgen.progress import stage
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.state import Shape, State
+
+if TYPE_CHECKING:
+    import igraph
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -94,6 +96,8 @@ def of_sets(name: str, sets: list[Ints]) -> Start:
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Let igraph draw from a generator of this seed."""
+    import igraph
+
     igraph.set_random_number_generator(random.Random(seed))
     try:
         yield
@@ -106,6 +110,8 @@ _graphs: weakref.WeakKeyDictionary[Split, igraph.Graph] = weakref.WeakKeyDiction
 
 def training_graph(split: Split) -> igraph.Graph:
     """The training links as igraph has them, kept until :func:`forget`: making it takes three times what it holds."""
+    import igraph
+
     if split not in _graphs:
         _graphs[split] = igraph.Graph(n=split.graph.n_vertices, edges=split.training_links)
     return _graphs[split]

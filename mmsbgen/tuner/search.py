@@ -85,10 +85,9 @@ def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed 
             if value not in axis.values:
                 allowed = ", ".join(map(str, axis.values))
                 raise InputError(f"{spec.name}: {axis.name}={value} is not one of {allowed}")
-    for config in spec.space.product():
+    for config, reason in spec.space.judged(problem, traits):
         if any(config[name] not in values for name, values in kept.items() if name in config):
             continue
-        reason = spec.space.refusal(config, problem, traits)
         if reason is None:
             configs.append(config)
             continue

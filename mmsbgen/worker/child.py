@@ -47,6 +47,10 @@ def _done(task: Task, tells: _Tells) -> Outcome:
             return Outcome(
                 {"record": device_record(device.info), "hardware": device.hardware, "spec": device.info.spec}
             )
+    if task.kind == "detect":
+        from mmsbgen.sampler._igraph import import_without_pictures
+
+        import_without_pictures()
     found: Outcome = importlib.import_module(_WORK[task.kind]).run(task, tells)
     return found
 

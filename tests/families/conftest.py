@@ -77,15 +77,12 @@ def covering(family: KernelFamily, spec: KernelSpec, traits: Traits, limit: int 
         for config in space.configs(problem, traits):
             rows.append(tuple((shape | {name: config[name] for name in config if name not in drawn}).items()))
     axes = {axis.name for axis in spec.space.axes}
-    wanted = {pair for row in rows for pair in _pairs(row)}
-    wanted |= {
-        _ordered((name, value), item)
-        for name, values in free.items()
-        for value in values
-        for item in {item for row in rows for item in row}
-    }
+    columns = list(zip(*rows, strict=True))
+    items = {item for column in columns for item in column}
+    wanted = {_ordered(*pair) for two in itertools.combinations(columns, 2) for pair in set(zip(*two, strict=True))}
+    wanted |= {_ordered((name, value), item) for name, values in free.items() for value in values for item in items}
     wanted |= {_ordered((a, x), (b, y)) for a, b in itertools.combinations(free, 2) for x in free[a] for y in free[b]}
-    wanted |= {(item, item) for row in rows for item in row} | {((a, x), (a, x)) for a in free for x in free[a]}
+    wanted |= {(item, item) for item in items} | {((a, x), (a, x)) for a in free for x in free[a]}
 
     def rank(pair: tuple[Item, Item]) -> int:
         names = {pair[0][0], pair[1][0]}
@@ -96,7 +93,8 @@ def covering(family: KernelFamily, spec: KernelSpec, traits: Traits, limit: int 
         for item in row:
             having[item].append(index)
     chosen: list[Variant] = []
-    for pair in sorted(wanted, key=lambda pair: (rank(pair), rng.random())):
+    # The order of a set differs from process to process.
+    for pair in sorted(sorted(wanted, key=repr), key=lambda pair: (rank(pair), rng.random())):
         if pair not in wanted:
             continue
         if len(chosen) >= limit and rank(pair) > 1:

@@ -218,3 +218,32 @@ def test_the_first_refusal_is_given_with_its_constraint() -> None:
     with pytest.raises(ConfigError, match="configuration size=1 is refused: never: because"):
         space.check({"size": 1}, MMSB.problem(), CUDA)
     assert space.configs(MMSB.problem(), CUDA) == []
+
+
+@pytest.mark.parametrize("name", list(MMSB.kernels))
+def test_all_judged_at_once_are_refused_for_the_same_reasons(name: str) -> None:
+    spec = MMSB.kernel(name)
+    problem = spec.check_problem(MMSB.problem(K=100, dtype="float64"))
+    few = tuple(Axis(axis.name, axis.values[:: -(-len(axis.values) // 3)], "") for axis in spec.space.axes)
+    space = Space(few, spec.space.constraints)
+    for traits in (CUDA, Traits("opencl", "cpu", local_memory=1 << 15)):
+        judged = list(space.judged(problem, traits))
+        assert [config for config, _ in judged] == list(space.product())
+        assert [reason for _, reason in judged] == [space.refusal(config, problem, traits) for config, _ in judged]
+
+
+def test_a_constraint_may_read_more_where_a_value_asks_for_it() -> None:
+    def check(config: Config, problem: Problem, traits: Traits) -> str | None:
+        if not config["flag"]:
+            return "a whole configuration" if dict(config)["size"] == 3 else None
+        return f"size {config['size']}" if config.get("size") in (1, 2) and "more" not in config else None
+
+    space = Space((Axis("size", (1, 2, 3), ""), Axis("flag", (False, True), "")), (Constraint("odd", check),))
+    assert [reason for _, reason in space.judged(MMSB.problem(), CUDA)] == [
+        None,
+        "odd: size 1",
+        None,
+        "odd: size 2",
+        "odd: a whole configuration",
+        None,
+    ]
