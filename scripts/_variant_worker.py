@@ -34,9 +34,11 @@ class Worker:
     After a failed launch a CUDA context refuses all further work, which would then count as failures too.
     """
 
-    def __init__(self, device: str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, device: str, timeout: float = TIMEOUT, cache: str | None = None) -> None:
+        """Compiled kernels are kept in the folder ``cache``, or where the user's are."""
         self.device = device
         self.timeout = timeout
+        self._environment = os.environ | ({"XDG_CACHE_HOME": cache, "POCL_KERNEL_CACHE": "0"} if cache else {})
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str] = queue.Queue()
 
@@ -85,7 +87,12 @@ class Worker:
         command = [sys.executable, __file__, self.device]
         # In a session of its own: the key that interrupts the parent is not to look like a kernel that crashed.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=self._environment,
         )
         self._reader = threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True)
         self._reader.start()

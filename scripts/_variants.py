@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,10 +148,15 @@ def run(
     """
     end = time.monotonic() + seconds if seconds else float("inf")
     lock = threading.Lock()
-    workers = [Worker(info.spec, timeout) for _ in range(jobs)]
     stopped = threading.Event()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress, ThreadPoolExecutor(jobs) as pool:
+    with (
+        # The gigabytes that thousands of kernels compile to are no use to anyone, nor is to drop the user's for them.
+        tempfile.TemporaryDirectory(prefix="mmsbgen-variants-") as cache,
+        Progress(*columns, console=Console(stderr=True)) as progress,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        workers = [Worker(info.spec, timeout, cache) for _ in range(jobs)]
         task = progress.add_task(info.platform, total=total)
 
         def taken() -> Variant | None:
