@@ -6,26 +6,16 @@ import json
 import os
 import platform
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from _checked import Checked, pack
+from _plan import Row
 from _variants import Variant
 
 from mmsbgen import __version__
-
-
-class Row(Protocol):
-    """What there is to check in one row: configurations, variants at all K and types, and those of the rounds."""
-
-    @property
-    def configurations(self) -> int: ...
-    @property
-    def valid(self) -> int: ...
-    @property
-    def asked(self) -> Sequence[Variant]: ...
 
 
 def write_report(path: Path, about: Mapping[str, Any], rows: Mapping[str, Row], checked: Checked) -> None:
@@ -38,7 +28,7 @@ def write_report(path: Path, about: Mapping[str, Any], rows: Mapping[str, Row], 
         {
             "group": group,
             "configurations": row.configurations,
-            "variants": row.valid,
+            "variants": row.variants,
             "asked": len(row.asked),
             "checked": len(checked.known[group]),
             "failed": failed[group],

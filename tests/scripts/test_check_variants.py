@@ -146,20 +146,34 @@ def test_every_kernel_rests_on_its_reference_and_tolerance() -> None:
 
 
 def test_a_plan_takes_every_configuration_once_a_round() -> None:
-    check, kernels = module("check_variants"), family()
+    planned, kernels = module("_plan"), family()
     spec = kernels.kernel("theta_end")
-    (row,) = check.plan(kernels, CPU, ("theta_end",), (7, 64), 2).values()
+    (row,) = planned.plan(kernels, CPU, ("theta_end",), (7, 64), 2).values()
     valid = [spec.space.configs(spec.check_problem(kernels.problem(K=k)), CPU) for k in (7, 64)]
     once = {describe(config) for configs in valid for config in configs}
-    first, second = row.asked[: len(once)], row.asked[len(once) :]
+    asked = [variant for variant, _ in row.asked]
+    first, second = asked[: len(once)], asked[len(once) :]
     assert {describe(variant.config) for variant in first} == once
     assert row.configurations == len(once)
     assert {variant.key for variant in first}.isdisjoint(variant.key for variant in second)
-    for variant in row.asked:
+    for variant in asked:
         problem = spec.check_problem(kernels.problem(**variant.problem))
         assert spec.space.refusal(variant.config, problem, CPU) is None
-    fewer = check.plan(kernels, replace(CPU, max_block_size=64), ("theta_end",), (7, 64), 1)["theta_end"].asked
-    assert {variant.key for variant in fewer} <= {variant.key for variant in first}, "whatever else there is"
+    fewer = planned.plan(kernels, replace(CPU, max_block_size=64), ("theta_end",), (7, 64), 1)["theta_end"].asked
+    assert {number for _, number in fewer} <= {number for _, number in row.asked[: len(once)]}, "whatever else there is"
+
+
+def test_a_plan_is_kept_until_something_changes(tmp_path: Path) -> None:
+    planned, kernels, path = module("_plan"), family(), tmp_path / "deep" / "plan.json"
+    plans = [planned.kept_plan(path, kernels, CPU, ("draws", "update_pi"), (7,), 1) for _ in range(2)]
+    assert plans[0] == plans[1] == planned.plan(kernels, CPU, ("draws", "update_pi"), (7,), 1)
+    path.write_text(path.read_text().replace('"state": "', '"state": "0'))
+    assert planned.kept_plan(path, kernels, CPU, ("draws", "update_pi"), (7,), 1) == plans[0]
+    assert list(planned.kept_plan(path, kernels, CPU, ("draws",), (7,), 1)) == ["draws"]
+    other = replace(CPU, max_block_size=64)
+    assert planned.kept_plan(path, kernels, other, ("draws",), (7,), 1) != {"draws": plans[0]["draws"]}
+    path.write_text('{"state"')
+    assert planned.kept_plan(path, kernels, other, ("draws",), (7,), 1).keys() == {"draws"}
 
 
 @pytest.fixture
@@ -176,6 +190,8 @@ def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str]
         monkeypatch.setattr(environment, "loader", jinja2.ChoiceLoader([other, loader]))
         rendering.template_digest.cache_clear()
 
+    # A template's text comes from the files, which here stay as they are: a plan is made anew.
+    monkeypatch.setattr(module("check_variants"), "kept_plan", lambda path, *asked: module("_plan").plan(*asked))
     yield edit
     monkeypatch.undo()
     rendering.template_digest.cache_clear()

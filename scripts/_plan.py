@@ -1,0 +1,129 @@
+"""What there is to check on a device, with the fingerprint of every check.  For the script that checks all of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from _checked import Fingerprints
+from _variants import DRAWN, Variant
+
+import mmsbgen
+from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb.storage import STORAGES
+from mmsbgen.family import KernelFamily, KernelSpec
+from mmsbgen.space import Traits, describe
+
+#: How often the other parameters of a problem are drawn again where a configuration is not valid with them.
+_DRAWS = 10
+
+
+class Row(NamedTuple):
+    """A row of the report: how many configurations, and how many variants at all K and types.
+
+    ``asked`` are those to check with their fingerprints, in the order of the rounds.
+    """
+
+    configurations: int
+    variants: int
+    asked: list[tuple[Variant, int]]
+
+
+def plan(kernels: KernelFamily, traits: Traits, only: Sequence[str], ks: Sequence[int], rounds: int) -> dict[str, Row]:
+    """By row, all configurations of the kernels named, or of all, each in so many rounds as it has problems for.
+
+    The order is random and the same every time; a configuration's problems do not depend on what else there is.
+    """
+    found: dict[str, Row] = {}
+    fingerprints = Fingerprints(kernels, traits)
+    for spec in kernels.written_in(traits.dialect).values():
+        if only and spec.name not in only:
+            continue
+        shapes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        configs: dict[str, dict[str, Any]] = {}
+        for shape in _shapes(spec, ks):
+            for config in spec.space.configs(spec.check_problem(kernels.problem(**shape)), traits):
+                name = describe(config)
+                configs[name] = config
+                shapes[name].append(shape)
+        names = sorted(configs)
+        random.Random(spec.name).shuffle(names)
+        for name in names:
+            random.Random(f"{spec.name} {name}").shuffle(shapes[name])
+        for turn in range(rounds):
+            for name in names:
+                if turn >= len(shapes[name]):
+                    continue
+                variant = _drawn(kernels, spec, traits, shapes[name][turn], configs[name])
+                row = found.get(variant.group, Row(0, 0, []))
+                row.asked.append((variant, fingerprints.of(variant)))
+                if turn == 0:
+                    found[variant.group] = Row(row.configurations + 1, row.variants + len(shapes[name]), row.asked)
+    return found
+
+
+def _shapes(spec: KernelSpec, ks: Sequence[int]) -> list[dict[str, Any]]:
+    """The problems at each of which every valid configuration is a variant."""
+    found: list[dict[str, Any]] = []
+    for k in ks if "K" in spec.parameters else ks[:1]:
+        types = [("float32", name) for name in STORAGES if name == STORAGES[0] or "storage" in spec.parameters]
+        types += [("float64", STORAGES[0])] if "dtype" in spec.parameters else []
+        found += [{"K": k, "dtype": dtype, "storage": storage} for dtype, storage in types]
+    return found
+
+
+def _drawn(
+    kernels: KernelFamily, spec: KernelSpec, traits: Traits, shape: dict[str, Any], config: dict[str, Any]
+) -> Variant:
+    """The variant of a configuration at a shape, with what is drawn beside if it is valid with it."""
+    fixed = {name: value for name, value in shape.items() if name in spec.parameters}
+    rng = random.Random(f"{spec.name} {describe(shape)} {describe(config)}")
+    for _ in range(_DRAWS):
+        drawn = {name: rng.choice(values) for name, values in DRAWN.items() if name in spec.parameters}
+        if "rows_in_flight" in config and "n" in drawn:
+            drawn["n"] = max(drawn["n"], int(config["rows_in_flight"]))
+        try:
+            small = spec.check_problem(kernels.problem(**drawn, **fixed))
+        except InputError:
+            continue  # values that make no problem together
+        if spec.space.refusal(config, small, traits) is None:
+            return Variant(spec.name, drawn | fixed, config)
+    return Variant(spec.name, fixed, config)
+
+
+def kept_plan(
+    path: Path, kernels: KernelFamily, traits: Traits, only: Sequence[str], ks: Sequence[int], rounds: int
+) -> dict[str, Row]:
+    """:func:`plan`, which takes minutes, from a file where nothing has changed since that was written."""
+    asked = json.dumps([str(traits), list(kernels.kernels), list(only), list(ks), rounds, _sources()])
+    state = hashlib.sha256(asked.encode()).hexdigest()
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text())
+        if kept["state"] == state:
+            return {
+                group: Row(*counts, [(Variant(*json.loads(key)), number) for key, number in checks])
+                for group, (*counts, checks) in kept["rows"].items()
+            }
+    rows = plan(kernels, traits, only, ks, rounds)
+    content: dict[str, Any] = {"state": state, "rows": {}}
+    for group, row in rows.items():
+        checks = [(variant.key, number) for variant, number in row.asked]
+        content["rows"][group] = [row.configurations, row.variants, checks]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return rows
+
+
+def _sources() -> str:
+    """One digest of the package's code and templates and of what fingerprints are made by."""
+    digest = hashlib.sha256()
+    files = [path for path in Path(mmsbgen.__file__).parent.rglob("*") if path.suffix in (".py", ".jinja")]
+    for path in sorted([*files, *Path(__file__).parent.glob("_*.py")]):
+        digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
+    return digest.hexdigest()
