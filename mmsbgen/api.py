@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from numbers import Integral
@@ -31,6 +31,7 @@ from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.run import Interrupted, graceful, run
 from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.sampler.sought import Sought, seeking
 from mmsbgen.sampler.trial import choose, trials_told
 
 __all__ = ["RULE", "TOP", "Detection", "Request", "detect", "perform"]
@@ -130,7 +131,12 @@ def perform(source: Any, request: Request) -> Detection:
     if not request.k_auto and options.n_communities > graph.n_vertices:
         k, n = options.n_communities, graph.n_vertices
         request.on_message(f"K={k} is more than the graph's {n} vertices: some communities can only stay empty.")
-    with open_device(request.device) as device, _runtime(device, request, checkpoint) as runtime:
+    with (
+        # Where K is yet to be chosen, or a chain goes on, there is no start to look for.
+        nullcontext() if request.k_auto or checkpoint is not None else seeking(parts, options) as sought,
+        open_device(request.device) as device,
+        _runtime(device, request, checkpoint) as runtime,
+    ):
         tried: list[Tried] = []
         if request.k_auto:
             if request.out is not None:
@@ -146,7 +152,7 @@ def perform(source: Any, request: Request) -> Detection:
                 writable_folder(request.out)
             name = device.info.name
             request.on_message(f"{graph.name or 'graph'} on {name} ({device.info.platform}): {sampler.needs_text}.")
-            return _sample(sampler, parts, request, checkpoint, tried)
+            return _sample(sampler, parts, request, checkpoint, tried, sought)
         finally:
             sampler.close()
 
@@ -238,7 +244,12 @@ def _runtime(device: Device, request: Request, checkpoint: checkpoints.Checkpoin
 
 
 def _sample(
-    sampler: Sampler, parts: Split, request: Request, checkpoint: checkpoints.Checkpoint | None, tried: list[Tried]
+    sampler: Sampler,
+    parts: Split,
+    request: Request,
+    checkpoint: checkpoints.Checkpoint | None,
+    tried: list[Tried],
+    sought: Sought | None,
 ) -> Detection:
     choices = sampler.runtime.choices
     for line in by_tier(choices):
@@ -265,7 +276,7 @@ def _sample(
 
     watch = Watch()
     with graceful() as stop:
-        trace, before = _begin(sampler, request, checkpoint, stop)
+        trace, before = _begin(sampler, request, checkpoint, stop, sought)
         seconds = run(
             sampler,
             trace,
@@ -287,12 +298,16 @@ def _sample(
 
 
 def _begin(
-    sampler: Sampler, request: Request, checkpoint: checkpoints.Checkpoint | None, stop: Interrupted
+    sampler: Sampler,
+    request: Request,
+    checkpoint: checkpoints.Checkpoint | None,
+    stop: Interrupted,
+    sought: Sought | None,
 ) -> tuple[Trace, float]:
     """Start or restore the chain; returns the trace and the seconds so far."""
     if checkpoint is None:
         begin = time.monotonic()
-        choose(sampler, lambda: bool(stop), lambda text: request.on_message(f"{text}."))
+        choose(sampler, lambda: bool(stop), lambda text: request.on_message(f"{text}."), sought)
         for line in trials_told(sampler):
             request.on_message(line)
         return [], time.monotonic() - begin

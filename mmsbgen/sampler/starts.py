@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.graph import Graph, Split
-from mmsbgen.progress import stage
+from mmsbgen.progress import Stage, stage
+from mmsbgen.sampler import contraction
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.state import Shape, State
 
@@ -33,8 +34,8 @@ Array = npt.NDArray[Any]
 MASS = 0.9
 #: Runs of Leiden in search of a resolution that gives K communities.
 _LEIDEN_RUNS = 8
-#: Links from which one of them takes seconds, so that few are to do, and igraph lets no other thread run meanwhile.
-_MANY = 500_000
+#: Links from which one of them takes a second, so that few are to do; igraph lets no other thread run meanwhile.
+MANY = 500_000
 #: Share of N/K vertices from which a community counts towards K.
 _SIZEABLE = 0.1
 #: Share of an ego net that earlier ones may have taken.
@@ -113,7 +114,7 @@ def training_graph(split: Split) -> igraph.Graph:
     import igraph
 
     if split not in _graphs:
-        _graphs[split] = igraph.Graph(n=split.graph.n_vertices, edges=split.training_links)
+        _graphs[split] = contraction.graph_of(split.graph.n_vertices, split.training_links)
     return _graphs[split]
 
 
@@ -140,37 +141,32 @@ def communities(split: Split, k: int, seed: int) -> Start:
     """Leiden's communities at a resolution that gives about ``k`` of some size; at most the ``k`` largest."""
     # Small components stay apart at any resolution: were they counted, the large one would be left in one piece.
     fewest = _SIZEABLE * split.graph.n_vertices / k
+    graph, large = training_graph(split), split.n_training_links > MANY
+    total = None if large else _LEIDEN_RUNS
+    with seeded(seed), stage("looking for Leiden's communities", total, "runs", alone=large) as told:
+        if large:
+            labels = contraction.labels_for(graph, split.training_links, k, fewest, told.tell)
+            return of_sets("communities", [members for members in by_label(labels) if members.size >= fewest][:k])
+        return of_sets("communities", _searched(graph, k, fewest, told)[:k])
+
+
+def _searched(graph: igraph.Graph, k: int, fewest: float, told: Stage) -> list[Ints]:
+    """By runs on the whole graph: those sets of ``fewest`` vertices or more whose number came nearest to ``k``."""
     low, high = 1e-2, 1e4
     resolution, best = 1.0, None
-    tried: list[tuple[float, int]] = []
-    graph = training_graph(split)
-    long = split.n_training_links > _MANY
-    with seeded(seed), stage("looking for Leiden's communities", _LEIDEN_RUNS, "runs", alone=long) as told:
-        for number in range(_LEIDEN_RUNS):
-            told.tell(number)
-            sets = [members for members in leiden(graph, resolution) if members.size >= fewest]
-            if best is None or abs(len(sets) - k) < abs(len(best) - k):
-                best = sets
-            if abs(len(sets) - k) <= 0.03 * k:
-                break
-            low, high = (resolution, high) if len(sets) < k else (low, resolution)
-            # Near 1 the number of communities is about as steep in the resolution as this first guess has it.
-            guess = resolution * k / max(1, len(sets))
-            tried.append((resolution, len(sets)))
-            if long and len(tried) > 1:
-                guess = _between(tried, k)
-            resolution = guess if low < guess < high else float(np.sqrt(low * high))
+    for number in range(_LEIDEN_RUNS):
+        told.tell(number)
+        sets = [members for members in leiden(graph, resolution) if members.size >= fewest]
+        if best is None or abs(len(sets) - k) < abs(len(best) - k):
+            best = sets
+        if abs(len(sets) - k) <= 0.03 * k:
+            break
+        low, high = (resolution, high) if len(sets) < k else (low, resolution)
+        # Near 1 the number of communities is about as steep in the resolution as this first guess has it.
+        guess = resolution * k / max(1, len(sets))
+        resolution = guess if low < guess < high else float(np.sqrt(low * high))
     assert best is not None
-    return of_sets("communities", best[:k])
-
-
-def _between(tried: list[tuple[float, int]], k: int) -> float:
-    """The resolution for ``k`` communities on the line through the two tried that come nearest.
-
-    The number of communities goes much like a line in the resolution, but not like one through 0.
-    """
-    (x, n), (other_x, other_n) = sorted(tried, key=lambda one: abs(one[1] - k))[:2]
-    return x + (k - n) * (other_x - x) / (other_n - n) if other_n != n else x * k / max(1, n)
+    return best
 
 
 def ego_nets(split: Split, k: int, seed: int) -> Start:

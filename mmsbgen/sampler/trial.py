@@ -9,6 +9,7 @@ from typing import Any
 from mmsbgen.progress import stage
 from mmsbgen.sampler.evaluation import evaluate
 from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.sampler.sought import Sought
 from mmsbgen.sampler.starts import STARTS, Start, forget
 
 #: Sweeps of a trial.
@@ -19,23 +20,26 @@ _LARGE = 2_000_000
 
 
 def choose(
-    sampler: Sampler, asked: Callable[[], bool] = lambda: False, say: Callable[[str], None] = lambda text: None
+    sampler: Sampler,
+    asked: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = lambda text: None,
+    sought: Sought | None = None,
 ) -> None:
     """Start the chain as its options say; ``auto`` tries every start, and tells what takes its time by ``say``.
 
     A trial is no longer than a quarter of a run of given length.  In large graphs a random start is not tried, as it
     needs more sweeps than a trial has.  Where nothing can choose, without held-out pairs or without a sweep to try,
-    Leiden's communities are taken.
+    Leiden's communities are taken.  Starts that are being ``sought`` are waited for, others are made here.
 
     Raises KeyboardInterrupt once ``asked`` is true: half a trial must decide nothing, and nothing is lost yet.
     """
     try:
-        _choose(sampler, asked, say)
+        _choose(sampler, asked, say, sought)
     finally:
         forget(sampler.split)
 
 
-def _choose(sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], None]) -> None:
+def _choose(sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], None], sought: Sought | None) -> None:
     name = sampler.options.start
     assert name is not None
     large = sampler.split.graph.n_vertices * sampler.shape.k > _LARGE
@@ -46,7 +50,7 @@ def _choose(sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], No
         name = "communities"
     if name != "auto":
         with stage(f"making the start {name!r}"):
-            start = _start(sampler, name)
+            start = _start(sampler, name, asked, sought)
         sampler.initialise(start)
         return
     tried: list[tuple[float, Start, dict[str, Any]]] = []
@@ -56,7 +60,7 @@ def _choose(sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], No
         if large:
             say(f"Trying the start {other!r} for {iterations} iterations")
         with stage(f"making the start {other!r}"):
-            start = _start(sampler, other)
+            start = _start(sampler, other, asked, sought)
         sampler.initialise(start)
         own = evaluate(sampler, burnt_in=False)
         with stage(f"trying the start {other!r}", iterations, "iterations") as told:
@@ -94,7 +98,9 @@ def trials_told(sampler: Sampler) -> list[str]:
     ]
 
 
-def _start(sampler: Sampler, name: str) -> Start:
+def _start(sampler: Sampler, name: str, asked: Callable[[], bool], sought: Sought | None) -> Start:
+    if sought is not None and name in sought.names:
+        return sought.start(name, asked)
     return STARTS[name](sampler.split, sampler.shape.k, sampler.options.seed)
 
 

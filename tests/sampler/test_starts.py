@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mmsbgen.families.mmsb import reference
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler import starts, state
+from mmsbgen.sampler import contraction, starts, state
 from mmsbgen.sampler.options import STARTS, Options
 from mmsbgen.sampler.starts import MASS, Start
 
@@ -146,21 +146,17 @@ def test_the_generators_of_others_are_left_alone(middling):
     assert [drawn(), drawn()] == right
 
 
-@pytest.mark.parametrize("counts", [(40, 40), (300, 900), (1, 2000)])
-def test_in_large_graphs_few_runs_find_a_resolution(middling, monkeypatch, counts):
-    """Of a number of communities that is linear in the resolution, whatever is left at 0, the third run is right."""
-    least, slope = counts
-    asked: list[float] = []
-
-    def found(graph, resolution, iterations=2):
-        asked.append(resolution)
-        return [np.arange(2)] * round(least + slope * resolution)
-
-    monkeypatch.setattr(starts, "_MANY", 1)
-    monkeypatch.setattr(starts, "leiden", found)
-    starts.communities(middling, 5000, seed=0)
-    assert len(asked) <= 3
-    assert abs(least + slope * asked[-1] - 5000) <= 150
+@pytest.mark.parametrize(("cliques", "size"), [(5, 6), (12, 4), (30, 5)])
+def test_large_graphs_are_searched_by_contraction(monkeypatch, cliques, size):
+    """The cliques of a ring again, by a single run on the whole graph."""
+    runs = []
+    monkeypatch.setattr(starts, "MANY", 1)
+    monkeypatch.setattr(starts, "leiden", lambda *_: pytest.fail("the whole graph is not to be searched"))
+    monkeypatch.setattr(contraction, "_run", lambda *given, run=contraction._run: runs.append(given) or run(*given))
+    found = starts.communities(ring_of_cliques(cliques, size), cliques, seed=4)
+    assert found.name == "communities"
+    assert sorted(sets_of(found)) == [list(range(at * size, (at + 1) * size)) for at in range(cliques)]
+    assert 1 <= len(runs) <= 3
 
 
 def test_the_graph_of_the_training_links_is_made_once(middling):

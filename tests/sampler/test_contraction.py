@@ -1,0 +1,122 @@
+"""Contraction: the graph of communities by hand, what its modularity says of the whole one, and the search on it."""
+
+from __future__ import annotations
+
+import igraph
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmsbgen.sampler import contraction
+from mmsbgen.sampler.contraction import Contracted, between, graph_of, labels_for, merged_to
+from mmsbgen.sampler.starts import seeded
+
+
+def clustered(n_clusters: int, size: int, seed: int) -> np.ndarray:
+    """Links ``[E, 2]``: half of the pairs within clusters, a few between them."""
+    rng = np.random.default_rng(seed)
+    a, b = np.triu_indices(n_clusters * size, 1)
+    linked = rng.random(a.size) < np.where(a // size == b // size, 0.5, 0.5 / n_clusters / size)
+    return np.stack([a[linked], b[linked]], axis=1)
+
+
+def test_the_graph_is_that_of_the_constructor():
+    """Its order of links too, on which Leiden's communities depend."""
+    links = clustered(8, 10, 0)
+    plain = igraph.Graph(n=85, edges=links)
+    made = graph_of(85, links)
+    assert made.vcount() == 85
+    assert made.get_edgelist() == plain.get_edgelist()
+    found = []
+    for graph in (plain, made):
+        with seeded(3):
+            found.append(graph.community_leiden(objective_function="modularity", n_iterations=2).membership)
+    assert found[0] == found[1]
+
+
+def test_a_contraction_by_hand():
+    """Two triangles joined by two links, and a pair: labels 0, 0, 0, 1, 1, 1, 2, 2, of which 1 and 2 share a link."""
+    links = np.array([(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5), (0, 3), (1, 4), (6, 7), (5, 6)])
+    made = Contracted.of(links, np.array([0, 0, 0, 1, 1, 1, 2, 2]))
+    assert made.graph.get_edgelist() == [(0, 1), (1, 2)]
+    assert made.weights.tolist() == [2.0, 1.0]
+    assert made.ends.tolist() == [8.0, 9.0, 3.0]
+    assert made.sizes.tolist() == [3.0, 3.0, 2.0]
+    assert made.n_links == 10
+
+
+def test_nothing_is_merged_where_nothing_joins():
+    links = np.array([(0, 1), (2, 3), (4, 5)])
+    made = Contracted.of(links, np.array([0, 0, 1, 1, 2, 2]))
+    assert made.leiden(0.01).tolist() == [0, 1, 2]
+
+
+@given(st.integers(0, 1000), st.floats(0.3, 3.0))
+@settings(deadline=None, max_examples=30)
+def test_communities_of_the_contraction_have_the_modularity_of_the_whole_graph(seed, resolution):
+    """What a merge is worth there is what it is worth here: a local optimum of one is one of the other."""
+    links = clustered(6, 8, seed)
+    whole = graph_of(48, links)
+    labels = np.arange(48) // 2
+    made = Contracted.of(links, labels)
+
+    def modularity(merged: np.ndarray) -> float:
+        return whole.modularity(merged[labels].tolist(), resolution=resolution)
+
+    with seeded(seed):
+        found = made.leiden(resolution)
+    best = modularity(found)
+    assert best >= modularity(np.arange(24)) - 1e-12
+    for one in range(found.max() + 1):
+        for other in range(one):
+            assert modularity(np.where(found == one, other, found)) <= best + 1e-12
+
+
+@pytest.mark.parametrize(("clusters", "size"), [(20, 12), (60, 6)])
+def test_clusters_are_found_by_one_run_and_merges(clusters, size):
+    links, told = clustered(clusters, size, 1), []
+    with seeded(0):
+        labels = labels_for(graph_of(clusters * size, links), links, clusters, size / 2, told.append)
+    assert told == list(range(1, len(told) + 1))
+    assert len(told) <= 3
+    sizes = np.bincount(labels)
+    assert abs(np.count_nonzero(sizes >= size / 2) - clusters) <= max(1, 0.05 * clusters)
+    # Most pairs of a cluster are in one community.
+    cluster = np.arange(clusters * size) // size
+    a, b = np.triu_indices(clusters * size, 1)
+    assert np.mean(labels[a][cluster[a] == cluster[b]] == labels[b][cluster[a] == cluster[b]]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("least", "slope", "most"), [(40, 40.0, 1e9), (300, 900.0, 1e9), (1, 20.0, 1e9), (5, 50.0, 60)]
+)
+def test_the_search_needs_few_runs(least, slope, most):
+    """Of a number that is linear in the resolution, whatever is left at 0; where K is out of reach, the nearest."""
+
+    class Linear:
+        def __init__(self) -> None:
+            self.sizes, self.asked = np.ones(20000), []
+
+        def leiden(self, resolution: float) -> np.ndarray:
+            self.asked.append(resolution)
+            return np.arange(20000) % int(min(most, max(1, round(least + slope * resolution))))
+
+    contracted = Linear()
+    labels = merged_to(contracted, 1000, 1.0, 256.0)
+    count = int(labels.max()) + 1
+    assert len(contracted.asked) <= contraction._RUNS
+    assert all(0 < asked <= 256 for asked in contracted.asked)
+    if most > 1000:
+        assert abs(count - 1000) <= 20
+        assert len(contracted.asked) <= 5
+    else:
+        assert count == 60
+
+
+def test_the_line_through_the_two_nearest():
+    assert between([(1.0, 50)], 100) == 2.0
+    assert between([(1.0, 50), (2.0, 90)], 100) == pytest.approx(2.25)
+    assert between([(1.0, 90), (2.0, 90)], 100) == pytest.approx(100 / 90)
+    assert between([(9.0, 10), (1.0, 50), (2.0, 90)], 100) == pytest.approx(2.25)
+    assert between([(1.0, 0)], 10) == 10.0
