@@ -142,12 +142,11 @@ def _version(name: str) -> str | None:
 
 
 def _memory() -> Iterator[Finding]:
-    from mmsbgen.host import available_host_memory, readable
+    from mmsbgen.host import available_host_memory, cores, readable
 
     left, source = available_host_memory()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    what = f"{readable(left)} of memory left by {source}; {cores} cores"
-    details = {"available_bytes": left, "source": source, "cores": cores}
+    what = f"{readable(left)} of memory left by {source}; {cores()} cores"
+    details = {"available_bytes": left, "source": source, "cores": cores()}
     if left < _FREE_MEMORY:
         yield Finding("memory", "problem", what, "End other programs, or raise the limit of the control group", details)
     elif left < _LITTLE_MEMORY:

@@ -9,9 +9,14 @@ import signal
 import sys
 from pathlib import Path
 
-__all__ = ["available_host_memory", "die_with_parent", "first_to_go", "readable", "resident_bytes"]
+__all__ = ["available_host_memory", "cores", "die_with_parent", "first_to_go", "readable", "resident_bytes"]
 
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def readable(size: float) -> str:

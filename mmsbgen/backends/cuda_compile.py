@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mmsbgen.backends._binary_cache import BinaryCache
 from mmsbgen.errors import CompileError, InputError, MissingDependencyError
+from mmsbgen.host import cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,8 +149,7 @@ def compile_side_by_side(
         with contextlib.suppress(CompileError):
             compile_cuda(source, arch, options, compiler=compiler, cache=cache)
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with ThreadPoolExecutor(cores, thread_name_prefix="compile") as pool:
+    with ThreadPoolExecutor(cores(), thread_name_prefix="compile") as pool:
         list(pool.map(one, sources))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.layout import DELTA
+from mmsbgen.host import cores
 from mmsbgen.sampler import explain
 from mmsbgen.sampler.explain import Array, Explained, Floats, Ints, RowSource, explained, explained_at
 
@@ -19,6 +21,8 @@ from mmsbgen.sampler.explain import Array, Explained, Floats, Ints, RowSource, e
 _OF_LINKS = 1.2
 #: Share of its links by which alone a vertex is in the community that explains them.
 _MOST = 0.5
+#: Elements of rows whose largest are sought at once: they stay in a core's cache, and NumPy lets other threads run.
+_CACHED = 1 << 18
 #: Told the share that is done.
 Tell = Callable[[float], None]
 
@@ -70,6 +74,16 @@ class Memberships:
 
 def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
     """Indices and values ``[R, r]`` of the ``r`` largest entries of each row, largest first, ties by index."""
+    step = max(1, _CACHED // rows.shape[1])
+    if len(rows) <= step:
+        return _largest(rows, r)
+    with ThreadPoolExecutor(cores()) as pool:
+        parts = pool.map(lambda first: _largest(rows[first : first + step], r), range(0, len(rows), step))
+        indices, values = zip(*parts, strict=True)
+    return np.concatenate(indices), np.concatenate(values)
+
+
+def _largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
     k = rows.shape[1]
     if r == 1:
         first = rows.argmax(axis=1)[:, None]

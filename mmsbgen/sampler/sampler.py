@@ -89,6 +89,7 @@ class Sampler:
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
             own = self.partners.kernels + (() if options.block else ("theta_partial",))
             own += ("draw_stars",) if self.strategy.stars else ()
+            own += ("place_rows",) if self._starts_from_sets and not self.shape.stored.narrow else ()
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
             self.batches = self._batches(rounds)
             if fused or (fused is None and self.device.info.backend == "cuda"):
@@ -200,15 +201,19 @@ class Sampler:
         graph, shape = self.split.graph, self.shape
         pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
         listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
-        rows, some = self._export_rows() * shape.row, self.options.start != "random" or self.options.phased
+        rows = self._export_rows() * shape.row
         each = memory.NARROWED if shape.stored.narrow else shape.real.itemsize
         return {
             "graph": 8 * graph.links.nbytes,
-            "starts": memory.of_start(graph.n_vertices, graph.n_links, rows * each) if some else 0,
+            "starts": memory.of_start(graph.n_vertices, graph.n_links, rows * each) if self._starts_from_sets else 0,
             "edge sets": links.buckets.nbytes + held.buckets.nbytes,
             "mini-batches": listed + pairs * 64,
             "programs and libraries": 300_000_000,
         }
+
+    @property
+    def _starts_from_sets(self) -> bool:
+        return self.options.start != "random" or self.options.phased
 
     def _export_rows(self) -> int:
         first, stop = next(iter(self.state_chunks()))
@@ -283,7 +288,7 @@ class Sampler:
         self.state.reset_slots()
         if start is not None:
             self.course.start = start.name
-            start.place(self.state, self.options.seed)
+            start.place(self.state, self.options.seed, self.kernels.get("place_rows"))
         self.set_theta(first_theta(self.split.graph, self.options))
         if self.options.average:
             self._clear_mean()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.build import BoundKernel
+from mmsbgen.families.mmsb.layout import PLACED
 from mmsbgen.graph import Graph, Split
 from mmsbgen.progress import Stage, stage
 from mmsbgen.sampler import contraction
@@ -63,14 +65,37 @@ class Start:
         rows[at, self.communities[inside]] = rest + MASS / sets[at]
         return vertices, rows
 
-    def place(self, state: State, seed: int) -> None:
-        """Write the rows of vertices in sets into a state whose slots are the identity; other rows stay."""
+    def place(self, state: State, seed: int, kernel: BoundKernel | None = None) -> None:
+        """Write the rows of vertices in sets into a state whose slots are the identity; other rows stay.
+
+        The device makes them by the ``kernel`` place_rows; without it the host does, which rounds those of 16 bits.
+        """
+        if kernel is not None:
+            self._place(state, kernel)
+            return
         for first, stop in State.chunk_ranges(state.shape):
             vertices, rows = self.rows(first, stop, state.shape)
             ends = [0, *(np.flatnonzero(np.diff(vertices) != 1) + 1).tolist(), vertices.size]
             for begin, end in pairwise(ends):
                 if end > begin:
                     state.set_rows(int(vertices[begin]), rows[begin:end], seed)
+
+    def _place(self, state: State, kernel: BoundKernel) -> None:
+        if not self.vertices.size:
+            return
+        device, shape = state.device, state.shape
+        sets = np.bincount(self.vertices, minlength=shape.n_vertices)
+        rest = (1.0 - MASS) / shape.k
+        arrays = {
+            "set_offsets": np.concatenate([[0], np.cumsum(sets)]).astype(np.uint32),
+            "set_communities": self.communities.astype(np.uint32),
+            "set_shares": (rest + MASS / np.maximum(sets, 1)).astype(shape.real),
+        }
+        scalars = {"rest": shape.real.type(rest), "n_vertices": np.uint64(shape.n_vertices)}
+        with ExitStack() as there:
+            given = {name: there.enter_context(device.upload(array)) for name, array in arrays.items()}
+            kernel.launch(shape.n_vertices * shape.row // PLACED, state.buffers | given | scalars)
+            device.synchronize()
 
 
 def first_theta(graph: Graph, options: Options) -> Floats:

@@ -25,6 +25,7 @@ from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.db.canonical import digest
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.family import KernelSpec
+from mmsbgen.host import cores
 from mmsbgen.problem import Problem
 from mmsbgen.rendering import render
 from mmsbgen.space import Config
@@ -39,8 +40,7 @@ _LOOK_S = 0.1
 
 def default_jobs(info: DeviceInfo) -> int:
     """Compilers side by side: a core each, one being left to the measuring process beside a GPU."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(_MOST_JOBS, cores if info.kind == "cpu" else cores - 1)
+    return min(_MOST_JOBS, cores() if info.kind == "cpu" else cores() - 1)
 
 
 class CompileAhead:

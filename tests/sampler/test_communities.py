@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.errors import InputError
+from mmsbgen.sampler import communities
 from mmsbgen.sampler.communities import Memberships, checked_threshold, cover, entries_needed, largest
 
 PI = np.array(
@@ -78,6 +79,22 @@ def test_link_agrees_with_a_loop():
             right.setdefault(int(each.argmax()), set()).update((a, b))
     found = members(cover(of(pi, beta, r=6, delta=0.01), links, "link"))
     assert found == {label: sorted(there) for label, there in right.items()}
+
+
+@pytest.mark.parametrize("r", [1, 3, 7, 8])
+def test_largest_of_many_rows_are_those_of_each(monkeypatch, r):
+    """A part of the rows at a time, in several threads: in their order, with the ties of each."""
+    monkeypatch.setattr(communities, "_CACHED", 40)
+    rows = np.random.default_rng(r).integers(0, 5, (203, 8)) / 8
+    at, values = largest(rows, r)
+    assert at.dtype == np.int32
+    for row, found, there in zip(rows, at, values, strict=True):
+        best = sorted(range(8), key=lambda k, row=row: (-row[k], k))[:r] if r in (1, 8) else found.tolist()
+        assert found.tolist() == best
+        assert there.tolist() == row[found].tolist() == sorted(row, reverse=True)[:r]
+    alone = [largest(rows[i : i + 1], r) for i in range(203)]
+    assert np.array_equal(at, np.concatenate([one for one, _ in alone]))
+    assert np.array_equal(values, np.concatenate([one for _, one in alone]))
 
 
 def test_largest_breaks_ties_by_index_and_sorts():

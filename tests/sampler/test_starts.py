@@ -400,3 +400,31 @@ def test_theta_of_stars_is_drawn_from_the_prior(middling):
     assert not np.array_equal(theta, starts.first_theta(middling.graph, replace(options, seed=4)))
     tiny = starts.first_theta(middling.graph, replace(options, eta=(1e-3, 1e-3)))
     assert tiny.min() == 1e-6, "Gamma(0.001) draws zeros, of which no strength could be made"
+
+
+@pytest.mark.parametrize("name", starts.STARTS)
+@pytest.mark.parametrize(("k", "dtype"), [(1, "float32"), (7, "float64"), (70, "float32")])
+def test_the_device_places_the_rows_that_the_host_makes(opencl_device, chain, middling, name, k, dtype):
+    """Bit for bit; vertices in no set have the rows that were drawn, and no other ones are touched."""
+    start = starts.STARTS[name](middling, k, 2)
+    states = []
+    for host in (True, False):
+        sampler = chain(opencl_device, middling, n_communities=k, mini_batch="block", noise=None, dtype=dtype)
+        if host:
+            del sampler.kernels["place_rows"]
+        sampler.initialise(start)
+        # Spare rows are whatever was there before.
+        whole = {key: opencl_device.download(value) for key, value in sampler.state.buffers.items()}
+        states.append(whole | {key: whole[key][:60] for key in ("pi", "row_sums")})
+    for key, value in states[0].items():
+        assert np.array_equal(value, states[1][key]), key
+    if name == "communities":
+        assert len(start.rows(0, 60, sampler.shape)[0]) > 2
+
+
+def test_rows_of_16_bits_are_placed_by_the_host(opencl_device, chain, middling):
+    """It rounds them by the bits of iteration 0."""
+    sampler = chain(opencl_device, middling, start="communities", storage="bfloat16")
+    assert "place_rows" not in sampler.kernels
+    assert "place_rows" in chain(opencl_device, middling, start="communities").kernels
+    assert "place_rows" not in chain(opencl_device, middling).kernels

@@ -79,6 +79,7 @@ MMSB = KernelFamily(
             explain_kernels.EXPLAIN_AT,
             state_kernels.EXCHANGE_SLOTS,
             state_kernels.INIT_PI,
+            state_kernels.PLACE_ROWS,
             state_kernels.GATHER_ROWS,
             state_kernels.EDGE_LOOKUP,
             state_kernels.DRAWS,

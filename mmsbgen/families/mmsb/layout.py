@@ -24,6 +24,8 @@ PHILOX_ROUNDS = 7
 MAX_DRAWS = 64
 #: Loops longer than this many chunks a work-item are not unrolled: the source would be unreadable and spill.
 MAX_UNROLLED = 64
+#: Coordinates of a row of a start that one work-item writes.
+PLACED = 4
 
 
 class Purpose(IntEnum):

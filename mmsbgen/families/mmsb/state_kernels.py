@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mmsbgen.families.mmsb import graph_workloads, workloads
+from mmsbgen.families.mmsb import graph_workloads, start_workloads, workloads
 from mmsbgen.families.mmsb.axes import BLOCK_SIZE, COMMON, common, element_size, launch_items
+from mmsbgen.families.mmsb.layout import PLACED
 from mmsbgen.families.mmsb.shared import (
     FIRST_VERTEX,
     ITEMS_CPU,
@@ -76,6 +77,23 @@ INIT_PI = _simple(
     workloads.init_pi,
     lambda p: p.integer("N") * stored_row_bytes(p),
     default=defaults(SCALAR_SPACE, ITEMS_GPU, {"block_size": 1}),
+)
+
+PLACE_ROWS = _simple(
+    "place_rows",
+    "rows of the vertices in sets that a chain starts from",
+    (
+        Argument("pi", "real", "inout", "[N + m, LD] rows by vertex"),
+        Argument("set_offsets", "u32", "in", "[N + 1] begin of each vertex's communities"),
+        Argument("set_communities", "u32", "in", "[S] the communities"),
+        Argument("set_shares", "real", "in", "[N] pi in each of them"),
+        Argument("rest", "real", "scalar", "pi in the others"),
+        Argument("n_vertices", "u64", "scalar", "N"),
+    ),
+    ("K", "N", "dtype"),
+    start_workloads.place_rows,
+    lambda p: p.integer("N") * row_bytes(p),
+    variables=lambda problem, config, traits: common(problem, config, traits, chunk=PLACED),
 )
 
 EXCHANGE_SLOTS = _simple(
