@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import igraph
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import igraph
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -32,6 +34,8 @@ def graph_of(n: int, links: Ints) -> igraph.Graph:
 
     Its constructor takes three times as long for the same.
     """
+    import igraph
+
     graph = igraph.Graph(n=n)
     graph.add_edges(links)
     return graph

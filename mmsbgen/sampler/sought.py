@@ -46,7 +46,7 @@ class Sought:
             links.seek(0)
             numbers = (os.getpid(), split.graph.n_vertices, k, seed)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "mmsbgen.sampler.starts_child", *map(str, numbers), *self.names],
+                [sys.executable or "python", "-m", "mmsbgen.sampler.starts_child", *map(str, numbers), *self.names],
                 stdin=links,
                 stdout=self._out,
                 stderr=self._errors,

@@ -136,8 +136,6 @@ _graphs: weakref.WeakKeyDictionary[Split, igraph.Graph] = weakref.WeakKeyDiction
 
 def training_graph(split: Split) -> igraph.Graph:
     """The training links as igraph has them, kept until :func:`forget`: making it takes three times what it holds."""
-    import igraph
-
     if split not in _graphs:
         _graphs[split] = contraction.graph_of(split.graph.n_vertices, split.training_links)
     return _graphs[split]

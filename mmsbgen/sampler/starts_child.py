@@ -7,21 +7,18 @@ start to its output in the same way (:class:`mmsbgen.sampler.sought.Sought`).
 from __future__ import annotations
 
 import sys
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
+from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
 from mmsbgen.host import die_with_parent
+from mmsbgen.sampler._igraph import import_without_pictures
+from mmsbgen.sampler.starts import STARTS
 
 
 def find(n: int, k: int, seed: int, names: list[str], links: IO[bytes], out: IO[bytes]) -> None:
     """Write the starts ``names`` of the graph of ``n`` vertices and the training ``links``, one after the other."""
-    # igraph imports what it could draw with where that is installed, for twice as long as all else takes.
-    modules: dict[str, Any] = sys.modules
-    modules.setdefault("matplotlib", None)
-    from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
-    from mmsbgen.sampler.starts import STARTS
-
     pairs = np.load(links)
     graph = Graph(n, np.arange(n), pairs, LoadReport(len(pairs), 0, 0, 0, False, 0))
     none = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
@@ -35,4 +32,5 @@ def find(n: int, k: int, seed: int, names: list[str], links: IO[bytes], out: IO[
 if __name__ == "__main__":
     parent, n, k, seed = map(int, sys.argv[1:5])
     die_with_parent(parent)
+    import_without_pictures()
     find(n, k, seed, sys.argv[5:], sys.stdin.buffer, sys.stdout.buffer)
