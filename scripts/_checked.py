@@ -24,8 +24,8 @@ from mmsbgen.family import KernelFamily
 from mmsbgen.rendering import render
 from mmsbgen.space import Traits
 
-#: Of a fingerprint: with 20000 checks a row, one in 50 million is taken for one that was made and was not.
-BYTES = 5
+#: Of a fingerprint: in a row of 3000, one check in a million that was not made is taken for one that was.
+BYTES = 4
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
