@@ -101,7 +101,7 @@ def kept_plan(
     path: Path, kernels: KernelFamily, traits: Traits, only: Sequence[str], ks: Sequence[int], rounds: int
 ) -> dict[str, Row]:
     """:func:`plan`, which takes minutes, from a file where nothing has changed since that was written."""
-    asked = json.dumps([str(traits), list(kernels.kernels), list(only), list(ks), rounds, _sources()])
+    asked = json.dumps([str(traits), list(kernels.kernels), list(only), list(ks), rounds, sources()])
     state = hashlib.sha256(asked.encode()).hexdigest()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(path.read_text())
@@ -120,8 +120,8 @@ def kept_plan(
     return rows
 
 
-def _sources() -> str:
-    """One digest of the package's code and templates and of what fingerprints are made by."""
+def sources() -> str:
+    """One digest of the package's code and templates and of what checks and fingerprints are made by."""
     digest = hashlib.sha256()
     files = [path for path in Path(mmsbgen.__file__).parent.rglob("*") if path.suffix in (".py", ".jinja")]
     for path in sorted([*files, *Path(__file__).parent.glob("_*.py")]):

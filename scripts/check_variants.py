@@ -12,12 +12,14 @@ may be interrupted at any time, and then still writes its report.
 
 from __future__ import annotations
 
+import itertools
 import signal
+import threading
 from pathlib import Path
 
 import click
 from _checked import Checked, Journal, from_report
-from _plan import kept_plan
+from _plan import kept_plan, sources
 from _variant_report import write_report
 from _variant_worker import Result
 from _variants import Variant, in_turns, run
@@ -72,6 +74,7 @@ def main(
     report: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    begun = sources()
     kernels = family()
     try:
         with open_device(device) as opened:
@@ -96,16 +99,24 @@ def main(
     numbers = {variant.key: number for row in rows.values() for variant, number in row.asked}
     turns = in_turns({group: iter([variant for variant, _ in row.asked[:sample]]) for group, row in rows.items()})
     todo = [variant for variant in turns if numbers[variant.key] not in checked.known[variant.group]]
+    edited = threading.Event()
 
     def keep(variant: Variant, result: Result) -> None:
+        # The processes read templates as they are then: what is checked after an edit is not what was planned.
+        if edited.is_set() or sources() != begun:
+            edited.set()
+            return
         checked.add(journal.add(variant, numbers[variant.key], result))
         if result.status != "ok":
             click.echo(f"{result.status}: {variant}: {result.message[:300]}", err=True)
 
+    pending = itertools.takewhile(lambda _: not edited.is_set(), todo)
     try:
-        run(info, iter(todo), keep, total=len(todo), seconds=seconds, jobs=jobs)
+        run(info, pending, keep, total=len(todo), seconds=seconds, jobs=jobs)
     except KeyboardInterrupt:
         click.echo("interrupted: what has been checked is kept", err=True)
+    if edited.is_set():
+        click.echo("stopped, for code or templates were edited: run it again", err=True)
     click.echo(f"{checked.count} of {total} variants checked, {len(checked.failures)} failures")
     if report and not only and ks == KS:
         about = {"options": " ".join(compiler_options(traits)), "K": ", ".join(map(str, ks)), "rounds": rounds}

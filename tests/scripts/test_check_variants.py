@@ -368,3 +368,16 @@ def test_an_interrupted_run_keeps_what_it_has_and_writes_its_report(
     assert _report(tmp_path)["failures"] == []
     assert workers
     assert all(worker.poll() is not None for worker in workers)
+
+
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_what_is_checked_after_an_edit_does_not_count(
+    script: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = iter(range(100))
+    monkeypatch.setattr(module("check_variants"), "sources", lambda: "edited" if next(asked) > 2 else "planned")
+    done = script("--sample", "9")
+    assert done.exit_code == 0, done.output
+    assert "stopped, for code or templates were edited: run it again" in done.output
+    assert sum(_counts(tmp_path).values()) == _checks(tmp_path) == 2
