@@ -61,6 +61,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFileAndDevice(config, log)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of which nothing runs alone are not imported for that part, which takes longer than many of its tests."""
+    if config.getoption("--part") != "alone" or collection_path.suffix != ".py":
+        return None
+    return True if b"mark.alone" not in collection_path.read_bytes() else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Keep the part that is asked for; where several processes take tests, let slow ones begin, and devices stay."""

@@ -93,7 +93,8 @@ def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed 
             continue
         name, _, why = reason.partition(": ")
         refusals[name] += 1
-        examples.setdefault(name, f"{why} ({describe(config)})")
+        if name not in examples:
+            examples[name] = f"{why} ({describe(config)})"
     if not configs:
         reasons = "; ".join(f"{name}: {why}" for name, why in examples.items())
         raise InputError(f"{spec.name} has no valid configuration for this problem on this device: {reasons}")

@@ -109,15 +109,20 @@ def test_isolated_vertex_and_vertex_linked_to_all(opencl_device: Device, rule: t
 # Bits ---------------------------------------------------------------------------------------------------------
 
 
-def several_configs(device: Device, problem: Problem, count: int) -> list[dict[str, Any]]:
-    """Configurations of update_phi that are far apart: some of each placement, and of each team."""
-    valid = PHI.space.configs(problem, traits_of(device.info))
+def several_configs(device: Device, problem: Problem, count: int, first: int = 0) -> list[dict[str, Any]]:
+    """Configurations of update_phi that are far apart: from the ``first`` kind on, of each placement and each team."""
+    valid = [
+        config
+        for config in PHI.space.configs(problem, traits_of(device.info))
+        # What a work-item does with more rows is unrolled, for 20 seconds of compiling; the covering sample has it.
+        if config["team"] != "item" or config["rows_in_flight"] <= 2
+    ]
     generator = np.random.default_rng(1)
     groups = [
         [c for c in valid if (c["placement"], c["team"]) == kind]
         for kind in sorted({(c["placement"], c["team"]) for c in valid})
     ]
-    return [group[generator.integers(len(group))] for group in itertools.islice(itertools.cycle(groups), count)]
+    return [group[generator.integers(len(group))] for group in itertools.islice(itertools.cycle(groups), first, first + count)]
 
 
 def phi_after_one_step(device: Device, problem: Problem, config: dict[str, Any]) -> tuple[Any, Any]:
@@ -133,11 +138,14 @@ def phi_after_one_step(device: Device, problem: Problem, config: dict[str, Any])
     return phi, rows
 
 
-@pytest.mark.parametrize("step", ["split", "reflected", "published"])
-def test_any_two_configurations_agree_on_one_step(opencl_device: Device, step: str) -> None:
-    """Noise on, one state: each is within its derived bound of the reference, so any two within twice that."""
+@pytest.mark.parametrize(("step", "first"), [("split", 0), ("reflected", 5), ("published", 10)])
+def test_any_two_configurations_agree_on_one_step(opencl_device: Device, step: str, first: int) -> None:
+    """Noise on, one state: each is within its derived bound of the reference, so any two within twice that.
+
+    Each step has kinds of configurations of its own: all of all would take minutes to compile.
+    """
     problem = PHI.check_problem(MMSB.problem(K=100, step=step))
-    for config in several_configs(opencl_device, problem, 9):
+    for config in several_configs(opencl_device, problem, 5, first):
         assert check_built(opencl_device, build(opencl_device, PHI, problem, config), seed=3) is None, config
 
 
