@@ -17,8 +17,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -50,38 +51,44 @@ def traits(key: Key) -> Traits:
     """What templates may know of the device of a key; sizes that constraints alone look at are generous."""
     device = key.device
     cuda = device.backend == "cuda"
-    return Traits("cuda" if cuda else "opencl", device.kind, local_memory=1 << 20, sub_group_size=32 if cuda else 0)
+    return Traits(
+        "cuda" if cuda else "opencl",
+        device.kind,
+        local_memory=1 << 20,
+        sub_group_size=32 if cuda else 0,
+        warp_groups=cuda and device.architecture == "sm_90",
+    )
 
 
 def digests(
-    kernel: str, name: str, problem: dict[str, object], config: dict[str, object], dialect: str, kind: str
+    kernel: str,
+    name: str,
+    problem: dict[str, object],
+    config: dict[str, object],
+    traits: dict[str, Any],
 ) -> tuple[str, str]:
     """Of a kernel's templates, and of its source below the comment at its head; "" where it cannot be rendered."""
     spec = family(kernel).kernel(name)
-    lanes = 32 if dialect == "cuda" else 0
+    digest = template_digest(spec.template, traits["dialect"])
+    known = {field.name for field in fields(Traits)}
+    here = Traits(**{name: value for name, value in traits.items() if name in known})
     try:
-        text = render(
-            spec,
-            family(kernel).problem(**problem),
-            config,  # type: ignore[arg-type]
-            Traits(dialect, kind, local_memory=1 << 20, sub_group_size=lanes),
-        ).text
+        text = render(spec, family(kernel).problem(**problem), config, here).text  # type: ignore[arg-type]
     except (KeyError, MmsbgenError):  # another state of the project may know neither axis nor parameter
-        return template_digest(spec.template, dialect), ""
+        return digest, ""
     body = text.partition("*/")[2]
-    return template_digest(spec.template, dialect), hashlib.sha256(body.encode()).hexdigest()
+    return digest, hashlib.sha256(body.encode()).hexdigest()
 
 
 def query(trial: TrialRecord) -> dict[str, object]:
     """What :func:`digests` takes, for a trial."""
-    key, known = trial.key, traits(trial.key)
+    key = trial.key
     return {
         "kernel": key.kernel.family,
         "name": key.kernel.name,
         "problem": dict(key.problem.params),
         "config": dict(trial.config),
-        "dialect": known.dialect,
-        "kind": known.kind,
+        "traits": asdict(traits(key)),
     }
 
 

@@ -152,7 +152,7 @@ typedef struct {
  * phi' = |phi + (eps/2) (alpha - phi + pi D) + sqrt(eps phi) xi|.
  */
 static inline realx next_phi(
-    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, u32* clips)
+    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, maskx* clips)
 {
     const realx phi = pi_k * e.sum;
     const realx gain = pi_k * drift;
@@ -163,7 +163,7 @@ static inline realx next_phi(
 
 /* One vector of a row. */
 static inline realv next_row(
-    realv pi_k, realv drift, u32 k, row_end e, u32* clips)
+    realv pi_k, realv drift, u32 k, row_end e, maskx* clips)
 {
     if (k + 8u > 100u) { /* padding has no drift, so that it is not counted among the bounded */
         if (k + 0u >= 100u) drift.s0 = 0.0f;
@@ -266,14 +266,14 @@ void star_rows(
     const real sum = row_sums[own_slot];
     const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787945f), sum, seed, vertex, iteration};
     realv totals = v_splat(0.0f);
-    u32 clips = 0u;
+    maskx clips = (maskx)(0);
     for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
         const realv drift = (strength[v] - v_splat(delta)) * acc[i] - v_splat(taken);
         const realv next = next_row(own[v], drift, v * 8u, end, &clips);
         totals = totals + next;
         acc[i] = next;
     }
-    real clipped = (real)clips;
+    real clipped = v_sum(convert_float8(clips));
     if (lane == 0u) clip_counts[index] += (u32)clipped;
     real total = v_sum(totals);
     const real scale = 1.0f / total;

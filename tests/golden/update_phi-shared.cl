@@ -53,6 +53,7 @@ static inline wordsx philox_x(u64 seed, uint2 index, u32 c1, u32 c2, u32 c3)
 {
     ulong2 a0 = convert_ulong2(index), a1 = c1, a2 = c2, a3 = c3;
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+    #pragma unroll
     for (int round = 0; round < 7; ++round) {
         const ulong2 p0 = (a0 & 0xFFFFFFFFul) * 0xD2511F53ul, p1 = (a2 & 0xFFFFFFFFul) * 0xCD9E8D57ul;
         a0 = (p1 >> 32) ^ a1 ^ k0;
@@ -114,7 +115,7 @@ typedef struct {
  * phi' = |phi + (eps/2) (alpha - phi + pi D) + sqrt(eps phi) xi|.
  */
 static inline realx next_phi(
-    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, u32* clips)
+    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, maskx* clips)
 {
     const realx phi = pi_k * e.sum;
     const realx gain = pi_k * drift;
@@ -127,7 +128,7 @@ static inline realx next_phi(
 
 /* One vector of a row. */
 static inline realv next_row(
-    realv pi_k, realv drift, u32 k, row_end e, u32* clips)
+    realv pi_k, realv drift, u32 k, row_end e, maskx* clips)
 {
     if (k + 2u > 50u) { /* padding has no drift, so that it is not counted among the bounded */
         if (k + 0u >= 50u) drift.s0 = 0.0;
@@ -244,13 +245,13 @@ void update_phi(
     const real sum = row_sums[own_slot];
     const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787944117144233), sum, seed, vertex, iteration};
     realv totals = v_splat(0.0);
-    u32 clips = 0u;
+    maskx clips = (maskx)(0);
     for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
         const realv drift = (strength[v] - v_splat(delta)) * acc_shared[v] - v_splat(taken);
         const realv next = next_row(own[v], drift, v * 2u, end, &clips);
         out[v] = next;
     }
-    real clipped = (real)clips;
+    real clipped = v_sum(convert_double2(clips));
     barrier(CLK_LOCAL_MEM_FENCE); /* the last sum of the loop may still be read */
     team_sums[0][0][lane] = clipped;
     barrier(CLK_LOCAL_MEM_FENCE);

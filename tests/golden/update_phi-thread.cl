@@ -53,6 +53,7 @@ static inline wordsx philox_x(u64 seed, uint8 index, u32 c1, u32 c2, u32 c3)
 {
     ulong8 a0 = convert_ulong8(index), a1 = c1, a2 = c2, a3 = c3;
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+    #pragma unroll
     for (int round = 0; round < 7; ++round) {
         const ulong8 p0 = (a0 & 0xFFFFFFFFul) * 0xD2511F53ul, p1 = (a2 & 0xFFFFFFFFul) * 0xCD9E8D57ul;
         a0 = (p1 >> 32) ^ a1 ^ k0;
@@ -82,6 +83,7 @@ static inline void uniforms(
     /* 4 calls side by side; words in 64-bit lanes, so that one multiplication gives both halves of a product */
     ulong4 c0 = ((k >> 1) + (ulong4)(0, 1, 2, 3)), c1 = vertex, c2 = iteration, c3 = purpose << 24;
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+    #pragma unroll
     for (int round = 0; round < 7; ++round) {
         const ulong4 p0 = (c0 & 0xFFFFFFFFul) * 0xD2511F53ul, p1 = (c2 & 0xFFFFFFFFul) * 0xCD9E8D57ul;
         c0 = (p1 >> 32) ^ c1 ^ k0;
@@ -218,6 +220,15 @@ static inline realx cos_turns_x(realx x)
     return select(even, odd, (quadrant & 1) != 0);
 }
 
+/* Whether a mask has a lane set, by halves: of any() PoCL makes shuffles and a branch for every lane. */
+static inline int any_x(maskx mask)
+{
+    const ulong4 a4 = as_ulong4(mask);
+    const ulong2 a2 = a4.lo | a4.hi;
+    const ulong a1 = a2.lo | a2.hi;
+    return a1 != 0ul;
+}
+
 /* log(k!) - k log(k) + k by Stirling's series; exact to 1e-3 at k = 1 and to rounding from k = 8 on. */
 static inline realx stirling(realx k)
 {
@@ -233,28 +244,41 @@ static inline realx poisson(realx rate, realx u, maskx todo, u64 seed, wordx k, 
     realx n = (realx)(0.0f);
     realx p = exp_x(-rate), s = p;
     maskx going = todo & low & (u > s);
-    while (any(going)) {
+    /* All lanes that go on have the same n, so that one quotient serves them; a few steps for each look at them. */
+    for (u32 first = 1u; any_x(going); first += 4u) {
         n += (going ? (realx)(1.0f) : (realx)(0.0f));
-        p *= (going ? rate / n : (realx)(1.0f));
-        s += (going ? p : (realx)(0.0f));
-        going = going & (u > s) & (p > 1e-09f); /* a sum of rounded terms may end below the largest u */
+        p *= rate * (1.0f / (real)(first + 0u));
+        s += p;
+        going = going & (u > s) & (p > 1e-09f);
+        n += (going ? (realx)(1.0f) : (realx)(0.0f));
+        p *= rate * (1.0f / (real)(first + 1u));
+        s += p;
+        going = going & (u > s) & (p > 1e-09f);
+        n += (going ? (realx)(1.0f) : (realx)(0.0f));
+        p *= rate * (1.0f / (real)(first + 2u));
+        s += p;
+        going = going & (u > s) & (p > 1e-09f);
+        n += (going ? (realx)(1.0f) : (realx)(0.0f));
+        p *= rate * (1.0f / (real)(first + 3u));
+        s += p;
+        going = going & (u > s) & (p > 1e-09f);
     }
     maskx pending = todo & !low;
-    if (!any(pending)) return n;
+    if (!any_x(pending)) return n;
 
     n = (pending ? floor(rate + 0.5f) : n);
     const realx b = 0.931f + 2.53f * sqrt(rate);
     const realx a = -0.059f + 0.02483f * b;
     const realx inverse_alpha = 1.1239f + 1.1328f / (b - 3.4f);
     const realx vr = 0.9277f - 3.6224f / (b - 2.0f);
-    for (u32 draw = 0; draw < 64u && any(pending); ++draw) {
+    for (u32 draw = 0; draw < 64u && any_x(pending); ++draw) {
         const wordsx r = philox_x(seed, k, vertex, iteration, (6u << 24) + draw);
         const realx t = unit_x(r.w[0]) - 0.5f, v = unit_x(r.w[1]);
         const realx us = 0.5f - fabs(t);
         const realx value = floor((2.0f * a / us + b) * t + rate + 0.43f);
         maskx taken = pending & (us >= 0.07f) & (v <= vr);
         const maskx open = pending & !taken & (value >= 0.0f) & !((us < 0.013f) & (v > us));
-        if (any(open)) {
+        if (any_x(open)) {
             /* n log(rate/n) + n - rate, without the cancellation of its terms */
             const realx left = log_x(v * inverse_alpha / (a / (us * us) + b));
             const realx least = larger(value, (realx)(1.0f));
@@ -275,10 +299,10 @@ static inline realx gamma(
 {
     realx g = shape;
     maskx pending = todo & (shape < 1.0f);
-    if (any(pending)) {
+    if (any_x(pending)) {
         const realx b = 1.0f + shape * 0.36787945f;
         const realx log_b = log1p_x(shape * 0.36787945f);
-        for (u32 draw = 0; draw < 64u && any(pending); ++draw) {
+        for (u32 draw = 0; draw < 64u && any_x(pending); ++draw) {
             if (draw > 0) {
                 const wordsx r = philox_x(seed, k, vertex, iteration, (7u << 24) + draw);
                 v = unit_x(r.w[0]);
@@ -289,7 +313,7 @@ static inline realx gamma(
             realx x = exp_x(larger(log_p / shape, (realx)(-80.0f)));
             maskx taken = pending & body & (v <= exp_x(-x));
             const maskx tail = pending & !body;
-            if (any(tail)) {
+            if (any_x(tail)) {
                 const realx far = -log_x(b * (1.0f - u) / shape);
                 taken = taken | (tail & (log_x(v) <= (shape - 1.0f) * log_x(far)));
                 x = (tail ? far : x);
@@ -299,12 +323,12 @@ static inline realx gamma(
         }
     }
     pending = todo & (shape >= 1.0f);
-    if (!any(pending)) return g;
+    if (!any_x(pending)) return g;
 
     const realx dd = shape - 0.33333334f;
     const realx cc = 1.0f / sqrt(9.0f * dd);
     g = (pending ? dd : g);
-    for (u32 draw = 0; draw < 64u && any(pending); ++draw) {
+    for (u32 draw = 0; draw < 64u && any_x(pending); ++draw) {
         const wordsx r = philox_x(seed, k, vertex, iteration, (7u << 24) + draw);
         const realx z = sqrt(-2.0f * log_x(unit_x(r.w[0]))) * cos_turns_x(unit_x(r.w[1]));
         const realx cz = cc * z, u2 = unit_x(r.w[2]);
@@ -314,7 +338,7 @@ static inline realx gamma(
         const maskx good = pending & (w > -1.0f);
         maskx taken = good & (u2 < 1.0f - 0.0331f * z * z * z * z);
         const maskx open = good & !taken;
-        if (any(open))
+        if (any_x(open))
             taken = taken | (open & (log_x(u2) < 0.5f * z * z + dd * (log1p_x(w) - w)));
         g = (taken ? dd * (1.0f + w) : g);
         pending = pending & !taken;
@@ -354,7 +378,7 @@ static inline void queue_held(draw_queue* queue)
 {
     u32 places[128], n = 0u;
     for (u32 i = 0; i < queue->held; ++i) {
-        if (!any(queue->held_todo[i])) continue;
+        if (!any_x(queue->held_todo[i])) continue;
         for (u32 l = 0; l < 8u; ++l) { /* every lane writes, those that wait move on */
             places[n] = 8u * i + l;
             n -= ((int*)&queue->held_todo[i])[l];
@@ -379,19 +403,16 @@ static inline void queue_held(draw_queue* queue)
  * with chance exp(-x) (Ahrens and Dieter's GS); and n = 0 has chance exp(-rate): one uniform decides on both.
  */
 static inline realx next_phi(
-    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, u32* clips, draw_queue* queue)
+    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, maskx* clips, draw_queue* queue)
 {
     const realx phi = pi_k * e.sum;
     const realx flow = drift * (e.half_step / e.sum);
     const realx bounded = smaller(larger(flow, (realx)(-3.0f)), (realx)(3.0f));
-    if (any(flow != bounded)) {
-        const realx one = (flow != bounded ? (realx)(1.0f) : (realx)(0.0f));
-        *clips += (u32)v_sum(one);
-    }
+    *clips -= flow != bounded; /* a lane that is set is -1 */
     const realx moved = phi * exp_x(bounded);
     const realx rate = moved * (e.decay / e.spread);
     const realx log_p = log_x(u2) + e.log_b;
-    realx x = exp_x(larger(log_p / e.alpha, (realx)(-80.0f)));
+    realx x = exp_x(larger(log_p * (1.0f / e.alpha), (realx)(-80.0f)));
     /* From rate 10 on n has words of its own, so that u1 says nothing about it. */
     const maskx settled = (u1 <= exp_x(-(rate + x))) & (log_p <= 0.0f) & (rate < 10.0f);
     const wordx ks = k + (wordx)(0, 1, 2, 3, 4, 5, 6, 7);
@@ -429,7 +450,7 @@ static inline real draw_queued(draw_queue* queue, row_end e)
 
 /* One vector of a row. */
 static inline realv next_row(
-    realv pi_k, realv drift, u32 k, row_end e, u32* clips, draw_queue* queue)
+    realv pi_k, realv drift, u32 k, row_end e, maskx* clips, draw_queue* queue)
 {
     if (k + 8u > 100u) { /* padding has no drift, so that it is not counted among the bounded */
         if (k + 0u >= 100u) drift.s0 = 0.0f;
@@ -528,7 +549,7 @@ void update_phi(
     const real sum = row_sums[own_slot];
     const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787945f), sum, seed, vertex, iteration};
     realv totals = v_splat(0.0f);
-    u32 clips = 0u;
+    maskx clips = (maskx)(0);
     draw_queue queue;
     queue.count = 0u;
     queue.held = 0u;
@@ -539,7 +560,7 @@ void update_phi(
         acc[i] = next;
     }
     const real late = draw_queued(&queue, end);
-    real clipped = (real)clips;
+    real clipped = v_sum(convert_float8(clips));
     if (lane == 0u) clip_counts[index] += (u32)clipped;
     real total = v_sum(totals) + late;
     const real scale = 1.0f / total;

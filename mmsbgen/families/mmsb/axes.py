@@ -79,6 +79,8 @@ def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dic
     words = dialect(traits.dialect)
     k = problem.integer("K")
     lanes = width if traits.dialect == "opencl" else 1
+    lanewise = lanes > 1 and traits.kind == "cpu"
+    any_lane = "any_x(%s)" if lanewise else "any(%s)" if lanes > 1 else "%s"
     return {
         "real": "double" if problem["dtype"] == "float64" else "float",
         "uses_double": True,
@@ -103,6 +105,8 @@ def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dic
         "sx": "x" if lanes > 1 else "1",
         "and_": "&&" if lanes == 1 else "&",
         "or_": "||" if lanes == 1 else "|",
+        "lanewise": lanewise,
+        "any": lambda mask: any_lane % mask,
         "pick": lambda c, no, yes: f"({c} ? {yes} : {no})",
         "noise": problem.get("noise", "on") == "on",
         "half": _half(int(config["block_size"])),
