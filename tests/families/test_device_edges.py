@@ -122,7 +122,8 @@ def several_configs(device: Device, problem: Problem, count: int, first: int = 0
         [c for c in valid if (c["placement"], c["team"]) == kind]
         for kind in sorted({(c["placement"], c["team"]) for c in valid})
     ]
-    return [group[generator.integers(len(group))] for group in itertools.islice(itertools.cycle(groups), first, first + count)]
+    chosen = itertools.islice(itertools.cycle(groups), first, first + count)
+    return [group[generator.integers(len(group))] for group in chosen]
 
 
 def phi_after_one_step(device: Device, problem: Problem, config: dict[str, Any]) -> tuple[Any, Any]:
