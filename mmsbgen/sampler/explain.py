@@ -34,10 +34,12 @@ def as_unknown(rows: RowSource, unlinked: Ints, k: int) -> RowSource:
         return rows
 
     def read(vertices: Ints) -> Array:
-        found: Array = rows(vertices)
         unknown = unlinked[np.minimum(np.searchsorted(unlinked, vertices), unlinked.size - 1)] == vertices
-        if unknown.any():
-            found = np.where(unknown[:, None], found.dtype.type(1.0 / k), found)
+        if not unknown.any():
+            return rows(vertices)
+        known: Array = rows(vertices[~unknown])
+        found = np.full((len(vertices), k), 1.0 / k, known.dtype)
+        found[~unknown] = known
         return found
 
     return read

@@ -92,6 +92,24 @@ def test_ends_that_agree_leave_nothing_across():
     assert shares.tolist() == [[[0.0], [0.0]]]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("unlinked", [[], [0], [3, 4, 29], list(range(30))])
+def test_rows_of_unknown_vertices_are_not_read(example, dtype, unlinked):
+    """They are 1/K, in the type of the others, wherever they stand and however often."""
+    pi, asked = example[1].astype(dtype), []
+    wanted = np.array([4, 29, 0, 4, 12, 3, 3, 12])
+
+    def rows(vertices):
+        asked.append(vertices.tolist())
+        return pi[vertices]
+
+    found = explain.as_unknown(rows, np.array(unlinked, np.int64), 7)(wanted)
+    assert asked == [[v for v in wanted.tolist() if v not in unlinked]]
+    assert found.dtype == dtype
+    right = np.where(np.isin(wanted, unlinked)[:, None], dtype(1 / 7), pi[wanted])
+    assert np.array_equal(found, right)
+
+
 def test_no_links():
     assert list(explained(np.zeros((0, 2), np.int64), lambda v: np.ones((len(v), 2)), np.ones(2), 0.1)) == []
 
