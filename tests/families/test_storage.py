@@ -187,6 +187,14 @@ def test_what_does_not_go_together_is_refused(storage: Storage) -> None:
     assert "update_pi" not in MMSB.worth_tuning(problem)
 
 
+@pytest.mark.parametrize("kernel", ["block_links", "star_rows"])
+def test_rows_that_only_update_phi_ends_are_refused_elsewhere(kernel: str, storage: Storage) -> None:
+    spec, problem = MMSB.kernel(kernel), MMSB.problem(K=64, storage=storage.name)
+    with pytest.raises(ConfigError, match=f"rows of {storage.name} are ended by update_phi alone"):
+        spec.default(problem, OPENCL)
+    assert not spec.space.configs(problem.replace(K=4), CUDA)
+
+
 def test_a_problem_at_the_default_is_what_it_was_before() -> None:
     """Records of float32 rows keep their keys; those of 16 bits have keys of their own, near to none of these."""
     plain = MMSB.problem()

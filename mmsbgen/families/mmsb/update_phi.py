@@ -154,6 +154,8 @@ _LONGEST_CHAIN = 1 << 18
 
 def _stored(config: Config, problem: Problem, traits: Traits) -> str | None:
     storage = storage_of(problem)
+    if storage.narrow and "normalise" not in config:
+        return f"rows of {storage.name} are ended by update_phi alone"
     if storage.narrow and not config["normalise"]:
         return f"rows of {storage.name} hold pi, each rounded once: update_phi must normalise them"
     if storage.narrow and config["placement"] == "GLOBAL":
