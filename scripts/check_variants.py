@@ -12,6 +12,7 @@ may be interrupted at any time, and then still writes its report.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import signal
 import threading
@@ -22,7 +23,7 @@ from _checked import Checked, Journal, from_report
 from _plan import kept_plan, sources
 from _variant_report import write_report
 from _variant_worker import Result
-from _variants import Variant, in_turns, run
+from _variants import Variant, digests, in_turns, run
 
 from mmsbgen.backends import open_device
 from mmsbgen.build import compiler_options, traits_of
@@ -119,7 +120,12 @@ def main(
         click.echo("stopped, for code or templates were edited: run it again", err=True)
     click.echo(f"{checked.count} of {total} variants checked, {len(checked.failures)} failures")
     if report and not only and ks == KS:
-        about = {"options": " ".join(compiler_options(traits)), "K": ", ".join(map(str, ks)), "rounds": rounds}
+        about = {
+            "options": " ".join(compiler_options(traits)),
+            "digest of all templates": hashlib.sha256(digests(kernels, traits.dialect).encode()).hexdigest()[:12],
+            "K": ", ".join(map(str, ks)),
+            "rounds": rounds,
+        }
         write_report(own, toolchain | about, rows, checked)
     raise SystemExit(1 if checked.failures else 0)
 
