@@ -340,8 +340,18 @@ def test_a_report_of_another_driver_does_not_count_nor_one_that_is_none(
     assert "--resume-from" in done.output
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, where a background job would ignore it; handlers of before are put back."""
+    before = {how: signal.getsignal(how) for how in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for how, handler in before.items():
+        signal.signal(how, handler)
+
+
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("pocl_device", "interrupts")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_what_it_has_and_writes_its_report(
     script: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
