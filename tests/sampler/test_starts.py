@@ -1,10 +1,9 @@
-"""Starts: Leiden's communities and ego nets against what one finds by hand, and the rows that are made of them."""
+"""Starts: Leiden's communities and ego nets against what one finds by hand, and the theta to begin with."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import pairwise
 
 import igraph
 import numpy as np
@@ -12,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.families.mmsb import reference
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.sampler import contraction, starts, state
 from mmsbgen.sampler.options import STARTS, Options
-from mmsbgen.sampler.starts import MASS, Start
+from mmsbgen.sampler.starts import Start
 
 
 def split_of(n: int, links, validation: float = 0.0, seed: int = 0) -> Split:
@@ -275,7 +273,7 @@ def test_no_training_links_give_no_sets(name):
     start = starts.STARTS[name](unlinked(6), 4, 0)
     assert start.name == name
     assert sets_of(start) == []
-    assert start.rows(0, 6, shape_of(6, 4))[1].shape == (0, 16)
+    assert start.rows(0, 6, state.Shape(6, 4, 1, "float64"))[1].shape == (0, 16)
 
 
 @pytest.mark.parametrize("name", starts.STARTS)
@@ -284,7 +282,7 @@ def test_one_community_and_more_than_vertices(middling, name, k):
     start = starts.STARTS[name](middling, k, 0)
     assert len(sets_of(start)) <= min(k, 60)
     assert (len(sets_of(start)) > 0) == (name != "random")
-    vertices, rows = start.rows(0, 60, shape_of(60, k))
+    vertices, rows = start.rows(0, 60, state.Shape(60, k, 1, "float64"))
     assert rows.shape == (vertices.size, -(-k // 16) * 16)
     assert rows.sum(axis=1) == pytest.approx(np.ones(vertices.size))
 
@@ -311,66 +309,6 @@ def test_by_label_leaves_single_vertices_out():
     assert [members.tolist() for members in sets] == [[0, 2, 7], [1, 6], [4, 5]]
     assert starts.by_label(np.arange(4)) == []
     assert starts.by_label(np.zeros(0, np.int64)) == []
-
-
-def shape_of(n: int, k: int, dtype: str = "float64") -> state.Shape:
-    return state.Shape(n, k, 1, dtype)
-
-
-def test_rows_put_their_mass_on_their_sets():
-    start = starts.of_sets("some", [np.array([1, 3, 4]), np.array([0, 1]), np.array([1, 4])])
-    vertices, rows = start.rows(0, 6, shape_of(6, 5))
-    assert vertices.tolist() == [0, 1, 3, 4]
-    rest = (1 - MASS) / 5
-    for row, own in zip(rows, [[1], [0, 1, 2], [0], [0, 2]], strict=True):
-        right = np.full(5, rest)
-        right[own] += 0.9 / len(own)
-        assert row[:5] == pytest.approx(right, abs=1e-15)
-    assert rows.sum(axis=1) == pytest.approx(np.ones(4), abs=1e-14)
-    assert rows.shape == (4, 16)
-    assert not rows[:, 5:].any()
-
-
-@given(st.sets(st.integers(1, 19), max_size=5))
-@settings(deadline=None, max_examples=40)
-def test_rows_do_not_depend_on_the_parts_they_are_made_in(cuts):
-    start = starts.of_sets("some", [np.arange(2, 9), np.arange(5, 14), np.array([0, 17])])
-    shape = shape_of(20, 4)
-    vertices, whole = start.rows(0, 20, shape)
-    assert vertices.tolist() == np.unique(start.vertices).tolist()
-    parts = [start.rows(a, b, shape) for a, b in pairwise([0, *sorted(cuts), 20])]
-    assert np.array_equal(np.concatenate([found for found, _ in parts]), vertices)
-    assert np.array_equal(np.concatenate([rows for _, rows in parts]), whole)
-
-
-@pytest.mark.parametrize("name", starts.STARTS)
-def test_a_chain_starts_with_the_rows(opencl_device, chain, middling, monkeypatch, name):
-    """Those of sets, and Dirichlet draws for vertices in none."""
-    monkeypatch.setattr(state, "CHUNK_ROWS", 7)
-    sampler = chain(opencl_device, middling, mini_batch="block", mini_batch_size=17, initial_row_sum=2.5, noise=None)
-    start = starts.STARTS[name](middling, 5, 11)
-    sampler.initialise(start)
-    pi, sums = (
-        np.concatenate(part) for part in zip(*(sampler.rows(*at) for at in sampler.state_chunks()), strict=True)
-    )
-    right = reference.initial_rows(sampler.options.seed, np.arange(60), 5)[0]
-    vertices, rows = start.rows(0, 60, shape_of(60, 5))
-    assert (name == "random") == (not vertices.size)
-    right[vertices] = rows[:, :5]
-    assert np.array_equal(pi[vertices], right[vertices].astype(np.float32))
-    assert pi == pytest.approx(right, rel=1e-5)
-    assert np.all(sums == 2.5)
-    assert sampler.course.start == name
-
-
-def test_rows_of_a_start_without_a_size_of_its_own_sum_to_that_of_the_prior(opencl_device, chain, middling):
-    sampler = chain(opencl_device, middling, mini_batch="block", initial_row_sum=None, noise=None)
-    for sets, right in (([np.arange(20)], np.full(60, 5.0)), ([], None)):
-        sampler.initialise(starts.of_sets("some", sets))
-        sums = sampler.rows(0, 60)[1]
-        if right is None:
-            right = reference.initial_rows(sampler.options.seed, np.arange(60), 5)[1]
-        assert sums == pytest.approx(right, rel=1e-5)
 
 
 # theta --------------------------------------------------------------------------------------------------------
@@ -400,31 +338,3 @@ def test_theta_of_stars_is_drawn_from_the_prior(middling):
     assert not np.array_equal(theta, starts.first_theta(middling.graph, replace(options, seed=4)))
     tiny = starts.first_theta(middling.graph, replace(options, eta=(1e-3, 1e-3)))
     assert tiny.min() == 1e-6, "Gamma(0.001) draws zeros, of which no strength could be made"
-
-
-@pytest.mark.parametrize("name", starts.STARTS)
-@pytest.mark.parametrize(("k", "dtype"), [(1, "float32"), (7, "float64"), (70, "float32")])
-def test_the_device_places_the_rows_that_the_host_makes(opencl_device, chain, middling, name, k, dtype):
-    """Bit for bit; vertices in no set have the rows that were drawn, and no other ones are touched."""
-    start = starts.STARTS[name](middling, k, 2)
-    states = []
-    for host in (True, False):
-        sampler = chain(opencl_device, middling, n_communities=k, mini_batch="block", noise=None, dtype=dtype)
-        if host:
-            del sampler.kernels["place_rows"]
-        sampler.initialise(start)
-        # Spare rows are whatever was there before.
-        whole = {key: opencl_device.download(value) for key, value in sampler.state.buffers.items()}
-        states.append(whole | {key: whole[key][:60] for key in ("pi", "row_sums")})
-    for key, value in states[0].items():
-        assert np.array_equal(value, states[1][key]), key
-    if name == "communities":
-        assert len(start.rows(0, 60, sampler.shape)[0]) > 2
-
-
-def test_rows_of_16_bits_are_placed_by_the_host(opencl_device, chain, middling):
-    """It rounds them by the bits of iteration 0."""
-    sampler = chain(opencl_device, middling, start="communities", storage="bfloat16")
-    assert "place_rows" not in sampler.kernels
-    assert "place_rows" in chain(opencl_device, middling, start="communities").kernels
-    assert "place_rows" not in chain(opencl_device, middling).kernels
