@@ -203,6 +203,11 @@ def iterations(sampler: Sampler, count: int) -> None:
     sampler.device.synchronize()
 
 
+def best_products(device: Device) -> str:
+    """Tensor cores where a device has them: a run of stars has to ask for them."""
+    return "half" if device.info.backend == "cuda" else "single"
+
+
 CASES = {"split": ("split", False), "split, draws": ("split", True), "reflected, draws": ("reflected", True)}
 
 
@@ -224,7 +229,8 @@ def measure(
         ways = []
         for partners in ("uniform", *args.partners):
             n = args.own if partners == "uniform" else args.n
-            options = Options(**base, partners=partners, n_partners=n)
+            products = None if partners == "uniform" else args.products or best_products(device)
+            options = Options(**base, partners=partners, n_partners=n, products=products)
             ways.append(Way(partners, stack.enter_context(chain(device, parts, options, args.database))))
         busy = Busy(ways[0].sampler)
         device.profiling = False
@@ -276,6 +282,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=256, help="shared partners (256)")
     parser.add_argument("--own", type=int, default=32, help="partners of a vertex with partners of its own (32)")
     parser.add_argument("--partners", action="append", choices=("shared", "shared-uniform"), help="only these")
+    parser.add_argument("--products", choices=("single", "half"), help="of shared partners (half on CUDA devices)")
     parser.add_argument("--case", action="append", choices=list(CASES), help="steps, with draws or without (all)")
     parser.add_argument("--count", type=int, default=16, help="updates of a repetition (16)")
     parser.add_argument("--repetitions", type=int, default=40, help="repetitions (40)")

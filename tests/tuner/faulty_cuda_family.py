@@ -23,7 +23,7 @@ typedef float real;
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
 {% if fault == "illegal address" %}
-    *(volatile real*)(((unsigned long long)1 << 50) + i) = x[i];
+    *(volatile real*)(((unsigned long long)1 << 50) + sizeof(real) * i) = x[i];
 {% elif fault == "misaligned address" %}
     *(volatile real*)((char*)y + 1) = x[i];
 {% elif fault == "assert" %}

@@ -91,4 +91,4 @@ def test_a_child_with_a_ruined_context_is_replaced(cuda_device: Device, faulty_c
         assert (outcome.status, outcome.message) == ("ok", "")
     # The context of this process, which was open all the while, is as it was.
     with cuda_device.zeros(16, "float32") as buffer:
-        assert not cuda_device.read(buffer).any()
+        assert not cuda_device.download(buffer).any()

@@ -83,9 +83,9 @@ def _tiles_default(block: KernelSpec) -> Chooser:
 
 
 def _launch_factors(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    """A vertex a warp for its marks, then a row a block."""
-    block = int(config["block_size"])
-    return Launch(-(-count // (block // 32)) + half_room(problem) + count, block)
+    """A vertex a warp for its marks, then a row a warp."""
+    warps = int(config["block_size"]) // 32
+    return Launch(-(-count // warps) + -(-(half_room(problem) + count) // warps), warps * 32)
 
 
 STAR_FACTORS = replace(
