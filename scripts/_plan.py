@@ -16,12 +16,15 @@ from _variants import DRAWN, Variant
 
 import mmsbgen
 from mmsbgen.errors import InputError
+from mmsbgen.families.mmsb.axes import chunks
 from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.space import Traits, describe
 
 #: How often the other parameters of a problem are drawn again where a configuration is not valid with them.
 _DRAWS = 10
+#: What of the package kernels and checks are made by, beside the modules at its top.
+_SOURCES = ("backends", "families", "graph", "templates")
 
 
 class Row(NamedTuple):
@@ -55,7 +58,7 @@ def plan(kernels: KernelFamily, traits: Traits, only: Sequence[str], ks: Sequenc
         names = sorted(configs)
         random.Random(spec.name).shuffle(names)
         for name in names:
-            random.Random(f"{spec.name} {name}").shuffle(shapes[name])
+            shapes[name] = _ordered(kernels, spec, traits, shapes[name], configs[name])
         for turn in range(rounds):
             for name in names:
                 if turn >= len(shapes[name]):
@@ -76,6 +79,26 @@ def _shapes(spec: KernelSpec, ks: Sequence[int]) -> list[dict[str, Any]]:
         types += [("float64", STORAGES[0])] if "dtype" in spec.parameters else []
         found += [{"K": k, "dtype": dtype, "storage": storage} for dtype, storage in types]
     return found
+
+
+def _ordered(
+    kernels: KernelFamily, spec: KernelSpec, traits: Traits, shapes: list[dict[str, Any]], config: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """A configuration's shapes in the order of its rounds: at random, long sources rather late than early.
+
+    Where loops are unrolled a shape comes next with a chance inverse to their turns, of which a compiler sees the same
+    lines over and over: it takes up to a minute for 64 turns, under a second for one or two.  Rows that fill no vector
+    or no team come at any length, long ones are drawn all the same, and the last round has had every shape.
+    """
+
+    def turns(shape: dict[str, Any]) -> int:
+        return chunks(kernels.problem(**shape), config, traits)
+
+    some = spec.check_problem(kernels.problem(**shapes[0]))
+    unrolled = spec.variables(some, config, traits).get("unrolled", False)
+    rng = random.Random(f"{spec.name} {describe(config)}")
+    after = [rng.expovariate(1 / turns(shape) if unrolled else 1.0) for shape in shapes]
+    return [shapes[i] for i in sorted(range(len(shapes)), key=after.__getitem__)]
 
 
 def _drawn(
@@ -121,9 +144,11 @@ def kept_plan(
 
 
 def sources() -> str:
-    """One digest of the package's code and templates and of what checks and fingerprints are made by."""
+    """One digest of the code and templates that kernels, checks and fingerprints are made by, no others."""
+    package = Path(mmsbgen.__file__).parent
+    files = [*package.glob("*.py"), *Path(__file__).parent.glob("_*.py")]
+    files += [path for name in _SOURCES for path in (package / name).rglob("*") if path.suffix in (".py", ".jinja")]
     digest = hashlib.sha256()
-    files = [path for path in Path(mmsbgen.__file__).parent.rglob("*") if path.suffix in (".py", ".jinja")]
-    for path in sorted([*files, *Path(__file__).parent.glob("_*.py")]):
+    for path in sorted(files):
         digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
     return digest.hexdigest()

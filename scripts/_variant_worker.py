@@ -38,7 +38,9 @@ class Worker:
         """Compiled kernels are kept in the folder ``cache``, or where the user's are."""
         self.device = device
         self.timeout = timeout
-        self._environment = os.environ | ({"XDG_CACHE_HOME": cache, "POCL_KERNEL_CACHE": "0"} if cache else {})
+        # The reference's products are small: threads that wait for the next one would take time from the compilers.
+        self._environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        self._environment |= {"XDG_CACHE_HOME": cache, "POCL_KERNEL_CACHE": "0"} if cache else {}
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str] = queue.Queue()
 
