@@ -100,6 +100,8 @@ def main(
     numbers = {variant.key: number for row in rows.values() for variant, number in row.asked}
     turns = in_turns({group: iter([variant for variant, _ in row.asked[:sample]]) for group, row in rows.items()})
     todo = [variant for variant in turns if numbers[variant.key] not in checked.known[variant.group]]
+    # What timed out before may do so again, and is not to take the time of every run.
+    todo.sort(key=lambda variant: numbers[variant.key] in checked.failures)
     edited = threading.Event()
 
     def keep(variant: Variant, result: Result) -> None:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from mmsbgen import rendering
 from mmsbgen.build import check_built
 from mmsbgen.families import family
-from mmsbgen.space import Traits, describe
+from mmsbgen.space import Traits
 
 KERNELS = ("update_beta", "edge_lookup")
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
@@ -144,59 +144,6 @@ def test_every_kernel_rests_on_its_reference_and_tolerance() -> None:
         assert {spec.workload.__name__, spec.check_problem.__name__, "check_built", "_trespass", "Workload"} <= names
         if spec.name in ("update_phi", "block_links", "star_rows"):
             assert {"Expected", "drift", "end_row", "summing", "philox", "poisson", "Storage"} <= names, spec.name
-
-
-def test_a_plan_takes_every_configuration_once_a_round() -> None:
-    planned, kernels = module("_plan"), family()
-    spec = kernels.kernel("theta_end")
-    (row,) = planned.plan(kernels, CPU, ("theta_end",), (7, 64), 2).values()
-    valid = [spec.space.configs(spec.check_problem(kernels.problem(K=k)), CPU) for k in (7, 64)]
-    once = {describe(config) for configs in valid for config in configs}
-    asked = [variant for variant, _ in row.asked]
-    first, second = asked[: len(once)], asked[len(once) :]
-    assert {describe(variant.config) for variant in first} == once
-    assert row.configurations == len(once)
-    assert {variant.key for variant in first}.isdisjoint(variant.key for variant in second)
-    for variant in asked:
-        problem = spec.check_problem(kernels.problem(**variant.problem))
-        assert spec.space.refusal(variant.config, problem, CPU) is None
-    fewer = planned.plan(kernels, replace(CPU, max_block_size=64), ("theta_end",), (7, 64), 1)["theta_end"].asked
-    assert {number for _, number in fewer} <= {number for _, number in row.asked[: len(once)]}, "whatever else there is"
-
-
-def test_long_sources_come_late_and_yet_in_every_round_some() -> None:
-    planned, kernels = module("_plan"), family()
-    spec = kernels.kernel("star_rows")
-    ks = (1, 7, 64)
-    shapes = planned._shapes(spec, ks)
-    configs: dict[str, list[dict[str, Any]]] = {"unrolled": [], "rolled": []}
-    for config in spec.space.configs(spec.check_problem(kernels.problem(K=64)), CPU):
-        if config["team"] == "item" and config["vector_width"] == 1:
-            configs["rolled" if config["placement"] in ("THREAD", "GLOBAL") else "unrolled"].append(config)
-    first: dict[str, list[int]] = {}
-    for name, some in configs.items():
-        orders = [planned._ordered(kernels, spec, CPU, shapes, config) for config in some]
-        assert orders == [planned._ordered(kernels, spec, CPU, shapes, config) for config in some]
-        assert all(sorted(map(describe, order)) == sorted(map(describe, shapes)) for order in orders)
-        first[name] = [order[0]["K"] for order in orders]
-        assert set(first[name]) == set(ks)
-    # 16, 16 and 64 turns: 8 in 9 begin with one of the short ones, and 2 in 3 where that does not count.
-    short = {name: sum(k < 64 for k in found) / len(found) for name, found in first.items()}
-    assert 0.84 < short["unrolled"] < 0.94
-    assert 0.55 < short["rolled"] < 0.78
-
-
-def test_a_plan_is_kept_until_something_changes(tmp_path: Path) -> None:
-    planned, kernels, path = module("_plan"), family(), tmp_path / "deep" / "plan.json"
-    plans = [planned.kept_plan(path, kernels, CPU, ("draws", "update_pi"), (7,), 1) for _ in range(2)]
-    assert plans[0] == plans[1] == planned.plan(kernels, CPU, ("draws", "update_pi"), (7,), 1)
-    path.write_text(path.read_text().replace('"state": "', '"state": "0'))
-    assert planned.kept_plan(path, kernels, CPU, ("draws", "update_pi"), (7,), 1) == plans[0]
-    assert list(planned.kept_plan(path, kernels, CPU, ("draws",), (7,), 1)) == ["draws"]
-    other = replace(CPU, max_block_size=64)
-    assert planned.kept_plan(path, kernels, other, ("draws",), (7,), 1) != {"draws": plans[0]["draws"]}
-    path.write_text('{"state"')
-    assert planned.kept_plan(path, kernels, other, ("draws",), (7,), 1).keys() == {"draws"}
 
 
 @pytest.fixture
@@ -337,6 +284,21 @@ def test_a_later_run_goes_on_from_the_report_and_checks_what_changed(
     assert _counts(tmp_path) == {"edge_lookup": 3, "update_beta": 0}
     assert script("--sample", "3").exit_code == 0
     assert (_counts(tmp_path), _checks(tmp_path)) == ({"edge_lookup": 3, "update_beta": 3}, 5)
+
+
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_what_timed_out_is_tried_again_after_all_others(script: Callable[..., Result], tmp_path: Path) -> None:
+    assert script("--sample", "1", "--no-report").exit_code == 0
+    journal = tmp_path / "build" / "check-variants" / "pocl.jsonl"
+    before = [json.loads(line) for line in journal.read_text().splitlines()[1:]]
+    journal.write_text(journal.read_text().replace('"status": "ok"', '"status": "timeout"'))
+    done = script("--sample", "2")
+    assert done.exit_code == 0, done.output
+    keys = [json.loads(line)["key"] for line in journal.read_text().splitlines()[3:]]
+    assert keys[2:] == [record["key"] for record in before]
+    assert len(set(keys)) == 4
+    assert (_counts(tmp_path), _report(tmp_path)["failures"]) == ({"edge_lookup": 2, "update_beta": 2}, [])
 
 
 @pytest.mark.opencl
