@@ -13,7 +13,7 @@ from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
 from mmsbgen.errors import CompileError, LaunchError
 from mmsbgen.family import Argument, Array, KernelSpec, Workload
 from mmsbgen.problem import Problem
-from mmsbgen.rendering import Source, render
+from mmsbgen.rendering import Source, overlapping, render
 from mmsbgen.space import Config, Traits, describe
 
 _SCALARS = {"u32": np.uint32, "u64": np.uint64, "double": np.float64}
@@ -80,8 +80,15 @@ class BoundKernel:
             raise LaunchError(f"{self.spec.name} ({describe(self.config)}): {error}") from error
 
 
-def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> BoundKernel:
+def compiled_text(device: Device, source: Source, overlap: bool) -> str:
+    """What is compiled of a source: with ``overlap``, where the device can, a kernel that waits for those before."""
+    return overlapping(source).text if overlap and device.overlaps else source.text
+
+
+def build(device: Device, spec: KernelSpec, problem: Problem, config: Config, overlap: bool = False) -> BoundKernel:
     """Render and compile one configuration on a device.
+
+    With ``overlap`` its launches may begin while the one before ends, where the device can; what they do is the same.
 
     Raises :class:`mmsbgen.errors.ConfigError` when it is refused and :class:`CompileError` with kernel,
     configuration and the compiler's log when it does not compile.
@@ -89,7 +96,8 @@ def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) ->
     traits = traits_of(device.info)
     source = render(spec, problem, config, traits)
     try:
-        program = device.compile(source.text, [source.entry], compiler_options(traits))
+        text, overlap = compiled_text(device, source, overlap), overlap and device.overlaps
+        program = device.compile(text, [source.entry], compiler_options(traits), overlap=overlap)
         return BoundKernel(spec, problem, config, traits, source, program.kernel(source.entry))
     except CompileError as error:
         raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import jinja2
@@ -29,6 +30,11 @@ class Source:
     entry: str
     template_digest: str
     dialect: str
+
+
+#: Waits until the launches before have ended and what they wrote is visible.
+_WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
+_CONSTANT = re.compile(r"^( *const [^*/\n]+\*) __restrict__ ", re.MULTILINE)
 
 
 @functools.cache
@@ -106,3 +112,20 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
         )
     )
     return Source(tidy(text), spec.name, template_digest(spec.template, traits.dialect), words.name)
+
+
+def overlapping(source: Source) -> Source:
+    """A CUDA source whose kernel may be launched while the launch before it ends, as it first waits for that end.
+
+    What it reads is no longer declared as constant for as long as it runs: ``const`` and ``__restrict__`` together let
+    the compiler read it by another cache than what was written goes through, and before the wait.
+
+    Raises ValueError where the kernel's body is not found exactly once; the templates are to see to that.
+    """
+    head = re.compile(rf"^void {re.escape(source.entry)}\((?P<parameters>.*?)^\)\n{{\n", re.MULTILINE | re.DOTALL)
+    found = list(head.finditer(source.text))
+    if source.dialect != "cuda" or len(found) != 1:
+        raise ValueError(f"{source.entry} in {source.dialect} has {len(found)} bodies that could begin with a wait")
+    begin, end = found[0].span()
+    signature = _CONSTANT.sub(r"\1 ", found[0][0])
+    return replace(source, text=f"{source.text[:begin]}{signature}    {_WAIT}\n{source.text[end:]}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from mmsbgen._version import __version__
 from mmsbgen.backends.base import Device, DeviceInfo, Event
-from mmsbgen.build import BoundKernel, build, compiler_options, traits_of
+from mmsbgen.build import BoundKernel, build, compiled_text, compiler_options, traits_of
 from mmsbgen.db.records import Key, QuarantineRecord
 from mmsbgen.db.selection import Index, Selection
 from mmsbgen.db_keys import key_of
@@ -55,7 +55,9 @@ class Runtime:
     ``index`` answers which configuration is best; without it every kernel gets its built-in default.
     ``fixed`` names configurations that are taken as they are or refused; ``kept`` those of a run that goes on,
     which are looked up anew where they are no longer valid.  ``refused`` remembers what did not compile or launch,
-    by kernel, problem and description of the configuration, with the words for it.
+    by kernel, problem and description of the configuration, with the words for it.  ``iterated`` names the kernels that
+    iterations launch one after another; with ``overlap`` each of these launches may begin while the one before ends,
+    where the device can.  The bits are the same.
     """
 
     device: Device
@@ -65,6 +67,8 @@ class Runtime:
     kept: dict[str, Config] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)
     refused: dict[tuple[str, Problem], dict[str, str]] = field(default_factory=dict)
+    overlap: bool = True
+    iterated: set[str] = field(default_factory=set)
 
     def compile_ahead(self, names: Iterable[str], problem: Problem) -> None:
         """Compile the kernels called ``names`` for ``problem`` side by side, where the device can.
@@ -77,7 +81,8 @@ class Runtime:
         for name in names:
             with contextlib.suppress(MmsbgenError):
                 config, _, _ = self._select(name, problem, {})
-                sources.append(render(self.family.kernel(name), problem, config, traits).text)
+                source = render(self.family.kernel(name), problem, config, traits)
+                sources.append(compiled_text(self.device, source, self._overlaps(name)))
         with stage(f"compiling {len(sources)} kernels"):
             self.device.compile_ahead(sources, compiler_options(traits))
 
@@ -100,7 +105,7 @@ class Runtime:
             self.kernel(name, problem)
         chosen = self.choices[name]
         choice = replace(chosen, config=dict(chosen.config) | values)
-        bound = build(self.device, self.family.kernel(name), problem, choice.config)
+        bound = build(self.device, self.family.kernel(name), problem, choice.config, self._overlaps(name))
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
     def replacement(self, kernel: ChosenKernel, error: LaunchError) -> tuple[BoundKernel, Choice]:
@@ -137,7 +142,7 @@ class Runtime:
             config, tier, reason = self._select(name, problem, modes)
             choice = Choice(name, dict(config) | modes, tier, reason, "", recorded=config)
             try:
-                bound = build(self.device, spec, problem, choice.config)
+                bound = build(self.device, spec, problem, choice.config, self._overlaps(name))
                 break
             except CompileError as error:
                 if tier in ("default", "fixed"):
@@ -145,6 +150,9 @@ class Runtime:
                 self._refuse(choice, problem, error, "did not compile")
         reason = "; ".join([reason, *self.refused.get((name, problem), {}).values()])
         return bound, replace(choice, reason=reason, template_digest=bound.source.template_digest)
+
+    def _overlaps(self, name: str) -> bool:
+        return self.overlap and name in self.iterated
 
     def _refuse(self, choice: Choice, problem: Problem, error: Exception, what: str) -> None:
         refused, text = self.refused.setdefault((choice.kernel, problem), {}), describe(choice.config)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmsbgen.backends import _pinned
+from mmsbgen.backends import _cuda_overlap, _pinned
 from mmsbgen.backends._binary_cache import BinaryCache
 from mmsbgen.backends._cuda_arguments import CudaBuffer, Layout, address_of
 from mmsbgen.backends.base import (
@@ -139,7 +140,7 @@ class CudaKernel(Kernel):
                 self._dynamic_shared = shared
             timed = device.profiling
             begin = device.record() if timed else None
-            # The public calls of PyCUDA set a deprecated block shape first and pack again.
+            # PyCUDA's, or that of _cuda_overlap: PyCUDA's public ones set a deprecated block shape and pack again.
             self._function._launch_kernel(name.grid, name.block, packed, int(shared), device.stream)
             return CudaEvent(device, begin, device.record() if timed else None, name)
 
@@ -230,6 +231,9 @@ class CudaDevice(Device):
         with self.active(LaunchError, f"cannot open {info.spec}"):
             self.stream = self.driver.Stream()
             self._staging = _pinned.Pinned(self.driver, self.stream)
+        self._library = _cuda_overlap.find(info.architecture, self.driver.get_driver_version(), self.driver.Error)
+        self._modules: weakref.WeakSet[_cuda_overlap.Module] = weakref.WeakSet()
+        self.overlaps = self._library is not None
 
     def pci_address(self) -> str | None:
         return str(self.driver.Device(self.info.index).pci_bus_id())
@@ -295,7 +299,9 @@ class CudaDevice(Device):
     def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
         compile_side_by_side(sources, self.info.architecture, options, compiler=self._compiler, cache=self._cache)
 
-    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> CudaProgram:
+    def compile(
+        self, source: str, kernel_names: Sequence[str], options: Sequence[str] = (), *, overlap: bool = False
+    ) -> CudaProgram:
         what = f"kernels {', '.join(kernel_names)} on {self.info.name}"
         arch = self.info.architecture
         try:
@@ -303,8 +309,16 @@ class CudaDevice(Device):
         except CompileError as error:
             raise CompileError(f"{what} did not compile: {error}") from None
         with self.active(CompileError, f"{what}: the compiled code does not load"):
-            module = self.driver.module_from_buffer(compiled.cubin)
+            module = self._load(compiled.cubin, overlap)
         return CudaProgram(self, module, kernel_names, compiled.log, compiled.resources)
+
+    def _load(self, cubin: bytes, overlap: bool) -> Any:
+        if self._library is None or not overlap:
+            return self.driver.module_from_buffer(cubin)
+        active = functools.partial(self.active, LaunchError, "cannot unload kernels")
+        module = _cuda_overlap.Module(self._library, cubin, active)
+        self._modules.add(module)
+        return module
 
     def mark(self) -> CudaEvent:
         with self.active(LaunchError, "cannot queue a marker"):
@@ -320,6 +334,8 @@ class CudaDevice(Device):
         with contextlib.suppress(LaunchError), self.active(LaunchError, "cannot end"):
             self._staging.clear()
             self.stream.synchronize()
+        for module in list(self._modules):
+            module.unload()
 
 
 def _driver() -> Any:

@@ -23,6 +23,8 @@ _EVERY = (
     "perplexity_pairs",
     "perplexity_sum",
 )
+#: Of a run's own kernels and of those above: which iterations launch, and which are launched once.
+_ITERATED, _ONCE = ("exchange_slots", "update_pi", "theta_end"), ("place_rows",)
 
 
 def chosen(
@@ -38,7 +40,9 @@ def chosen(
     ``block_links draws`` ends a block's rows in the sweeps that sample; ``add_rows`` adds rows to the posterior mean,
     ``mean_rows`` reads it where rows are stored in 16 bits.
     """
+    own = tuple(own)
     wanted = [*own, *_EVERY, *(("explain_links", "explain_at") if options.refines else ())]
+    runtime.iterated |= {*own, *_ITERATED} - {*_ONCE}
     runtime.compile_ahead(wanted, problem)
     for name in wanted:
         kernels[name] = runtime.kernel(name, problem)

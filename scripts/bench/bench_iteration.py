@@ -3,8 +3,9 @@
     scripts/bench/bench_iteration.py --device cuda:0 --graph com-dblp.txt.gz
 
 Wall-clock time of an iteration of a chain on a graph, launches queued ahead, nothing profiled, in repetitions of some
-hundred iterations; then the same by single launches with every stage timed on the device.  update_phi alone is timed
-back to back on the benchmark inputs of the very problem and configuration that the chain of non-links has.
+hundred iterations.  Single launches are timed in turns as a run has them, each beginning while the one before ends
+where the device can, and plain; then with every stage timed on the device.  update_phi alone is timed back to back on
+the benchmark inputs of the very problem and configuration that the chain of non-links has.
 Configurations are those that a run would get.
 Writes docs/reports/iteration.md and .json.
 """
@@ -34,11 +35,14 @@ KINDS = ("random-node-non-link", "random-node-link", "random-node")
 
 
 @contextmanager
-def chain(device: Device, parts: Split, options: Options, fused: bool, database: str | None) -> Iterator[Sampler]:
+def chain(
+    device: Device, parts: Split, options: Options, fused: bool, database: str | None, overlap: bool = True
+) -> Iterator[Sampler]:
     """A started chain in configurations from the database, warmed up."""
     problem = problem_of(parts, options, device.info)
     known = known_configs(device.info, MMSB.kernel("update_phi"), problem, traits_of(device.info), database)
-    sampler = Sampler(parts, options, Runtime(device, MMSB, None, {"update_phi": dict(known.tuned)}), fused=fused)
+    runtime = Runtime(device, MMSB, None, {"update_phi": dict(known.tuned)}, overlap=overlap)
+    sampler = Sampler(parts, options, runtime, fused=fused)
     try:
         sampler.initialise()
         advance(sampler, 128)
@@ -63,6 +67,25 @@ def stages(sampler: Sampler, count: int) -> dict[str, float]:
     return {
         name: (after[name] - before.get(name, 0.0)) / count for name in after if after[name] > before.get(name, 0.0)
     }
+
+
+def single_launches(sampler: Sampler, count: int, repetitions: int) -> dict[str, Sample]:
+    """Seconds of an iteration by single launches as the chain has them, and in turns by plain ones if those overlap."""
+    kept, device = dict(sampler.kernels), sampler.device
+    ways: dict[str, dict[str, BoundKernel]] = {"separate": kept}
+    if device.overlaps and sampler.runtime.overlap:
+        iterated = {name: kernel for name, kernel in kept.items() if kernel.spec.name in sampler.runtime.iterated}
+        ways["plain"] = {name: build(device, k.spec, k.problem, k.config) for name, k in iterated.items()}
+    times: dict[str, tuple[float, ...]] = dict.fromkeys(ways, ())
+    try:
+        for repetition in range(repetitions + 1):
+            for name in sorted(ways, reverse=repetition % 2 == 0):
+                sampler.kernels |= ways[name]
+                again = wall(sampler, advance, count, 1).times
+                times[name] += again if repetition > 0 else ()
+    finally:
+        sampler.kernels |= kept
+    return {name: Sample(found) for name, found in times.items()}
 
 
 class _Nothing:
@@ -150,17 +173,17 @@ def main() -> None:
                     by_stage: dict[str, float] = {}
                     for fused in (False, True) if info.backend == "cuda" else (False,):
                         with chain(device, parts, of_kind, fused, args.database) as sampler:
-                            found["fused" if fused else "separate"] = wall(
-                                sampler, advance, args.count, args.repetitions
-                            )
-                            if not fused:
+                            if fused:
+                                found["fused"] = wall(sampler, advance, args.count, args.repetitions)
+                            else:
+                                found |= single_launches(sampler, args.count, args.repetitions)
                                 by_stage = stages(sampler, args.count)
                                 bare = without_theta(sampler, args.count, args.repetitions)
                     fastest = min(found.values(), key=lambda sample: sample.median)
                     progress(f"{step} {kind}: " + ", ".join(f"{name} {s.text(1e6)} us" for name, s in found.items()))
                     split_up = ", ".join(f"{name} {seconds * 1e6:.1f}" for name, seconds in by_stage.items())
                     ratio = f"{fastest.median / alone.median:.2f}" if kind == "random-node-non-link" else "-"
-                    ways = [found[name].text(1e6) if name in found else "-" for name in ("separate", "fused")]
+                    ways = [found[name].text(1e6) if name in found else "-" for name in ("separate", "plain", "fused")]
                     theta = 1 - bare.median / found["separate"].median
                     rows.append([step, kind, *ways, ratio, f"{theta:.1%}", split_up])
                     report.data["results"].append(
@@ -180,6 +203,7 @@ def main() -> None:
                 "step",
                 "mini-batch",
                 "separate, us",
+                "without overlap, us",
                 "fused, us",
                 "faster / update_phi",
                 "theta's share of separate",

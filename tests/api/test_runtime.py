@@ -109,12 +109,12 @@ def crashing(monkeypatch, *configs: dict) -> list[dict]:
     """Let the compiler crash for these configurations of update_phi; returns all of it that are tried."""
     real, tried = runtime.build, []
 
-    def build(device, spec, problem, config):
+    def build(device, spec, problem, config, *more):
         if spec.name == "update_phi":
             tried.append(dict(config))
         if dict(config) in configs:
             raise CompileError("the compiler crashed")
-        return real(device, spec, problem, config)
+        return real(device, spec, problem, config, *more)
 
     monkeypatch.setattr(runtime, "build", build)
     return tried
@@ -177,10 +177,10 @@ def test_a_variant_follows_the_choice_that_compiled(tmp_path, monkeypatch):
         key = key_of(device.info, spec, problem)
         there.add_trial(TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=(1e-3,)))
 
-        def build(device, spec, problem, config):
+        def build(device, spec, problem, config, *more):
             if config["block_size"] == 4:
                 raise CompileError("no")
-            return real(device, spec, problem, config)
+            return real(device, spec, problem, config, *more)
 
         monkeypatch.setattr(runtime, "build", build)
         chosen = Runtime(device, MMSB, Index(there))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from mmsbgen.errors import CompileError, ConfigError, MissingDependencyError
 from mmsbgen.families import family
 from mmsbgen.families.mmsb.star_loop import STAGES, fitted, star_loop
 from mmsbgen.families.mmsb.update_phi import shared_bytes
-from mmsbgen.rendering import render
+from mmsbgen.rendering import overlapping, render
 from mmsbgen.space import Traits
 
 MMSB = family()
@@ -121,3 +124,26 @@ def test_stages_of_different_block_sizes_are_refused() -> None:
     configs["exchange_slots"]["block_size"] = 1024
     with pytest.raises(ConfigError, match="one block size"):
         star_loop(MMSB.kernels, problem, configs, TRAITS)
+
+
+@pytest.mark.parametrize("kernel", ["update_phi", "star_factors", "block_links", "exchange_slots", "theta_partial"])
+def test_an_overlapping_kernel_reads_nothing_before_it_waits(kernel: str, tmp_path: Path) -> None:
+    """No access to arrays comes before the wait in PTX, and none goes by the cache that sees no writes of others."""
+    try:
+        nvcc = find_compiler("nvcc").path  # type: ignore[attr-defined]
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    spec, problem = MMSB.kernel(kernel), MMSB.problem()
+    source = render(spec, problem, spec.default(problem, TRAITS), TRAITS)
+    loads = []
+    for name, text in (("plain", source.text), ("overlapping", overlapping(source).text)):
+        (tmp_path / "kernel.cu").write_text(text)
+        command = [nvcc, "--ptx", "--gpu-architecture=sm_90", "--std=c++17", "--output-file", name, "kernel.cu"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        ptx = (tmp_path / name).read_text()
+        loads.append(len(re.findall(r"\bld\.global\.nc\.", ptx)))
+    before, _, after = ptx[ptx.index(f".entry {kernel}(") :].partition("griddepcontrol.wait;")
+    assert not re.search(r"\b(ld|st|atom|red|cp\.async)\.", re.sub(r"\bld\.param\.", "", before))
+    assert re.search(r"\bst\.global\.", after)
+    assert loads[0] > 0
+    assert loads[1] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import mmsbgen.rendering
 from mmsbgen.errors import ConfigError, InputError
 from mmsbgen.families import family
-from mmsbgen.rendering import environment, render, template_digest
+from mmsbgen.rendering import Source, environment, overlapping, render, template_digest
 from mmsbgen.space import Traits
 from mmsbgen.tidy import tidy
 
@@ -121,3 +122,45 @@ def test_tidy_changes_nothing_twice() -> None:
     for spec in mmsb.kernels.values():
         text = render(spec, mmsb.problem(K=20), spec.default(mmsb.problem(K=20), CUDA), CUDA).text
         assert tidy(text) == text
+
+
+WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
+
+
+@pytest.mark.parametrize("kernel", list(family().written_in("cuda")))
+def test_overlapping_kernels_wait_first(kernel: str) -> None:
+    """One line more in the body, its first; and no array is said to be constant for as long as the kernel runs."""
+    memory = {"local_memory": 48 * 1024, "launch_memory": 227 * 1024}
+    traits = Traits("cuda", "gpu", sub_group_size=32, warp_groups=True, **memory)
+    spec, problem = family().kernel(kernel), family().problem()
+    source = render(spec, problem, spec.default(problem, traits), traits)
+    before, after = source.text.splitlines(), overlapping(source).text.splitlines()
+    (place,) = (number for number, line in enumerate(after) if WAIT in line)
+    assert after[place - 2 : place + 1] == [")", "{", f"    {WAIT}"]
+    entry = before.index(f"void {kernel}(")
+    assert 'extern "C" __global__' in before[entry - 1]
+    assert before[place - 2 : place] == [")", "{"]
+    assert ")" not in before[entry : place - 2], "the wait is in the body of the kernel itself"
+    del after[place]
+    assert [line.replace(" __restrict__ ", " ") for line in after] == [
+        line.replace(" __restrict__ ", " ") for line in before
+    ]
+    assert after[:entry] + after[place:] == before[:entry] + before[place:]
+    arrays = [argument for argument in spec.arguments if argument.role != "scalar"]
+    declared = after[entry + 1 : place - 2]
+    for argument in arrays:
+        (line,) = (line for line in declared if re.search(rf" {argument.name}\b", line.partition("/*")[0]))
+        assert ("__restrict__" in line) == (argument.role != "in"), line
+
+
+def test_kernels_that_cannot_begin_with_a_wait_are_refused() -> None:
+    text = 'extern "C" __global__\nvoid k(\n    const u32 n\n)\n{\n}\n'
+    assert WAIT in overlapping(Source(text, "k", "", "cuda")).text
+    for source in (
+        Source(text, "other", "", "cuda"),
+        Source(text * 2, "k", "", "cuda"),
+        Source(text.replace(")\n{", ") {"), "k", "", "cuda"),
+        Source(text, "k", "", "opencl"),
+    ):
+        with pytest.raises(ValueError, match="bodies that could begin with a wait"):
+            overlapping(source)
