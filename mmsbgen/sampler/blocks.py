@@ -34,6 +34,8 @@ def theta_scales(per_sweep: int, non_link_factor: float, real: np.dtype[Any]) ->
 class BlockShared:
     """Partners that the vertices of a block share."""
 
+    in_place = False
+
     def __init__(self, split: Split, shape: Shape, problem: Problem) -> None:
         self._split, self._shape, self._problem = split, shape, problem
         half = problem["products"] == "half"

@@ -12,13 +12,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mmsbgen.families.mmsb import star_tensor
+from mmsbgen.families.mmsb import star_ends, star_tensor
 from mmsbgen.families.mmsb.block_workloads import room
+from mmsbgen.families.mmsb.star_shared import LABELS
 from mmsbgen.families.mmsb.tensor_workloads import half_room, half_row
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.problem import Problem
 from mmsbgen.sampler.buffers import Spec, content
 from mmsbgen.sampler.state import Shape
+from mmsbgen.space import Traits
 
 Launch = Callable[[str, str, int, dict[str, Any]], None]
 
@@ -34,6 +36,10 @@ class Partners(Protocol):
     def bytes_each(self) -> int:
         """Bytes of what is drawn for an iteration ahead."""
 
+    @property
+    def in_place(self) -> bool:
+        """Whether new rows are written where the old ones were, not into spare slots."""
+
     def specs(self, rounds: int) -> list[Spec]:
         """The arrays for ``rounds`` iterations, beside the adjacency of training links."""
 
@@ -41,7 +47,7 @@ class Partners(Protocol):
         """Queue the draws of ``rounds`` iterations from ``iteration`` on, whose vertices have ``places``."""
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """Queue phi's update of ``count`` vertices; the new rows are in spare slots then.
+        """Queue phi's update of ``count`` vertices; the new rows are in spare slots then, unless it is ``in_place``.
 
         With ``draws`` rows end with draws in a run that otherwise has none.
         """
@@ -51,6 +57,7 @@ class Listed:
     """A list of ``n`` partners for each vertex, every pair looked up."""
 
     kernels = ("sample_partners", "update_phi")
+    in_place = False
 
     def __init__(self, links: EdgeSet, held: EdgeSet, shape: Shape, n: int) -> None:
         self._sets, self._listed, self._real = (links, held), shape.spare_rows * n, shape.real
@@ -80,20 +87,31 @@ class Listed:
 class StarShared:
     """Partners that the vertices of a star, or of a mini-batch of pairs, share."""
 
-    def __init__(self, split: Split, links: EdgeSet, held: EdgeSet, shape: Shape, problem: Problem) -> None:
+    def __init__(
+        self, split: Split, links: EdgeSet, held: EdgeSet, shape: Shape, problem: Problem, traits: Traits
+    ) -> None:
         self._split, self._sets, self._shape, self._problem = split, (links, held), shape, problem
         half = problem["products"] == "half"
-        self._products = tuple(spec.name for spec in star_tensor.KERNELS) if half else ("star_shared",)
+        self._drawn = ("draw_shared", star_tensor.AHEAD.name) if half else ("draw_shared",)
+        # Without links of their own, whose rows may be those of other vertices here, rows end where they are.
+        self.in_place = half and problem["partners"] == LABELS and star_ends.usable(problem, traits)
+        if self.in_place:
+            self._update = ("star_factors", "star_scales", "star_ends")
+        else:
+            products = tuple(spec.name for spec in star_tensor.KERNELS) if half else ("star_shared",)
+            self._update = (*products, "star_rows")
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """The draws, the products, the ends of the rows."""
-        return ("draw_shared", *self._products, "star_rows")
+        return (*self._drawn, *self._update)
 
     @property
     def bytes_each(self) -> int:
         """Bytes of an iteration's partners, and of the places of all vertices among them."""
-        return 4 * self._shape.n_vertices + room(self._problem) * (12 + self._shape.real.itemsize)
+        marks = len(self._drawn) > 1
+        looked_up = self._shape.spare_rows * half_room(self._problem) // 4 if marks else 0
+        return 4 * self._shape.n_vertices + room(self._problem) * (12 + self._shape.real.itemsize) + looked_up
 
     def specs(self, rounds: int) -> list[Spec]:
         """Edge sets for the stars, what was drawn, and held-out pairs by vertex."""
@@ -101,7 +119,7 @@ class StarShared:
         return [
             *edge_sets(*self._sets),
             *held_adjacency(self._split),
-            *half_wide(self._problem, self._shape, marks=True),
+            *half_wide(self._problem, self._shape, rounds),
             Spec("places", "partners", (rounds, self._shape.n_vertices), np.uint32),
             *(Spec(name, "partners", (rounds, length), np.uint32) for name in ("draws", "times", "drawn")),
             Spec("shared_weights", "partners", (rounds, length), real),
@@ -109,12 +127,14 @@ class StarShared:
         ]
 
     def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
-        """One launch."""
+        """The draws; then for all vertices of these iterations which of their pairs must not be weighed."""
         queue("partners", "draw_shared", rounds, values | {"n_rounds": np.uint32(rounds)})
+        for name in self._drawn[1:]:
+            queue("partners", name, places, values)
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """The products, then links and the ends of the rows."""
-        for name in (*self._products, "star_rows"):
+        """The products, then links and the ends of the rows, in two kernels or in one."""
+        for name in self._update:
             queue("update_phi", name, count, values)
 
 
@@ -135,13 +155,13 @@ def held_adjacency(split: Split) -> list[Spec]:
     ]
 
 
-def half_wide(problem: Problem, shape: Shape, marks: bool = False) -> list[Spec]:
-    """What tensor cores multiply, two numbers a word; with ``marks`` bits for pairs whose scales are there before."""
+def half_wide(problem: Problem, shape: Shape, rounds: int = 0) -> list[Spec]:
+    """What tensor cores multiply, two numbers a word; for stars also bits of pairs, of ``rounds`` iterations ahead."""
     if problem["products"] == "single":
         return []
     row, length, m = half_row(problem) // 2, half_room(problem), shape.spare_rows
-    sizes = {"own_factors": (m, row), "shared_factors": (length, row), "shared_rows": (length, row)}
-    sizes["scales"] = (m, length // 2)
-    if marks:
-        sizes["marked"] = (m, length // 32)
+    sizes: dict[str, tuple[int, ...]] = {"own_factors": (m, row), "shared_factors": (length, row)}
+    sizes |= {"shared_rows": (length, row), "scales": (m, length // 2)}
+    if rounds:
+        sizes |= dict.fromkeys(("marked", "labelled"), (rounds, m, length // 32))
     return [Spec(name, "products", size, np.uint32) for name, size in sizes.items()]

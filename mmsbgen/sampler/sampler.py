@@ -164,7 +164,7 @@ class Sampler:
         if self.options.block:
             return BlockShared(split, shape, problem)
         if self.rule.shared:
-            return StarShared(split, links, held, shape, problem)
+            return StarShared(split, links, held, shape, problem, traits_of(self.device.info))
         return Listed(links, held, shape, self.rule.n)
 
     def _batches(self, rounds: int) -> Batches:
@@ -319,7 +319,8 @@ class Sampler:
             "spread": self.shape.real.type(-math.expm1(-eps / 2)),
         }
         self.partners.update(self.launch, n, values, self.sampling)
-        self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
+        if not self.partners.in_place:
+            self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
         self.vertex_updates += n
         values["step"] = np.float64(self._theta_step(eps, n))
         if self.options.block:

@@ -37,11 +37,12 @@ def test_parts_begin_with_update_phi() -> None:
         assert "block_shared" not in p.kernels
         assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (16384, 1024, "off")
     for p in shared:
-        assert p.kernels == ["star_factors", "star_scales", "star_sums", "star_rows", "draw_shared"]
+        assert p.kernels == ["star_factors", "star_scales", "star_sums", "star_rows", "draw_shared", "star_marks"]
         assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (4096, 256, "on")
+    labelled_kernels = ["star_factors", "star_scales", "star_ends", "star_rows", "star_marks"]
     for p in labelled:
-        assert (p.kernels, p.problem["partners"]) == (["star_factors", "star_rows"], "shared-uniform")
-    every = {*stars[0].kernels, *blocked[0].kernels, *shared[0].kernels}
+        assert (p.kernels, p.problem["partners"]) == (labelled_kernels, "shared-uniform")
+    every = {*stars[0].kernels, *blocked[0].kernels, *shared[0].kernels, *labelled[0].kernels}
     assert every | {"update_phi", "block_shared", "star_shared"} == set(family().tuned)
     assert len(script.parts((128,), {}, 60.0, 0.0, {}, {})) == 2
     assert script.slug(H200) == "nvidia-h200"

@@ -111,12 +111,15 @@ def ends_of(given: Mapping[str, Any], prefix: str, vertex: int) -> Array:
     return np.asarray(given[ends][int(given[offsets][vertex]) : int(given[offsets][vertex + 1])])
 
 
-def others_untouched(given: Mapping[str, Any], got: Mapping[str, Array], k: int) -> str | None:
-    """What is wrong with rows that are no new ones, or with the padding of new ones."""
-    untouched = np.setdiff1d(np.arange(len(given["pi"])), given["spares"])
+def others_untouched(
+    given: Mapping[str, Any], got: Mapping[str, Array], k: int, into: Array | None = None
+) -> str | None:
+    """What is wrong with rows that are no new ones, or with the padding of new ones; these are ``into`` slots."""
+    new = given["spares"] if into is None else into
+    untouched = np.setdiff1d(np.arange(len(given["pi"])), new)
     if not np.array_equal(got["pi"][untouched], given["pi"][untouched]):
         return "a row outside the mini-batch changed"
-    return "the padding of a row is not zero" if np.any(got["pi"][given["spares"], k:] != 0) else None
+    return "the padding of a row is not zero" if np.any(got["pi"][new, k:] != 0) else None
 
 
 def with_partners(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Callable[[int], Array]]:
@@ -242,24 +245,33 @@ def judge_rows(
     step: reference.Step,
     u: float,
     links: bool = True,
+    into: Array | None = None,
+    acc_error: Array | None = None,
 ) -> str | None:
-    """What is wrong with the ends of the rows of :func:`rows_to_end`, whose links are added first, or with clips."""
+    """What is wrong with the ends of the rows of :func:`rows_to_end`, whose links are added first, or with clips.
+
+    New rows are in the spare slots, or ``into`` slots ``[m]``; sums over partners are off by ``acc_error`` ``[m, K]``.
+    """
+    into = given["spares"] if into is None else into
     pi, sums, beta = (given[name].astype(np.float64) for name in ("pi", "row_sums", "beta"))
     ends = []
-    for vertex, spare in zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True):
+    for i, (vertex, spare) in enumerate(zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True)):
         slot = given["slots"][vertex]
         own, near = pi[slot, :k], given["slots"][ends_of(given, "link", vertex)]
         rows = pi[near if links else near[:0], :k]
         drift, error = block_reference.link_drift(own, beta[:k], pi[spare, :k], rows, step.delta, u)
+        if acc_error is not None:
+            strength = np.abs(beta[:k] - step.delta)
+            error = error + strength * acc_error[i] + (own * strength) @ acc_error[i]
         ends.append(reference.end_row(own * sums[slot], own, drift, error, vertex, step, u))
     phi = np.array([end.phi for end in ends])
     tolerance = 2 * np.array([end.error for end in ends]) + u * (20 + 4 * np.sqrt(k)) * phi + FLOOR
     flips = np.array([end.flips for end in ends])
-    rows = got["pi"][given["spares"]].astype(np.float64)
+    rows = got["pi"][into].astype(np.float64)
     off = np.abs(rows.sum(axis=1) - 1).max()
     if off > verify.summing(k, config, u):
         return f"a row sums to 1 {off:+.3g}"
-    found = rows[:, :k] * got["row_sums"][given["spares"]].astype(np.float64)[:, None]
+    found = rows[:, :k] * got["row_sums"][into].astype(np.float64)[:, None]
     problem = Expected(phi, tolerance, verify.allowed(flips, step.name == "split")).errors(found)
     if problem is not None:
         return f"phi: {problem}"

@@ -1,6 +1,6 @@
 """Declarations of the kernels that do star_shared's work on tensor cores, as those of blocks do.
 
-One launch writes the factors and marks the pairs that must not be weighed by the products.
+Which pairs must not be weighed by the products is looked up for several iterations ahead.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mmsbgen.family import Argument, KernelSpec, Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, Traits
 
-__all__ = ["KERNELS"]
+__all__ = ["AHEAD", "KERNELS"]
 
 _TENSOR = STARS_SHARED | HALF
 _PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
@@ -48,7 +48,8 @@ _OWN = Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two
 _PARTNERS = Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word")
 _ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
 _SCALES = Argument("scales", "u32", "inout", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
-_MARKED = Argument("marked", "u32", "in", "[m, room / 32] a bit for each pair whose scale is there already")
+_MARKED = Argument("marked", "u32", "in", "[R, stride, room / 32] a bit for each pair that must not be weighed")
+_LABELLED = Argument("labelled", "u32", "in", "[R, stride, room / 32] a bit for each link with a scale of its own")
 
 #: Tiles that fill a GPU of some hundred multiprocessors.
 _ENOUGH = 200
@@ -71,7 +72,7 @@ def _tiles_default(block: KernelSpec) -> Chooser:
         *(tile(128, 128, 64, 3, 256, "wgmma"), tile(128, 128, 64, 2, 256)),
         *(tile(64, 128, 64, 3, 128, "wgmma"), tile(64, 128, 64, 3, 128)),
     ]
-    small = [tile(64, 64, 64, 4, 128, "wgmma")]
+    small = [tile(64, 64, 64, stages, 128, "wgmma") for stages in (6, 4)]
     small += [tile(64, 64, *rest) for rest in ((64, 4, 128), (64, 2, 128), (32, 2, 128), (32, 2, 64))]
 
     def choose(problem: Problem, traits: Traits) -> Config:
@@ -83,44 +84,75 @@ def _tiles_default(block: KernelSpec) -> Chooser:
 
 
 def _launch_factors(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    """A vertex a warp for its marks, then a row a warp."""
+    """A row a warp."""
     warps = int(config["block_size"]) // 32
-    return Launch(-(-count // warps) + -(-(half_room(problem) + count) // warps), warps * 32)
+    return Launch(-(-(half_room(problem) + count) // warps), warps * 32)
 
+
+def _launch_marks(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """A vertex a warp."""
+    warps = int(config["block_size"]) // 32
+    return Launch(max(1, -(-count // warps)), warps * 32)
+
+
+def _looked_up(problem: Problem) -> int:
+    """Bytes of what is looked up for a vertex, and of the answer."""
+    return (MEAN_DEGREE + 1) * 12 + half_room(problem) // 4
+
+
+STAR_MARKS = replace(
+    tensor_kernels.BLOCK_STRIKE,
+    name="star_marks",
+    template="mmsb/star_marks.jinja",
+    doc="which pairs of a star's vertices and their partners must not be weighed, of several iterations ahead",
+    arguments=(
+        VERTICES,
+        Argument("sizes", "u32", "in", "[R] vertices of each iteration's star"),
+        DRAWN,
+        PLACES,
+        N_SHARED,
+        *LINKS,
+        *HELD,
+        replace(_MARKED, role="out"),
+        replace(_LABELLED, role="out"),
+        N_VERTICES,
+        Argument("stride", "u32", "scalar", "places that each iteration has"),
+        N_TOTAL,
+    ),
+    parameters=("N", "m", "n", "dtype", "partners"),
+    variables=_stars(tensor_kernels.BLOCK_STRIKE),
+    launch=_launch_marks,
+    traffic=lambda p: p.integer("m") * _looked_up(p),
+    workload=star_workloads.star_marks,
+    used_with=_TENSOR,
+)
 
 STAR_FACTORS = replace(
     tensor_kernels.BLOCK_FACTORS,
     name="star_factors",
     template="mmsb/star_factors.jinja",
-    doc="the factors of the products of a star's vertices and their partners, 16 bits wide, and pairs not to weigh",
+    doc="the factors of the products of a star's vertices and their partners, 16 bits wide, and labelled links' scales",
     arguments=(
         _PI,
         SLOTS,
         BETA,
         VERTICES,
         DRAWN,
-        PLACES,
         SHARED_WEIGHTS,
         N_SHARED,
-        *LINKS,
-        *HELD,
+        _LABELLED,
         replace(_OWN, role="out"),
         replace(_PARTNERS, role="out"),
         replace(_ROWS, role="out"),
         replace(_SCALES, role="inout"),
-        replace(_MARKED, role="out"),
         N_VERTICES,
         FIRST_VERTEX,
         SHARED_ROUND,
-        N_TOTAL,
         DELTA,
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_FACTORS),
     launch=_launch_factors,
-    traffic=lambda p: (
-        tensor_kernels.BLOCK_FACTORS.traffic(p) + p.integer("m") * ((MEAN_DEGREE + 1) * 12 + half_room(p) // 8)
-    ),
     workload=star_workloads.star_factors,
     used_with=_TENSOR,
 )
@@ -129,7 +161,19 @@ STAR_SCALES = replace(
     tensor_kernels.BLOCK_SCALES,
     name="star_scales",
     doc="what each shared partner's row counts for each vertex of a star: dots on tensor cores, reweighed",
-    arguments=(_OWN, _PARTNERS, SHARED_WEIGHTS, _MARKED, _SCALES, N_VERTICES, SHARED_ROUND, DELTA),
+    arguments=(
+        _OWN,
+        _PARTNERS,
+        SHARED_WEIGHTS,
+        _MARKED,
+        _LABELLED,
+        _SCALES,
+        N_VERTICES,
+        FIRST_VERTEX,
+        SHARED_ROUND,
+        DELTA,
+    ),
+    parameters=("K", "N", "m", "n", "dtype", "partners"),
     default=_tiles_default(tensor_kernels.BLOCK_SCALES),
     variables=_stars(tensor_kernels.BLOCK_SCALES),
     workload=star_workloads.star_scales,
@@ -155,5 +199,6 @@ STAR_SUMS = replace(
     used_with=_TENSOR,
 )
 
-#: In the order of their launches, before star_rows.
+#: In the order of their launches, before star_rows, and what is looked up ahead.
 KERNELS = (STAR_FACTORS, STAR_SCALES, STAR_SUMS)
+AHEAD = STAR_MARKS

@@ -136,42 +136,70 @@ def star_rows(problem: Problem, seed: int) -> Workload:
     return Workload(given, problem.integer("m"), judge, _others(problem, given, seed))
 
 
-def _bits(marked: Array) -> Array:
-    """Marks ``[m, room]`` of words ``[m, room / 32]``."""
-    bits: Array = (marked[:, :, None] >> np.arange(32) & 1).reshape(len(marked), -1).astype(bool)
-    return bits
-
-
 def _words(marks: Array) -> Array:
-    """The inverse of :func:`_bits`."""
+    """A bit for each of marks ``[m, room]``, in words ``[m, room / 32]``."""
     parts: Array = marks.reshape(len(marks), -1, 32).astype(np.uint32) << np.arange(32, dtype=np.uint32)
     words: Array = parts.sum(axis=2, dtype=np.uint32)
     return words
 
 
+def _ahead(words: Array) -> Array:
+    """Words ``[m, ..]`` of the mini-batch where it begins in arrays of several, after others that have all bits set."""
+    return np.concatenate([np.full((FIRST, words.shape[1]), 0xFFFFFFFF, np.uint32), words])
+
+
+def star_marks(problem: Problem, seed: int) -> Workload:
+    """Stars of two iterations, of which the first has no vertices; behind the second are vertices of an earlier one."""
+    rng = np.random.default_rng(seed)
+    case, m, length = _case(problem, rng), problem.integer("m"), half_room(problem)
+    given, stride, n_total = case.given, problem.integer("m") + 3, problem.integer("N")
+    others = rng.integers(0, n_total, stride + 3).astype(np.uint32)
+
+    def stars(vertices: Array) -> Array:
+        return np.concatenate([others[:stride], vertices, others[stride:]])
+
+    rotations = [{"vertices": stars(other["vertices"][FIRST:])} for other in _others(problem, given, seed)]
+    given |= {"vertices": stars(given["vertices"][FIRST:]), "sizes": np.array([0, m], np.uint32)}
+    given |= {"n_vertices": np.uint32(2 * stride), "stride": np.uint32(stride)}
+    for name in ("marked", "labelled"):
+        given[name] = np.full((2 * stride, length // 32), 0x12345678, np.uint32)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        right = {"marked": case.struck | case.linked, "labelled": case.linked}
+        for name, bits in right.items():
+            marks = np.zeros((m, length), bool)
+            marks[:, : case.distinct.size] = bits
+            expected = given[name].copy()
+            expected[stride : stride + m] = _words(marks)
+            if not np.array_equal(got[name], expected):
+                return f"{name} differs from the vertices themselves, their links and their held-out pairs"
+        return None
+
+    return Workload(given, 2 * stride, judge, rotations)
+
+
 def star_factors(problem: Problem, seed: int) -> Workload:
-    """Rows of a star and of its partners, marks and scales of an earlier iteration."""
+    """Rows of a star and of its partners, bits of links, and scales of an earlier iteration."""
     case = _case(problem, np.random.default_rng(seed))
     m, width, length, given = problem.integer("m"), half_row(problem), half_room(problem), case.given
     k, u, delta = problem.integer("K"), roundoff(problem), float(case.given["delta"])
     for name, rows in (("own_factors", m), ("shared_factors", length), ("shared_rows", length)):
         given[name] = np.full((rows, width // 2), 0x3C003C00, np.uint32)
     given["scales"] = np.full((m, length // 2), 0x3F803F80, np.uint32)
-    given["marked"] = np.full((m, length // 32), 0xFFFFFFFF, np.uint32)
+    linked = np.zeros((m, length), bool)
+    linked[:, : case.distinct.size] = case.linked
+    given["labelled"] = _ahead(_words(linked))
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         wrong = tensor_workloads.judge_factors(problem, given, got, case.distinct)
         if wrong is not None:
             return wrong
         count = case.distinct.size
-        marks = _bits(got["marked"])
-        if not np.array_equal(marks[:, :count], case.struck | case.linked) or marks[:, count:].any():
-            return "the marks are not those of the vertex itself, its links and its held-out pairs"
         pi, strength = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k] - delta
         dots = (pi * strength)[given["slots"][given["vertices"][FIRST:]]] @ pi[given["slots"][case.distinct]].T
         right, error = np.ones((m, length)), np.zeros((m, length))
         labelled = case.weights / np.maximum(delta + dots, Z_FLOOR)
-        right[:, :count] = np.where(case.struck, 0.0, np.where(case.linked, labelled, 1.0))
+        right[:, :count] = np.where(case.linked, labelled, 1.0)
         error[:, :count] = np.where(case.linked, (BFLOAT16 + u * (16 + 4 * np.sqrt(k))) * labelled, 0.0)
         return Expected(right, error).errors(bfloat16(got["scales"]).reshape(right.shape))
 
@@ -179,24 +207,27 @@ def star_factors(problem: Problem, seed: int) -> Workload:
 
 
 def star_scales(problem: Problem, seed: int) -> Workload:
-    """Factors of rows that are nearly one-hot, and scales of which some are marked to stay."""
+    """Factors of rows that are nearly one-hot, pairs that are struck, and links with a scale where they have labels."""
     rng = np.random.default_rng(seed)
     case = _case(problem, rng)
     m, length, given = problem.integer("m"), half_room(problem), case.given
     own, partners = tensor_workloads.rounded_factors(problem, given, case.distinct)
-    marks = np.zeros((m, length), bool)
+    marks, labelled = np.zeros((m, length), bool), np.zeros((m, length), bool)
     marks[:, : case.distinct.size] = case.struck | case.linked | (rng.random(case.struck.shape) < 0.1)
+    labelled[:, : case.distinct.size] = case.linked | (rng.random(case.struck.shape) < 0.05)
+    labelled &= marks
     before = rng.gamma(0.3, 1000.0, (m, length))
-    given |= {"own_factors": as_words(own), "shared_factors": as_words(partners), "marked": _words(marks)}
+    given |= {"own_factors": as_words(own), "shared_factors": as_words(partners)}
+    given |= {"marked": _ahead(_words(marks)), "labelled": _ahead(_words(labelled))}
     given["scales"] = as_words(to_bfloat16(before))
-    kept = bfloat16(given["scales"]).reshape(m, length)
+    kept = bfloat16(given["scales"]).reshape(m, length) * (labelled & _labels(problem))
     weights = np.zeros(length)
     weights[: case.distinct.size] = case.weights
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         found = bfloat16(got["scales"]).reshape(m, length)
         if not np.array_equal(found[marks], kept[marks]):
-            return "a scale that is marked to stay has changed"
+            return "the scale of a pair that is struck is not 0, or that of a labelled link has changed"
         return tensor_workloads.judge_scales(problem, own, partners, weights, np.where(marks, 0.0, found), ~marks)
 
     return Workload(given, m, judge)
@@ -209,4 +240,42 @@ def star_sums(problem: Problem, seed: int) -> Workload:
     return tensor_workloads.sums_of(problem, rng, case.given, case.distinct)
 
 
-__all__ = ["draw_shared", "star_factors", "star_rows", "star_scales", "star_shared", "star_sums"]
+def star_ends(problem: Problem, seed: int) -> Workload:
+    """Rows to end by scales that are made up, as large as those of a hundred partners, in the places where they are."""
+    given, step = block_workloads.rows_to_end(problem, seed)
+    rng = np.random.default_rng([seed, 2])
+    k, m, width, length = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
+    u, count = roundoff(problem), int(rng.integers(1, problem.integer("n") + 1))
+    scales, rows = np.zeros((m, length)), np.zeros((length, width))
+    weights = rng.gamma(0.3, size=(m, count))
+    scales[:, :count] = -rng.uniform(0.0, 100.0, (m, 1)) * weights / weights.sum(axis=1, keepdims=True)
+    rows[:count, :k] = given["pi"][rng.choice(len(given["pi"]), count), :k]
+    given |= {"scales": as_words(to_bfloat16(scales)), "shared_rows": as_words(to_bfloat16(rows))}
+    # Another iteration's count is in front.
+    given |= {"n_shared": np.array([1, count], np.uint32), "shared_round": np.uint32(_ROUND)}
+    into = given["slots"][given["vertices"][FIRST:]]
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        a, b = bfloat16(given["scales"]).reshape(m, length), bfloat16(given["shared_rows"]).reshape(length, width)
+        acc = (a @ b)[:, :k]
+        error = u * (8 + length / 2) * np.abs(acc)
+        pi = given["pi"].astype(np.float64)
+        pi[given["spares"], :k] = acc
+        wrong = others_untouched(given, got, k, into)
+        return wrong or block_workloads.judge_rows(
+            {**given, "pi": pi}, got, config, k, step, u, links=False, into=into, acc_error=error
+        )
+
+    return Workload(given, m, judge, _others(problem, given, seed))
+
+
+__all__ = [
+    "draw_shared",
+    "star_ends",
+    "star_factors",
+    "star_marks",
+    "star_rows",
+    "star_scales",
+    "star_shared",
+    "star_sums",
+]

@@ -31,7 +31,7 @@ from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 TILE_ROWS = Axis("tile_rows", (64, 128), "vertices of a block's tile")
 TILE_COLUMNS = Axis("tile_columns", (64, 128, 256), "partners or coordinates of a block's tile")
 DEPTH = Axis("depth", (32, 64), "terms of the sums that are copied at a time")
-STAGES = Axis("stages", (2, 3, 4), "such slices in flight or in use")
+STAGES = Axis("stages", (2, 3, 4, 6), "such slices in flight or in use")
 INSTRUCTION = Axis(
     "instruction",
     ("mma", "wgmma"),
