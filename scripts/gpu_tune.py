@@ -119,15 +119,13 @@ def parts(
             settings = {**sizes, **shared, "partners": partners}
             every = kernels.worth_tuning(kernels.problem(**settings))
             # What does not depend on links is the same for both.
-            mine = [name for name in every if name not in used]
-            if partners != "shared":
-                mine = [name for name in mine if _of_partners(kernels.kernels[name], partners)]
+            mine = [n for n in every if n not in used and (partners == "shared" or _of_partners(kernels.kernels[n]))]
             found += [Part(mine, kernels.problem(K=k, **settings), other_seconds * len(mine), {}) for k in ks]
     return found
 
 
-def _of_partners(spec: KernelSpec, partners: str) -> bool:
-    return "partners" in spec.parameters or spec.used_with.get("partners") == (partners,)
+def _of_partners(spec: KernelSpec) -> bool:
+    return "partners" in spec.parameters
 
 
 def sweep(info: DeviceInfo, ks: tuple[int, ...], sizes: Mapping[str, int | str], seconds: float) -> list[Part]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mmsbgen.families.mmsb import star_ends, star_tensor
+from mmsbgen.families.mmsb import star_tensor
 from mmsbgen.families.mmsb.block_workloads import room
 from mmsbgen.families.mmsb.star_shared import LABELS
 from mmsbgen.families.mmsb.tensor_workloads import half_room, half_row
@@ -20,7 +20,6 @@ from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.problem import Problem
 from mmsbgen.sampler.buffers import Spec, content
 from mmsbgen.sampler.state import Shape
-from mmsbgen.space import Traits
 
 Launch = Callable[[str, str, int, dict[str, Any]], None]
 
@@ -87,19 +86,14 @@ class Listed:
 class StarShared:
     """Partners that the vertices of a star, or of a mini-batch of pairs, share."""
 
-    def __init__(
-        self, split: Split, links: EdgeSet, held: EdgeSet, shape: Shape, problem: Problem, traits: Traits
-    ) -> None:
+    def __init__(self, split: Split, links: EdgeSet, held: EdgeSet, shape: Shape, problem: Problem) -> None:
         self._split, self._sets, self._shape, self._problem = split, (links, held), shape, problem
         half = problem["products"] == "half"
         self._drawn = ("draw_shared", star_tensor.AHEAD.name) if half else ("draw_shared",)
-        # Without links of their own, whose rows may be those of other vertices here, rows end where they are.
-        self.in_place = half and problem["partners"] == LABELS and star_ends.usable(problem, traits)
-        if self.in_place:
-            self._update = ("star_factors", "star_scales", "star_ends")
-        else:
-            products = tuple(spec.name for spec in star_tensor.KERNELS) if half else ("star_shared",)
-            self._update = (*products, "star_rows")
+        products = tuple(spec.name for spec in star_tensor.KERNELS) if half else ("star_shared",)
+        self._update = (*products, "star_rows")
+        # The last kernel reads rows of other vertices of the mini-batch where links have a stratum of their own alone.
+        self.in_place = problem["partners"] == LABELS
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -133,7 +127,7 @@ class StarShared:
             queue("partners", name, places, values)
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """The products, then links and the ends of the rows, in two kernels or in one."""
+        """The products, then links and the ends of the rows."""
         for name in self._update:
             queue("update_phi", name, count, values)
 

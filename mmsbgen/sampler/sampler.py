@@ -164,7 +164,7 @@ class Sampler:
         if self.options.block:
             return BlockShared(split, shape, problem)
         if self.rule.shared:
-            return StarShared(split, links, held, shape, problem, traits_of(self.device.info))
+            return StarShared(split, links, held, shape, problem)
         return Listed(links, held, shape, self.rule.n)
 
     def _batches(self, rounds: int) -> Batches:

@@ -14,7 +14,7 @@ from mmsbgen.backends import Device
 from mmsbgen.backends.cuda_compile import compile_cuda
 from mmsbgen.build import check, traits_of
 from mmsbgen.errors import MissingDependencyError
-from mmsbgen.families.mmsb import MMSB, block_reference, star_ends, star_tensor, tensor_kernels
+from mmsbgen.families.mmsb import MMSB, block_reference, star_tensor, tensor_kernels
 from mmsbgen.families.mmsb.layout import BETA_FLOOR
 from mmsbgen.rendering import render
 from mmsbgen.space import Traits
@@ -153,7 +153,6 @@ def test_dots_near_1_give_no_scale_beyond_their_own(strength: float) -> None:
         *((spec.name, "shared") for spec in star_tensor.KERNELS),
         ("star_marks", "shared"),
         *((name, "shared-uniform") for name in ("star_marks", "star_factors", "star_scales")),
-        ("star_ends", "shared-uniform"),
     ],
 )
 @pytest.mark.parametrize("k", [1, 7, 100, 1024])
@@ -175,41 +174,4 @@ def test_tiles_equal_the_reference(
     problem = spec.check_problem(MMSB.problem(K=1000, n=1025, partners="block", products="half"))
     if instruction == "wgmma" and not traits_of(cuda_device.info).warp_groups:
         pytest.skip("wgmma is an instruction of sm_90 alone")
-    assert check(cuda_device, spec, problem, config) is None
-
-
-#: Rows in one block, in the blocks of a cluster, and in more of them than there are columns for.
-ENDS = [(64, 128, 64, 3, 128), (64, 512, 64, 3, 512), (64, 256, 32, 6, 256), (32, 256, 64, 2, 256)]
-
-
-def test_rows_of_stars_end_in_clusters_where_a_block_is_too_small_for_them() -> None:
-    spec, problem = star_ends.STAR_ENDS, MMSB.problem(K=1000, n=256, partners="shared-uniform", products="half")
-    ampere = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=163 * 1024)
-    short = problem.replace(K=500)
-    assert spec.variables(short, spec.default(short, ampere), ampere)["C"] == 1
-    assert spec.variables(problem, spec.default(problem, HOPPER), HOPPER)["C"] == 2
-    names = tuple(axis.name for axis in spec.space.axes)
-    cluster = dict(zip(names, (64, 512, 64, 3, 512), strict=True))
-    assert spec.space.refusal(cluster, problem, HOPPER) is None
-    assert "clusters of blocks" in str(spec.space.refusal(cluster, problem, ampere))
-    assert star_ends.usable(problem, HOPPER)
-    assert not star_ends.usable(problem.replace(K=10000), HOPPER)
-    assert star_ends.usable(short, ampere)
-    assert not star_ends.usable(problem, ampere)
-
-
-@pytest.mark.parametrize("values", ENDS, ids=str)
-@pytest.mark.parametrize(
-    ("step", "noise"), [("split", "on"), ("split", "off"), ("reflected", "on"), ("published", "off")]
-)
-@pytest.mark.parametrize("k", [100, 1000])
-def test_ends_of_rows_equal_the_reference(
-    cuda_device: Device, values: tuple[int, ...], step: str, noise: str, k: int
-) -> None:
-    spec, traits = star_ends.STAR_ENDS, traits_of(cuda_device.info)
-    config = dict(zip((axis.name for axis in spec.space.axes), values, strict=True))
-    settings = {"K": k, "n": 300, "step": step, "noise": noise, "partners": "shared-uniform", "products": "half"}
-    problem = spec.check_problem(MMSB.problem(**settings))
-    if not traits.warp_groups and config["tile_columns"] < k:
-        pytest.skip("clusters of blocks are of sm_90")
     assert check(cuda_device, spec, problem, config) is None

@@ -39,7 +39,7 @@ def test_parts_begin_with_update_phi() -> None:
     for p in shared:
         assert p.kernels == ["star_factors", "star_scales", "star_sums", "star_rows", "draw_shared", "star_marks"]
         assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (4096, 256, "on")
-    labelled_kernels = ["star_factors", "star_scales", "star_ends", "star_rows", "star_marks"]
+    labelled_kernels = ["star_factors", "star_scales", "star_rows", "star_marks"]
     for p in labelled:
         assert (p.kernels, p.problem["partners"]) == (labelled_kernels, "shared-uniform")
     every = {*stars[0].kernels, *blocked[0].kernels, *shared[0].kernels, *labelled[0].kernels}

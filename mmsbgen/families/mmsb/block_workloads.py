@@ -246,23 +246,19 @@ def judge_rows(
     u: float,
     links: bool = True,
     into: Array | None = None,
-    acc_error: Array | None = None,
 ) -> str | None:
     """What is wrong with the ends of the rows of :func:`rows_to_end`, whose links are added first, or with clips.
 
-    New rows are in the spare slots, or ``into`` slots ``[m]``; sums over partners are off by ``acc_error`` ``[m, K]``.
+    New rows are in the spare slots, or ``into`` slots ``[m]``.
     """
     into = given["spares"] if into is None else into
     pi, sums, beta = (given[name].astype(np.float64) for name in ("pi", "row_sums", "beta"))
     ends = []
-    for i, (vertex, spare) in enumerate(zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True)):
+    for vertex, spare in zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True):
         slot = given["slots"][vertex]
         own, near = pi[slot, :k], given["slots"][ends_of(given, "link", vertex)]
         rows = pi[near if links else near[:0], :k]
         drift, error = block_reference.link_drift(own, beta[:k], pi[spare, :k], rows, step.delta, u)
-        if acc_error is not None:
-            strength = np.abs(beta[:k] - step.delta)
-            error = error + strength * acc_error[i] + (own * strength) @ acc_error[i]
         ends.append(reference.end_row(own * sums[slot], own, drift, error, vertex, step, u))
     phi = np.array([end.phi for end in ends])
     tolerance = 2 * np.array([end.error for end in ends]) + u * (20 + 4 * np.sqrt(k)) * phi + FLOOR

@@ -129,9 +129,14 @@ def star_rows(problem: Problem, seed: int) -> Workload:
     """Spare rows with sums over partners, and rows to end, with links or without."""
     given, step = block_workloads.rows_to_end(problem, seed)
     k, u, links = problem.integer("K"), roundoff(problem), not _labels(problem)
+    into = given["spares"] if links else given["slots"][given["vertices"][FIRST:]]
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return others_untouched(given, got, k) or block_workloads.judge_rows(given, got, config, k, step, u, links)
+        before = given["pi"].copy()
+        if not links:  # what is left in the spare slots is of no use
+            before[given["spares"]] = got["pi"][given["spares"]]
+        wrong = others_untouched(given | {"pi": before}, got, k, into)
+        return wrong or block_workloads.judge_rows(given, got, config, k, step, u, links, into)
 
     return Workload(given, problem.integer("m"), judge, _others(problem, given, seed))
 
@@ -240,38 +245,8 @@ def star_sums(problem: Problem, seed: int) -> Workload:
     return tensor_workloads.sums_of(problem, rng, case.given, case.distinct)
 
 
-def star_ends(problem: Problem, seed: int) -> Workload:
-    """Rows to end by scales that are made up, as large as those of a hundred partners, in the places where they are."""
-    given, step = block_workloads.rows_to_end(problem, seed)
-    rng = np.random.default_rng([seed, 2])
-    k, m, width, length = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
-    u, count = roundoff(problem), int(rng.integers(1, problem.integer("n") + 1))
-    scales, rows = np.zeros((m, length)), np.zeros((length, width))
-    weights = rng.gamma(0.3, size=(m, count))
-    scales[:, :count] = -rng.uniform(0.0, 100.0, (m, 1)) * weights / weights.sum(axis=1, keepdims=True)
-    rows[:count, :k] = given["pi"][rng.choice(len(given["pi"]), count), :k]
-    given |= {"scales": as_words(to_bfloat16(scales)), "shared_rows": as_words(to_bfloat16(rows))}
-    # Another iteration's count is in front.
-    given |= {"n_shared": np.array([1, count], np.uint32), "shared_round": np.uint32(_ROUND)}
-    into = given["slots"][given["vertices"][FIRST:]]
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        a, b = bfloat16(given["scales"]).reshape(m, length), bfloat16(given["shared_rows"]).reshape(length, width)
-        acc = (a @ b)[:, :k]
-        error = u * (8 + length / 2) * np.abs(acc)
-        pi = given["pi"].astype(np.float64)
-        pi[given["spares"], :k] = acc
-        wrong = others_untouched(given, got, k, into)
-        return wrong or block_workloads.judge_rows(
-            {**given, "pi": pi}, got, config, k, step, u, links=False, into=into, acc_error=error
-        )
-
-    return Workload(given, m, judge, _others(problem, given, seed))
-
-
 __all__ = [
     "draw_shared",
-    "star_ends",
     "star_factors",
     "star_marks",
     "star_rows",

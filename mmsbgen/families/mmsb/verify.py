@@ -124,10 +124,6 @@ def summing(k: int, config: Config, u: float) -> float:
     Rounding errors of a chain may all have one sign (a row with one large and many equal small elements has them
     so), hence no square root.
     """
-    if "tile_columns" in config:
-        # A work-item's part, the waiting draws in it one after another; its neighbour's, the warps', the blocks'.
-        warps = 32 * int(config["block_size"]) // 32 // int(config["tile_rows"])
-        return u * (8 + int(config["tile_columns"]) // warps // 2 + 3 + warps + 8)
     team = int(config["block_size"]) if config["team"] == "block" else 1
     lanes = int(config["vector_width"]) * team
     # Sums of sub-groups, each a tree, are added up one after another; where there is local memory for all it is a tree.
