@@ -177,7 +177,9 @@ def test_a_tune_by_energy_stores_joules_beside_seconds(cuda_device: Device, stor
         assert trial.median_s is not None
         assert 50 < trial.energy_j / trial.median_s < 1500, "watts"
     costs = {"time": lambda t: t.median_s, "energy": lambda t: t.energy_j, "edp": lambda t: t.energy_j * t.median_s}
-    assert kernel.best.config == min(finals, key=costs[objective]).config
+    # Of those that cannot be told from the fastest, and are at most 1 % behind it, the simplest is the best.
+    least, mine = min(map(costs[objective], finals)), costs[objective](kernel.best)
+    assert mine <= least * (1.02 if objective == "time" else 1.0)
     best = store.best(kernel.key, objective)
     assert best is not None
     assert best.config == kernel.best.config

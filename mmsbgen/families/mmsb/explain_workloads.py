@@ -36,7 +36,7 @@ def explain_links(problem: Problem, seed: int) -> Workload:
     storage = storage_of(problem)
     if problem.integer("N") <= DISTINCT_ROWS:
         tied = slice(1, None, 3)
-        coarse = np.where(rng.random(state["pi"][tied].shape) < 0.5, 0.25, 2.0) / k
+        coarse = np.where(rng.random(state["pi"][tied].shape) < 0.5, 0.125, 1.0) / k
         coarse[:, k:] = 0.0
         state["pi"][tied] = storage.nearest(coarse)
         state["beta"][:k] = rng.choice([0.125, 0.25, 0.5, 0.9], k)
