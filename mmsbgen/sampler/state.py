@@ -2,7 +2,9 @@
 
 Rows live in slots: ``slots[v]`` is the slot of vertex v, and there are as many spare slots as a mini-batch has
 vertices.  A step writes the new rows into spare slots and exchanges the slots, so that the old rows stay whole
-while others read them and no phi matrix exists: the phi rows of a mini-batch are the rows in its spare slots.
+while others read them and no phi matrix exists: the phi rows of a mini-batch are the rows in its spare slots.  Where
+the kernel that ends the rows reads no other row (:attr:`mmsbgen.sampler.partners.Partners.in_place`), new rows are
+written where the old ones were, and slots stay.
 """
 
 from __future__ import annotations
