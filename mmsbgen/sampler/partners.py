@@ -102,10 +102,10 @@ class StarShared:
 
     @property
     def bytes_each(self) -> int:
-        """Bytes of an iteration's partners, and of the places of all vertices among them."""
+        """Bytes of an iteration's partners, of the places of all vertices among them, and of bits of pairs."""
         marks = len(self._drawn) > 1
         looked_up = self._shape.spare_rows * half_room(self._problem) // 4 if marks else 0
-        return 4 * self._shape.n_vertices + room(self._problem) * (12 + self._shape.real.itemsize) + looked_up
+        return 4 * (self._shape.n_vertices + 1) + room(self._problem) * (12 + self._shape.real.itemsize) + looked_up
 
     def specs(self, rounds: int) -> list[Spec]:
         """Edge sets for the stars, what was drawn, and held-out pairs by vertex."""

@@ -214,7 +214,7 @@ class TestOnDevice:
 
     @pytest.mark.parametrize("profiling", [True, False])
     def test_every_launch_sees_what_those_before_it_wrote(self, device: Device, profiling: bool) -> None:
-        """Each reads what other blocks of the one before wrote last, some of them late; copies and zeros between."""
+        """Each reads what other blocks of the one before wrote last, some of them late; copies and writes between."""
         kernel = device.compile(SOURCE, ["next"], overlap=True).kernel("next")
         n, block = 1 << 18, 256
         expected = np.arange(n, dtype=np.uint32)
@@ -228,6 +228,10 @@ class TestOnDevice:
                     expected = np.roll(expected, -12345) * np.uint32(3) + np.uint32(1)
                     if number % 50 == 49:
                         device.copy(source, to)
+                    if number % 10 == 3:
+                        # Through page-locked memory, over what the launch before has written and the next one reads.
+                        expected[: n // 2] = np.arange(number, number + n // 2, dtype=np.uint32)
+                        device.write(to, expected[: n // 2])
                 np.testing.assert_array_equal(device.download(to), expected)
         finally:
             device.profiling = True

@@ -126,7 +126,9 @@ def test_stages_of_different_block_sizes_are_refused() -> None:
         star_loop(MMSB.kernels, problem, configs, TRAITS)
 
 
-@pytest.mark.parametrize("kernel", ["update_phi", "star_factors", "block_links", "exchange_slots", "theta_partial"])
+@pytest.mark.parametrize(
+    "kernel", ["update_phi", "sample_partners", "star_factors", "block_links", "exchange_slots", "theta_partial"]
+)
 def test_an_overlapping_kernel_reads_nothing_before_it_waits(kernel: str, tmp_path: Path) -> None:
     """No access to arrays comes before the wait in PTX, and none goes by the cache that sees no writes of others."""
     try:

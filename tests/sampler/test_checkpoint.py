@@ -18,6 +18,7 @@ from mmsbgen.sampler.run import Interrupted, run
 MODES = [
     {"mini_batch": "random-node", "average": True, "partners": "stratified"},
     {"mini_batch": "random-node", "average": True, "partners": "shared"},
+    {"mini_batch": "random-node", "average": True, "partners": "shared-uniform"},
     {"mini_batch": "random-node", "average": True, "storage": "bfloat16"},
     {"mini_batch": "random-node", "storage": "float16", "start": "communities", "average": True},
     {"mini_batch": "block", "average": True, "mini_batch_size": 17},

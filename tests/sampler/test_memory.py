@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.errors import DeviceMemoryError
 from mmsbgen.sampler import memory, state
 from mmsbgen.sampler.evaluation import evaluate
 from mmsbgen.sampler.memory import Needs, available_host_memory, readable
 from mmsbgen.sampler.starts import of_sets
+from tests.devices import H200
 
 GB = 10**9
 
@@ -115,6 +117,22 @@ def test_starts_are_counted_where_there_are_any(opencl_device, chain, middling, 
 def test_too_large_for_this_machine(opencl_device, chain, middling):
     with pytest.raises(DeviceMemoryError, match=r"does not fit: it.*\bpi .*\d+\.\d\d GB"):
         chain(opencl_device, middling, n_communities=2**24, mini_batch_size=59, dtype="float64")
+
+
+@pytest.mark.parametrize("mini_batch", ["random-node", "random-pair"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"partners": "shared"},
+        {"partners": "shared", "products": "half"},
+        {"partners": "shared-uniform", "products": "half", "n_partners": 60},
+    ],
+)
+def test_an_iteration_ahead_takes_what_is_counted_for_it(chain, middling, mini_batch, options):
+    sampler = chain(FakeDevice(H200), middling, mini_batch=mini_batch, mini_batch_size=30, **options)
+    taken = [sum(spec.nbytes for spec in sampler.partners.specs(rounds)) for rounds in (1, 2, 7)]
+    assert taken == [taken[0] + (rounds - 1) * sampler.partners.bytes_each for rounds in (1, 2, 7)]
 
 
 def test_limits_of_a_device_are_kept(opencl_device):

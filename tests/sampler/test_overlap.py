@@ -63,6 +63,8 @@ def test_kernels_of_iterations_overlap_and_are_compiled_once(middling, mini_batc
         {"mini_batch": "random-pair"},
         {"mini_batch": "random-node", "partners": "shared", "products": "single"},
         {"mini_batch": "random-node", "partners": "shared", "products": "half"},
+        {"mini_batch": "random-node", "partners": "shared-uniform", "products": "single"},
+        {"mini_batch": "random-pair", "partners": "shared-uniform", "products": "half"},
         {"mini_batch": "block", "products": "single"},
         {"mini_batch": "block", "products": "half"},
     ],
