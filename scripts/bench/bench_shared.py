@@ -39,6 +39,7 @@ from mmsbgen.graph.graph import build_graph
 from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.ahead import Ahead
 from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.problem import products_of
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.tuner.limits import measure_roofs
 
@@ -206,7 +207,7 @@ def iterations(sampler: Sampler, count: int) -> None:
 
 def best_products(device: Device) -> str:
     """Tensor cores where a device has them: a run of stars has to ask for them."""
-    return "half" if device.info.backend == "cuda" else "single"
+    return products_of(Options(n_communities=1, mini_batch="block"), device.info)
 
 
 CASES = {"split": ("split", False), "split, draws": ("split", True), "reflected, draws": ("reflected", True)}
@@ -283,7 +284,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=256, help="shared partners (256)")
     parser.add_argument("--own", type=int, default=32, help="partners of a vertex with partners of its own (32)")
     parser.add_argument("--partners", action="append", choices=("shared", "shared-uniform"), help="only these")
-    parser.add_argument("--products", choices=("single", "half"), help="of shared partners (half on CUDA devices)")
+    parser.add_argument("--products", choices=("single", "half"), help="of shared partners (half on tensor cores)")
     parser.add_argument("--case", action="append", choices=list(CASES), help="steps, with draws or without (all)")
     parser.add_argument("--count", type=int, default=16, help="updates of a repetition (16)")
     parser.add_argument("--repetitions", type=int, default=40, help="repetitions (40)")
