@@ -213,10 +213,11 @@ class TestOnDevice:
         return cuda_device
 
     @pytest.mark.parametrize("profiling", [True, False])
-    def test_every_launch_sees_what_those_before_it_wrote(self, device: Device, profiling: bool) -> None:
+    @pytest.mark.parametrize("n", [1 << 18, 1 << 22])
+    def test_every_launch_sees_what_those_before_it_wrote(self, device: Device, profiling: bool, n: int) -> None:
         """Each reads what other blocks of the one before wrote last, some of them late; copies and writes between."""
         kernel = device.compile(SOURCE, ["next"], overlap=True).kernel("next")
-        n, block = 1 << 18, 256
+        block = 256
         expected = np.arange(n, dtype=np.uint32)
         device.profiling = profiling
         try:
@@ -229,7 +230,8 @@ class TestOnDevice:
                     if number % 50 == 49:
                         device.copy(source, to)
                     if number % 10 == 3:
-                        # Through page-locked memory, over what the launch before has written and the next one reads.
+                        # Over what the launch before has written and the next one reads: by page-locked memory, or by a
+                        # copy without a stream where it is large.
                         expected[: n // 2] = np.arange(number, number + n // 2, dtype=np.uint32)
                         device.write(to, expected[: n // 2])
                 np.testing.assert_array_equal(device.download(to), expected)
