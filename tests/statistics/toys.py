@@ -15,6 +15,7 @@ from mmsbgen.build import BoundKernel, build, release, traits_of
 from mmsbgen.families.mmsb import MMSB, block_workloads, graph_workloads
 from mmsbgen.families.mmsb.layout import DELTA, row_length
 from mmsbgen.families.mmsb.link_kernels import links_groups
+from mmsbgen.families.mmsb.star_shared import LABELS
 from mmsbgen.families.mmsb.storage import storage_named
 from tests.statistics.laws import Floats
 
@@ -319,6 +320,9 @@ class SharingGraph:
         for pairs, names in ((links, ("neighbour_offsets", "neighbours")), (held, ("held_offsets", "held_neighbours"))):
             arrays |= dict(zip(names, graph_workloads.adjacency(total, np.asarray(pairs)), strict=True))
         self.buffers = {name: device.upload(value) for name, value in arrays.items()}
+        # Rows of labelled partners end where they were: they are written anew before each iteration.
+        self.begin = {name: arrays[name] for name in ("pi", "row_sums")}
+        self.first = 0 if partners == LABELS else total
         scalars = {"half_step": tau, "decay": np.exp(-tau), "spread": -np.expm1(-tau), "delta": delta}
         scalars |= {"non_link_scale": 0.5, "link_scale": 0.5}
         scalars["alpha"] = 1 / k if alpha is None else alpha
@@ -341,12 +345,15 @@ class SharingGraph:
 
     def step(self, iteration: int) -> tuple[Floats, Any]:
         """phi after the iteration ``[N, K]``, and the distinct vertices that were shared."""
+        for name, value in self.begin.items():
+            self.device.write(self.buffers[name], value)
         values = self.buffers | self.scalars | {"iteration": np.uint32(iteration)}
         for bound, count in zip(self.bound, (1, self.n_total, self.n_total), strict=True):
             bound.launch(count, values)
         self.device.synchronize()
-        pi = self.device.download_range(self.buffers["pi"], self.n_total, 2 * self.n_total)[:, : self.k]
-        sums = self.device.download_range(self.buffers["row_sums"], self.n_total, 2 * self.n_total)
+        ended = self.first, self.first + self.n_total
+        pi = self.device.download_range(self.buffers["pi"], *ended)[:, : self.k]
+        sums = self.device.download_range(self.buffers["row_sums"], *ended)
         (count,) = self.device.download(self.buffers["n_shared"])
         return pi.astype(np.float64) * sums.astype(np.float64)[:, None], self.device.download(self.buffers["drawn"])[
             :count
