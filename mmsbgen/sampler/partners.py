@@ -103,7 +103,7 @@ class StarShared:
     @property
     def bytes_each(self) -> int:
         """Bytes of an iteration's partners, of the places of all vertices among them, and of bits of pairs."""
-        marks = len(self._drawn) > 1
+        marks = self._problem["products"] == "half"
         looked_up = self._shape.spare_rows * half_room(self._problem) // 4 if marks else 0
         return 4 * (self._shape.n_vertices + 1) + room(self._problem) * (12 + self._shape.real.itemsize) + looked_up
 

@@ -6,10 +6,9 @@ Chains of three kinds on one synthetic graph (or --graph) take turns: own partne
 vertex and shared non-links) and ``shared-uniform`` (a shared draw from all vertices, as the uniform own ones).  Timed
 are the launches that a run makes from the mini-batch and its partners on, which are drawn ahead, to the new rows in
 their places: update_phi, or the factors, products and ends of rows, and exchange_slots where rows are in spare slots.
-Launches follow each other
-behind others that keep the device busy while the host queues them, so that the device's clock alone counts.  Each
-kernel's part is then measured with an event before and after each launch.  Rows are as sparse as those of a chain
-after burn-in.  Configurations are those that a run would get.
+Launches follow each other behind others that keep the device busy while the host queues them, so that the device's
+clock alone counts.  Each kernel's part is then measured with an event before and after each launch.  Rows are as sparse
+as those of a chain after burn-in.  Configurations are those that a run would get.
 Writes docs/reports/shared.md and .json, or shared-NAME with --name.
 """
 

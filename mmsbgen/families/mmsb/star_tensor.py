@@ -36,7 +36,7 @@ from mmsbgen.families.mmsb.star_shared import (
     SHARED_WEIGHTS,
 )
 from mmsbgen.families.mmsb.tensor_workloads import half_room
-from mmsbgen.family import Argument, KernelSpec, Launch
+from mmsbgen.family import Argument, KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, Traits
 
@@ -83,18 +83,6 @@ def _tiles_default(block: KernelSpec) -> Chooser:
     return choose
 
 
-def _launch_factors(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    """A row a warp."""
-    warps = int(config["block_size"]) // 32
-    return Launch(-(-(half_room(problem) + count) // warps), warps * 32)
-
-
-def _launch_marks(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    """A vertex a warp."""
-    warps = int(config["block_size"]) // 32
-    return Launch(max(1, -(-count // warps)), warps * 32)
-
-
 def _looked_up(problem: Problem) -> int:
     """Bytes of what is looked up for a vertex, and of the answer."""
     return (MEAN_DEGREE + 1) * 12 + half_room(problem) // 4
@@ -121,7 +109,6 @@ STAR_MARKS = replace(
     ),
     parameters=("N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_STRIKE),
-    launch=_launch_marks,
     traffic=lambda p: p.integer("m") * _looked_up(p),
     workload=star_workloads.star_marks,
     used_with=_TENSOR,
@@ -152,7 +139,7 @@ STAR_FACTORS = replace(
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_FACTORS),
-    launch=_launch_factors,
+    launch=tensor_kernels.launch_rows(extra=True, per_row=32),
     workload=star_workloads.star_factors,
     used_with=_TENSOR,
 )

@@ -142,7 +142,9 @@ def _tiled(kind: str, b_layout: str) -> Any:
     return variables
 
 
-def _launch_rows(extra: bool, per_row: int) -> Any:
+def launch_rows(extra: bool, per_row: int) -> Any:
+    """A launch of ``per_row`` work-items for each vertex, and with ``extra`` each partner; 0 stands for a block."""
+
     def launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
         block = int(config["block_size"])
         rows = count + (half_room(problem) if extra else 0)
@@ -209,7 +211,7 @@ BLOCK_FACTORS = KernelSpec(
     space=_ROWS,
     default=_rows_default(128),
     variables=_variables,
-    launch=_launch_rows(extra=True, per_row=0),
+    launch=launch_rows(extra=True, per_row=0),
     traffic=lambda p: (
         (p.integer("m") + p.integer("n")) * row_bytes(p) + (p.integer("m") + 2 * p.integer("n")) * _halves(p)
     ),
@@ -264,7 +266,7 @@ BLOCK_STRIKE = KernelSpec(
     space=_ROWS,
     default=_rows_default(256),
     variables=_variables,
-    launch=_launch_rows(extra=False, per_row=32),
+    launch=launch_rows(extra=False, per_row=32),
     traffic=lambda p: p.integer("m") * (block_workloads.MEAN_DEGREE + 1) * 12,
     flops=lambda p: 0,
     workload=tensor_workloads.block_strike,
