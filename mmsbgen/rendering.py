@@ -34,6 +34,9 @@ class Source:
 
 #: Waits until the launches before have ended and what they wrote is visible.
 _WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
+_TRIGGER = 'asm volatile("griddepcontrol.launch_dependents;");'
+#: Where a kernel says that it reads what the launch before it wrote from there on, and nothing of it earlier.
+_EARLY = "/* Up to here nothing is read that the launch before writes. */"
 _CONSTANT = re.compile(r"^( *const [^*/\n]+\*) __restrict__ ", re.MULTILINE)
 
 
@@ -115,7 +118,11 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
 
 
 def overlapping(source: Source) -> Source:
-    """A CUDA source whose kernel may be launched while the launch before it ends, as it first waits for that end.
+    """A CUDA source whose kernel may be launched while the launch before it ends, as it waits for that end.
+
+    It does so first, or, where its template says that up to some place it reads nothing that the launch before writes,
+    there; the latter also lets the next launch begin from then on.  Nothing may be written, and no work-item may
+    return, before that place: the launch after this one waits for this one alone.
 
     What it reads is no longer declared as constant for as long as it runs: ``const`` and ``__restrict__`` together let
     the compiler read it by another cache than what was written goes through, and before the wait.
@@ -128,4 +135,8 @@ def overlapping(source: Source) -> Source:
         raise ValueError(f"{source.entry} in {source.dialect} has {len(found)} bodies that could begin with a wait")
     begin, end = found[0].span()
     signature = _CONSTANT.sub(r"\1 ", found[0][0])
-    return replace(source, text=f"{source.text[:begin]}{signature}    {_WAIT}\n{source.text[end:]}")
+    if _EARLY in source.text:
+        text = f"{source.text[:begin]}{signature}{source.text[end:]}".replace(_EARLY, f"{_WAIT} {_TRIGGER}")
+    else:
+        text = f"{source.text[:begin]}{signature}    {_WAIT}\n{source.text[end:]}"
+    return replace(source, text=text)

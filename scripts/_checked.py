@@ -26,6 +26,8 @@ from mmsbgen.space import Traits
 
 #: Of a fingerprint: in a row of 3000, one check in a million that was not made is taken for one that was.
 BYTES = 4
+#: A machine may have had no time, and a device that others use too no memory left.
+_NO_ANSWER = frozenset(["timeout", "launch_error"])
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
@@ -100,13 +102,13 @@ class Checked:
         return sum(map(len, self.known.values()))
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """One result, as a line of the journal has it.  What timed out is told and yet tried again."""
+        """One result, as a line of the journal has it.  What gave no answer is told and yet tried again."""
         group, fingerprint = record["group"], record["fingerprint"]
         if fingerprint in self.known[group]:
             return
         self.seconds[group] += record["seconds"]
         self.failures.pop(fingerprint, None)
-        if record["status"] != "timeout":
+        if record["status"] not in _NO_ANSWER:
             self.known[group].add(fingerprint)
         if record["status"] != "ok":
             self.failures[fingerprint] = dict(record)

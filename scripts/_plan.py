@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -145,10 +145,35 @@ def kept_plan(
 
 def sources() -> str:
     """One digest of the code and templates that kernels, checks and fingerprints are made by, no others."""
-    package = Path(mmsbgen.__file__).parent
-    files = [*package.glob("*.py"), *Path(__file__).parent.glob("_*.py")]
-    files += [path for name in _SOURCES for path in (package / name).rglob("*") if path.suffix in (".py", ".jinja")]
     digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
+    for name, path in sorted(_files()):
+        digest.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
     return digest.hexdigest()
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """What :func:`sources` is of, with names that are the same wherever the checkout is."""
+    package, scripts = Path(mmsbgen.__file__).parent, Path(__file__).parent
+    for folder, pattern in ((package, "*.py"), (scripts, "_*.py"), *((package / name, "**/*") for name in _SOURCES)):
+        for path in folder.glob(pattern):
+            if path.suffix in (".py", ".jinja"):
+                yield f"{path.relative_to(scripts if folder == scripts else package)}", path
+
+
+class Watch:
+    """Whether the files of :func:`sources` are as they were, without reading them: by their times and sizes."""
+
+    def __init__(self) -> None:
+        self._paths = [path for _, path in _files()]
+        self._begun = self._now()
+
+    def _now(self) -> list[tuple[int, int]]:
+        found = map(Path.stat, self._paths)
+        return [(about.st_mtime_ns, about.st_size) for about in found]
+
+    def edited(self) -> bool:
+        """Whether one was written or removed since this was made."""
+        try:
+            return self._now() != self._begun
+        except OSError:
+            return True

@@ -1,11 +1,14 @@
 """Check variants of kernels in a process of their own: a compiler or driver that dies takes no one with it.
 
-``_variant_worker.py DEVICE`` reads one JSON object a line, ``{"kernel", "problem", "config"}``, and answers each with
-``{"status", "message", "seconds"}``.  Statuses: ok, wrong_result, compile_error, launch_error, invalid.
+``_variant_worker.py DEVICE THREADS`` reads one JSON object a line, ``{"kernel", "problem", "config"}``, and answers
+each in its turn with ``{"status", "message", "seconds"}``.  Statuses: ok, wrong_result, compile_error, launch_error,
+invalid.  What it has read it compiles ahead with so many threads, where the device can.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import queue
@@ -13,11 +16,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+from mmsbgen.backends import Device, open_device
+from mmsbgen.build import check, compiler_options, traits_of
+from mmsbgen.errors import CompileError, ConfigError, LaunchError, MmsbgenError
+from mmsbgen.families import family
+from mmsbgen.family import KernelFamily
+from mmsbgen.rendering import render
+
+V = TypeVar("V", bound=tuple[str, Mapping[str, Any], Mapping[str, Any]])
 
 TIMEOUT = 180.0
 """Seconds for one variant, unless the parent says otherwise."""
+#: CU_CTX_SCHED_BLOCKING_SYNC of cuda.h.
+_BLOCKING_SYNC = 4
 
 
 class Result(NamedTuple):
@@ -34,10 +50,14 @@ class Worker:
     After a failed launch a CUDA context refuses all further work, which would then count as failures too.
     """
 
-    def __init__(self, device: str, timeout: float = TIMEOUT, cache: str | None = None) -> None:
-        """Compiled kernels are kept in the folder ``cache``, or where the user's are."""
+    def __init__(self, device: str, timeout: float = TIMEOUT, cache: str | None = None, threads: int = 0) -> None:
+        """Compiled kernels are kept in the folder ``cache``, or where the user's are.
+
+        With ``threads`` that compile ahead the process is asked for three times as many variants at once.
+        """
         self.device = device
         self.timeout = timeout
+        self._threads = threads
         # The reference's products are small: threads that wait for the next one would take time from the compilers.
         self._environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         self._environment |= {"XDG_CACHE_HOME": cache, "POCL_KERNEL_CACHE": "0"} if cache else {}
@@ -46,14 +66,40 @@ class Worker:
 
     def check(self, kernel: str, problem: Mapping[str, Any], config: Mapping[str, Any]) -> Result:
         """Build, run and verify one variant."""
-        started = time.monotonic()
+        ((_, result),) = self.check_all([(kernel, problem, config)])
+        return result
+
+    def check_all(self, variants: Iterable[V]) -> Iterator[tuple[V, Result]]:
+        """Build, run and verify them in their order: tuples of kernel, problem and configuration."""
+        coming, waiting = iter(variants), deque[V]()
+        while True:
+            if self._process is None:
+                for variant in waiting:
+                    self._ask(variant)
+            while len(waiting) <= 3 * self._threads and (variant := next(coming, None)) is not None:
+                waiting.append(variant)
+                self._ask(variant)
+            if not waiting:
+                return
+            result = self._answer()
+            yield waiting.popleft(), result
+
+    def _ask(self, variant: tuple[str, Mapping[str, Any], Mapping[str, Any]]) -> None:
         process = self._process or self._start()
         assert process.stdin is not None
-        try:
+        kernel, problem, config = variant
+        with contextlib.suppress(BrokenPipeError):  # the answer tells
             process.stdin.write(json.dumps({"kernel": kernel, "problem": dict(problem), "config": dict(config)}) + "\n")
             process.stdin.flush()
+
+    def _answer(self) -> Result:
+        """Of what was asked for first."""
+        process = self._process
+        assert process is not None
+        started = time.monotonic()
+        try:
             answer = self._answers.get(timeout=self.timeout)
-        except (BrokenPipeError, queue.Empty):
+        except queue.Empty:
             answer = ""
         seconds = time.monotonic() - started
         if answer:
@@ -73,7 +119,8 @@ class Worker:
             if kill:
                 self._process.kill()
             assert self._process.stdin is not None
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
             self._process.wait()
             self._reader.join()
             self._process = None
@@ -86,7 +133,7 @@ class Worker:
 
     def _start(self) -> subprocess.Popen[str]:
         self._answers = queue.Queue()
-        command = [sys.executable, __file__, self.device]
+        command = [sys.executable, __file__, self.device, str(self._threads)]
         # In a session of its own: the key that interrupts the parent is not to look like a kernel that crashed.
         self._process = subprocess.Popen(
             command,
@@ -108,21 +155,55 @@ def _pump(lines: Any, answers: queue.Queue[str]) -> None:
     answers.put("")
 
 
-def main(spec: str) -> None:
-    """Answer until standard input ends."""
-    from mmsbgen.backends import open_device
-    from mmsbgen.build import check
-    from mmsbgen.errors import CompileError, ConfigError, LaunchError
-    from mmsbgen.families import family
+def _sleep_while_waiting() -> None:
+    """Have this process sleep while it waits for a CUDA device, which many share: the cores are for the compilers."""
+    with contextlib.suppress(OSError):
+        driver = ctypes.CDLL("libcuda.so.1")
+        count = ctypes.c_int()
+        if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0:
+            for device in range(count.value):
+                driver.cuDevicePrimaryCtxSetFlags_v2(device, _BLOCKING_SYNC)
 
+
+def _read(device: Device, kernels: KernelFamily, threads: int) -> Iterator[dict[str, Any]]:
+    """What is asked for on standard input; where the device can, compiled once it is yielded, if it compiles."""
+    lines = (json.loads(line) for line in sys.stdin)
+    if not threads or not device.side_by_side:
+        yield from lines
+        return
+    traits, known = traits_of(device.info), queue.Queue[tuple[dict[str, Any], Future[None]] | None]()
+
+    def compile_one(asked: Mapping[str, Any]) -> None:
+        spec = kernels.kernel(asked["kernel"])
+        with contextlib.suppress(MmsbgenError):  # the check tells
+            problem = spec.check_problem(kernels.problem(**asked["problem"]))
+            text = render(spec, problem, asked["config"], traits).text
+            device.compile_ahead([text], compiler_options(traits))
+
+    def read(pool: ThreadPoolExecutor) -> None:
+        for asked in lines:
+            known.put((asked, pool.submit(compile_one, asked)))
+        known.put(None)
+
+    with ThreadPoolExecutor(threads) as pool:
+        threading.Thread(target=read, args=(pool,), daemon=True).start()
+        while (found := known.get()) is not None:
+            asked, compiled = found
+            compiled.result()
+            yield asked
+
+
+def main(spec: str, threads: int) -> None:
+    """Answer until standard input ends."""
     # Compilers print to standard output; answers have a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     statuses = {ConfigError: "invalid", CompileError: "compile_error", LaunchError: "launch_error"}
     kernels = family()
+    if spec.startswith("cuda"):
+        _sleep_while_waiting()
     with open_device(spec) as device:
-        for line in sys.stdin:
-            asked = json.loads(line)
+        for asked in _read(device, kernels, threads):
             started = time.monotonic()
             try:
                 problem = kernels.problem(**asked["problem"])
@@ -136,4 +217,4 @@ def main(spec: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -20,6 +20,7 @@ from mmsbgen.backends import DeviceInfo
 from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.family import KernelFamily, KernelSpec
+from mmsbgen.host import cores
 from mmsbgen.rendering import template_digest
 from mmsbgen.space import Traits, describe
 
@@ -132,7 +133,7 @@ def digests(kernels: KernelFamily, dialect: str) -> str:
 
 
 def run(
-    info: DeviceInfo,
+    infos: Sequence[DeviceInfo],
     pending: Iterator[Variant],
     keep: Callable[[Variant, Result], None],
     *,
@@ -142,6 +143,8 @@ def run(
     timeout: float = TIMEOUT,
 ) -> None:
     """Check variants in ``jobs`` processes until they or the time run out; ``keep`` is called by one at a time.
+
+    The devices are alike, and have the processes in turns.
 
     ``total`` is how many there are, None where that is not known; ``timeout`` is for one variant, seconds.  When it is
     interrupted the processes are ended, and what they were at is not kept.
@@ -156,16 +159,17 @@ def run(
         Progress(*columns, console=Console(stderr=True)) as progress,
         ThreadPoolExecutor(jobs) as pool,
     ):
-        workers = [Worker(info.spec, timeout, cache) for _ in range(jobs)]
-        task = progress.add_task(info.platform, total=total)
+        # Half as many threads again as cores: some wait for the device.
+        threads = -(-3 * cores() // (2 * jobs)) if infos[0].backend == "cuda" else 0
+        workers = [Worker(infos[i % len(infos)].spec, timeout, cache, threads) for i in range(jobs)]
+        task = progress.add_task(infos[0].platform, total=total)
 
         def taken() -> Variant | None:
             with lock:
                 return next(pending, None) if time.monotonic() < end and not stopped.is_set() else None
 
         def work(worker: Worker) -> None:
-            while (variant := taken()) is not None:
-                result = worker.check(*variant)
+            for variant, result in worker.check_all(iter(taken, None)):
                 with lock:
                     if stopped.is_set():
                         break

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import click
 from _checked import Checked, Journal, from_report
-from _plan import kept_plan, sources
+from _plan import Watch, kept_plan
 from _variant_report import write_report
 from _variant_worker import Result
 from _variants import Variant, digests, in_turns, run
 
-from mmsbgen.backends import open_device
+from mmsbgen.backends import DeviceInfo, open_device
 from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
@@ -37,7 +37,14 @@ SLUGS = {"Intel(R)": "intel", "Portable": "pocl", "NVIDIA": "nvidia"}
 
 
 @click.command(help="\n\n".join((__doc__ or "").split("\n\n")[::2]))
-@click.option("--device", default="0", show_default=True, help="As in mmsbgen devices: a number or a part of a name.")
+@click.option(
+    "--device",
+    "devices",
+    default=("0",),
+    show_default=True,
+    multiple=True,
+    help="As in mmsbgen devices: a number or a part of a name; several that are alike share the work.",
+)
 @click.option(
     "--kernel",
     "only",
@@ -64,7 +71,7 @@ SLUGS = {"Intel(R)": "intel", "Portable": "pocl", "NVIDIA": "nvidia"}
     help="Write docs/reports/variants-*.md and .json; never done by a run of some kernels or of other K.",
 )
 def main(
-    device: str,
+    devices: tuple[str, ...],
     only: tuple[str, ...],
     ks: tuple[int, ...],
     rounds: int,
@@ -75,16 +82,19 @@ def main(
     report: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    begun = sources()
+    watch = Watch()
     kernels = family()
     try:
-        with open_device(device) as opened:
-            info = opened.info
+        infos = [_info(device) for device in devices]
     except MmsbgenError as error:
         raise click.UsageError(str(error)) from error
+    info = infos[0]
     traits = traits_of(info)
     slug = SLUGS.get(info.platform.split()[0], info.platform.split()[0].lower())
-    toolchain = {"device": info.name, "platform": info.platform, "driver": info.driver, "compiler": info.compiler}
+    toolchain = _toolchain(info)
+    for other in infos[1:]:
+        if (_toolchain(other), traits_of(other)) != (toolchain, traits):
+            raise click.UsageError(f"{other.spec} ({_toolchain(other)}) is another than {info.spec} ({toolchain})")
     own = ROOT / "docs" / "reports" / f"variants-{slug}.json"
     source = resume_from or own
     earlier, told = from_report(source, toolchain) if source.exists() else (Checked(), "begun anew")
@@ -100,13 +110,13 @@ def main(
     numbers = {variant.key: number for row in rows.values() for variant, number in row.asked}
     turns = in_turns({group: iter([variant for variant, _ in row.asked[:sample]]) for group, row in rows.items()})
     todo = [variant for variant in turns if numbers[variant.key] not in checked.known[variant.group]]
-    # What timed out before may do so again, and is not to take the time of every run.
+    # What gave no answer before may do so again, and is not to take the time of every run.
     todo.sort(key=lambda variant: numbers[variant.key] in checked.failures)
     edited = threading.Event()
 
     def keep(variant: Variant, result: Result) -> None:
         # The processes read templates as they are then: what is checked after an edit is not what was planned.
-        if edited.is_set() or sources() != begun:
+        if edited.is_set() or watch.edited():
             edited.set()
             return
         checked.add(journal.add(variant, numbers[variant.key], result))
@@ -115,7 +125,7 @@ def main(
 
     pending = itertools.takewhile(lambda _: not edited.is_set(), todo)
     try:
-        run(info, pending, keep, total=len(todo), seconds=seconds, jobs=jobs)
+        run(infos, pending, keep, total=len(todo), seconds=seconds, jobs=jobs)
     except KeyboardInterrupt:
         click.echo("interrupted: what has been checked is kept", err=True)
     if edited.is_set():
@@ -130,6 +140,16 @@ def main(
         }
         write_report(own, toolchain | about, rows, checked)
     raise SystemExit(1 if checked.failures else 0)
+
+
+def _info(device: str) -> DeviceInfo:
+    with open_device(device) as opened:
+        return opened.info
+
+
+def _toolchain(info: DeviceInfo) -> dict[str, str]:
+    """What results are of: one device, driver and compiler."""
+    return {"device": info.name, "platform": info.platform, "driver": info.driver, "compiler": info.compiler}
 
 
 if __name__ == "__main__":

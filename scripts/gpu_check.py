@@ -95,7 +95,7 @@ def main(
     with ThreadPoolExecutor(len(TOOLS)) as pool:
         running = [pool.submit(sanitize, path, tool, info.spec, seconds) for tool in TOOLS if path is not None]
         variants = sample(traits_of(info), ks, only, most)
-        run(info, variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT)
+        run([info], variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT)
         verdicts = [future.result() for future in running]
     why = "" if path else _why_not(info, sanitizer)
     report = as_dict(info, ks, checked, verdicts, why)

@@ -126,26 +126,48 @@ def test_stages_of_different_block_sizes_are_refused() -> None:
         star_loop(MMSB.kernels, problem, configs, TRAITS)
 
 
-@pytest.mark.parametrize(
-    "kernel", ["update_phi", "sample_partners", "star_factors", "block_links", "exchange_slots", "theta_partial"]
-)
-def test_an_overlapping_kernel_reads_nothing_before_it_waits(kernel: str, tmp_path: Path) -> None:
-    """No access to arrays comes before the wait in PTX, and none goes by the cache that sees no writes of others."""
+def _ptx(text: str, folder: Path) -> str:
     try:
         nvcc = find_compiler("nvcc").path  # type: ignore[attr-defined]
     except MissingDependencyError as error:
         pytest.skip(str(error))
+    (folder / "kernel.cu").write_text(text)
+    command = [nvcc, "--ptx", "--gpu-architecture=sm_90a", "--std=c++17", "--output-file", "ptx", "kernel.cu"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return (folder / "ptx").read_text()
+
+
+@pytest.mark.parametrize(
+    "kernel", ["update_phi", "sample_partners", "block_factors", "block_links", "exchange_slots", "theta_partial"]
+)
+def test_an_overlapping_kernel_reads_nothing_before_it_waits(kernel: str, tmp_path: Path) -> None:
+    """No access to arrays comes before the wait in PTX, and none goes by the cache that sees no writes of others."""
     spec, problem = MMSB.kernel(kernel), MMSB.problem()
     source = render(spec, problem, spec.default(problem, TRAITS), TRAITS)
-    loads = []
-    for name, text in (("plain", source.text), ("overlapping", overlapping(source).text)):
-        (tmp_path / "kernel.cu").write_text(text)
-        command = [nvcc, "--ptx", "--gpu-architecture=sm_90", "--std=c++17", "--output-file", name, "kernel.cu"]
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-        ptx = (tmp_path / name).read_text()
-        loads.append(len(re.findall(r"\bld\.global\.nc\.", ptx)))
+    plain, ptx = _ptx(source.text, tmp_path), _ptx(overlapping(source).text, tmp_path)
     before, _, after = ptx[ptx.index(f".entry {kernel}(") :].partition("griddepcontrol.wait;")
     assert not re.search(r"\b(ld|st|atom|red|cp\.async)\.", re.sub(r"\bld\.param\.", "", before))
     assert re.search(r"\bst\.global\.", after)
-    assert loads[0] > 0
-    assert loads[1] == 0
+    assert re.search(r"\bld\.global\.nc\.", plain)
+    assert not re.search(r"\bld\.global\.nc\.", ptx)
+
+
+@pytest.mark.parametrize("partners", ["shared", "shared-uniform"])
+@pytest.mark.parametrize("kernel", ["star_factors", "star_scales", "star_sums", "star_rows"])
+def test_a_kernel_that_begins_early_writes_nothing_and_does_not_end_before_it_waits(
+    kernel: str, partners: str, tmp_path: Path
+) -> None:
+    """In PTX it reads before the wait, but writes to no array; and no way leads around the wait."""
+    spec = MMSB.kernel(kernel)
+    problem = MMSB.problem(K=1024, n=256, partners=partners, products="half")
+    ptx = _ptx(overlapping(render(spec, problem, spec.default(problem, TRAITS), TRAITS)).text, tmp_path)
+    before, _, after = ptx[ptx.index(f".entry {kernel}(") :].partition("griddepcontrol.wait;")
+    assert re.search(r"\b(ld\.global|cp\.async)\.", before)
+    assert not re.search(r"\b(st\.global|atom|red)\.", before)
+    assert not re.search(r"\b(ret|exit);", before)
+    assert "griddepcontrol.wait" not in after
+    assert re.search(r"\bst\.global\.", after)
+    assert not re.search(r"\bld\.global\.nc\.", ptx)
+    # A branch past the wait would leave the order of the queue to chance.
+    labels = set(re.findall(r"\bbra(?:\.uni)?\s+(\$\w+);", before))
+    assert all(f"{label}:" in before for label in labels)

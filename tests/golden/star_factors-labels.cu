@@ -43,18 +43,48 @@ void star_factors(
     const real delta                             /* probability of a link across communities */
 )
 {
-    const u32 lane = threadIdx.x % 32u, row = blockIdx.x * 4u + threadIdx.x / 32u;
+    const u32 lane = threadIdx.x % 32u, warp = blockIdx.x * 4u + threadIdx.x / 32u;
     drawn += (u64)shared_round * 256u;
     const u32 count = n_shared[shared_round];
-    /* Vertices first: some have dots to do. */
+    const u32 words = n_vertices * 8u, label_warps = (words + 31u) / 32u;
+    const bool labelling = warp < label_warps;
+    const u32 row = labelling ? 0u : warp - label_warps;
     const bool partner = row >= n_vertices;
     const u32 r = partner ? row - n_vertices : row;
-    if (partner && r >= 256u) return;
-    const u32* labels = labelled + (u64)(first_vertex + r) * 8u;
-    const u32 first_labels = !partner && lane < 8u ? labels[lane] : 0u;
     const bool empty = partner && r >= count;
     const u32 vertex = empty ? 0u : partner ? drawn[r] : vertices[first_vertex + r];
-    const float4* source = (const float4*)(pi + (u64)slots[vertex] * 112u);
+    const u32 slot = slots[vertex]; /* stays what it is, as rows end in place */
+    /* Up to here nothing is read that the launch before writes. */
+    if (labelling) {
+        const u32 at = 32u * warp + lane;
+        const u32 word = at < words ? labelled[(u64)first_vertex * 8u + at] : 0u;
+        for (u32 holders = __ballot_sync(0xFFFFFFFFu, word != 0u); holders; holders &= holders - 1u) {
+            const u32 holder = __ffs(holders) - 1, place = 32u * warp + holder, i = place / 8u;
+            const float4* own = (const float4*)(pi + (u64)slots[vertices[first_vertex + i]] * 112u);
+            for (u32 bits = __shfl_sync(0xFFFFFFFFu, word, holder); bits; bits &= bits - 1u) {
+                const u32 p = 32u * (place % 8u) + __ffs(bits) - 1u;
+                const float4* other = (const float4*)(pi + (u64)slots[drawn[p]] * 112u);
+                float dot = 0.0f;
+                #pragma unroll 8
+                for (u32 b = 0; b < 1u; ++b) {
+                    const u32 v = 32u * b + lane;
+                    if (v >= 28u) break;
+                    const float4 x = own[v], y = other[v], strength = ((const float4*)beta)[v];
+                    dot = fmaf(x.x * (strength.x - delta), y.x, dot);
+                    dot = fmaf(x.y * (strength.y - delta), y.y, dot);
+                    dot = fmaf(x.z * (strength.z - delta), y.z, dot);
+                    dot = fmaf(x.w * (strength.w - delta), y.w, dot);
+                }
+                for (int lanes = 16; lanes > 0; lanes /= 2) dot += __shfl_xor_sync(0xFFFFFFFFu, dot, lanes);
+                const float given = shared_weights[(u64)shared_round * 256u + p] / fmaxf(delta + dot, 1e-12f);
+                unsigned short* scale = (unsigned short*)(scales + (u64)i * 128u);
+                if (!lane) scale[p] = (unsigned short)two_bfloat16(given, 0.0f);
+            }
+        }
+        return;
+    }
+    if (partner && r >= 256u) return;
+    const float4* source = (const float4*)(pi + (u64)slot * 112u);
     uint2* out = (uint2*)(partner ? shared_factors + (u64)r * 64u : own_factors + (u64)r * 64u);
     uint2* wide = (uint2*)(shared_rows + (u64)(partner ? r : 0u) * 64u);
     for (u32 base = 0; base < 32u; base += 256u) {
@@ -78,31 +108,6 @@ void star_factors(
                 x[b].w *= strength.w - delta;
             }
             out[v] = make_uint2(two_float16(x[b].x, x[b].y), two_float16(x[b].z, x[b].w));
-        }
-    }
-    if (partner) return;
-
-    /* The warp does the dots of links one after another. */
-    unsigned short* scale = (unsigned short*)(scales + (u64)r * 128u);
-    for (u32 base = 0; base < 8u; base += 32u) {
-        const u32 word = base == 0u ? first_labels : base + lane < 8u ? labels[base + lane] : 0u;
-        for (u32 holders = __ballot_sync(0xFFFFFFFFu, word != 0u); holders; holders &= holders - 1u) {
-            const u32 holder = __ffs(holders) - 1;
-            for (u32 bits = __shfl_sync(0xFFFFFFFFu, word, holder); bits; bits &= bits - 1u) {
-                const u32 p = 32u * (base + holder) + __ffs(bits) - 1u;
-                const float4* other = (const float4*)(pi + (u64)slots[drawn[p]] * 112u);
-                float dot = 0.0f;
-                for (u32 v = lane; v < 28u; v += 32u) {
-                    const float4 x = source[v], y = other[v], strength = ((const float4*)beta)[v];
-                    dot = fmaf(x.x * (strength.x - delta), y.x, dot);
-                    dot = fmaf(x.y * (strength.y - delta), y.y, dot);
-                    dot = fmaf(x.z * (strength.z - delta), y.z, dot);
-                    dot = fmaf(x.w * (strength.w - delta), y.w, dot);
-                }
-                for (int lanes = 16; lanes > 0; lanes /= 2) dot += __shfl_xor_sync(0xFFFFFFFFu, dot, lanes);
-                const float given = shared_weights[(u64)shared_round * 256u + p] / fmaxf(delta + dot, 1e-12f);
-                if (!lane) scale[p] = (unsigned short)two_bfloat16(given, 0.0f);
-            }
         }
     }
 }

@@ -216,18 +216,23 @@ void star_rows(
     realv acc[14];
     const u32 lane = 0u;
     const u32 index = (uint)get_group_id(0);
-    if (index >= n_vertices) return;
+    const u32 place = index < n_vertices ? index : 0u;
 
-    const u32 vertex = vertices[first_vertex + index];
+    const u32 vertex = vertices[first_vertex + place];
     const u32 own_slot = slots[vertex];
-    const u32 spare = spares[index];
+    const u32 spare = spares[place];
     __global const realv* own = (__global const realv*)(pi + (u64)own_slot * 112u);
     __global const realv* strength = (__global const realv*)beta;
     __global realv* out = (__global realv*)(pi + (u64)spare * 112u);
+    const real own_sum = row_sums[own_slot];
+    for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
+        w[i] = own[v] * (strength[v] - v_splat(delta));
+    }
+    /* Up to here nothing is read that the launch before writes. */
+    if (index >= n_vertices) return;
 
     realv products = v_splat(0.0f);
     for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
-        w[i] = own[v] * (strength[v] - v_splat(delta));
         acc[i] = out[v];
         products = fma(w[i], acc[i], products);
     }
@@ -263,7 +268,7 @@ void star_rows(
     }
 
     /* D_k = (beta_k - delta) acc_k - taken; the row ends with one step a coordinate. */
-    const real sum = row_sums[own_slot];
+    const real sum = own_sum;
     const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787945f), sum, seed, vertex, iteration};
     realv totals = v_splat(0.0f);
     maskx clips = (maskx)(0);
@@ -274,7 +279,7 @@ void star_rows(
         acc[i] = next;
     }
     real clipped = v_sum(convert_float8(clips));
-    if (lane == 0u) clip_counts[index] += (u32)clipped;
+    if (lane == 0u && clipped > 0.0f) clip_counts[index] += (u32)clipped;
     real total = v_sum(totals);
     const real scale = 1.0f / total;
     for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {

@@ -203,14 +203,16 @@ def _record(number: int, status: str = "ok", seconds: float = 1.0) -> dict[str, 
 
 def test_what_counts_twice_what_no_more_and_what_is_tried_again() -> None:
     found = module("_checked").Checked()
-    for record in [_record(1), _record(1), _record(2, "crashed", 3.0), _record(3, "timeout"), _record(4)]:
+    no_answer = [_record(3, "timeout"), _record(5, "launch_error")]
+    for record in [_record(1), _record(1), _record(2, "crashed", 3.0), *no_answer, _record(4)]:
         found.add(record)
     assert found.known["draws"] == {1, 2, 4}
-    assert (found.seconds["draws"], set(found.failures)) == (6.0, {2, 3})
+    assert (found.seconds["draws"], set(found.failures)) == (7.0, {2, 3, 5})
     found.add(_record(3))
-    assert (found.known["draws"], set(found.failures)) == ({1, 2, 3, 4}, {2})
+    found.add(_record(5))
+    assert (found.known["draws"], set(found.failures)) == ({1, 2, 3, 4, 5}, {2})
     kept = found.only({"draws": {1, 3, 9}})
-    assert (kept.known["draws"], kept.failures, kept.seconds["draws"]) == ({1, 3}, {}, pytest.approx(3.5))
+    assert (kept.known["draws"], kept.failures, kept.seconds["draws"]) == ({1, 3}, {}, pytest.approx(9 * 2 / 5))
 
 
 def test_a_journal_whose_last_line_was_cut_off_goes_on(tmp_path: Path) -> None:
@@ -370,7 +372,7 @@ def test_what_is_checked_after_an_edit_does_not_count(
     script: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = iter(range(100))
-    monkeypatch.setattr(module("check_variants"), "sources", lambda: "edited" if next(asked) > 2 else "planned")
+    monkeypatch.setattr(module("_plan").Watch, "edited", lambda self: next(asked) >= 2)
     done = script("--sample", "9")
     assert done.exit_code == 0, done.output
     assert "stopped, for code or templates were edited: run it again" in done.output

@@ -86,13 +86,22 @@ _ANYWHERE = [
     _config("GLOBAL", "item", 1, 1, 1),
 ]
 _GPU = [_config("RRR", "block", 4, block, rows) for block in (128, 64) for rows in (4, 2)]
-#: Without links, of which several are read at a time: small blocks, so that more vertices are resident at once.
-_GPU += [_config("RRR", "block", 4, 64, 1), _config("RRR", "block", 4, 128, 1), _config("RRR", "subgroup", 4, 128, 1)]
+#: Without links, of which several are read at a time: a warp a row, which no barrier holds up, while that fits its
+#: registers; then small blocks, so that more vertices are resident at once.
+_WARP_A_ROW = _config("RRR", "subgroup", 4, 128, 1)
+_LONGEST_OF_A_WARP = 1024
+_GPU += [_config("RRR", "block", 4, 64, 1), _config("RRR", "block", 4, 128, 1), _WARP_A_ROW]
 _GPU += [_config("SHARED", "block", 4, 64, 1), _config("GLOBAL", "block", 4, 256, 1)]
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
-    return first_valid(_ANYWHERE if traits.kind == "cpu" else _GPU + _ANYWHERE, SPACE.refusal)(problem, traits)
+    if traits.kind == "cpu":
+        found = _ANYWHERE
+    else:
+        found = _GPU + _ANYWHERE
+        if problem.integer("K") <= _LONGEST_OF_A_WARP and not _with_links(problem):
+            found = [_WARP_A_ROW, *found]
+    return first_valid(found, SPACE.refusal)(problem, traits)
 
 
 def _rows(problem: Problem) -> int:

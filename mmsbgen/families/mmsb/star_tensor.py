@@ -36,7 +36,7 @@ from mmsbgen.families.mmsb.star_shared import (
     SHARED_WEIGHTS,
 )
 from mmsbgen.families.mmsb.tensor_workloads import half_room
-from mmsbgen.family import Argument, KernelSpec
+from mmsbgen.family import Argument, KernelSpec, Launch
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, Traits
 
@@ -81,6 +81,13 @@ def _tiles_default(block: KernelSpec) -> Chooser:
         return first_valid([*enough, *small], tensor_kernels.TILES.refusal)(problem, traits)
 
     return choose
+
+
+def _launch_factors(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """A warp for each vertex and partner, and where links are labelled one for 32 words of the vertices' bits."""
+    block, length = int(config["block_size"]), half_room(problem)
+    labelling = -(-count * length // 1024) if problem.get("partners") == LABELS else 0
+    return Launch(max(1, -(-(labelling + count + length) * 32 // block)), block)
 
 
 def _looked_up(problem: Problem) -> int:
@@ -139,7 +146,7 @@ STAR_FACTORS = replace(
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_FACTORS),
-    launch=tensor_kernels.launch_rows(extra=True, per_row=32),
+    launch=_launch_factors,
     workload=star_workloads.star_factors,
     used_with=_TENSOR,
 )
