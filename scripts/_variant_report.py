@@ -52,7 +52,8 @@ def as_markdown(report: Mapping[str, Any]) -> list[str]:
     seconds = sum(row["seconds"] for row in rows)
     done, asked = sum(row["checked"] for row in rows), sum(row["asked"] for row in rows)
     once = "once" if about["rounds"] == 1 else f"in {about['rounds']} rounds"
-    device = {"Intel(R)": "intel", "Portable": "pocl"}.get(about["platform"].split()[0], about["device"])
+    names = {"Intel(R)": "intel", "Portable": "pocl", "CUDA": "cuda:0"}
+    device = names.get(about["platform"].split()[0], about["device"])
     lines = [
         f"# Variants checked on {about['platform']}",
         "",

@@ -3,10 +3,14 @@
 PyCUDA passes no launch attributes and tells no ``CUfunction``, so that kernels launched so are loaded here.  Modules
 and functions have those of PyCUDA's methods that the backend calls.
 
-A launch with the attribute may begin once every block of the launch before has ended, or has said that it may, which
-no kernel here does.  Its kernel first waits (:func:`mmsbgen.rendering.overlapping`) until that launch is complete and
-all that it wrote visible.  That launch had waited for the one before it in the same way, or was a plain one or a copy,
-which begin after everything queued before them: so effects come in the order of the queue, as with plain launches.
+A launch with the attribute may begin once every block of the launch before has ended, or has said that it may. Its
+kernel waits (:func:`mmsbgen.rendering.overlapping`), first of all or before it reads what the launch before writes,
+until that launch is complete and all that it wrote visible. That launch had waited for the one before it in the same
+way, or was a plain one or a copy, which begin after everything queued before them: so effects come in the order of
+the queue, as with plain launches.
+
+A block says so, or ends, after it has waited. So when a launch begins the one before the last is complete, and what
+that one and earlier ones wrote may be read before the wait.
 """
 
 from __future__ import annotations

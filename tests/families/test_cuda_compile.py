@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +159,9 @@ def test_a_kernel_that_begins_early_writes_nothing_and_does_not_end_before_it_wa
     kernel: str, partners: str, tmp_path: Path
 ) -> None:
     """In PTX it reads before the wait, but writes to no array; and no way leads around the wait."""
-    spec = MMSB.kernel(kernel)
+    spec, hopper = MMSB.kernel(kernel), replace(TRAITS, warp_groups=True, launch_memory=227 * 1024)
     problem = MMSB.problem(K=1024, n=256, partners=partners, products="half")
-    ptx = _ptx(overlapping(render(spec, problem, spec.default(problem, TRAITS), TRAITS)).text, tmp_path)
+    ptx = _ptx(overlapping(render(spec, problem, spec.default(problem, hopper), hopper)).text, tmp_path)
     before, _, after = ptx[ptx.index(f".entry {kernel}(") :].partition("griddepcontrol.wait;")
     assert re.search(r"\b(ld\.global|cp\.async)\.", before)
     assert not re.search(r"\b(st\.global|atom|red)\.", before)

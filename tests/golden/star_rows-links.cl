@@ -216,11 +216,11 @@ void star_rows(
     realv acc[14];
     const u32 lane = 0u;
     const u32 index = (uint)get_group_id(0);
-    const u32 place = index < n_vertices ? index : 0u;
+    if (index >= n_vertices) return; /* PoCL miscompiles barriers behind a return that comes later */
 
-    const u32 vertex = vertices[first_vertex + place];
+    const u32 vertex = vertices[first_vertex + index];
     const u32 own_slot = slots[vertex];
-    const u32 spare = spares[place];
+    const u32 spare = spares[index];
     __global const realv* own = (__global const realv*)(pi + (u64)own_slot * 112u);
     __global const realv* strength = (__global const realv*)beta;
     __global realv* out = (__global realv*)(pi + (u64)spare * 112u);
@@ -228,8 +228,6 @@ void star_rows(
     for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
         w[i] = own[v] * (strength[v] - v_splat(delta));
     }
-    /* Up to here nothing is read that the launch before writes. */
-    if (index >= n_vertices) return;
 
     realv products = v_splat(0.0f);
     for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {

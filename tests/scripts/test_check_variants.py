@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmsbgen import rendering
+from mmsbgen.backends import Device
 from mmsbgen.build import check_built
 from mmsbgen.families import family
 from mmsbgen.space import Traits
@@ -334,6 +335,26 @@ def interrupts() -> Iterator[None]:
     yield
     for how, handler in before.items():
         signal.signal(how, handler)
+
+
+@pytest.mark.opencl
+def test_a_worker_that_is_asked_ahead_answers_in_order_and_what_it_took_along_is_asked_again(
+    pocl_device: Device,
+) -> None:
+    """A process that dies is blamed on the check that it was at alone; the others go to the next one."""
+    blocks = (1, 2, 4, 8, 16, 32, 64, 128)
+    asked = [("draws", {"n": n}, {"block_size": block}) for n, block in enumerate((*blocks, 3, 0), 1)]
+    worker = module("_variant_worker").Worker(pocl_device.info.spec, threads=2)
+    found = []
+    try:
+        for variant, result in worker.check_all(asked):
+            found.append((variant, result.status))
+            if len(found) == 2:
+                worker.stop()
+    finally:
+        worker.close()
+    assert [variant for variant, _ in found] == asked
+    assert [status for _, status in found] == ["ok", "ok", "crashed", *["ok"] * 5, "invalid", "invalid"]
 
 
 @pytest.mark.opencl
