@@ -127,7 +127,8 @@ def overlapping(source: Source) -> Source:
     What it reads is no longer declared as constant for as long as it runs: ``const`` and ``__restrict__`` together let
     the compiler read it by another cache than what was written goes through, and before the wait.
 
-    Raises ValueError where the kernel's body is not found exactly once; the templates are to see to that.
+    Raises ValueError where the kernel's body is not found exactly once, or there are several such places; the templates
+    are to see to that.
     """
     head = re.compile(rf"^void {re.escape(source.entry)}\((?P<parameters>.*?)^\)\n{{\n", re.MULTILINE | re.DOTALL)
     found = list(head.finditer(source.text))
@@ -135,6 +136,8 @@ def overlapping(source: Source) -> Source:
         raise ValueError(f"{source.entry} in {source.dialect} has {len(found)} bodies that could begin with a wait")
     begin, end = found[0].span()
     signature = _CONSTANT.sub(r"\1 ", found[0][0])
+    if source.text.count(_EARLY) > 1:
+        raise ValueError(f"{source.entry} has {source.text.count(_EARLY)} places to wait at")
     if _EARLY in source.text:
         text = f"{source.text[:begin]}{signature}{source.text[end:]}".replace(_EARLY, f"{_WAIT} {_TRIGGER}")
     else:

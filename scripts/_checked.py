@@ -27,7 +27,7 @@ from mmsbgen.space import Traits
 #: Of a fingerprint: in a row of 3000, one check in a million that was not made is taken for one that was.
 BYTES = 4
 #: A machine may have had no time, and a device that others use too no memory left.
-_NO_ANSWER = frozenset(["timeout", "launch_error"])
+NO_ANSWER = frozenset(["timeout", "launch_error", "no_memory"])
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
@@ -108,7 +108,7 @@ class Checked:
             return
         self.seconds[group] += record["seconds"]
         self.failures.pop(fingerprint, None)
-        if record["status"] not in _NO_ANSWER:
+        if record["status"] not in NO_ANSWER:
             self.known[group].add(fingerprint)
         if record["status"] != "ok":
             self.failures[fingerprint] = dict(record)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from _checked import Checked, pack
+from _checked import NO_ANSWER, Checked, pack
 from _plan import Row
 from _variants import Variant
 
@@ -23,7 +23,7 @@ def write_report(path: Path, about: Mapping[str, Any], rows: Mapping[str, Row], 
     today = datetime.now(UTC).strftime("%Y-%m-%d")
     host = f"{platform.system()} {platform.machine()}"
     failures = sorted(checked.failures.values(), key=lambda record: str(record["key"]))
-    failed = Counter(record["group"] for record in failures if record["status"] != "timeout")
+    failed = Counter(record["group"] for record in failures if record["status"] not in NO_ANSWER)
     counted = [
         {
             "group": group,

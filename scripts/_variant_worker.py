@@ -2,7 +2,7 @@
 
 ``_variant_worker.py DEVICE THREADS`` reads one JSON object a line, ``{"kernel", "problem", "config"}``, and answers
 each in its turn with ``{"status", "message", "seconds"}``.  Statuses: ok, wrong_result, compile_error, launch_error,
-invalid.  What it has read it compiles ahead with so many threads, where the device can.
+no_memory, invalid, error.  What it has read it compiles ahead with so many threads, where the device can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.build import check, compiler_options, traits_of
-from mmsbgen.errors import CompileError, ConfigError, LaunchError, MmsbgenError
+from mmsbgen.errors import CompileError, ConfigError, DeviceMemoryError, LaunchError, MmsbgenError
 from mmsbgen.families import family
 from mmsbgen.family import KernelFamily
 from mmsbgen.rendering import render
@@ -63,6 +63,7 @@ class Worker:
         self._environment |= {"XDG_CACHE_HOME": cache, "POCL_KERNEL_CACHE": "0"} if cache else {}
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str] = queue.Queue()
+        self._stopped = False
 
     def check(self, kernel: str, problem: Mapping[str, Any], config: Mapping[str, Any]) -> Result:
         """Build, run and verify one variant."""
@@ -70,19 +71,27 @@ class Worker:
         return result
 
     def check_all(self, variants: Iterable[V]) -> Iterator[tuple[V, Result]]:
-        """Build, run and verify them in their order: tuples of kernel, problem and configuration."""
+        """Build, run and verify them in their order: tuples of kernel, problem and configuration.
+
+        A process that dies may have died of one that it compiled ahead: the first is asked for once more, alone.
+        """
         coming, waiting = iter(variants), deque[V]()
+        asked, alone = 0, False  # how many of those that wait the process has, and whether it is to have one alone
         while True:
             if self._process is None:
-                for variant in waiting:
-                    self._ask(variant)
-            while len(waiting) <= 3 * self._threads and (variant := next(coming, None)) is not None:
+                asked = 0
+            while not alone and len(waiting) <= 3 * self._threads and (variant := next(coming, None)) is not None:
                 waiting.append(variant)
-                self._ask(variant)
             if not waiting:
                 return
+            for variant in list(waiting)[asked : 1 if alone else None]:
+                self._ask(variant)
+            asked = 1 if alone else len(waiting)
             result = self._answer()
-            yield waiting.popleft(), result
+            alone = result.status == "crashed" and asked > 1 and not self._stopped
+            if not alone:
+                asked -= 1
+                yield waiting.popleft(), result
 
     def _ask(self, variant: tuple[str, Mapping[str, Any], Mapping[str, Any]]) -> None:
         process = self._process or self._start()
@@ -127,6 +136,7 @@ class Worker:
 
     def stop(self) -> None:
         """End a check that another thread waits for; it counts as crashed."""
+        self._stopped = True
         process = self._process
         if process is not None:
             process.kill()
@@ -157,7 +167,7 @@ def _pump(lines: Any, answers: queue.Queue[str]) -> None:
 
 def _sleep_while_waiting() -> None:
     """Have this process sleep while it waits for a CUDA device, which many share: the cores are for the compilers."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         driver = ctypes.CDLL("libcuda.so.1")
         count = ctypes.c_int()
         if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0:
@@ -198,7 +208,13 @@ def main(spec: str, threads: int) -> None:
     # Compilers print to standard output; answers have a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    statuses = {ConfigError: "invalid", CompileError: "compile_error", LaunchError: "launch_error"}
+    statuses: dict[type[MmsbgenError], str] = {
+        ConfigError: "invalid",
+        CompileError: "compile_error",
+        LaunchError: "launch_error",
+        DeviceMemoryError: "no_memory",
+        MmsbgenError: "error",
+    }
     kernels = family()
     if spec.startswith("cuda"):
         _sleep_while_waiting()
@@ -209,8 +225,9 @@ def main(spec: str, threads: int) -> None:
                 problem = kernels.problem(**asked["problem"])
                 wrong = check(device, kernels.kernel(asked["kernel"]), problem, asked["config"])
                 status, message = ("ok", "") if wrong is None else ("wrong_result", wrong)
-            except tuple(statuses) as error:
-                status, message = statuses[type(error)], str(error)
+            except MmsbgenError as error:
+                status = next(name for kind, name in statuses.items() if isinstance(error, kind))
+                message = str(error)
             seconds = time.monotonic() - started
             answers.write(json.dumps({"status": status, "message": message, "seconds": seconds}) + "\n")
             answers.flush()

@@ -175,7 +175,7 @@ def run(
                         break
                     keep(variant, result)
                 progress.update(task, advance=1, description=variant.group)
-            worker.close()
+            worker.close(kill=stopped.is_set())
 
         try:
             for future in [pool.submit(work, worker) for worker in workers]:

@@ -326,7 +326,7 @@ class Device(ABC):
             kernel_names: the kernels wanted from it.
             options: options of the backend's compiler.
             overlap: whether launches may begin while the one before ends.  The kernels must wait for that before they
-                read or write anything.  Only where :attr:`overlaps`.
+                write anything, or read what it writes.  Only where :attr:`overlaps`.
 
         Raises:
             CompileError: the compiler refused; the message holds its log.

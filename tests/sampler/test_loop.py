@@ -107,7 +107,7 @@ def test_launches_that_overlap_change_no_bit(cuda_device, middling, options):
         cuda_device.profiling = False
         try:
             sampler.initialise()
-            for _ in range(50):
+            for _ in range(140):  # mini-batches are drawn for 64 iterations ahead: two more times
                 sampler.step()
             found.append(everything(sampler))
         finally:
