@@ -223,8 +223,7 @@ def test_a_kernel_that_begins_early_reads_what_it_may_and_writes_nothing_before_
         assert all(f"{label}:" in before for label in labels), config
         if config.get("instruction") == "wgmma" or "instruction" not in config:
             assert found["before"], config
-        if (
-            kernel == "star_rows"
-        ):  # of pi the own row alone, no more than of the strengths; a spare row would be as much
+        if kernel == "star_rows":
+            # Of pi the own row alone, no more than of the strengths; a spare row would be as much again.
             loads = found["before"]["ld.global"]
             assert loads["pi"] <= loads["beta"], config

@@ -22,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmsbgen import rendering
-from mmsbgen.backends import Device
 from mmsbgen.build import check_built
 from mmsbgen.families import family
 from mmsbgen.space import Traits
@@ -335,96 +334,6 @@ def interrupts() -> Iterator[None]:
     yield
     for how, handler in before.items():
         signal.signal(how, handler)
-
-
-#: A process in a worker's place: it reads ahead, and dies of what is marked before it has answered those before it.
-DIES = """
-import json, os, sys, threading, time
-asked = []
-def read():
-    for line in sys.stdin:
-        asked.append(json.loads(line))
-        if asked[-1]["config"].get("dies"):
-            time.sleep(0.05)
-            os._exit(3)
-    asked.append(None)
-threading.Thread(target=read, daemon=True).start()
-done = 0
-while True:
-    while len(asked) <= done:
-        time.sleep(0.001)
-    if asked[done] is None:
-        break
-    time.sleep(10 if asked[done]["config"].get("dies") else 0.02)
-    print(json.dumps({"status": "ok", "message": asked[done]["kernel"], "seconds": 0.0}), flush=True)
-    done += 1
-"""
-
-
-def test_only_the_check_that_a_process_dies_of_crashes_however_many_it_was_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker_module = module("_variant_worker")
-    path = tmp_path / "dies.py"
-    path.write_text(DIES)
-    monkeypatch.setattr(worker_module, "__file__", str(path))
-    asked = [(f"kernel {i}", {}, {"dies": i in (4, 9, 10)}) for i in range(14)]
-    worker = worker_module.Worker("none", threads=2)
-    try:
-        found = list(worker.check_all(asked))
-    finally:
-        worker.close()
-    assert [variant for variant, _ in found] == asked
-    expected = ["crashed" if config["dies"] else "ok" for _, _, config in asked]
-    assert [result.status for _, result in found] == expected
-    assert all(result.message == variant[0] for variant, result in found if result.status == "ok")
-
-
-def test_a_worker_that_is_stopped_starts_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker_module = module("_variant_worker")
-    path = tmp_path / "dies.py"
-    path.write_text(DIES)
-    monkeypatch.setattr(worker_module, "__file__", str(path))
-    worker = worker_module.Worker("none", threads=2)
-    answers = worker.check_all([(f"kernel {i}", {}, {}) for i in range(14)])
-    next(answers)
-    worker.stop()
-    statuses = []
-    for _, result in answers:
-        statuses.append(result.status)
-        if result.status == "crashed":
-            break
-    assert statuses[-1] == "crashed"
-    assert worker._process is None
-    worker.close()
-
-
-@pytest.mark.opencl
-def test_a_worker_that_is_asked_ahead_answers_in_order(pocl_device: Device) -> None:
-    blocks = (1, 2, 4, 8, 16, 32, 64, 128, 3, 0)
-    asked = [("draws", {"n": n}, {"block_size": block}) for n, block in enumerate(blocks, 1)]
-    worker = module("_variant_worker").Worker(pocl_device.info.spec, threads=2)
-    try:
-        found = list(worker.check_all(asked))
-    finally:
-        worker.close()
-    assert [variant for variant, _ in found] == asked
-    assert [result.status for _, result in found] == [*["ok"] * 8, "invalid", "invalid"]
-
-
-def test_an_edit_is_seen_by_the_time_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = module("_plan")
-    paths = [tmp_path / name for name in ("a.py", "b.jinja")]
-    for path in paths:
-        path.write_text("1")
-    monkeypatch.setattr(plan, "_files", lambda: ((path.name, path) for path in paths))
-    watch = plan.Watch()
-    assert not watch.edited()
-    paths[1].write_text("22")
-    assert watch.edited()
-    watch = plan.Watch()
-    paths[0].unlink()
-    assert watch.edited()
 
 
 @pytest.mark.opencl

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from mmsbgen.families import family
 from mmsbgen.space import Traits, describe
 
@@ -69,3 +71,18 @@ def test_a_plan_is_kept_until_something_changes(tmp_path: Path) -> None:
     assert planned.kept_plan(path, kernels, other, ("draws",), (7,), 1) != {"draws": plans[0]["draws"]}
     path.write_text('{"state"')
     assert planned.kept_plan(path, kernels, other, ("draws",), (7,), 1).keys() == {"draws"}
+
+
+def test_an_edit_is_seen_by_the_time_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = module("_plan")
+    paths = [tmp_path / name for name in ("a.py", "b.jinja")]
+    for path in paths:
+        path.write_text("1")
+    monkeypatch.setattr(plan, "_files", lambda: ((path.name, path) for path in paths))
+    watch = plan.Watch()
+    assert not watch.edited()
+    paths[1].write_text("22")
+    assert watch.edited()
+    watch = plan.Watch()
+    paths[0].unlink()
+    assert watch.edited()
