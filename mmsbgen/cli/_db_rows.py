@@ -102,6 +102,7 @@ TRIAL = [
     Column("round"),
     Column("run"),
     Column("trial"),
+    Column("extra"),
 ]
 DEVICE = [
     Column("backend", "backend"),

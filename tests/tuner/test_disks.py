@@ -74,13 +74,8 @@ def stopped_and_went_on(folder: Path, message: str) -> None:
     assert len({config for config, _ in searched}) == 150
     assert set(Counter((config, row["run"]) for config, row in searched).values()) == {1}
     # What the first run gave up, as it seemed far behind the best, is the only thing that the second measured again.
-    known = {config for config, row in searched if row["run"] == first[0]["run"] and not gave_up(row)}
+    known = {config for config, row in searched if row["run"] == first[0]["run"] and not row["extra"].get("given_up")}
     assert not known & {config for config, row in searched if row["run"] != first[0]["run"]}
-
-
-def gave_up(row: dict[str, Any]) -> bool:
-    """Whether a configuration that works was not timed as often as the others (`tuning_process.py`: 3 times)."""
-    return bool(row["status"] == "ok" and len(row["times"]) < 3)
 
 
 @pytest.mark.slow
