@@ -40,10 +40,8 @@ SLUGS = {"Intel(R)": "intel", "Portable": "pocl", "NVIDIA": "nvidia"}
 @click.option(
     "--device",
     "devices",
-    default=("0",),
-    show_default=True,
     multiple=True,
-    help="As in mmsbgen devices: a number or a part of a name; several that are alike share the work.",
+    help="As mmsbgen devices names it; several that are alike share the work.  [default: the best one]",
 )
 @click.option(
     "--kernel",
@@ -85,7 +83,7 @@ def main(
     watch = Watch()
     kernels = family()
     try:
-        infos = [_info(device) for device in devices]
+        infos = [_info(device) for device in devices or (None,)]
     except MmsbgenError as error:
         raise click.UsageError(str(error)) from error
     info = infos[0]
@@ -142,7 +140,7 @@ def main(
     raise SystemExit(1 if checked.failures else 0)
 
 
-def _info(device: str) -> DeviceInfo:
+def _info(device: str | None) -> DeviceInfo:
     with open_device(device) as opened:
         return opened.info
 

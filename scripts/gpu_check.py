@@ -62,9 +62,7 @@ def _placements(spec: KernelSpec) -> list[dict[str, str]]:
 
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
-@click.option(
-    "--device", default="cuda:0", show_default=True, help="As in mmsbgen devices: a number or part of a name."
-)
+@click.option("--device", default="cuda:0", show_default=True, help="Device, as mmsbgen devices names it.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the report.")
 @click.option("--seconds", type=float, default=240.0, show_default=True, help="Time for variants, and for each tool.")
 @click.option("--jobs", type=click.IntRange(1), default=12, show_default=True, help="Processes that share the device.")

@@ -156,7 +156,7 @@ def slug(info: DeviceInfo) -> str:
 
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
-@click.option("--device", default="cuda:0", show_default=True, help="Device by number or name.")
+@click.option("--device", default="cuda:0", show_default=True, help="Device, as mmsbgen devices names it.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the export.")
 @click.option("--database", metavar="URL", help="Tuning database; else tuning.sqlite3 in the output folder.")
 @click.option("-k", "ks", type=click.IntRange(1), multiple=True, default=KS, show_default=True, help="Communities.")

@@ -34,7 +34,7 @@ class Told(Progress):
 
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
-@click.option("--device", help="Device by number or name.")
+@click.option("--device", help="Device, as mmsbgen devices names it.")
 @click.option("--family", "family_name", default="mmsb", show_default=True, help="Family of kernels.")
 @click.option("--kernel", "kernels", multiple=True, required=True, help="Kernel; may be repeated.")
 @click.option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem.")

@@ -54,7 +54,7 @@ def parts(ks: Sequence[int], sizes: dict[str, int], base: int) -> Iterator[Part]
 
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
-@click.option("--device", default="cuda:0", show_default=True, help="Device by number or name.")
+@click.option("--device", default="cuda:0", show_default=True, help="Device, as mmsbgen devices names it.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="File of the export.")
 @click.option("-k", "ks", type=click.IntRange(1), multiple=True, default=KS, show_default=True, help="Communities.")
 @click.option("-m", type=click.IntRange(1), default=4096, show_default=True, help="Vertices of a mini-batch.")

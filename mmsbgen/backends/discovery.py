@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from mmsbgen.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mmsbgen.backends.base import Device, DeviceInfo
 
-__all__ = ["discover", "open_device", "select_device"]
+__all__ = ["discover", "matching", "open_device", "select_device"]
 
 _ALIASES: dict[str, Callable[[DeviceInfo], bool]] = {
     "pocl": lambda info: "portable computing language" in info.platform.lower(),
@@ -42,28 +42,41 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
 def select_device(spec: str | None, devices: list[DeviceInfo], hints: list[str]) -> DeviceInfo:
     """Return the device that ``spec`` means among ``devices``, which have the best first.
 
-    ``spec`` is "backend:index", "pocl", "intel", a part of a platform's or device's name in any case, or None for
-    the best device.
+    ``spec`` is as for :func:`matching`, or None for the best device.
 
     Raises:
-        InputError: nothing matches; the message lists what exists, or how to get a device when there is none.
+        InputError: nothing matches, or several devices do; the message lists what exists, or how to get a device when
+            there is none.
     """
     if not devices:
         raise InputError("\n".join(["no device to compute on was found", *hints]))
     if spec is None:
         return devices[0]
-    wanted = spec.strip().lower()
-    if re.fullmatch(r"[a-z]+:\d+", wanted):
-        matches = [info for info in devices if info.spec == wanted]
-    elif wanted in _ALIASES:
-        matches = [info for info in devices if _ALIASES[wanted](info)]
-    else:
-        matches = [info for info in devices if wanted and wanted in _text(info)]
+    matches = matching(spec, devices)
+    if len(matches) > 1:
+        raise InputError(f"{spec!r} may be several devices, name one by its first word here:\n{_listed(matches)}")
     if not matches:
-        known = "\n".join(f"  {info.spec}  {info.name} ({info.platform})" for info in devices)
+        wanted = spec.strip().lower()
         related = [hint for hint in hints if wanted.split(":")[0] in hint.lower()]
-        raise InputError("\n".join([f"no device matches {spec!r}; there are:", known, *related]))
+        raise InputError("\n".join([f"no device matches {spec!r}; there are:", _listed(devices), *related]))
     return matches[0]
+
+
+def matching(spec: str, devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """The devices that ``spec`` may mean, in the order of ``devices``.
+
+    ``spec`` is, in any case, "backend:number"; the number alone; "pocl" or "intel"; a whole backend, platform or name;
+    or else a part of them.
+    """
+    wanted = spec.strip().lower()
+    if re.fullmatch(r"[a-z]+:[0-9]+", wanted):
+        return [info for info in devices if info.spec == wanted]
+    if re.fullmatch(r"[0-9]+", wanted):
+        return [info for info in devices if info.index == int(wanted)]
+    if wanted in _ALIASES:
+        return [info for info in devices if _ALIASES[wanted](info)]
+    whole = [info for info in devices if wanted in map(str.lower, (info.backend, info.platform, info.name))]
+    return whole or [info for info in devices if wanted and wanted in _text(info)]
 
 
 def open_device(spec: str | None = None) -> Device:
@@ -95,6 +108,10 @@ def _preference(info: DeviceInfo) -> tuple[int, int]:
     else:
         rank = 3
     return rank, info.index
+
+
+def _listed(devices: Sequence[DeviceInfo]) -> str:
+    return "\n".join(f"  {info.spec}  {info.name} ({info.platform})" for info in devices)
 
 
 def _text(info: DeviceInfo) -> str:

@@ -29,7 +29,10 @@ def devices(as_json: bool) -> None:
         sides = dict.fromkeys(("name", "device", "platform", "kind"), "left")
         sides |= dict.fromkeys(("units", "memory", "local memory", "max block", "vector"), "right")
         print_table({**sides, "fp64": "left", "driver": "left"}, [_row(info) for info in found])
-        click.echo(f"\nUsed when none is named: {found[0].spec}. Choose another with --device, by number or by name.")
+        click.echo(
+            f"\nUsed when none is named: {found[0].spec}. Choose another with --device: its name here, the number "
+            "alone where only one has it, or a part of device and platform that only one has."
+        )
     else:
         click.echo("No device was found.")
     if hints:

@@ -33,7 +33,7 @@ INTERRUPTED = 130
 
 
 @click.command()
-@shared_option("device", "Device by number or name, see 'mmsbgen devices'; else the best one.", metavar="SPEC")
+@shared_option("device", "Device, as 'mmsbgen devices' names it; else the best one.", metavar="SPEC")
 @click.option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once.")
 @click.option("--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.")
 @click.option("--family", default="mmsb", show_default=True, help="Family of kernels.")

@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 
 @click.command()
-@shared_option("device", "Device by number or name, see 'mmsbgen devices'; else the best one.", metavar="SPEC")
+@shared_option("device", "Device, as 'mmsbgen devices' names it; else the best one.", metavar="SPEC")
 @shared_option("database", "Database with the jobs; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
 @click.option(
     "--data",

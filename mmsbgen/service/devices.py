@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 
 from mmsbgen.backends.base import DeviceInfo
-from mmsbgen.backends.discovery import select_device
+from mmsbgen.backends.discovery import matching, select_device
 from mmsbgen.build import traits_of
 from mmsbgen.db.records import DeviceRecord
 from mmsbgen.db.store import Store
@@ -74,8 +74,8 @@ class Devices:
     def target(self, text: str | None) -> Target:
         """The device that ``text`` means; None is the best of this machine.
 
-        It is the key of one that has records, a name as ``--device`` takes it, or a part of the name of one that has
-        records.
+        It is the key of one that has records, a name or number as ``--device`` takes it, or a part of the name of one
+        that has records.
 
         Raises :class:`InputError` when there is none, or several.
         """
@@ -86,7 +86,8 @@ class Devices:
         try:
             return _here(select_device(text, self.local, self.hints))
         except InputError as error:
-            if text is None:
+            # Several of this machine, or a number that none has, is nothing to look for in the names of others.
+            if text is None or matching(text, self.local) or text.strip().isdecimal():
                 raise
             found = [device for device in self.known.values() if device.matches(text)]
             if len({device.identity for device in found}) > 1:

@@ -42,16 +42,48 @@ def test_the_best_comes_first(everything: list[DeviceInfo]) -> None:
         ("pocl", POCL),
         ("Intel", INTEL),
         ("epyc", INTEL),
-        ("h200", GPU),
+        (" 2 ", INTEL),
+        ("0", GPU_CL),
+        ("cuda", GPU),
+        ("amd epyc", INTEL),
+        ("CPU", POCL),
         ("portable", POCL),
-        ("opencl", GPU_CL),
     ],
 )
 def test_selects(everything: list[DeviceInfo], spec: str | None, expected: DeviceInfo) -> None:
     assert select_device(spec, everything, []) == expected
 
 
-@pytest.mark.parametrize("spec", ["opencl:9", "radeon", "", "cuda:0"])
+# CPUs of which each platform has a name that has the other's in it, and the names of both have digits.
+SKYLAKE = dataclasses.replace(POCL, index=0, name="pthread-skylake-avx512-AMD EPYC")
+EPYC = dataclasses.replace(INTEL, index=1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [("0", SKYLAKE), ("1", EPYC), ("512", None), ("AMD EPYC", EPYC), ("skylake", SKYLAKE), ("intel", EPYC)],
+)
+def test_a_number_is_never_a_part_of_a_name(spec: str, expected: DeviceInfo | None) -> None:
+    if expected is not None:
+        assert select_device(spec, [EPYC, SKYLAKE], []) == expected
+    else:
+        with pytest.raises(InputError, match=f"no device matches '{spec}'"):
+            select_device(spec, [EPYC, SKYLAKE], [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [("1", [GPU, POCL]), ("h200", [GPU, GPU_CL]), ("opencl", [GPU_CL, INTEL, POCL]), ("e", [GPU_CL, INTEL, POCL])],
+)
+def test_what_several_devices_match_lists_them(
+    everything: list[DeviceInfo], spec: str, expected: list[DeviceInfo]
+) -> None:
+    with pytest.raises(InputError, match=f"'{spec}' may be several devices, name one by its first word") as caught:
+        select_device(spec, everything, [])
+    assert [line.split()[0] for line in str(caught.value).splitlines()[1:]] == [info.spec for info in expected]
+
+
+@pytest.mark.parametrize("spec", ["opencl:9", "radeon", "", "cuda:0", "7"])
 def test_unknown_devices_list_what_exists(everything: list[DeviceInfo], spec: str) -> None:
     with pytest.raises(InputError, match=r"(?s)no device matches.*cuda:1  NVIDIA H200.*opencl:1  cpu"):
         select_device(spec, everything, [])

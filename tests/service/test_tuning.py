@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
+from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.db.exchange import Bundle, lines
 from mmsbgen.db.records import RunRecord, TrialRecord
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import recorded_traits
+from mmsbgen.errors import InputError
 from mmsbgen.rendering import render
 from mmsbgen.runtime import look_up_key
+from mmsbgen.service.devices import Devices
 from tests.service.running import MMSB, Service, device, key, records
 
 BEST = "/api/v1/best"
@@ -81,6 +85,21 @@ def test_the_best_configuration_is_what_a_run_would_take(
     assert (answer["device_key"], answer["problem"]["K"]) == (device(1).key, k)
     assert (answer["expected_loss"] is not None) == (tier == "problem")
     assert best(client, device(1).key, f"K={k}").json() == answer
+
+
+def test_a_number_means_a_device_of_this_machine_and_never_a_part_of_a_name() -> None:
+    devices = Devices()
+    one = replace(FakeDevice().info, backend="opencl", index=0, name="skylake-avx512-AMD EPYC")
+    other = replace(one, index=1, name="AMD EPYC", platform="another")
+    devices.local = [other, one]
+    devices.known = {known.key: known for known in (device(1), device(2))}
+    assert [devices.target(text).info for text in ("0", "1", "AMD EPYC")] == [one, other, other]
+    assert devices.target("GPU 2").record == device(2)
+    for text in ("2", "512"):
+        with pytest.raises(InputError, match=f"no device matches '{text}'"):
+            devices.target(text)
+    with pytest.raises(InputError, match="'epyc' may be several devices"):
+        devices.target("epyc")
 
 
 def test_what_others_store_counts_soon(service: Service, client: httpx.Client) -> None:
