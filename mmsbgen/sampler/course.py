@@ -22,7 +22,7 @@ REFINE_SWEEPS = 30
 REFINE_ROUNDS = 3
 #: Where the schedule's clock stands after a refinement: what moved must settle, the rest must not melt.
 RESTART = 20.0
-#: Evaluations whose mean is compared with that of as many before.
+#: Evaluations whose mean is compared with that of as many before; more where they would span less than a sweep.
 WINDOW = 5
 #: Relative gain in log-likelihood from one window to the next below which a run has settled.
 TOLERANCE = 2e-3
@@ -44,7 +44,8 @@ class Course:
 
     ``clock_from``: the iteration at which the schedule's clock stood at ``clock_at`` sweeps.  ``refinements``: the
     rounds so far, each with its iteration and how many communities were filled.  ``settled_at``: the iteration at
-    which the metrics had settled.  ``sampling_from``: the last iteration before those that draw,
+    which a run of open length found that the metrics had settled, and set its end; None in one of given length, which
+    decides nothing.  ``sampling_from``: the last iteration before those that draw,
     ``closing_from`` before those whose link probabilities are averaged where none draw.  ``end``: the last
     of all, once that is known.  ``start``: the start's name, and ``trials`` what was tried for it.
     """
@@ -114,7 +115,7 @@ class Course:
         if options.iterations is not None or self.end is not None:
             return
         since = [row for row in trace if row["iteration"] > self.changed_at]
-        verdict = settled(since)
+        verdict = settled(since, per_sweep)
         last = iteration >= MOST_SWEEPS * per_sweep
         early = self._may_refine(options) or iteration < LEAST_SWEEPS * per_sweep
         if verdict and early and not last:
@@ -133,14 +134,20 @@ class Course:
             self.end = iteration + more * per_sweep
 
 
-def settled(trace: Sequence[dict[str, Any]]) -> bool | None:
+def settled(trace: Sequence[dict[str, Any]], sweep: float = 1.0) -> bool | None:
     """Whether the log-likelihood of the held-out pairs has stopped to rise; None where too little is known.
 
-    The means of the last evaluations and of as many before are compared.  A fall counts as settled: more sweeps fit
-    the training links better and what is held out worse.
+    The means of the last evaluations and of as many before are compared: ``WINDOW`` of them, or all of a ``sweep``, the
+    iterations in which every vertex is updated once, where that has more.  Within less than a sweep most vertices
+    stand still, and so does what they predict.  A fall counts as settled: more sweeps fit the training links better
+    and what is held out worse.
     """
-    values = [row["sample_log_likelihood"] for row in trace if "sample_log_likelihood" in row]
-    if len(values) < 2 * WINDOW:
+    rows = [row for row in trace if "sample_log_likelihood" in row]
+    values = [row["sample_log_likelihood"] for row in rows]
+    if not values:
         return None
-    before, after = np.mean(values[-2 * WINDOW : -WINDOW]), np.mean(values[-WINDOW:])
+    count = max(WINDOW, sum(row["iteration"] > rows[-1]["iteration"] - sweep for row in rows))
+    if len(values) < 2 * count:
+        return None
+    before, after = np.mean(values[-2 * count : -count]), np.mean(values[-count:])
     return bool(after - before < TOLERANCE * abs(before))

@@ -60,13 +60,14 @@ class Watch:
 def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Watch) -> dict[str, Any]:
     """What the run record says of convergence.
 
-    ``settled`` (None: too little to tell), ``effective_communities`` (exp of the entropy of the mean row, of the
-    entries that were kept), ``mean_row_sum``, ``agreement`` (of the leading communities of the two halves since the
-    last refinement), and ``text``, a verdict for people.
+    ``settled`` (at the end, of a run of open length when it set its end; None: too little to tell),
+    ``effective_communities`` (exp of the entropy of the mean row, of the entries that were kept), ``mean_row_sum``,
+    ``agreement`` (of the leading communities of the two halves since the last refinement), and ``text``, a verdict for
+    people.
     """
-    course = sampler.course
+    course, sweep = sampler.course, _sweep(sampler)
     since = [row for row in trace if row["iteration"] > course.changed_at]
-    verdict = True if course.settled_at is not None else settled(since)
+    verdict = True if course.settled_at is not None else settled(since, sweep)
     mass = np.bincount(found.indices.ravel(), found.values.ravel(), minlength=found.k)
     share = mass[mass > 0] / mass.sum()
     agreement = watch.agreement(course.changed_at)
@@ -75,30 +76,56 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Watch
         "effective_communities": float(np.exp(-(share * np.log(share)).sum())) if share.size else 0.0,
         "mean_row_sum": trace[-1]["mean_row_sum"] if trace else math.nan,
         "agreement": agreement,
-        "text": _text(sampler, verdict, agreement),
+        "text": _not_known(sampler, since, sweep) if verdict is None else _text(sampler, verdict, agreement),
     }
 
 
-def _text(sampler: Sampler, verdict: bool | None, agreement: float | None) -> str:
+def _sweep(sampler: Sampler) -> float:
+    """Iterations in which every vertex is updated once, of stars in the mean."""
+    if sampler.options.block or not sampler.vertex_updates:
+        return float(sampler.per_sweep)
+    return sampler.iteration * sampler.split.graph.n_vertices / sampler.vertex_updates
+
+
+def _text(sampler: Sampler, verdict: bool, agreement: float | None) -> str:
     same = (
         ""
         if agreement is None
         else f"; {agreement:.0%} of the vertices kept their largest community in the second half"
     )
-    unit = "sweeps" if sampler.options.block else "iterations"
-    settled_at = sampler.course.settled_at
-    done = f"{(sampler.iteration if settled_at is None else settled_at) / sampler.per_sweep:g} {unit}"
-    if verdict is None:
-        return f"Not known whether the run has converged: too few evaluations on held-out pairs in {done}{same}."
+    unit = "sweep" if sampler.options.block else "iteration"
+    done = _counted(sampler.iteration / sampler.per_sweep, unit)
     if not verdict:
         return (
             f"Warning: the run has not converged. After {done} the held-out log-likelihood still rises by more than "
-            f"{TOLERANCE:.1%} from {WINDOW} evaluations to the next{same}. Communities may still change: give it more "
-            "iterations (-n)."
+            f"{TOLERANCE:.1%} from {WINDOW} evaluations, or those of a sweep, to the next{same}. Communities may still "
+            "change: give it more iterations (-n)."
         )
+    # The verdict is one of the end: noise moves the moment from which on it holds too far to name one.
     if agreement is not None and agreement < _AGREEMENT:
         return (
-            f"Warning: the held-out log-likelihood has settled after {done}, the communities have not{same}. Compare "
-            "another seed before you rely on single vertices."
+            f"Warning: at the end, after {done}, the held-out log-likelihood has settled, the communities have not"
+            f"{same}. Compare another seed before you rely on single vertices."
         )
-    return f"Converged: the held-out log-likelihood has settled after {done}{same}."
+    return f"Converged: at the end, after {done}, the held-out log-likelihood has settled{same}."
+
+
+def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:
+    """Why nothing is known, and what would tell."""
+    said = "Not known whether the run has converged"
+    if not len(sampler.split.validation.pairs):
+        return f"{said}: no pairs are held out that could tell (--validation)."
+    changed = sampler.course.changed_at
+    done, times = _counted((sampler.iteration - changed) / sweep, "sweep"), _counted(len(since), "time")
+    until = "; without -n it goes on until it has" if sampler.options.block and sampler.options.iterations else ""
+    return (
+        f"{said}: too short. Since {'the last refinement' if changed else 'the start'} it has made {done} and was "
+        f"evaluated {times}; to tell takes 2 sweeps ({math.ceil(2 * sweep)} iterations) and {2 * WINDOW} evaluations "
+        f"at the least. Give it more iterations (-n){until}."
+    )
+
+
+def _counted(value: float, unit: str) -> str:
+    """Two digits are enough of a few, whole numbers of many."""
+    number = f"{value:.2g}" if value < 10 else f"{value:.0f}"
+    return f"{number} {unit}" if number == "1" else f"{number} {unit}s"

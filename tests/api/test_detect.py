@@ -122,7 +122,31 @@ def test_no_validation(ring):
     assert "auc" not in found.trace[-1]
     result = cli(ring, "-k", 3, "-n", 4, "--validation", 0)
     assert "Held-out" not in result.output
+    assert "Not known whether the run has converged: no pairs are held out that could tell" in result.output
     assert "4 iterations" in result.output
+
+
+def test_a_run_that_has_seen_little_is_not_said_to_have_converged(ring):
+    """Of 30 vertices, blocks of 2, 20 iterations are one and a third sweep, and those evaluations hardly move."""
+    found = mmsbgen.detect(ring, 3, device="pocl", iterations=20, mini_batch_size=2, start="random")
+    verdict = found.record["convergence"]
+    assert verdict["settled"] is None
+    assert "Since the start it has made 1.3 sweeps and was evaluated 20 times" in verdict["text"]
+    assert "takes 2 sweeps (30 iterations) and 10 evaluations at the least" in verdict["text"]
+    assert "without -n it goes on until it has" in verdict["text"]
+    stars = mmsbgen.detect(ring, 3, device="pocl", iterations=10, mini_batch="random-node", mini_batch_size=1)
+    assert "has made 1.2 sweeps and was evaluated 10 times" in stars.record["convergence"]["text"], "updates a vertex"
+    one = mmsbgen.detect(ring, 3, device="pocl", iterations=1).record["convergence"]["text"]
+    assert "it has made 1 sweep and was evaluated 1 time;" in one
+
+
+def test_the_verdict_gives_no_time_of_settling(ring):
+    """Where it does not look for its end the length of the run is no finding."""
+    found = mmsbgen.detect(ring, 3, device="pocl", iterations=60, start="communities", refine=False)
+    verdict = found.record["convergence"]
+    assert verdict["settled"] is True
+    assert "at the end, after 60 sweeps, the held-out log-likelihood has settled" in verdict["text"]
+    assert found.record["course"]["settled_at"] is None
 
 
 def test_no_iterations(ring, tmp_path):

@@ -95,6 +95,24 @@ def test_one_outlier_decides_nothing():
     assert settled(rows([*FLAT[:-1], -0.5])) is False
 
 
+def test_windows_have_a_sweep_at_least():
+    """Within less most vertices stand still: flat evaluations say nothing then, and rising ones are seen."""
+    flat = rows([-1.0] * 40, first=1, every=1)
+    assert settled(flat, sweep=82.0) is None, "half a sweep"
+    assert settled(flat, sweep=20.5) is None, "not quite two"
+    assert settled(flat, sweep=20.0) is True
+    slow = rows(rising(40, gain=TOLERANCE / 10), first=1, every=1)
+    assert settled(slow, sweep=1.0) is True, "too slow to be seen from five evaluations to the next"
+    assert settled(slow, sweep=20.0) is False
+
+
+def test_frequent_evaluations_end_no_run():
+    """An open run that is evaluated in every iteration looks back as many sweeps as it must."""
+    slow = rows(rising(60, gain=TOLERANCE / 10), first=1, every=1)
+    assert decided(PLAIN, slow, per_sweep=30) == Course()
+    assert decided(PLAIN, slow, per_sweep=1).end == 60 + CLOSING_SWEEPS
+
+
 # Refinement ---------------------------------------------------------------------------------------------------
 
 
