@@ -79,7 +79,7 @@ _RESULT = [
 BEST = [
     *_KEY,
     *_RESULT,
-    Column("trials", "trials", str, "right"),
+    Column("worked", "worked", str, "right"),
     Column("stale", "stale", lambda found: _differences(found, none="")),
     Column("quarantined", "quarantined", lambda found: _failures(found)),
     Column("trial"),
@@ -142,7 +142,7 @@ QUARANTINE = [
 _MADE = ("trial", "config", "times", "stale", "quarantined")
 EXPLAIN = [
     *_KEY,
-    Column("trials", "trials", str, "right"),
+    Column("worked", "worked", str, "right"),
     Column("best_s", "best", seconds, "right"),
     Column("differences", "differs in", lambda found: _differences(found)),
     Column("quarantined", "quarantined", lambda found: _failures(found)),
@@ -201,7 +201,11 @@ def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
 
 
 def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "time") -> Rows:
-    """The best trial of each key that may be selected, by device, kernel and problem, with how many were tried."""
+    """The best trial of each key that may be selected, by device, kernel and problem.
+
+    With how many configurations worked, as :func:`explain_rows` and the report of a tune count them: each once, however
+    often it was timed.
+    """
     by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in trials:
         by_key[trial.key].append(trial)
@@ -211,7 +215,8 @@ def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "tim
         order = ranked(candidate(t, objective) for t in usable if math.isfinite(cost(t, objective)))
         if order:
             row = trial_row(next(trial for trial in found if trial.uid == order[0].uid), marks)
-            row |= {"trials": len(found), "quarantined": marks.failures(found[0].key)}
+            worked = {trial.config_digest for trial in found if trial.status == "ok"}
+            row |= {"worked": len(worked), "quarantined": marks.failures(found[0].key)}
             rows.append({c.field: row[c.field] for c in BEST})
     return sorted(rows, key=lambda r: (r["backend"], r["device"], r["platform"], r["kernel"], str(r["problem"])))
 
@@ -263,7 +268,7 @@ def explain_rows(
     return [
         {
             **key_row(near.key),
-            "trials": near.trials,
+            "worked": near.configurations,
             "best_s": near.best_s,
             "differences": [asdict(d) for d in near.differences],
             "quarantined": marks.failures(near.key),

@@ -42,7 +42,7 @@ INTERRUPTED = 130
 @click.option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem.")
 @click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
 @click.option("--budget-trials", type=int, metavar="N", help="Most configurations a kernel.  [default: 100]")
-@click.option("--budget-seconds", type=float, metavar="S", help="Most seconds for the whole run.")
+@click.option("--budget-seconds", type=float, metavar="S", help="Begin nothing new after S seconds.")
 @click.option("--strategy", default="default", metavar="NAME", show_default=True, help="Search strategy, see below.")
 @click.option("--objective", default="time", metavar="NAME", show_default=True, help="time, energy, or edp (both).")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of search and inputs.")
@@ -256,7 +256,7 @@ def _print(report: TuneReport) -> None:
 def _certainty(verdict: Verdict, rival: str) -> str:
     """How sure the winner is, in a sentence."""
     if verdict.decided:
-        return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next: {rival}"
+        return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next in {verdict.rounds} rounds: {rival}"
     tied, near = len(verdict.tied), len(verdict.near)
     chosen = f"the simplest of {near} within 1 % of the fastest, of {tied} that cannot be told apart"
     if near == tied:
@@ -265,7 +265,8 @@ def _certainty(verdict: Verdict, rival: str) -> str:
         chosen = f"the fastest of {tied} that cannot be told apart, none of the others within 1 % of it"
     return (
         f"{chosen}; the fastest other of the finalists is "
-        f"{abs(verdict.margin):.1%} {'slower' if verdict.margin >= 0 else 'faster'} (± {verdict.noise:.1%}): {rival}"
+        f"{abs(verdict.margin):.1%} {'slower' if verdict.margin >= 0 else 'faster'} (± {verdict.noise:.1%}, "
+        f"{verdict.rounds} rounds): {rival}"
     )
 
 
@@ -282,7 +283,7 @@ def _row(kernel: KernelReport) -> dict[str, str]:
             "median": seconds(best.median_s),
             "spread": seconds(best.spread_s),
             "energy": "" if best.energy_j is None else f"{best.energy_j:.4g} J",
-            "of roof": _percent(best.roof_fraction),
+            "of roof": _percent(kernel.roof_fraction),
             "vs default": _times(kernel.speedup_over_default),
             "vs worst": _times(kernel.speedup_over_worst),
             "margin": _percent(kernel.margin),
@@ -369,7 +370,9 @@ def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float
     parts = [f"{report.kernel} {done}/{planned}"]
     best = report.best
     if best is not None:
-        parts.append(f"best {seconds(best.median_s)}, {best.gbps:.3g} GB/s, {_percent(best.roof_fraction)} of the roof")
+        parts.append(
+            f"best {seconds(best.median_s)}, {best.gbps:.3g} GB/s, {_percent(report.roof_fraction)} of the roof"
+        )
     if trial is not None:
         measured = done - report.reused
         left = elapsed / measured * (planned - done) if measured else 0.0

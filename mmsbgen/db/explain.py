@@ -33,8 +33,8 @@ class NearRecord:
     key: Key
     source: str
     """Name of the shipped file that has them; empty for the user's own."""
-    trials: int
-    """How many with status 'ok'."""
+    configurations: int
+    """How many worked."""
     best_ref: str
     """``uid`` of the best."""
     best_s: float

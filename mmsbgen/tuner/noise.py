@@ -92,6 +92,8 @@ class Verdict:
     """By which part the rival is slower than the winner; negative where a simpler one was preferred to it."""
     noise: float
     """Half of the interval of that margin."""
+    rounds: int
+    """In how many rounds they were timed: margin and noise are about these alone."""
     tied: tuple[int, ...]
     """Positions of those that cannot be told from the fastest, the winner among them, the fastest first."""
     near: tuple[int, ...]
@@ -124,7 +126,9 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Verdic
     rival = next(i for i in order if i != winner)
     low, high = _behind(logs, rival, winner)
     margin = statistics.median(a - b for a, b in zip(logs[rival], logs[winner], strict=True))
-    return Verdict(winner, rival, math.expm1(margin), math.expm1((high - low) / 2), tuple(tied), tuple(near))
+    return Verdict(
+        winner, rival, math.expm1(margin), math.expm1((high - low) / 2), len(rounds), tuple(tied), tuple(near)
+    )
 
 
 def _behind(logs: Sequence[Sequence[float]], slower: int, faster: int) -> tuple[float, float]:

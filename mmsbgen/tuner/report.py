@@ -36,6 +36,8 @@ class KernelReport:
     verdict: Verdict | None = None
     """Who of ``finals`` won, by what margin; None where there was nothing to compare, or not by time."""
     note: str = ""
+    roof_gbps: float | None = None
+    """What a plain gather of such rows reached in this run; None where that was not measured."""
     objective: str = "time"
     """What is made small: one of :data:`mmsbgen.db.ranking.OBJECTIVES`."""
 
@@ -73,8 +75,17 @@ class KernelReport:
 
     @property
     def worst_s(self) -> float | None:
-        """Median seconds of the slowest configuration that works."""
-        return max((_median(trial) for trial in self.trials if trial.status == "ok"), default=None)
+        """Median seconds of the slowest configuration that works, a finalist's by its last timing."""
+        again = {trial.config_digest for trial in self.finals}
+        last = [*self.finals, *(trial for trial in self.trials if trial.config_digest not in again)]
+        return max((_median(trial) for trial in last if trial.status == "ok"), default=None)
+
+    @property
+    def roof_fraction(self) -> float | None:
+        """The winner's rate over the roof of this run, whichever run measured the winner."""
+        if self.best is None or self.best.gbps is None or self.roof_gbps is None:
+            return None
+        return self.best.gbps / self.roof_gbps
 
     @property
     def speedup_over_default(self) -> float | None:
@@ -100,7 +111,10 @@ class KernelReport:
 
     @property
     def noise(self) -> float | None:
-        """Half the width of the interval of that margin, whose confidence is 90 %; known of times only."""
+        """Half the width of the interval of that margin, whose confidence is 90 %; known of times only.
+
+        It is about the rounds of the finals: how far these repeat themselves from one to the next.
+        """
         return None if self.verdict is None else self.verdict.noise
 
     @property
@@ -122,7 +136,7 @@ class KernelReport:
             "median_s": None if best is None else best.median_s,
             "spread_s": None if best is None else best.spread_s,
             "gbps": None if best is None else best.gbps,
-            "roof_fraction": None if best is None else best.roof_fraction,
+            "roof_fraction": self.roof_fraction,
             "energy_j": None if best is None else best.energy_j,
             "objective": self.objective,
             "margin": self.margin,

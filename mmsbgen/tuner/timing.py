@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -77,16 +78,21 @@ def time_launches(
 def time_turns(
     device: Device, launches: Sequence[Callable[[int], Event]], rounds: int, begins: Callable[[], None] = lambda: None
 ) -> list[Timing]:
-    """Time several kernels in turns, A B C A B C ..., all on the same inputs within a round.
+    """Time several kernels in turns, all on the same inputs within a round, in another order in each.
 
-    A first round of warm-up is not kept.  ``begins`` is called as each of the others begins.
+    A first round of warm-up is not kept.  ``begins`` is called as each of the others begins, and one launch that is not
+    kept follows it: else the first of a round alone would find the inputs in no cache and the device idle.  The order
+    is drawn, as what a kernel leaves behind for the next would favour or harm the same one in every round.
     """
     batches = [_batch_of(device, launch(0).seconds()) for launch in launches]
     times: list[list[float]] = [[] for _ in launches]
+    order, drawn = list(range(len(launches))), random.Random(0)
     for turn in range(1, rounds + 1):
         begins()
-        for kept, launch, batch in zip(times, launches, batches, strict=True):
-            kept.append(_once(device, launch, turn, batch))
+        drawn.shuffle(order)
+        launches[order[-1]](turn).wait()
+        for place in order:
+            times[place].append(_once(device, launches[place], turn, batches[place]))
     return [Timing(tuple(kept), batch) for kept, batch in zip(times, batches, strict=True)]
 
 

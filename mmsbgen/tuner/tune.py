@@ -226,10 +226,10 @@ class _Session:
                 deadline = time.monotonic() + max(0.0, end - time.monotonic()) * share
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
             kernel.objective = self.objective
+            gather = kernel.roof_gbps = self.report.roofs.gather if self.report.roofs else None
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
             self.place.measurer.load(job.spec.name, problem)
-            gather = self.report.roofs.gather if self.report.roofs else None
             made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather)
             if ahead is not None:
                 ahead.begin(job.spec.name)

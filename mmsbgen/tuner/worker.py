@@ -199,7 +199,7 @@ class Bench:
                 return measure_energy(self.device, launch, meter, seconds, alive=lambda: self.notify("run"))
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
-        """Time configurations against each other in turns, A B C A B C ..., on the same inputs."""
+        """Time configurations against each other in turns, see :func:`mmsbgen.tuner.timing.time_turns`."""
         with self._before_timing("compile"):
             bound = [self._build(config) for config in configs]
             with self._alone("run"):

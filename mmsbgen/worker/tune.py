@@ -185,7 +185,7 @@ def _told(report: KernelReport) -> dict[str, Any]:
         "known": report.reused,
         "best": None if best is None else dict(best.config),
         "best_s": None if best is None else best.median_s,
-        "roof_fraction": None if best is None else best.roof_fraction,
+        "roof_fraction": report.roof_fraction,
     }
     found: dict[str, Any] = plain(told)
     return found

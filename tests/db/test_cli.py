@@ -49,8 +49,8 @@ def filled(tmp_path: Path, make: Any) -> Path:
 
 def test_best_shows_each_key_once(filled: Path) -> None:
     rows = json.loads(call("--database", filled, "best", "--json").stdout)
-    assert [(row["device"], row["config"], row["trials"]) for row in rows] == [
-        ("H200", {"n": 2}, 4),
+    assert [(row["device"], row["config"], row["worked"]) for row in rows] == [
+        ("H200", {"n": 2}, 3),
         ("H[bold]100", {"n": 9}, 1),
     ]
     assert rows[0]["median_s"] == 1e-3
@@ -60,6 +60,16 @@ def test_best_shows_each_key_once(filled: Path) -> None:
     assert "1 ms" in table
     assert "50 %" in table
     assert "width=1024" in table
+
+
+def test_a_configuration_that_was_timed_again_counts_once(filled: Path, make: Any) -> None:
+    with open_store(filled) as store:
+        for n in range(3):
+            store.add_trial(make.trial(config={"n": n}, time=1e-3 * (3 - n), round=1))
+    best = json.loads(call("--database", filled, "best", "--device", "H200", "--json").stdout)
+    explained = json.loads(call("--database", filled, "explain", "--kernel", "gather", "--json").stdout)
+    (near,) = (row for row in explained if row["device"] == "H200" and not row["shipped"])
+    assert [row["worked"] for row in (*best, near)] == [3, 3]
 
 
 def test_filters(filled: Path) -> None:

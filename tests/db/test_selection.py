@@ -284,4 +284,4 @@ def test_explain_an_exact_record_and_an_empty_store(memory: Store, make: Any) ->
     memory.add_trial(make.trial())
     (near,) = explain(memory, make.key())
     assert near.differences == ()
-    assert near.trials == 1
+    assert near.configurations == 1

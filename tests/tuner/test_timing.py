@@ -88,17 +88,47 @@ def test_short_kernels_on_gpus_are_launched_back_to_back(kind: str, seconds: flo
     assert device.profiling
 
 
-def test_finalists_take_turns() -> None:
-    order: list[str] = []
-    device = Clock("cpu", lambda turn: 0.1)
+class Turns:
+    """Kernels on one device that write down in which order they are launched."""
 
-    def launcher(name: str) -> Callable[[int], Event]:
+    def __init__(self, took: Callable[[list[str], str], float]) -> None:
+        self.order: list[str] = []
+        self.device = Clock("cpu", lambda turn: took(self.order, self.order[-1][0]))
+
+    def launcher(self, name: str) -> Callable[[int], Event]:
         def launch(turn: int) -> Event:
-            order.append(f"{name}{turn}")
-            return device.launch(turn)
+            self.order.append(f"{name}{turn}")
+            return self.device.launch(turn)
 
         return launch
 
-    timings = time_turns(device, [launcher("a"), launcher("b")], rounds=3)
-    assert order == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]
-    assert [len(timing.times) for timing in timings] == [3, 3]
+
+def test_finalists_take_turns() -> None:
+    turns, rounds = Turns(lambda order, name: {"a": 0.1, "b": 0.2, "c": 0.3}[name]), 30
+    timings = time_turns(turns.device, [turns.launcher(name) for name in "abc"], rounds)
+    assert turns.order[:3] == ["a0", "b0", "c0"]
+    assert [list(timing.times) for timing in timings] == [pytest.approx([each] * rounds) for each in (0.1, 0.2, 0.3)]
+    seen = [turns.order[first : first + 4] for first in range(3, len(turns.order), 4)]
+    assert len(seen) == rounds
+    for turn, (_, *kept) in enumerate(seen, 1):
+        assert {name[1:] for name in kept} == {str(turn)}, "all have the same inputs"
+    assert len({tuple(name[0] for name in kept) for _, *kept in seen}) == 6, "each order comes up"
+
+
+def test_no_finalist_pays_for_being_the_first_to_see_its_inputs() -> None:
+    def took(order: list[str], name: str) -> float:
+        return 0.1 if order[-1][1:] in {other[1:] for other in order[:-1]} else 0.5
+
+    turns = Turns(took)
+    for timing in time_turns(turns.device, [turns.launcher(name) for name in "ab"], 20):
+        assert timing.times == pytest.approx([0.1] * 20)
+
+
+def test_no_finalist_always_follows_the_same_other() -> None:
+    def took(order: list[str], name: str) -> float:
+        return 0.11 if order[-2:-1] and order[-2][0] == "a" else 0.1
+
+    turns = Turns(took)
+    a, b, c = (timing.times for timing in time_turns(turns.device, [turns.launcher(name) for name in "abc"], 200))
+    assert min(times.count(pytest.approx(0.1)) for times in (b, c)) > 40, "b does not always come after a"
+    assert len(a) == 200

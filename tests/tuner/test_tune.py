@@ -94,6 +94,33 @@ def test_known_configurations_are_not_measured_again_unless_asked(store: Store) 
     assert len(order(store, retuned)) == 10
 
 
+def test_the_worst_is_told_by_the_timing_that_tells_the_best(store: Store) -> None:
+    with open_store("sqlite://") as other:
+        (tried,) = faked(other, strategy="random", budget_trials=3).kernels
+    before = RunRecord(strategy="random")
+    store.begin_run(before)
+    for round_, times in ((0, (2.0, 3.0, 9.0)), (1, (3.0, 2.0, 4.0))):
+        for trial, took in zip(tried.trials, times, strict=True):
+            store.add_trial(replace(trial, run=before.uuid, round=round_, times=(took,) * 5, created_at=utc_now()))
+    for budget in (3, 1):
+        (kernel,) = faked(store, strategy="random", budget_trials=budget).kernels
+        assert kernel.reused == budget
+        assert (kernel.worst_s, kernel.speedup_over_worst) == (4.0, 2.0)
+
+
+def test_the_roof_is_that_of_the_run_which_reports_it(store: Store) -> None:
+    options: dict[str, Any] = {"store": store, "check": False, "strategy": "random", "budget_trials": 3}
+    tune("fake", MMSB, ["theta_end"], TINY, roof_bytes=16 << 20, **options)
+    again = tune("fake", MMSB, ["theta_end"], TINY, roof_bytes=64 << 20, **options)
+    (kernel,) = again.kernels
+    assert again.roofs is not None
+    assert kernel.best is not None
+    assert kernel.best.gbps is not None
+    assert kernel.best.run != again.run
+    assert kernel.best.roof_gbps != again.roofs.gather
+    assert kernel.as_dict()["roof_fraction"] == kernel.best.gbps / again.roofs.gather
+
+
 def put(store: Store, like: list[TrialRecord], *, given_up: int) -> None:
     """Store a run that was killed before its finals, in a moment when everything was faster than it ever is again."""
     killed = RunRecord(strategy="random")
