@@ -15,6 +15,8 @@ Isolated vertices are listed in a comment, ids separated by blanks or commas::
 
 from __future__ import annotations
 
+import io
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -40,6 +42,13 @@ _FOREIGN = {
 # Searched from its second letter on: a fixed prefix is found fast in a large file.
 _ISOLATED = re.compile(rb"solated (?:nodes|vertices)[^:\n]*:([^\n]*)")
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
+_NUMBER = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
+#: What columns of links are called.
+_COLUMN = re.compile(
+    rb"head|tail|start|end|(from|to|source|target|src|dst|tgt)([_ ]?(node|vertex|user|id))?([_ ]?id)?"
+    rb"|(node|vertex|user|id)[_ ]?(id)?[_ ]?[ab12]",
+    re.IGNORECASE,
+)
 
 
 def load_edge_list(path: str | os.PathLike[str]) -> Graph:
@@ -69,7 +78,7 @@ def _load(file: Path, told: Stage) -> Graph:
         return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
     words = [word for block in _checked_blocks(file, text, told) for word in block.words()]
-    _refuse_odd_words(file, words)
+    _refuse_odd_words(file, words, text)
     distinct = sorted({*words, *isolated})
     index = {word: place for place, word in enumerate(distinct)}
     places = np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
@@ -96,18 +105,27 @@ def _checked_blocks(file: Path, text: bytes, told: Stage) -> Iterator[Fields]:
         block = split_fields(text[begin:end])
         bad = block.first_line_without_two()
         if bad is not None:
-            raise _wrong_line(file, lines_before + bad + 1, block.line(bad))
+            raise _wrong_line(file, lines_before + bad + 1, block.line(bad), text, block.text.split(b"\n")[bad])
         yield block
         begin, lines_before = end, lines_before + block.n_lines
         told.tell(end, len(text))
 
 
-def _wrong_line(file: Path, number: int, fields: list[bytes]) -> InputError:
-    shown = _show(b" ".join(fields))
-    where = f"{file}, line {number}: {shown}"
+def _wrong_line(file: Path, number: int, fields: list[bytes], text: bytes, line: bytes) -> InputError:
+    tabbed = [part.strip() for part in line.strip().split(b"\t")]
+    where = f"{file}, line {number}: {_show(line.strip() if len(tabbed) > 1 else b' '.join(fields))}"
     for separator in ",;":
         if separator.encode() in b" ".join(fields):
-            return _wrong_separator(where, separator, file)
+            return _wrong_separator(where, separator, file, text)
+    spaced = next((part for part in tabbed if not all(map(_NUMBER.fullmatch, part.split())) and b" " in part), None)
+    if len(tabbed) > 1 and spaced is not None:
+        # By awk '{print $1, $2}' both words of the first id would become ids, and a link between them.
+        columns = "" if len(tabbed) == 2 else "cut -f 1,2 | "
+        return InputError(
+            f"{where}: tabs separate the fields, and {_show(spaced)} has a blank in it, which ids cannot have. Replace "
+            f"the blanks in them{' and keep the first two columns' if columns else ''}: "
+            + _filtered(file, f"{columns}tr ' ' '_'")
+        )
     if len(fields) == 1:
         return InputError(f"{where} has one field; a link is two ids separated by a tab or spaces: mend the line")
     return InputError(
@@ -117,19 +135,45 @@ def _wrong_line(file: Path, number: int, fields: list[bytes]) -> InputError:
     )
 
 
-def _wrong_separator(where: str, separator: str, file: Path) -> InputError:
+def _wrong_separator(where: str, separator: str, file: Path, text: bytes) -> InputError:
+    turn, header = f"tr '{separator}' '\\t'", _header(text, separator.encode())
+    if header is None:
+        return InputError(
+            f"{where}: fields are separated by {separator!r}; use tabs or spaces: {_filtered(file, turn)}"
+        )
+    number, line = header
     return InputError(
-        f"{where}: fields are separated by {separator!r}; use tabs or spaces: "
-        f"tr '{separator}' '\\t' < {file.name} > links.txt"
+        f"{where}: fields are separated by {separator!r}, and line {number}, {_show(line)}, looks like a header, which "
+        f"would be a link; use tabs or spaces, without it: {_filtered(file, f'tail -n +{number + 1} | {turn}')}"
     )
 
 
-def _refuse_odd_words(file: Path, words: list[bytes]) -> None:
+def _header(text: bytes, separator: bytes) -> tuple[int, bytes] | None:
+    """Number and text of the first line with fields where it names columns, by its words or over integers."""
+    lines = ((number, line.strip()) for number, line in enumerate(io.BytesIO(text), 1))
+    found = list(itertools.islice((each for each in lines if each[1] and each[1][:1] not in (b"#", b"%")), 2))
+    words, *below = ([word.strip(b" \t\"'") for word in line.split(separator)][:2] for _, line in found)
+    if len(words) < 2:
+        return None
+    integers = any(len(ids) == 2 and all(map(_INTEGER.fullmatch, ids)) for ids in below)
+    over_integers = integers and not any(map(_INTEGER.fullmatch, words))
+    return found[0] if over_integers or all(map(_COLUMN.fullmatch, words)) else None
+
+
+def _filtered(file: Path, command: str) -> str:
+    """The command line that sends the file through ``command``."""
+    if file.suffix == ".gz":
+        return f"zcat {file.name} | {command} > links.txt"
+    first, bar, rest = command.partition(" | ")
+    return f"{first} < {file.name}{bar}{rest} > links.txt"
+
+
+def _refuse_odd_words(file: Path, words: list[bytes], text: bytes) -> None:
     """Refuse what reads as string ids but is a list with stray separators or integers below a bare header."""
     for word in words:
         if word[0] in b",;" or word[-1] in b",;":
             separator = next(c for c in ",;" if c.encode() in word)
-            raise _wrong_separator(f"{file}: {_show(word)}", separator, file)
+            raise _wrong_separator(f"{file}: {_show(word)}", separator, file, text)
     header = words[:2]
     if len(words) > 2 and not any(map(_INTEGER.fullmatch, header)) and all(map(_INTEGER.fullmatch, words[2:])):
         raise InputError(
