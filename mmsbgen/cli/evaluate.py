@@ -23,7 +23,8 @@ as `mmsbgen detect -o` writes communities.txt.
 
 All measures are over the same vertices: with --graph all vertices of that graph, those without a link or a community
 too; otherwise those that are in a community of either file, which lowers the scores where the graph has more.
-Communities of one vertex, or that occur twice, count as they are.
+Communities of one vertex, or that occur twice, count as they are. Without --graph files that share no
+vertex are refused.
 
 Look at the ONMI first. The average F1 rewards one community of all vertices where communities are large, the NMI of
 Lancichinetti, Fortunato and Kertesz covers that have little in common.
@@ -40,7 +41,7 @@ def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> Non
     """Print the scores as a table or as JSON."""
     from mmsbgen.scores import evaluate as compare
     from mmsbgen.scores import read_cover
-    from mmsbgen.scores.cover import refuse_table
+    from mmsbgen.scores.cover import check_shared, refuse_table
 
     found, true = read_cover(cover), read_cover(truth)
     vertices = None
@@ -54,6 +55,8 @@ def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> Non
         words = set(map(canonical_word, vertices))
         for file, read in ((cover, found), (truth, true)):
             refuse_table(read, words, str(file), str(graph))
+    else:  # with a graph every id is one of its vertices, or refused
+        check_shared(found, true, str(cover), str(truth))
     scores = compare(found, true, vertices)
     if as_json:
         click.echo(json.dumps(asdict(scores), indent=2, allow_nan=False))

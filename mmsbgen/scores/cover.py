@@ -21,6 +21,8 @@ _FORM = "a cover has one community a line: ids separated by tabs or spaces"
 
 #: Lines of two ids from which on all of them look like another kind of file.
 _LIKE_A_TABLE = 3
+#: Of the smaller cover's vertices: fewer than this part in the other one look as if they were of other graphs.
+_FEW = 0.1
 _GATHER = """awk '{c[$2] = c[$2] "\\t" $1} END {for (l in c) print substr(c[l], 2)}'"""
 
 #: As edge lists have them: of the blanks of other alphabets ids may be made.
@@ -117,6 +119,27 @@ def refuse_table(cover: Sequence[Sequence[str]], vertices: Collection[str], name
         raise InputError(
             f"{name}: all {len(cover)} lines have two fields, a vertex and one of {len(labels)} that are no vertices "
             f"of {among}: this is a table of vertices and labels, and a cover has one community a line; {_turned(name)}"
+        )
+
+
+def check_shared(cover: Sequence[Sequence[str]], truth: Sequence[Sequence[str]], name: str, known: str) -> None:
+    """Raise InputError where two covers, read from the files ``name`` and ``known``, have no vertex in common.
+
+    Where less than a tenth of the smaller one's vertices are in the other one too, a :class:`CoverWarning` says so:
+    they may be about other graphs, or name their vertices otherwise.
+    """
+    ours, theirs = ({word for one in communities for word in one} for communities in (cover, truth))
+    shared, fewer = len(ours & theirs), min(len(ours), len(theirs))
+    if shared == 0:
+        raise InputError(
+            f"{name} and {known} have no vertex in common: the first has ids such as {min(ours)!r}, the second such as "
+            f"{min(theirs)!r}; give two files about the same graph, with the same ids"
+        )
+    if shared < _FEW * fewer:
+        warn_user(
+            f"{name} and {known} have {shared} vertices in common, of {len(ours)} and {len(theirs)} that they have: "
+            "are both about the same graph, with the same ids?",
+            CoverWarning,
         )
 
 

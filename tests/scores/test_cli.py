@@ -66,6 +66,23 @@ def test_links_of_the_graph_do_not_matter(tmp_path: Path):
     assert result.stderr == ""
 
 
+@pytest.mark.filterwarnings("default::mmsbgen.scores.cover.CoverWarning")
+def test_files_that_share_no_vertex_are_refused_and_few_shared_ones_are_warned_of(cover: Path, tmp_path: Path):
+    other = tmp_path / "other.txt"
+    other.write_text("u1 u2\nu2 u3 u4\n")
+    result = call(cover, other)
+    assert result.exit_code == 2
+    assert "communities.txt and " in result.stderr
+    assert "have no vertex in common: the first has ids such as '1', the second such as 'u1'" in result.stderr
+    cover.write_text("\t".join(map(str, range(20))) + "\n")
+    other.write_text("\t".join(map(str, range(18, 40))) + "\n")
+    assert call(cover, other).exit_code == 0
+    other.write_text("\t".join(map(str, range(19, 40))) + "\n")
+    result = call(cover, other)
+    assert result.exit_code == 0, result.output
+    assert "1 vertices in common, of 20 and 21 that they have" in result.stderr
+
+
 def test_bad_input_is_told(cover: Path, truth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     empty = tmp_path / "empty.txt"
     empty.write_text("# nothing\n")
