@@ -81,6 +81,16 @@ class MmsbgenGroup(click.Group):
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the group's own options; an error names the environment where the wrong value is from there."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            from mmsbgen.cli._settings import blame
+
+            blame(error)
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an expected error into a message and an exit code."""
         from mmsbgen.cli import _logs
@@ -95,6 +105,11 @@ class MmsbgenGroup(click.Group):
         except MmsbgenError as error:
             _logs.note(str(error), logging.ERROR)
             raise Failure(error) from error
+        except click.BadParameter as error:
+            from mmsbgen.cli._settings import blame
+
+            blame(error)
+            raise
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception:

@@ -227,6 +227,30 @@ def checked(ctx: click.Context, option: click.Option, value: Any, where: str) ->
     return value
 
 
+def check_environment(ctx: click.Context, option: click.Option, path: tuple[str, ...]) -> None:
+    """Raise :class:`InputError` for a value that the environment has for an option, where the option cannot have it."""
+    name = variable_of(option, path)
+    text = os.environ.get(name)
+    if not text:
+        return
+    try:
+        option.type_cast_value(ctx, option.type.split_envvar_value(text) if option.multiple else text)
+    except click.BadParameter as error:
+        raise InputError(f"the environment variable {name} is {text!r}: {error.message}") from error
+
+
+def blame(error: click.BadParameter) -> None:
+    """Let an error name the environment variable where the wrong value is from one."""
+    option, ctx = error.param, error.ctx
+    if not isinstance(option, click.Option) or ctx is None or error.param_hint is not None:
+        return
+    if ctx.get_parameter_source(str(option.name)) is not click.core.ParameterSource.ENVIRONMENT:
+        return
+    names = [option.envvar, _SHARED.get(key_of(option)) if isinstance(option, SharedOption) else None]
+    name = next(name for name in names if isinstance(name, str) and os.environ.get(name))
+    error.param_hint = f"{option.get_error_hint(ctx)} from the environment variable {name}"
+
+
 def options_of(command: click.Command) -> Iterator[click.Option]:
     """The options of a command that a file or the environment may set."""
     for param in command.params:

@@ -137,7 +137,16 @@ def _hidden(name: str, value: Any) -> Any:
 
 def wrong_settings(ctx: click.Context) -> list[str]:
     """What in the file and the environment cannot be meant, each with its remedy."""
-    from mmsbgen.cli._settings import PREFIX, VARIABLES, file_of, options_of, problems, read, variable_of
+    from mmsbgen.cli._settings import (
+        PREFIX,
+        VARIABLES,
+        check_environment,
+        file_of,
+        options_of,
+        problems,
+        read,
+        variable_of,
+    )
     from mmsbgen.errors import InputError
 
     found: list[str] = []
@@ -148,7 +157,13 @@ def wrong_settings(ctx: click.Context) -> list[str]:
             found += [str(error) for error in problems(ctx, root.command, read(path), path)]
         except InputError as error:
             found.append(str(error))
-    known = set(VARIABLES) | {variable_of(o, place) for place, command in commands(ctx) for o in options_of(command)}
+    options = [(option, place) for place, command in commands(ctx) for option in options_of(command)]
+    for option, place in options:
+        try:
+            check_environment(ctx, option, place)
+        except InputError as error:
+            found.append(str(error))
+    known = set(VARIABLES) | {variable_of(option, place) for option, place in options}
     for name in sorted(os.environ):
         if name.startswith(f"{PREFIX}_") and name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)

@@ -176,6 +176,27 @@ def test_config_shows_what_is_set_without_passwords_and_tells_all_that_is_wrong(
     assert (told["file"], len(told["problems"])) == (str(file), 3)
 
 
+def test_a_wrong_value_in_the_environment_is_told_by_config_and_by_the_command_that_it_is_for() -> None:
+    told = "the environment variable MMSBGEN_DETECT_ITERATIONS is 'abc': 'abc' is not a valid integer"
+    env = {"MMSBGEN_DETECT_ITERATIONS": "abc"}
+    result = call("config", command=main, **env)
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert json.loads(call("config", "--json", command=main, **env).stdout)["problems"][0].startswith(told)
+    assert call("config", command=main, MMSBGEN_DETECT_ITERATIONS="5").exit_code == 0
+    result = call("detect", "graph.txt", "-k", "3", command=main, **env)
+    assert result.exit_code == 2
+    assert "'--iterations' from the environment variable MMSBGEN_DETECT_ITERATIONS: 'abc'" in result.stderr
+    assert "environment variable" not in call("detect", "graph.txt", "-n", "x", command=main, **env).stderr
+    assert "'--limit' from the environment variable MMSBGEN_PLACE_BEST_LIMIT" in (
+        call("place", "best", MMSBGEN_PLACE_BEST_LIMIT="few").stderr
+    )
+    assert (
+        "'--log' from the environment variable MMSBGEN_LOG: 'loud'"
+        in call("devices", command=main, MMSBGEN_LOG="loud").stderr
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
