@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import pytest
 from markdown_it import MarkdownIt
 from sybil import Document
 
+from mmsbgen.backends import Device
+from mmsbgen.cli._graph_problem import of_graph
+from mmsbgen.families.mmsb import MMSB
 from tests.docs.blocks import LANGUAGES, Page, Shell, blocks, renewed
 
 ROOT = Path(__file__).parents[2]
@@ -153,3 +157,15 @@ def test_blocks_run(name: str, shell: Shell, update_golden: bool) -> None:
     assert page.ran
     if page.renewed:
         (ROOT / name).write_text(renewed(document.text, page.renewed), encoding="utf-8")
+
+
+@pytest.mark.opencl
+def test_the_tutorial_names_the_kernels_that_a_tune_leaves_out(pocl_device: Device) -> None:
+    page = (DOCS / "tutorials" / "new-gpu.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^Configurations, \w+: (.*?) \(", page, re.MULTILINE)
+    used = {name for line in lines for name in line.split(", ")}
+    (told,) = re.findall(r"all of these are tuned but (.*?), which", page, re.DOTALL)
+    problem = of_graph(ROOT / "tests" / "data" / "CA-GrQc.txt.gz", 50, "block", "stratified", pocl_device.info.spec)
+    tuned = MMSB.worth_tuning(MMSB.problem(**problem))
+    assert set(re.findall("`(.*?)`", told)) == used - set(tuned)
+    assert set(tuned) <= used
