@@ -77,7 +77,7 @@ class BoundKernel:
         try:
             return self.kernel.launch((shape.grid,), (shape.block,), args, shape.shared)
         except LaunchError as error:
-            raise LaunchError(f"{self.spec.name} ({describe(self.config)}): {error}") from error
+            raise type(error)(f"{self.spec.name} ({describe(self.config)}): {error}") from error
 
 
 def compiled_text(device: Device, source: Source, overlap: bool) -> str:

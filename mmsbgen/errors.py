@@ -47,3 +47,7 @@ class CompileError(MmsbgenError):
 
 class LaunchError(MmsbgenError):
     """A compiled kernel could not be launched or failed while running."""
+
+
+class LaunchLimitError(LaunchError):
+    """A block is larger, or needs more shared memory, than the kernel as it was compiled can have on this device."""

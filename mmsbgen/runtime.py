@@ -14,7 +14,7 @@ from mmsbgen.build import BoundKernel, build, compiled_text, compiler_options, t
 from mmsbgen.db.records import Key, QuarantineRecord
 from mmsbgen.db.selection import Index, Selection
 from mmsbgen.db_keys import key_of
-from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError, MmsbgenError
+from mmsbgen.errors import CompileError, ConfigError, InputError, LaunchError, LaunchLimitError, MmsbgenError
 from mmsbgen.family import KernelFamily
 from mmsbgen.problem import Problem, Value
 from mmsbgen.progress import stage
@@ -92,7 +92,8 @@ class Runtime:
         ``modes`` are axes that must have these values, whatever the records have: how fast another mode is says
         nothing of what is wanted. A configuration that was asked for, or that a run goes on with, keeps its own.
         A selected configuration that does not compile here, or whose first launch is refused, is reported, marked
-        in the database and replaced by the next best one, at last by the default.
+        in the database and replaced by the next best one, at last by the default; without a word or a mark where a
+        record of another problem or device has a block above what this kernel can have.
         """
         with stage(f"compiling {name}"):
             bound, choice = self._built(name, problem, {} if name in self.fixed or name in self.kept else modes)
@@ -156,7 +157,13 @@ class Runtime:
 
     def _refuse(self, choice: Choice, problem: Problem, error: Exception, what: str) -> None:
         refused, text = self.refused.setdefault((choice.kernel, problem), {}), describe(choice.config)
-        if text not in refused:
+        if text in refused:
+            return
+        if isinstance(error, LaunchLimitError) and choice.tier not in ("exact", "kept"):
+            # What a kernel can have depends on the problem: that is no fault of a record of another one.
+            log.info("%s; it is of tier %s and passed over", error, choice.tier)
+            refused[text] = f"one of tier {choice.tier} is above what this kernel can have: {text}"
+        else:
             log.warning("%s; it is of tier %s, the next best configuration is tried instead", error, choice.tier)
             marked = self.quarantine(choice, problem, error)
             refused[text] = f"the configuration of tier {choice.tier} {what}: {text}{marked}"

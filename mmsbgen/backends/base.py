@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from mmsbgen.errors import InputError, LaunchError
+from mmsbgen.errors import InputError, LaunchError, LaunchLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,6 +160,7 @@ class Kernel(ABC):
 
         Raises:
             LaunchError: the launch was refused; the message names kernel, grid and block.
+            LaunchLimitError: because the block is above what this kernel can have.
         """
 
     @abstractmethod
@@ -195,10 +196,10 @@ class Kernel(ABC):
         largest, static_shared, local_memory = self._limits
         if math.prod(name.block) > largest:
             size = math.prod(name.block)
-            raise LaunchError(f"{name}: a block of {size} is above the {largest} that this kernel can have")
+            raise LaunchLimitError(f"{name}: a block of {size} is above the {largest} that this kernel can have")
         if static_shared + shared > local_memory > 0:
             needed = static_shared + shared
-            raise LaunchError(
+            raise LaunchLimitError(
                 f"{name}: needs {needed} bytes of shared memory a block, {self.device.info.name} has {local_memory}"
             )
         given: Sequence[object] = args

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from mmsbgen import runtime
 from mmsbgen.backends import open_device
 from mmsbgen.build import upload
 from mmsbgen.db import connect
@@ -37,9 +38,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("failing_family").FAILING
 
 
-def tuned(path: str | Path, info: Any, failing: Any, *configs: dict[str, Any]) -> Any:
+def tuned(path: str | Path, info: Any, failing: Any, *configs: dict[str, Any], n: int = 4096) -> Any:
     """Store a tune in which the configurations have worked, the first being the fastest; returns the key."""
-    spec, problem = failing.kernel("twice"), failing.problem(n=4096)
+    spec, problem = failing.kernel("twice"), failing.problem(n=n)
     key, run = key_of(info, spec, problem), RunRecord(strategy="exhaustive")
     with open_store(path) as store:
         store.begin_run(run)
@@ -92,6 +93,35 @@ def test_a_run_falls_back_finishes_and_later_runs_do_not_try_again(
             assert digest(TOO_WIDE) in known_trials(store, key)
             assert run(device, failing, Index(store)).config == GOOD
             assert len(store.quarantined()) == 2, "it has failed again since"
+
+
+@pytest.mark.opencl
+def test_what_another_problem_could_have_is_passed_over_quietly(
+    tmp_path: Path, failing: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A block above what the kernel can have for this problem is no failure of the record of another one."""
+    built: list[dict[str, Any]] = []
+    build = runtime.build
+    monkeypatch.setattr(runtime, "build", lambda *args: built.append(dict(args[3])) or build(*args))
+    path = tmp_path / "t.sqlite3"
+    with open_device("pocl") as device:
+        tuned(path, device.info, failing, TOO_WIDE, BROKEN, GOOD, n=2048)
+        with open_store(path, read_only=True) as store, caplog.at_level(logging.INFO, "mmsbgen.runtime"):
+            spec, problem = failing.kernel("twice"), failing.problem(n=4096)
+            work = spec.workload(problem, 0)
+            values = upload(device, work)
+            chosen = Runtime(device, failing, Index(store))
+            for _ in range(2):
+                chosen.kernel("twice", problem).launch(work.count, values)
+            choice = chosen.choices["twice"]
+            assert [failure.config for failure in store.quarantined()] == [BROKEN], "that one does not compile"
+    assert (choice.config, choice.tier) == (GOOD, "problem")
+    assert "one of tier problem is above what this kernel can have: block_size=1048576 broken=False" in choice.reason
+    assert built == [TOO_WIDE, BROKEN, GOOD, GOOD], "none that failed is compiled again"
+    levels = {record.levelname: record.getMessage() for record in caplog.records if record.name == "mmsbgen.runtime"}
+    assert "a block of 1048576 is above the" in levels["INFO"]
+    assert "passed over" in levels["INFO"]
+    assert [r.levelname for r in caplog.records].count("WARNING") == 1, "of the one that does not compile"
 
 
 @pytest.mark.opencl
