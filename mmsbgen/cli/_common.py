@@ -8,13 +8,13 @@ import io
 import json
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.errors import InputError, MmsbgenError
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,19 @@ class Communities(click.ParamType):  # type: ignore[type-arg]
         if number < 1:
             self.fail(f"{value!r} is not a whole number from 1 on, or auto.", param, ctx)
         return number
+
+
+def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
+    """Names and values of texts NAME=VALUE; raises ``InputError`` for other texts and for a name with two values."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals):
+            raise InputError(f"{option} {text!r}: write it as NAME=VALUE")
+        if name in found:
+            raise InputError(f"{option} {name}={found[name]} and {name}={value}: give {name} one value")
+        found[name] = value
+    return list(found.items())
 
 
 def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> None:

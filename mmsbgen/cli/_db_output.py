@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from mmsbgen.cli._common import print_csv, print_json, print_table
+from mmsbgen.cli._common import pairs, print_csv, print_json, print_table
 from mmsbgen.cli._logs import is_quiet, json_option, log_options
 from mmsbgen.errors import InputError
 
@@ -42,13 +42,10 @@ def filter_options(command: F) -> F:
 def parameters(texts: Sequence[str]) -> dict[str, Any]:
     """Problem parameters from ``NAME=VALUE``; a value is JSON, or else the text itself.
 
-    Raises ``InputError`` for what has no name or no ``=``.
+    Raises ``InputError`` for what has no name or no ``=``, and for a name with two values.
     """
     found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise InputError(f"--problem {text!r}: write it as NAME=VALUE")
+    for name, value in pairs(texts, "--problem"):
         try:
             found[name] = json.loads(value)
         except ValueError:

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from mmsbgen.cli._logs import json_option, log_options
 from mmsbgen.cli._settings import shared_option
@@ -37,8 +38,13 @@ timed, a few seconds each. Nothing is changed. Ends with exit code 1 when there 
 @click.pass_context
 def doctor(ctx: click.Context, device: str | None, database: str | None, self_test: bool, as_json: bool) -> None:
     """Print findings as they are made, or JSON."""
+    from mmsbgen.backends.discovery import discover, select_device
     from mmsbgen.doctor import examine
 
+    if device is not None and ctx.get_parameter_source("device") is ParameterSource.COMMANDLINE:
+        devices, hints = discover()
+        if devices:  # where there is none, the report says what is missing
+            select_device(device, devices, hints)
     began = time.monotonic()
     found: list[Finding] = []
     for one in itertools.chain(_settings(ctx), examine(database, device, self_tests=self_test)):

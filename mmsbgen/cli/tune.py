@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mmsbgen.cli._common import print_table, seconds
+from mmsbgen.cli._common import pairs, print_table, seconds
 from mmsbgen.cli._graph_problem import graph_options, of_graph
 from mmsbgen.cli._logs import json_option, log_options, no_progress
 from mmsbgen.cli._settings import shared_option
@@ -101,6 +101,7 @@ def tune(
     """
     from mmsbgen.families import family as family_named
 
+    kernels = tuple(dict.fromkeys(kernels))
     found = family_named(family)
     specs = [found.kernel(name) for name in kernels]
     given = dict(pairs(values, "--problem"))
@@ -160,16 +161,6 @@ def tune(
         click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
     if report.interrupted:
         sys.exit(INTERRUPTED)
-
-
-def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
-    pairs = []
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise InputError(f"{option} {text!r}: write it as NAME=VALUE")
-        pairs.append((name.strip(), value.strip()))
-    return pairs
 
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:

@@ -14,11 +14,17 @@ class StoreError(MmsbgenError):
     """The database could not do its work: locked too long, disk full, read-only, server gone."""
 
 
+class UnusableError(StoreError):
+    """The database that was named cannot be used as it is: it cannot be opened or written, or is damaged."""
+
+    exit_code = 2
+
+
 _SQLITE_CAUSES: tuple[tuple[str, type[MmsbgenError], str], ...] = (
     ("is not a database", InputError, "is not an SQLite database; name another file"),
-    ("malformed", StoreError, "is damaged; restore it from an export or a copy"),
-    ("readonly database", StoreError, "cannot be written; check the rights of the file and of its folder"),
-    ("unable to open database", StoreError, "cannot be opened; check the rights of the file and of its folder"),
+    ("malformed", UnusableError, "is damaged; restore it from an export or a copy"),
+    ("readonly database", UnusableError, "cannot be written; check the rights of the file and of its folder"),
+    ("unable to open database", UnusableError, "cannot be opened; check the rights of the file and of its folder"),
     ("disk is full", StoreError, "cannot grow because the disk is full; free some space and repeat the command"),
     ("disk I/O error", StoreError, "met an input/output error of the disk; check its space and health"),
     ("locked", StoreError, "stayed locked by another process; repeat the command when that one is done"),

@@ -108,7 +108,7 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
     one when the fraction is positive) uniformly without replacement, and as many distinct pairs uniformly
     from all pairs that are no link.  At least one link stays for training.  When the graph has fewer
     non-links than wanted all of them are held out, validation being served first, and ``Split.warnings``
-    says so.
+    says so, as it does where more than half of the links are held out.
 
     Raises InputError when a fraction is not in [0, 1), when no training link would be left, or for a
     negative seed.
@@ -127,6 +127,11 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
         raise InputError(
             f"{graph.name}: validation {validation} and test {test} would hold out {n_held_out} of {n_links} links "
             "and leave none for training; lower the fractions"
+        )
+    if validation + test > 0.5:
+        notes.append(
+            f"validation {validation:g} and test {test:g} hold out {n_held_out} of {n_links} links: communities are "
+            f"found from the {n_links - n_held_out} that are left; lower the fractions to find those of the graph"
         )
     with stage("holding pairs out"):
         return _drawn(graph, validation, test, seed, notes, (n_validation, n_test))

@@ -45,7 +45,7 @@ class DetectOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    n_communities: Annotated[int, Field(ge=2, le=2**24)] | Literal["auto"] = Field(
+    n_communities: Annotated[int, Field(ge=1, le=2**24)] | Literal["auto"] = Field(
         description="K, or 'auto' to let held-out pairs choose.", examples=[50]
     )
     name: Text | None = Field(default=None, description="Of the graph, for records.", examples=["CA-GrQc"])

@@ -152,7 +152,7 @@ def tune_fleet(
     if (workers is None) == (scheduler is None):
         raise InputError("name either devices of this machine for workers or a scheduler, not both")
     found = resolve_family(family)
-    names = list(kernels or found.worth_tuning(problem))
+    names = list(dict.fromkeys(kernels or found.worth_tuning(problem)))
     with (
         connected(scheduler) if scheduler is not None else local_workers(workers or ()) as client,
         Interrupt(Progress()) as interrupt,

@@ -115,7 +115,7 @@ def tune(
         raise InputError(f"a problem of {problem.family} cannot be tuned with the kernels of {found.name}")
     if (reason := found.inputs_refusal(problem)) is not None:
         raise InputError(reason)
-    specs = [found.kernel(name) for name in kernels or found.worth_tuning(problem)]
+    specs = [found.kernel(name) for name in dict.fromkeys(kernels or found.worth_tuning(problem))]
     check_objective(objective)
     _check_arguments(strategy, budget_trials, budget_seconds, specs, fixed or {})
     if budget_trials is None and budget_seconds is None:

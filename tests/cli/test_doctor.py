@@ -66,6 +66,14 @@ def test_all_is_told_in_words_with_what_to_do(pocl_device: Device, tmp_path: Pat
 
 
 @pytest.mark.opencl
+def test_a_device_that_is_not_there_is_bad_input_when_typed_and_a_finding_when_set(pocl_device: Device) -> None:
+    result = CliRunner().invoke(main, ["doctor", "--device", "9"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: no device matches '9'; there are:")
+    assert "no device matches '9'" in about(doctor("--no-self-test", code=1, MMSBGEN_DEVICE="9"), "devices", "problem")
+
+
+@pytest.mark.opencl
 def test_records_of_this_device_are_counted_and_stale_ones_told(pocl_device: Device, tmp_path: Path) -> None:
     import dataclasses
 

@@ -72,6 +72,12 @@ def test_a_configuration_that_was_timed_again_counts_once(filled: Path, make: An
     assert [row["worked"] for row in (*best, near)] == [3, 3]
 
 
+def test_a_parameter_has_one_value(filled: Path) -> None:
+    result = call("--database", filled, "best", "--problem", "width=1024", "--problem", "width=16")
+    assert result.exit_code == 2
+    assert "--problem width=1024 and width=16: give width one value" in result.stderr
+
+
 def test_filters(filled: Path) -> None:
     def count(*arguments: object) -> int:
         return len(json.loads(call("--database", filled, "trials", "--json", *arguments).stdout))

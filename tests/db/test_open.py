@@ -16,11 +16,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, create_engine, inspect, text
 
 from mmsbgen.db import connect, migrate
 from mmsbgen.db.connect import URL_VARIABLE, locate
-from mmsbgen.db.errors import StoreError
+from mmsbgen.db.errors import StoreError, explained
 from mmsbgen.db.schema import REVISIONS, VERSION_TABLE, Base
 from mmsbgen.db.store import open_store
 from mmsbgen.errors import InputError
@@ -153,8 +153,16 @@ def test_a_damaged_database(tmp_path: Path, make: Any) -> None:
     content = bytearray(path.read_bytes())
     content[100:] = os.urandom(len(content) - 100)
     path.write_bytes(content)
-    with pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(StoreError, match="damaged") as damaged:
         open_store(path)
+    assert damaged.value.exit_code == 2, "as for a file that is no database"
+
+
+def test_what_sqlite_cannot_open_is_bad_input(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'none' / 't.sqlite3'}")
+    with pytest.raises(StoreError, match="cannot be opened; check the rights") as unusable, explained("t.sqlite3"):
+        engine.connect()
+    assert unusable.value.exit_code == 2
 
 
 def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:

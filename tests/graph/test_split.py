@@ -58,7 +58,7 @@ def test_real_graph(validation: float, test: float) -> None:
     for drawn, fraction in ((part.validation, validation), (part.test, test)):
         assert drawn.n_links == drawn.n_non_links == round(fraction * graph.n_links)
         assert drawn.labels.tolist() == [True] * drawn.n_links + [False] * drawn.n_links
-    assert part.warnings == ()
+    assert bool(part.warnings) == (validation + test > 0.5)
 
 
 @given(
@@ -80,7 +80,7 @@ def test_small_dense_graphs(graph: nx.Graph, validation: float, test: float, see
     there = whole.n_vertices * (whole.n_vertices - 1) // 2 - whole.n_links
     assert part.validation.n_non_links + part.test.n_non_links == min(wanted, there)
     assert part.validation.n_non_links == min(part.validation.n_links, there)
-    assert bool(part.warnings) == (there < wanted)
+    assert bool(part.warnings) == (there < wanted or validation + test > 0.5)
 
 
 def test_same_seed_same_split() -> None:
@@ -180,6 +180,13 @@ def test_small_fractions_hold_out_at_least_one_link() -> None:
     two = split(path(2), validation=0.01, test=0.01, seed=0)
     assert (two.validation.n_links, two.test.n_links, two.n_training_links) == (1, 0, 1)
     assert "test is empty" in two.warnings[0]
+
+
+def test_less_than_half_for_training_is_told() -> None:
+    part = split(path(100), validation=0.5, test=0.2, seed=0)
+    (said,) = part.warnings
+    assert said.startswith("validation 0.5 and test 0.2 hold out 70 of 100 links: communities are found from the 30")
+    assert split(path(100), validation=0.3, test=0.2, seed=0).warnings == ()
 
 
 @pytest.mark.parametrize(

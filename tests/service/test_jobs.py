@@ -206,6 +206,14 @@ def test_a_request_that_is_repeated_makes_one_job(service: Service, client: http
     client.post(f"/api/v1/jobs/{made[0]}/cancel")
 
 
+def test_one_community_is_taken_as_the_command_takes_it(sqlite_service: Service) -> None:
+    with sqlite_service.client() as client:
+        answer = client.post(DETECT, params={"n_communities": 1, "device": "no such device"}, content=EDGES)
+        assert answer.status_code == 202, answer.text
+        client.post(f"/api/v1/jobs/{answer.json()['id']}/cancel")
+        assert client.post(DETECT, params={"n_communities": 0}, content=EDGES).status_code == 422
+
+
 @pytest.mark.parametrize(
     ("params", "body", "status", "message"),
     [

@@ -36,6 +36,8 @@ def call(*words: str) -> Result:
         ("--device fake -p K=many", "K='many' is not an integer"),
         ("--device fake -p N=500 -p m=501", "m=501 vertices of a mini-batch cannot be drawn from N=500"),
         ("--device fake -p K", "write it as NAME=VALUE"),
+        ("--device fake -p K=32 -p K=33", "--problem K=32 and K=33: give K one value"),
+        ("--device fake --fix vector_width=1 --fix vector_width=2", "--fix vector_width=1 and vector_width=2: give"),
         ("--device fake -p colour=3", "no parameter 'colour'"),
         ("--device fake --fix colour=3", "no such axis"),
         ("--device fake --kernel update_phi --fix vector_width=3", "the values are 1, 2, 4, 8, 16"),
@@ -115,6 +117,12 @@ _SCATTERED = (0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.5)
 def test_it_is_said_among_which_the_winner_was_chosen(times: tuple[Sequence[float], ...], said: str) -> None:
     simpler_later = list(range(len(times), 0, -1))
     assert _certainty(judge(times, simpler_later), "rival").startswith(said)
+
+
+def test_a_kernel_that_is_named_twice_is_tuned_once(tmp_path: Path) -> None:
+    words = "--device fake --kernel theta_end --kernel theta_end --explain-space --json"
+    rows = json.loads(call(*words.split()).stdout)["spaces"]
+    assert [row["what"] for row in rows].count("valid") == 1
 
 
 def test_the_space_is_explained() -> None:

@@ -121,6 +121,11 @@ def test_the_roof_is_that_of_the_run_which_reports_it(store: Store) -> None:
     assert kernel.as_dict()["roof_fraction"] == kernel.best.gbps / again.roofs.gather
 
 
+def test_a_kernel_that_is_named_twice_is_tuned_once(store: Store) -> None:
+    report = tiny("fake", ["theta_end", "theta_end"], store, check=False, budget_trials=1)
+    assert [kernel.kernel for kernel in report.kernels] == ["theta_end"]
+
+
 def put(store: Store, like: list[TrialRecord], *, given_up: int) -> None:
     """Store a run that was killed before its finals, in a moment when everything was faster than it ever is again."""
     killed = RunRecord(strategy="random")
