@@ -21,7 +21,7 @@ from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.runtime import Runtime, by_tier
 from mmsbgen.sampler import checkpoint as checkpoints
-from mmsbgen.sampler import minibatch, results
+from mmsbgen.sampler import folder, minibatch, results
 from mmsbgen.sampler.archive import writable_folder
 from mmsbgen.sampler.choose_k import Tried, choose_k
 from mmsbgen.sampler.communities import checked_threshold, cover, entries_needed
@@ -71,8 +71,8 @@ def detect(
         top: largest entries of each row of pi that ``Detection.memberships`` keeps.
         whole: whether ``memberships.npz`` holds all of pi.
         out: a folder to write memberships, communities and run record into.
-        resume: a checkpoint of an earlier run on the same graph.
-        overwrite: whether a checkpoint that another run left in ``out`` may be lost.
+        resume: a checkpoint of an earlier run on the same graph, or the folder that it is in.
+        overwrite: whether a checkpoint that another run left in ``out``, or files of no run, may be lost.
         columns: the two columns of an edge table that hold the ends of the links.
         **options: further fields of :class:`mmsbgen.sampler.options.Options`.
 
@@ -87,6 +87,9 @@ def detect(
             raise InputError(f"{name} is given by the argument {'random_state' if name == 'seed' else name}")
         if value is not None:
             given[name] = value
+    for name, place in (("out", out), ("resume", resume)):
+        if place == "":
+            raise InputError(f"{name}='': the name is empty; give one, or leave {name} out")
     request = Request(
         given,
         device,
@@ -117,6 +120,9 @@ def perform(source: Any, request: Request) -> Detection:
         raise InputError("-k auto starts a run; one that is resumed has its number of communities: leave -k out")
     checkpoint = checkpoints.load(request.resume) if request.resume else None
     _keeps_others(request)
+    if checkpoint is not None and checkpoint.meta.get("kept") and _is_saved(request):
+        # What was asked for once is not taken away by a run that goes on from it.
+        request = replace(request, keep_checkpoint=True)
     options = _resumed(checkpoint, request) if checkpoint else _options(_with_k(request))
     minibatch.strategy(options.mini_batch)
     graph = as_graph(source, columns=request.columns)
@@ -124,10 +130,15 @@ def perform(source: Any, request: Request) -> Detection:
         results.words_for_files(graph.ids)
     if checkpoint is not None:
         checkpoints.belongs(checkpoint, graph)
+        _has_work(checkpoint, options, request)
+        _longer(checkpoint, options, request)
+    if request.out is not None:
+        for text in folder.replaced(request.out, checkpoint.meta["graph"] if checkpoint is not None else None):
+            request.on_message(text)
     shares = {"validation": options.held_out_share(graph.n_links), "test": options.test_share(graph.n_links)}
     parts = split(graph, **shares, seed=options.seed)
     for text in parts.warnings:
-        request.on_message(f"{text}.")
+        request.on_message(f"{text[:1].upper()}{text[1:]}.")
     if not request.k_auto and options.n_communities > graph.n_vertices:
         k, n = options.n_communities, graph.n_vertices
         request.on_message(f"K={k} is more than the graph's {n} vertices: some communities can only stay empty.")
@@ -136,11 +147,10 @@ def perform(source: Any, request: Request) -> Detection:
         nullcontext() if request.k_auto or checkpoint is not None else seeking(parts, options) as sought,
         open_device(request.device) as device,
         _runtime(device, request, checkpoint) as runtime,
+        nullcontext() if request.out is None else writable_folder(request.out),
     ):
         tried: list[Tried] = []
         if request.k_auto:
-            if request.out is not None:
-                writable_folder(request.out)
             k, tried = _chosen_k(parts, options, runtime, request)
             options = replace(options, n_communities=k)
         fused = request.fused
@@ -148,8 +158,6 @@ def perform(source: Any, request: Request) -> Detection:
             fused = checkpoint.fused and device.info.backend == "cuda"
         sampler = Sampler(parts, options, runtime, fused)
         try:
-            if request.out is not None:
-                writable_folder(request.out)
             name = device.info.name
             request.on_message(f"{graph.name or 'graph'} on {name} ({device.info.platform}): {sampler.needs_text}.")
             return _sample(sampler, parts, request, checkpoint, tried, sought)
@@ -183,14 +191,24 @@ def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request
 
 
 def _keeps_others(request: Request) -> None:
-    """Raise :class:`InputError` when the run would replace a checkpoint that it does not resume."""
-    saved, resume = request.saved, request.resume
-    if request.overwrite or saved is None or not saved.exists() or (resume is not None and saved.samefile(resume)):
+    """Raise :class:`InputError` when the run would replace a checkpoint that it does not resume, or files of others."""
+    saved = request.saved
+    if request.overwrite:
+        return
+    if request.out is not None:
+        folder.keep_foreign(request.out)
+    if saved is None or not saved.exists() or _is_saved(request):
         return
     raise InputError(
         f"{saved} is the checkpoint of another run, which would be lost: go on with that run by --resume {saved}, "
         "give it up by --overwrite, or name another folder"
     )
+
+
+def _is_saved(request: Request) -> bool:
+    """Whether the run resumes the checkpoint that it will write."""
+    saved, resume = request.saved, request.resume
+    return saved is not None and resume is not None and saved.exists() and saved.samefile(resume)
 
 
 def _with_k(request: Request) -> dict[str, Any]:
@@ -222,13 +240,35 @@ def _resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
     done = checkpoint.meta["iteration"]
     if given.iterations < done:
         raise InputError(f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}")
-    after = replace(before, iterations=given.iterations, sample_sweeps=0)
+    return replace(before, iterations=given.iterations, sample_sweeps=0)
+
+
+def _has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
+    """Raise :class:`InputError` when the chain is at its end and the folder has what would be made of it."""
+    done, course = checkpoint.meta["iteration"], checkpoint.meta["course"]
+    end = course["end"] if options.iterations is None else options.iterations
+    record = None if request.out is None else folder.record_in(request.out)
+    if end is None or done < end or record is None or request.whole or request.top != TOP:
+        return
+    rule = {"name": request.rule, "threshold": checked_threshold(request.rule, request.threshold)}
+    there = (record["graph"].get("digest"), record.get("iterations"), record.get("seed"), record.get("rule"))
+    if there == (checkpoint.meta["graph"], done, options.seed, rule):
+        raise InputError(
+            f"the run in {checkpoint.path} is already at iteration {done}, and {request.out} has its results: give -n "
+            "above it to go on"
+        )
+
+
+def _longer(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
+    """Say so where a resumed run goes on to more iterations than it was started for."""
+    before = checkpoint.options
+    if options.iterations == before.iterations:
+        return
     still = "still begin" if before.burn_in_end is not None else "begin"
     request.on_message(
-        f"The run goes to iteration {given.iterations} instead of {before.iterations or 'its own end'}; it is still "
-        f"evaluated every {before.interval} iterations, and means {still} at iteration {after.burn_in_end}."
+        f"The run goes to iteration {options.iterations} instead of {before.iterations or 'its own end'}; it is still "
+        f"evaluated every {before.interval} iterations, and means {still} at iteration {options.burn_in_end}."
     )
-    return after
 
 
 @contextmanager
@@ -264,7 +304,7 @@ def _sample(
         if saved is None:
             return
         try:
-            checkpoints.save(saved, running, so_far, seconds)
+            checkpoints.save(saved, running, so_far, seconds, request.keep_checkpoint)
         except InputError as error:
             if request.state is None and (running.iteration < running.limit or request.keep_checkpoint):
                 raise

@@ -51,3 +51,8 @@ def plain(value: object, limit: int = 40) -> str:
     text = " ".join(str(value)[: 4 * limit].split())
     text = "".join(c if c.isprintable() else "\ufffd" for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def plural(count: int, word: str, many: str = "") -> str:
+    """A number of things for a reader: ``1 link``, ``2 links``; ``many`` where it is not the word with an s."""
+    return f"{count} {word if count == 1 else many or word + 's'}"

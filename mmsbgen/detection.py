@@ -17,12 +17,19 @@ from mmsbgen.sampler.communities import Cover, Memberships
 from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.sampler import Sampler
 
-__all__ = ["RULE", "TOP", "Detection", "Request"]
+__all__ = ["CHECKPOINT", "RULE", "TOP", "Detection", "Request", "checkpoint_in"]
 
+#: The checkpoint of a run, in the folder of its results.
+CHECKPOINT = "checkpoint.npz"
 #: Entries of a row of pi that are kept by default.
 TOP = 16
 #: The rule that makes communities of memberships.
 RULE = "share"
+
+
+def checkpoint_in(place: Path) -> Path:
+    """The checkpoint that is meant by ``place``: that file, or the one in that folder."""
+    return place / CHECKPOINT if place.is_dir() else place
 
 
 @dataclass(frozen=True)
@@ -69,15 +76,17 @@ class Request:
     ``options`` are the fields of :class:`mmsbgen.sampler.options.Options` that were given.  ``out`` is the folder that
     receives the results, and a checkpoint every ``checkpoint_seconds``, on interruption and before communities are made
     of the chain; ``whole`` writes all of pi rather than the ``top`` largest entries of each row.  A run that finishes
-    leaves no checkpoint in ``out`` but with ``keep_checkpoint``; one that another run left there is refused unless it
-    is the one to resume, or ``overwrite`` is set.  ``state`` is a file that receives the chain, as a checkpoint, in the
-    place of that in ``out``; it stays, and a run that cannot write it goes on.  ``resume`` is a checkpoint to go on
-    from; options given beside it must be those of its run, only ``iterations`` may be more.  ``on_progress`` is called
-    after every launch, ``on_making`` with what is made of the finished chain and the share of it that is done,
-    ``on_message`` with plain-words lines, ``on_checkpoint`` with a checkpoint that was written.  ``fused`` is whether
-    many iterations of stars are made in one launch; None where that is faster (a resumed run goes on as it was).  With
-    ``k_auto`` the held-out pairs choose the number of communities (:func:`mmsbgen.sampler.choose_k.choose_k`);
-    ``options`` need none then.  ``columns`` are those of an edge table (:func:`mmsbgen.graph.as_graph`).
+    leaves no checkpoint in ``out`` but with ``keep_checkpoint``, which a run that goes on from that one inherits; one
+    that another run left there is refused unless it is the one to resume, or ``overwrite`` is set, and so are files
+    under the names of results that no run has left there.  ``state`` is a file that receives the chain, as a
+    checkpoint, in the place of that in ``out``; it stays, and a run that cannot write it goes on.  ``resume`` is a
+    checkpoint, or the folder that it is in, to go on from; options given beside it must be those of its run, only
+    ``iterations`` may be more.  ``on_progress`` is called after every launch, ``on_making`` with what is made of the
+    finished chain and the share of it that is done, ``on_message`` with plain-words lines, ``on_checkpoint`` with a
+    checkpoint that was written.  ``fused`` is whether many iterations of stars are made in one launch; None where that
+    is faster (a resumed run goes on as it was).  With ``k_auto`` the held-out pairs choose the number of communities
+    (:func:`mmsbgen.sampler.choose_k.choose_k`); ``options`` need none then.  ``columns`` are those of an edge table
+    (:func:`mmsbgen.graph.as_graph`).
     """
 
     options: Mapping[str, Any]
@@ -102,7 +111,10 @@ class Request:
     on_message: Callable[[str], None] = lambda text: None
     on_checkpoint: Callable[[Path], None] = lambda path: None
 
+    def __post_init__(self) -> None:
+        self.resume = None if self.resume is None else checkpoint_in(self.resume)
+
     @property
     def saved(self) -> Path | None:
         """The checkpoint's place."""
-        return self.out / "checkpoint.npz" if self.state is None and self.out is not None else self.state
+        return self.out / CHECKPOINT if self.state is None and self.out is not None else self.state

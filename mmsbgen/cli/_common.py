@@ -10,6 +10,7 @@ import logging
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -115,6 +116,18 @@ class MmsbgenGroup(click.Group):
         except Exception:
             _logs.note(traceback.format_exc(), logging.CRITICAL)
             raise
+
+
+class NamedPath(click.Path):
+    """A path that is not empty: of an unset variable of a shell nothing is left, and Python's ``Path("")`` is here."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(path_type=Path, **more)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("the name is empty: give one, or leave the option out. Is a variable of the shell not set?")
+        return super().convert(value, param, ctx)
 
 
 class Communities(click.ParamType):  # type: ignore[type-arg]

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from mmsbgen.cli._common import NamedPath
+
 F = TypeVar("F", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")
 _STATE = "mmsbgen.logs"
@@ -60,7 +62,7 @@ log_option = click.option(
 )
 log_file_option = click.option(
     "--log-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NamedPath(dir_okay=False),
     expose_value=False,
     envvar="MMSBGEN_LOG_FILE",
     callback=_noting("file"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from mmsbgen.cli._common import NamedPath
 from mmsbgen.cli._logs import is_quiet, log_options
 from mmsbgen.errors import InputError
 
@@ -29,7 +30,7 @@ Communities go by their numbers in the model, those that the summary shows.
 
 @click.command(help=_HELP)
 @click.argument("results", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write.")
+@click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The file to write.")
 @click.option("--to", "format", type=click.Choice(_FORMATS), help="Format; by default what the name of the file says.")
 @click.option(
     "--graph",
@@ -43,7 +44,8 @@ Communities go by their numbers in the model, those that the summary shows.
 def convert(results: Path, out: Path, format: str | None, graph: Path | None, top: int) -> None:
     """Read the folder, write the file."""
     from mmsbgen.export.files import NEED_LINKS, format_of, write
-    from mmsbgen.export.folder import FILES, graph_of_run, read_folder
+    from mmsbgen.export.folder import graph_of_run, read_folder
+    from mmsbgen.sampler.folder import FILES
 
     chosen = format_of(out, format)
     if results.name in FILES and (results.parent / "run.json").is_file():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmsbgen.cli._common import MmsbgenGroup
+from mmsbgen.cli._common import MmsbgenGroup, NamedPath
 from mmsbgen.cli._db_output import Output, filter_options, moved, output_options, parameters, show
 from mmsbgen.cli._graph_problem import graph_options, of_graph
 from mmsbgen.cli._logs import is_quiet, json_option, log_options
@@ -153,7 +153,7 @@ def merge(ctx: click.Context, other: str, as_json: bool) -> None:
 
 
 @db.command("export")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=NamedPath(dir_okay=False))
 @filter_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="Of the file.")
 @click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
@@ -264,7 +264,7 @@ def explain(
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NamedPath(file_okay=False),
     default=Path("tuning-report"),
     show_default=True,
     help="Folder of the report.",

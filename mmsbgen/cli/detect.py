@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.cli import _logs
-from mmsbgen.cli._common import Communities
+from mmsbgen.cli._common import Communities, NamedPath
 from mmsbgen.cli._logs import is_quiet, json_option, log_options, no_progress
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError, MmsbgenError
@@ -57,7 +57,7 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.command(help="Find overlapping communities in GRAPH, an edge list (plain or .gz, SNAP style).")
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("-k", "--communities", "k", type=Communities(), help="Number of communities of the model, or auto.")
-@click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results.")
+@click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
 @click.option(
     "-n",
     "--iterations",
@@ -117,7 +117,7 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.option(
     "--test",
     type=float,
-    help="Share of the links held out of everything and evaluated at the end; by default 1 %.",
+    help="Share of the links held out of everything and evaluated at the end; by default 1 %, none where that is < 10.",
 )
 @click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
 @click.option("--average", is_flag=True, help="Average pi after the optimum, or over half of -n: one more state.")
@@ -129,21 +129,29 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.option("--top", **_shown("Entries of each row of pi that are kept.", 16, type=click.IntRange(min=1)))
 @click.option("--whole", is_flag=True, help="Write all of pi.")
 @click.option(
-    "--resume", type=click.Path(path_type=Path), help="Checkpoint to go on from; without -o, results go to its folder."
+    "--resume", type=NamedPath(), help="Checkpoint, or its folder, to go on from; without -o, results go there."
 )
-@click.option("--checkpoint", "keep", is_flag=True, help="Leave a checkpoint at the end too, to add iterations later.")
-@click.option("--overwrite", is_flag=True, help="Give up the checkpoint that another run left in the folder of -o.")
+@click.option(
+    "--checkpoint", "keep", is_flag=True, help="Leave a checkpoint at the end too, to add iterations later; it stays."
+)
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Give up what another run left to go on from, or no run made, in the folder of -o.",
+)
 @json_option("Print the run record instead of a summary.")
 @log_options
 @click.pass_context
 def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     """Run one detection and print its summary."""
     from mmsbgen.api import Request, perform
+    from mmsbgen.detection import checkpoint_in
     from mmsbgen.sampler._igraph import import_without_pictures
 
     import_without_pictures()
     report = _Report(no_progress(context))
-    out = given["resume"].parent if given["out"] is None and given["resume"] is not None else given["out"]
+    resume = None if given["resume"] is None else checkpoint_in(given["resume"])
+    out = resume.parent if given["out"] is None and resume is not None else given["out"]
     request = Request(
         _given_options(context, given),
         device=given["device"],
@@ -153,7 +161,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         top=given["top"],
         whole=given["whole"],
         out=out,
-        resume=given["resume"],
+        resume=resume,
         fused=given["fused"],
         keep_checkpoint=given["keep"],
         overwrite=given["overwrite"],
@@ -164,6 +172,10 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     )
     if given["keep"] and out is None:
         raise InputError("--checkpoint needs a folder: give -o too")
+    if out is None and is_quiet(context) and not given["as_json"]:
+        raise InputError(
+            "--quiet prints nothing: give a folder for the results with -o too, or --json, or leave it out"
+        )
     try:
         with report:
             found = perform(graph, request)
@@ -179,6 +191,8 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
 
         click.echo(as_json(found.record))
     elif not is_quiet(context):
+        from mmsbgen.cli._summary import summary
+
         summary(found)
     if found.interrupted:
         _interrupted(found, graph)
@@ -269,7 +283,7 @@ class _Report:
         if sys.stderr.isatty():
             self._next = now + 0.1
             title = f"{sampler.iteration}/{sampler.limit} iterations"
-            self._show(title, sampler.iteration, sampler.limit, _note(trace))
+            self._show(title, sampler.iteration, sampler.limit, _note(sampler, trace))
         else:
             self._next = now + _BETWEEN_LINES
             begin, first = self._begin
@@ -277,7 +291,7 @@ class _Report:
             # A run of open length says what it has yet to do at most.
             about = "about" if sampler.options.iterations or sampler.course.end else "at most"
             where = f"iteration {sampler.iteration} of {sampler.limit}"
-            click.echo(f"{where}, {_note(trace)}, {about} {left:.0f} s left", err=True)
+            click.echo(f"{where}, {_note(sampler, trace)}, {about} {left:.0f} s left", err=True)
 
     def making(self, what: str, share: float) -> None:
         """What is made of a finished chain, where it takes longer than until the first line."""
@@ -317,79 +331,13 @@ class _Report:
         self._bar.update(self._task, description=title, completed=completed, total=total, note=note)
 
 
-def _note(trace: Trace) -> str:
+def _note(sampler: Sampler, trace: Trace) -> str:
+    """Where the chain is, and its last metrics, with their iteration where that is another."""
+    from mmsbgen.cli._summary import auc_text
+
     last = trace[-1]
-    note = f"{last['updates_per_vertex']:.1f} updates a vertex"
+    note = f"{sampler.vertex_updates / sampler.split.graph.n_vertices:.1f} updates a vertex"
     if "auc" in last:
-        note += f", AUC {_auc(last, 3)}, perplexity {last['perplexity']:.2f}"
+        when = "" if last["iteration"] == sampler.iteration else f" at iteration {last['iteration']}"
+        note += f", AUC {auc_text(last, 3)}, perplexity {last['perplexity']:.2f}{when}"
     return note
-
-
-def _auc(evaluation: dict[str, Any], digits: int) -> str:
-    value = evaluation["auc"]
-    return "unknown (one class only)" if value is None or value != value else f"{value:.{digits}f}"
-
-
-def _error(value: float | None) -> str:
-    return "" if value is None else f" ± {value:.2g}"
-
-
-def summary(found: Detection) -> None:
-    """Print communities with size and strength, overlap, coverage, metrics and time by stage."""
-    cover, record = found.cover, found.record
-    count, k = len(cover.members), found.memberships.k
-    rule = record["rule"]
-    click.echo(
-        f"{count} of {k} communities have members (rule {rule['name']} {rule['threshold']:g})" + (":" if count else ".")
-    )
-    if count:
-        _communities(found)
-        click.echo(
-            f"{cover.covered} of {cover.n_vertices} vertices are in a community ({cover.coverage:.1%}), each of them "
-            f"in {cover.overlap:.2f} on average."
-        )
-    else:
-        click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
-    last = found.trace[-1] if found.trace else {}
-    if "auc" in last:
-        samples = f"mean of {last['samples']} samples" if last["samples"] > 1 else "one sample"
-        click.echo(
-            f"Validation pairs: AUC {_auc(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
-            f"{last['log_likelihood']:.4g} a pair ({samples}); published perplexity {last['published_perplexity']:.3f}."
-        )
-    test = record["held_out"]["test"]
-    if test is not None:
-        click.echo(
-            f"Test pairs, which decided nothing: AUC {_auc(test, 4)}{_error(test['auc_error'])}, balanced perplexity "
-            f"{test['perplexity']:.3f}, log-likelihood {test['log_likelihood']:.4g}"
-            f"{_error(test['log_likelihood_error'])} a pair (standard errors; {test['links']} links, "
-            f"{test['non_links']} non-links)."
-        )
-    click.echo(record["convergence"]["text"])
-    stages = ", ".join(f"{name} {_seconds(value)}" for name, value in record["stage_seconds"].items())
-    click.echo(
-        f"{record['iterations']} iterations ({record['updates_per_vertex']:.1f} updates a vertex) in "
-        f"{record['seconds']:.1f} s: {stages or 'none'}."
-    )
-
-
-def _seconds(value: float) -> str:
-    from mmsbgen.cli._common import seconds
-
-    return seconds(float(f"{value:.2g}"))
-
-
-def _communities(found: Detection) -> None:
-    from mmsbgen.canonical import plain
-    from mmsbgen.cli._common import print_table
-
-    cover, beta, ids = found.cover, found.memberships.beta, found.memberships.ids
-    rows = []
-    for label, members in list(zip(cover.labels, cover.members, strict=True))[:20]:
-        names = " ".join(plain(i, 24) for i in ids[members[:8]]) + (" ..." if len(members) > 8 else "")
-        rows.append(
-            {"community": str(label), "vertices": str(len(members)), "strength": f"{beta[label]:.3g}", "members": names}
-        )
-    print_table({"community": "right", "vertices": "right", "strength": "right", "members": "left"}, rows)
-    if len(cover.members) > 20:
-        click.echo(f"... and {len(cover.members) - 20} smaller ones")

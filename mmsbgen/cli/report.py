@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mmsbgen.cli._common import NamedPath
 from mmsbgen.cli._logs import is_quiet, json_option, log_options
 from mmsbgen.progress import stage
 
@@ -23,9 +24,7 @@ The page, report.html, needs no other file and no network; its pictures are writ
 
 @click.command(help=_HELP)
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the report; default: RUN/report."
-)
+@click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder of the report; default: RUN/report.")
 @click.option(
     "--graph",
     type=click.Path(path_type=Path),

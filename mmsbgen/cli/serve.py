@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from mmsbgen.cli._common import NamedPath
 from mmsbgen.cli._logs import log_options
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError, MissingDependencyError
@@ -19,7 +20,7 @@ from mmsbgen.errors import InputError, MissingDependencyError
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name by which clients call it.")
 @shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of the service's own files.")
+@click.option("--data", type=NamedPath(file_okay=False), help="Folder of the service's own files.")
 @click.option("--token-file", type=click.Path(path_type=Path), help="File with the token; else MMSBGEN_TOKEN.")
 @click.option("--max-upload", type=click.IntRange(1), default=64, show_default=True, metavar="MIB", help="As sent.")
 @click.option("--max-graph", type=click.IntRange(1), default=256, show_default=True, metavar="MIB", help="Unpacked.")

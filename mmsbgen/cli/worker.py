@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from mmsbgen.cli._common import NamedPath
 from mmsbgen.cli._logs import is_quiet, log_options, note
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError
@@ -22,7 +23,7 @@ INTERRUPTED = 130
 @shared_option("database", "Database with the jobs; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
 @click.option(
     "--data",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NamedPath(file_okay=False),
     help="Folder for the files of jobs while they run; else one in the user's data folder.",
 )
 @click.option("--kinds", default="tune,detect", show_default=True, help="Kinds of jobs to take.")

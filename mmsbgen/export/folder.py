@@ -18,10 +18,8 @@ from mmsbgen.errors import InputError
 from mmsbgen.export.found import Found
 from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.sampler.communities import Cover, Memberships, largest
+from mmsbgen.sampler.folder import FILES
 from mmsbgen.scores.cover import words_of
-
-#: What a run leaves in its folder.
-FILES = ("run.json", "memberships.npz", "communities.txt")
 
 
 def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Found:

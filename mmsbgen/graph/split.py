@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.canonical import plural
 from mmsbgen.errors import InputError
 from mmsbgen.graph.graph import (
     Adjacency,
@@ -125,8 +126,8 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
     n_held_out = n_validation + n_test
     if n_held_out > max(n_links - 1, 0):
         raise InputError(
-            f"{graph.name}: validation {validation} and test {test} would hold out {n_held_out} of {n_links} links "
-            "and leave none for training; lower the fractions"
+            f"{graph.name}: validation {validation} and test {test} would hold out {n_held_out} of "
+            f"{plural(n_links, 'link')} and leave none for training; lower the fractions"
         )
     if validation + test > 0.5:
         notes.append(
@@ -151,10 +152,7 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
         taken = unpack_pairs(np.sort(pack_pairs(taken[:, 0], taken[:, 1])))
         non_links = np.concatenate([non_links, _draw_non_links(graph.n_vertices, taken, n_test, test_rng)])
     if len(non_links) < n_held_out:
-        notes.append(
-            f"the graph has only {len(non_links)} non-links and {n_held_out} were wanted: all are held out, "
-            f"{min(len(non_links), n_validation)} for validation, and none is left for training"
-        )
+        notes.append(_few_non_links(graph, len(non_links), n_held_out, n_validation))
     stays = np.ones(n_links, dtype=np.bool_)
     stays[drawn] = False
     return Split(
@@ -167,12 +165,25 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
     )
 
 
+def _few_non_links(graph: Graph, there: int, wanted: int, n_validation: int) -> str:
+    if not there:
+        return (
+            f"all pairs of the graph's {plural(graph.n_vertices, 'vertex', 'vertices')} are linked: there is no "
+            "non-link to hold out beside the links, so that AUC is unknown"
+        )
+    return (
+        f"the graph has only {plural(there, 'pair')} without a link, and {wanted} were to be held out beside as many "
+        f"links: all are held out, {min(there, n_validation)} for validation, and the fit sees none"
+    )
+
+
 def _count(fraction: float, n_links: int, *, taken: int, word: str, notes: list[str]) -> int:
     count = round(fraction * n_links)
     if fraction > 0 and count == 0:
         if n_links - taken > 1:
             return 1
-        notes.append(f"{word} is empty: with {n_links} links, {taken} of them held out, the last one is for training")
+        held = f", {taken} of them held out" if taken else ""
+        notes.append(f"{word} is empty: with {plural(n_links, 'link')}{held}, the last one is for training")
     return count
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from mmsbgen.canonical import plain
 from mmsbgen.errors import InputError
 from mmsbgen.progress import Stage, stage
 from mmsbgen.report.style import Picture
+from mmsbgen.sampler.archive import Together, writable_folder, write_bytes
 
 #: Characters of a piece of text.
 _LONGEST = 2000
@@ -129,7 +128,7 @@ def with_distinct_names(sections: Sequence[Section]) -> list[Section]:
 
 
 def write(page: Page, folder: Path) -> Path:
-    """Write ``report.html`` and a PNG a picture into ``folder``, the page last; returns the page's path.
+    """Write ``report.html`` and a PNG a picture into ``folder``, all or none; returns the page's path.
 
     Raises :class:`InputError` where the folder cannot be written.
     """
@@ -140,25 +139,12 @@ def write(page: Page, folder: Path) -> Path:
             files[f"{picture.name}.png"] = picture.png()
             writing.tell(len(files))
         text = html(page, writing)
+    files["report.html"] = text.encode("utf-8", "replace")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            _publish(folder / name, data)
-        _publish(folder / "report.html", text.encode("utf-8", "replace"))
-    except OSError as error:
-        reason = error.strerror or error
+        with writable_folder(folder), Together() as together:
+            for name, data in files.items():
+                write_bytes(folder / name, data, together)
+    except InputError as error:
+        reason = getattr(error.__cause__, "strerror", None) or error
         raise InputError(f"cannot write the report to {folder}: {reason}; name another folder with -o") from error
     return folder / "report.html"
-
-
-def _publish(path: Path, data: bytes) -> None:
-    """A file that appears whole or not at all."""
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise

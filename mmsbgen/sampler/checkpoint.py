@@ -104,13 +104,17 @@ def _source_digest(text: str) -> str:
     return hashlib.sha256(_HEADER.sub("", text).encode()).hexdigest()
 
 
-def save(path: Path, sampler: Sampler, trace: Trace, seconds: float) -> None:
-    """Write a checkpoint; it replaces an older one of that name only when it is whole."""
+def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool = False) -> None:
+    """Write a checkpoint; it replaces an older one of that name only when it is whole.
+
+    ``kept`` is whether the user asked for it, so that it stays when the run is finished.
+    """
     sampler.device.synchronize()
     device, shape = sampler.device, sampler.shape
     meta = {
         "format": FORMAT,
         "version": __version__,
+        "kept": kept,
         "graph": sampler.split.graph.digest,
         "graph_name": sampler.split.graph.name,
         "options": sampler.options.as_dict(),

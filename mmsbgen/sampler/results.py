@@ -18,7 +18,7 @@ from mmsbgen.canonical import plain
 from mmsbgen.errors import InputError
 from mmsbgen.family import Array
 from mmsbgen.host import available_host_memory, readable
-from mmsbgen.sampler.archive import ArchiveWriter, write_text
+from mmsbgen.sampler.archive import ArchiveWriter, Together, write_text
 from mmsbgen.sampler.communities import Cover, Memberships, Tell, largest
 from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.sampler import Sampler
@@ -138,21 +138,22 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
 
     A community is a line of ids, tab-separated, as SNAP has them.  The archive holds ``ids``, ``beta``, and
     either ``communities`` and ``shares`` ``[N, r]`` or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``.
-    Every file appears whole or not at all, the record last.
+    All appear together, the record last, or none does: what was there of another run is not mixed with them.
     """
     words = words_for_files(found.ids)
     ids = found.ids if found.ids.dtype != object else np.array(words)
-    write_text(out / "communities.txt", cover_text(words, cover.members))
-    with ArchiveWriter(out / "memberships.npz") as archive:
-        archive.add("ids", ids)
-        archive.add("beta", found.beta)
-        if whole is None:
-            archive.add("communities", found.indices)
-            archive.add("shares", found.values)
-        else:
-            shape = (whole.shape.n_vertices, whole.shape.k)
-            archive.add_parts("pi", shape, whole.shape.real, _rows(whole))
-    write_text(out / "run.json", as_json(run_record) + "\n")
+    with Together() as together:
+        write_text(out / "communities.txt", cover_text(words, cover.members), together)
+        with ArchiveWriter(out / "memberships.npz", together) as archive:
+            archive.add("ids", ids)
+            archive.add("beta", found.beta)
+            if whole is None:
+                archive.add("communities", found.indices)
+                archive.add("shares", found.values)
+            else:
+                shape = (whole.shape.n_vertices, whole.shape.k)
+                archive.add_parts("pi", shape, whole.shape.real, _rows(whole))
+        write_text(out / "run.json", as_json(run_record) + "\n", together)
 
 
 def _rows(sampler: Sampler) -> Iterator[Array]:

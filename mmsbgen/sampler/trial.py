@@ -92,8 +92,9 @@ def trials_told(sampler: Sampler) -> list[str]:
         return []
     each = ", ".join(f"{trial['start']} {trial['log_likelihood']:.4g}" for trial in trials)
     sweeps = trials[0]["iterations"] / sampler.per_sweep
+    unit = "sweep" if sweeps == 1 else "sweeps"
     return [
-        f"Starts, by the log-likelihood of a held-out pair after {sweeps:g} sweeps: {each}. "
+        f"Starts, by the log-likelihood of a held-out pair after {sweeps:g} {unit}: {each}. "
         f"Going on from {sampler.course.start}."
     ]
 

@@ -155,7 +155,7 @@ def test_no_iterations(ring, tmp_path):
     assert (tmp_path / "out" / "run.json").exists()
 
 
-def test_summary(ring):
+def test_summary(ring, tmp_path):
     result = cli(ring, "-k", 4, "-n", 50)
     out = result.stdout
     for words in (
@@ -165,12 +165,16 @@ def test_summary(ring):
         "AUC",
         "perplexity",
         "50 iterations",
+        "s, where stages overlap: mini-batch ",
+        "No pairs were held out for test: 1% of 60 links is fewer than 10; --test holds out a larger share.",
     ):
         assert words in out
     assert max(map(len, result.stderr.splitlines())) < 400
     assert "Configurations, default: " in result.stderr
-    quiet = cli(ring, "-k", 4, "-n", 5, "-q")
+    quiet = cli(ring, "-k", 4, "-n", 5, "-q", "-o", tmp_path / "out")
     assert quiet.output == ""
+    assert "--quiet prints nothing: give a folder" in cli(ring, "-k", 4, "-n", 5, "-q", code=2).stderr
+    assert cli(ring, "-k", 4, "-n", 5, "-q", "--json").stdout.startswith("{")
     assert json.loads(cli(ring, "-k", 4, "-n", 5, "--json").stdout)["iterations"] == 5
     assert "No vertex has a large enough share" in cli(ring, "-k", 4, "-n", 5, "--threshold", 0.9999).output
 
@@ -188,6 +192,8 @@ def test_pairs_for_test_are_evaluated_at_the_end_and_told(ring):
     )
     assert mmsbgen.detect(ring, 3, **FAST).record["held_out"]["test"] is None, "a hundredth is less than one link"
     assert "Test pairs" not in cli(ring, "-k", 3, "-n", 4).stdout
+    assert "for test" not in cli(ring, "-k", 3, "-n", 4, "--test", 0).stdout, "as asked"
+    assert "for test either" in cli(ring, "-k", 3, "-n", 4, "--validation", 0).stdout
 
 
 def test_progress_without_a_terminal(ring, monkeypatch):
@@ -198,6 +204,17 @@ def test_progress_without_a_terminal(ring, monkeypatch):
     assert len(lines) == 1, "one line, then none for ten seconds"
     assert "of 50," in lines[0]
     assert "AUC" in lines[0]
+
+
+def test_progress_says_of_which_iteration_its_metrics_are(ring, monkeypatch):
+    from mmsbgen.cli import detect as module
+
+    monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
+    monkeypatch.setattr(module, "_BETWEEN_LINES", 0.0)
+    told = cli(ring, "-k", 4, "-n", 8, "--evaluate-every", 6, "--no-refine").stderr
+    assert "iteration 6 of 8, 6.0 updates a vertex, AUC" in told
+    (last,) = (line for line in told.splitlines() if line.startswith("iteration 8 of 8, 8.0 updates a vertex, AUC"))
+    assert " at iteration 6, about 0 s left" in last
 
 
 @pytest.mark.parametrize(
@@ -306,7 +323,7 @@ def test_a_chain_that_diverges_is_said(ring):
         )
 
 
-def test_the_making_of_communities_is_told_where_it_takes_long(ring, monkeypatch):
+def test_the_making_of_communities_is_told_where_it_takes_long(ring, tmp_path, monkeypatch):
     from mmsbgen.cli import detect as module
 
     monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
@@ -315,7 +332,7 @@ def test_the_making_of_communities_is_told_where_it_takes_long(ring, monkeypatch
     lines = [line for line in cli(ring, "-k", 4, "-n", 5).stderr.splitlines() if line.startswith("making ")]
     assert lines[0] == "making memberships, 100% done, about 0 s left"
     assert [line.split(",")[1] for line in lines[1:]] == [" 33% done", " 67% done", " 100% done"]
-    assert cli(ring, "-k", 4, "-n", 5, "--quiet").output == ""
+    assert cli(ring, "-k", 4, "-n", 5, "--quiet", "-o", tmp_path / "out").output == ""
 
 
 def test_the_graph_object_is_accepted(ring):

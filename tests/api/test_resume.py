@@ -37,7 +37,7 @@ def test_resuming_to_more_iterations(ring, tmp_path):
 
     assert "already done 20" in cli(ring, "--resume", saved, "-n", 5, code=2).stderr
     assert "n_communities=4 is not that of the run" in cli(ring, "--resume", saved, "-k", 4, code=2).stderr
-    cli(ring, "--resume", saved, "-k", 3, "--seed", 0, "--checkpoint")
+    cli(ring, "--resume", saved, "-k", 3, "--seed", 0, "--checkpoint", "--rule", "threshold")
     assert "step=published" in cli(ring, "--resume", saved, "--step", "published", code=2).stderr
     other = tmp_path / "other.txt"
     other.write_text("1 2\n2 3\n")
@@ -157,7 +157,35 @@ def test_resuming_writes_into_the_folder_of_the_checkpoint(ring, stopped):
     assert sorted(os.listdir(stopped)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"]
     cli(ring, "--resume", stopped / "checkpoint.npz", "-n", 25)
     assert json.loads((stopped / "run.json").read_text())["iterations"] == 25
-    assert sorted(os.listdir(stopped)) == ["communities.txt", "memberships.npz", "run.json"]
+    assert sorted(os.listdir(stopped)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"], (
+        "it stays"
+    )
+    cli(ring, "--resume", stopped, "-n", 30)
+    assert "Resumed after iteration 30" in cli(ring, "--resume", stopped, "-n", 35).stderr, "each at the last one's end"
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_resume_that_has_nothing_to_do_is_refused_and_the_checkpoint_kept(ring, stopped, tmp_path, finished):
+    out, done, more = stopped, 10, ["-n", 10]
+    if finished:
+        out, done, more = tmp_path / "whole", 20, []
+        cli(ring, "-k", 3, "-n", 20, "-o", out, "--checkpoint", "-q")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    said = cli(ring, "--resume", out / "checkpoint.npz", "-o", out, *more, code=2).stderr
+    assert f"is already at iteration {done}, and {out} has its results: give -n above it" in said
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    # Other results of the same chain are something to do.
+    cli(ring, "--resume", out, "-o", tmp_path / "elsewhere", *more)
+    assert sorted(os.listdir(tmp_path / "elsewhere")) == ["communities.txt", "memberships.npz", "run.json"]
+    cli(ring, "--resume", out, "-n", 40)
+    assert (out / "checkpoint.npz").exists() == finished, "only what was asked for stays"
+
+
+def test_another_graph_is_refused_before_anything_is_said_of_the_run(stopped, tmp_path):
+    (tmp_path / "other.txt").write_text("1 2\n2 3\n")
+    said = cli(tmp_path / "other.txt", "--resume", stopped, "-n", 40, code=2).stderr
+    assert "another graph" in said
+    assert "goes to iteration" not in said
 
 
 def test_another_constant_in_a_kernels_source_is_said(ring, stopped, monkeypatch):

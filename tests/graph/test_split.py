@@ -152,8 +152,20 @@ def test_complete_graph_has_no_non_links() -> None:
     check(part)
     assert (part.validation.n_links, part.validation.n_non_links) == (3, 0)
     assert part.warnings == (
-        "the graph has only 0 non-links and 3 were wanted: all are held out, 0 for validation, "
-        "and none is left for training",
+        "all pairs of the graph's 6 vertices are linked: there is no non-link to hold out beside the links, so that "
+        "AUC is unknown",
+    )
+
+
+def test_few_non_links_are_all_held_out() -> None:
+    graph = nx.complete_graph(6)
+    graph.remove_edge(0, 1)
+    assert split(as_graph(graph), validation=0.2, seed=0).warnings == (
+        "the graph has only 1 pair without a link, and 3 were to be held out beside as many links: all are held out, "
+        "1 for validation, and the fit sees none",
+    )
+    assert split(as_graph(nx.path_graph(2)), validation=0.2, seed=0).warnings == (
+        "validation is empty: with 1 link, the last one is for training",
     )
 
 

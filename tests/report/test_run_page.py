@@ -252,3 +252,12 @@ def test_a_folder_that_cannot_be_written_is_named(small_run: Run, tmp_path: Path
     (tmp_path / "file").write_text("")
     done = called(small_run[0], "-o", tmp_path / "file" / "out")
     assert (done.exit_code, "name another folder with -o" in done.output) == (2, True), done.output
+
+
+def test_a_report_is_written_whole_or_not_at_all(small_run: Run, tmp_path: Path) -> None:
+    """What the last of its files cannot be put over keeps all of them away."""
+    (tmp_path / "report.html").mkdir()
+    done = called(small_run[0], "-o", tmp_path)
+    assert done.exit_code == 2
+    assert f"cannot write the report to {tmp_path}: Is a directory" in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

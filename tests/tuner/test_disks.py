@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,18 +19,10 @@ from mmsbgen.db.store import Store, open_store
 from mmsbgen.errors import InputError
 from mmsbgen.tuner.tune import tune
 from mmsbgen.tuner.worker import resolve_family
+from tests.disks import MMSBGEN, in_a_file_system_of_its_own
 
-MMSBGEN = f"{sys.executable} -c 'from mmsbgen.cli import main; main()'"
 TUNE = "tune --device fake --kernel update_phi --roof-mib 1 --quiet --budget-trials 3"
 TUNE_150 = f"{sys.executable} {Path(__file__).with_name('tuning_process.py')}"
-
-
-def in_a_file_system_of_its_own(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a shell script where it may mount; what it mounts is gone with it."""
-    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
-    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
-        pytest.skip("this system lets no test mount a file system")
-    return subprocess.run([*unshare, "sh", "-c", script], capture_output=True, text=True, timeout=250, cwd=folder)
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
