@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmsbgen.backends import _intel_runtime
+from mmsbgen.backends import _caches, _intel_runtime
 from mmsbgen.backends._binary_cache import BinaryCache
 from mmsbgen.backends.base import (
     Argument,
@@ -155,7 +155,9 @@ class OpenCLProgram(Program):
         self._device = device
         self._log = log
         with _errors(CompileError, f"kernels {', '.join(names)} on {device.info.name}"):
-            self._kernels = {name: OpenCLKernel(device, name, device.cl.Kernel(handle, name)) for name in names}
+            self._kernels = {
+                name: OpenCLKernel(device, name, _caches.kernel(device.cl, handle, name)) for name in names
+            }
 
     @property
     def log(self) -> str:
@@ -300,7 +302,7 @@ def _handle(buffer: Buffer) -> Any:
 
 def _devices() -> tuple[list[Any], list[str]]:
     """Return the ``pyopencl.Device`` objects in the order of their index, and hints."""
-    hints = _intel_runtime.prepare()
+    hints = [*_caches.prepare(), *_intel_runtime.prepare()]
     try:
         import pyopencl as cl
     except ImportError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -55,14 +56,15 @@ def explained(location: str) -> Iterator[None]:
     """Raise ``InputError`` or :class:`StoreError` naming ``location`` for a driver's error."""
     try:
         yield
-    except DBAPIError as error:
-        text = " ".join(str(error.orig).split())
+    except (DBAPIError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        text = " ".join(str(cause).split())
         for sign, kind, remedy in _SQLITE_CAUSES:
             if sign in text:
                 raise kind(f"the database {location} {remedy} ({text})") from error
-        remedy = _SERVER_CAUSES.get(getattr(error.orig, "sqlstate", None) or "", "")
+        remedy = _SERVER_CAUSES.get(getattr(cause, "sqlstate", None) or "", "")
         if remedy:
             raise StoreError(f"the database {location} {remedy} ({text})") from error
-        if isinstance(error, OperationalError | InterfaceError | InternalError):
+        if isinstance(error, OperationalError | InterfaceError | InternalError | sqlite3.OperationalError):
             raise StoreError(f"the database {location} failed: {text}") from error
         raise

@@ -269,6 +269,27 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, make: Any) -> None:
         assert len(store.trials()) == 1
 
 
+_NO_ROOM = """
+import resource, signal, sys
+from mmsbgen.db.store import open_store
+from mmsbgen.errors import MmsbgenError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    open_store(sys.argv[1])
+except MmsbgenError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_database_that_a_full_disk_has_no_room_for_is_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _NO_ROOM, str(tmp_path / "t.sqlite3")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path.cwd())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"StoreError the database {tmp_path}/t.sqlite3 ")
+    assert "disk" in done.stdout
+
+
 _LITTLE_ROOM = """
 import resource, signal, sys
 from pathlib import Path
