@@ -186,7 +186,8 @@ def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request
 
     with graceful() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: request.on_message(f"{text}."), lambda: bool(stop))
-    request.on_message(f"Going on with K={k}, the smallest within a standard error of the best.")
+    why = "the smallest within a standard error of the best" if len(tried) > 1 else "the only one that could be tried"
+    request.on_message(f"Going on with K={k}, {why}.")
     return k, tried
 
 

@@ -54,7 +54,9 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
     return {"default": default, "show_default": default is not None, "help": name, **more}
 
 
-@click.command(help="Find overlapping communities in GRAPH, an edge list (plain or .gz, SNAP style).")
+@click.command(
+    help="Find overlapping communities in GRAPH, an edge list (plain or .gz, SNAP style; - is standard input)."
+)
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("-k", "--communities", "k", type=Communities(), help="Number of communities of the model, or auto.")
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
@@ -178,7 +180,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         )
     try:
         with report:
-            found = perform(graph, request)
+            found = perform(Path("/dev/stdin") if str(graph) == "-" else graph, request)
     except KeyboardInterrupt as stop:
         click.echo(" ".join(["Interrupted; no results were written.", *_notes(stop)]), err=True)
         sys.exit(130)

@@ -69,7 +69,7 @@ def load_edge_list(path: str | os.PathLike[str]) -> Graph:
 def _load(file: Path, told: Stage) -> Graph:
     text = _read(file)
     isolated = _isolated_ids(text)
-    name, whole = _short_name(file), str(file.absolute())
+    name, whole = _short_name(file), None if _passes(file) else str(file.absolute())
     numbers = _integer_pairs(file, text, told)
     extra = _as_int64(isolated)
     if numbers is not None and extra is not None:
@@ -238,6 +238,11 @@ def _refuse_other_text(file: Path, raw: bytes) -> None:
 def _show(field: bytes) -> str:
     text = field.decode("utf-8", "replace")
     return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _passes(file: Path) -> bool:
+    """Whether what the file gives is gone once it was read, as with standard input: no record names it."""
+    return str(file) == "/dev/stdin" or any(map(file.is_relative_to, ("/dev/fd", "/proc"))) or file.is_fifo()
 
 
 def _short_name(file: Path) -> str:

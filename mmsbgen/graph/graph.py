@@ -125,7 +125,7 @@ class Graph:
     name
         Short name for run records, such as the stem of the file.
     file
-        Absolute path of the file that it was read from, or None.
+        Absolute path of the file that it was read from, or None; also of standard input and pipes.
 
     Raises ValueError when ``links`` or ``ids`` break these rules: build graphs from foreign data by
     :func:`mmsbgen.graph.as_graph`.

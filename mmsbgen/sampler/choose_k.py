@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.canonical import plural
 from mmsbgen.errors import DeviceMemoryError, InputError
 from mmsbgen.graph import Split
 from mmsbgen.progress import stage
@@ -82,7 +83,10 @@ def choose_k(
     Raises :class:`InputError` where no pairs are held out, and KeyboardInterrupt once ``asked`` is true.
     """
     if not len(split.validation.pairs):
-        raise InputError("the number of communities is chosen on held-out pairs: give --validation a positive share")
+        n_links, chosen = split.graph.n_links, "the number of communities is chosen on held-out pairs"
+        if n_links < 2:
+            raise InputError(f"{chosen}, and {plural(n_links, 'link')} cannot be held out: give the number with -k")
+        raise InputError(f"{chosen}: give --validation a positive share")
     search = _Search(split, make, seed, say, asked)
     search.grid()
     if not search.fits:
@@ -176,9 +180,8 @@ class _Search:
         if fits:
             best = max(fits, key=lambda fit: fit.value)
             self.fits[k] = [best]
-            self.say(
-                f"K={k}: log-likelihood {best.value:.5g} a held-out pair, AUC {best.auc:.4f}, from {best.start.name}"
-            )
+            auc = "unknown (one class only)" if math.isnan(best.auc) else f"{best.auc:.4f}"
+            self.say(f"K={k}: log-likelihood {best.value:.5g} a held-out pair, AUC {auc}, from {best.start.name}")
         return bool(fits)
 
     def repeat(self, k: int) -> None:

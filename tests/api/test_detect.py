@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import networkx
 import numpy as np
@@ -15,6 +16,7 @@ from mmsbgen import api
 from mmsbgen.errors import InputError
 from mmsbgen.graph import load_edge_list
 from tests.api.detections import FAST, RING, cli
+from tests.disks import MMSBGEN
 
 pytestmark = pytest.mark.opencl
 
@@ -345,6 +347,30 @@ def test_the_number_of_communities_is_chosen(ring, tmp_path):
     assert f"Going on with K={record['problem']['K']}" in done.stderr
     assert record["problem"]["K"] in [one["k"] for one in record["tried"]]
     assert record["convergence"]["text"] in done.stdout
+
+
+def test_too_few_pairs_to_choose_a_number_by_are_named(tmp_path):
+    (tmp_path / "edge.txt").write_text("1 2\n")
+    for more in ([], ["--validation", 0.5]):
+        said = cli(tmp_path / "edge.txt", "-k", "auto", *more, code=2).stderr
+        assert "1 link cannot be held out: give the number with -k" in said
+        assert "positive share" not in said
+    (tmp_path / "triangle.txt").write_text("1 2\n2 3\n3 1\n")
+    assert "positive share" in cli(tmp_path / "triangle.txt", "-k", "auto", "--validation", 0, code=2).stderr
+    said = cli(tmp_path / "triangle.txt", "-k", "auto").stderr
+    assert "All pairs of the graph's 3 vertices are linked: there is no non-link to hold out" in said
+    assert "a held-out pair, AUC unknown (one class only), from " in said
+    assert "Going on with K=2, the only one that could be tried." in said
+
+
+def test_a_graph_comes_from_standard_input(ring, tmp_path):
+    """Nothing is left of it to be read again, so that the record names no file."""
+    command = f"{MMSBGEN} detect - -k 3 -n 2 --device pocl -o {tmp_path / 'out'}"
+    for text in (f"cat {ring} | {command}", f"{command} < {ring}"):
+        done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        told = json.loads((tmp_path / "out" / "run.json").read_text())["graph"]
+        assert (told["name"], told["file"], told["links"]) == ("stdin", None, 60)
 
 
 def test_links_are_predicted_from_the_memberships(ring):
