@@ -48,6 +48,14 @@ class Choice:
         }
 
 
+#: What a run says of kernels that records of something else have answered for; run.json and the log have each reason.
+_BRIEF = {
+    "problem": "recorded on this device for other sizes; `mmsbgen tune` with this graph and K measures for these",
+    "architecture": "recorded on this device with other software, or on one like it; `mmsbgen tune` measures here",
+    "vendor": "recorded on another device of this vendor; `mmsbgen tune` measures on this one",
+}
+
+
 @dataclass
 class Runtime:
     """Kernels of one family on one device.
@@ -98,6 +106,7 @@ class Runtime:
         with stage(f"compiling {name}"):
             bound, choice = self._built(name, problem, {} if name in self.fixed or name in self.kept else modes)
         self.choices[name] = choice
+        log.info("%s: tier %s: %s", name, choice.tier, choice.reason)
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
     def variant(self, name: str, problem: Problem, **values: Value) -> ChosenKernel:
@@ -297,8 +306,11 @@ class ChosenKernel(BoundKernel):
 
 
 def by_tier(choices: Mapping[str, Choice]) -> list[str]:
-    """One line for all kernels of the same tier and reason: ``exact: update_phi, update_pi (tuned for ...)``."""
+    """One line for all kernels of the same tier and reason: ``exact: update_phi, update_pi (tuned for ...)``.
+
+    Where records of something else answer, each kernel has a reason of its own: all of such a tier have one line.
+    """
     grouped: dict[tuple[str, str], list[str]] = {}
     for choice in choices.values():
-        grouped.setdefault((choice.tier, choice.reason), []).append(choice.kernel)
+        grouped.setdefault((choice.tier, _BRIEF.get(choice.tier, choice.reason)), []).append(choice.kernel)
     return [f"{tier}: {', '.join(names)} ({reason})" for (tier, reason), names in grouped.items()]

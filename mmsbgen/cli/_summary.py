@@ -41,7 +41,9 @@ def summary(found: Detection) -> None:
         click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
     last = found.trace[-1] if found.trace else {}
     if "auc" in last:
-        samples = f"mean of {last['samples']} samples" if last["samples"] > 1 else "one sample"
+        samples = (
+            f"link probabilities averaged over {last['samples']} samples" if last["samples"] > 1 else "of one state"
+        )
         click.echo(
             f"Validation pairs: AUC {auc_text(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
             f"{last['log_likelihood']:.4g} a pair ({samples}); published perplexity {last['published_perplexity']:.3f}."
@@ -51,7 +53,8 @@ def summary(found: Detection) -> None:
         click.echo(
             f"Test pairs, which decided nothing: AUC {auc_text(test, 4)}{_error(test['auc_error'])}, balanced "
             f"perplexity {test['perplexity']:.3f}, log-likelihood {test['log_likelihood']:.4g}"
-            f"{_error(test['log_likelihood_error'])} a pair (standard errors; {plural(test['links'], 'link')}, "
+            f"{_error(test['log_likelihood_error'])} a pair (of the memberships; standard errors; "
+            f"{plural(test['links'], 'link')}, "
             f"{plural(test['non_links'], 'non-link')})."
         )
     elif record["options"]["test"] is None:

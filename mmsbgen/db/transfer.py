@@ -80,7 +80,8 @@ class Loss:
         text = f"expected loss {self.median:.0%}, at most {max(self.losses):.0%} so far"
         text += f" (by {len(self.losses)} recorded problems left out in turn"
         if self.untried:
-            text += f"; {self.untried} times the choice had not been tried there, and the next stood for it"
+            times = "once" if self.untried == 1 else f"{self.untried} times"
+            text += f"; {times} the choice had not been tried there, and the next stood for it"
         return text + ")"
 
 

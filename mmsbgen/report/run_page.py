@@ -100,7 +100,10 @@ def _tiles(saved: Saved) -> list[Tile]:
         if held.get(which) and held[which]["auc"] is not None:
             error = held[which]["auc_error"]
             tiles.append(
-                Tile(f"{held[which]['auc']:.3f}" + (f" ± {error:.2g}" if error else ""), f"AUC, {which} pairs")
+                Tile(
+                    f"{held[which]['auc']:.3f}" + (f" ± {error:.2g}" if error else ""),
+                    f"AUC of the memberships, {which} pairs",
+                )
             )
     tiles.append(Tile(f"{record['seconds']:.3g} s", f"{record['iterations']:,} iterations"))
     return tiles
@@ -176,7 +179,14 @@ def _convergence(record: Record) -> Section:
     ]
     if rows:
         columns = ("", "links", "non-links", "AUC", "log-likelihood (nats a pair)", "balanced perplexity")
-        tables.append(Table("Metrics of the result, with standard errors", columns, rows, frozenset(range(1, 6))))
+        tables.append(
+            Table(
+                "Metrics of the memberships that were written, with standard errors",
+                columns,
+                rows,
+                frozenset(range(1, 6)),
+            )
+        )
     numbers = [
         ("held-out log-likelihood settled", {True: "yes", False: "no", None: "not known"}[verdict.get("settled")]),
         ("vertices that kept their largest community in the second half", _percent(verdict.get("agreement"))),

@@ -166,6 +166,7 @@ def test_summary(ring, tmp_path):
         "vertices are in a community",
         "AUC",
         "perplexity",
+        "(link probabilities averaged over ",
         "50 iterations",
         "s, where stages overlap: mini-batch ",
         "No pairs were held out for test: 1% of 60 links is fewer than 10; --test holds out a larger share.",
@@ -184,6 +185,7 @@ def test_summary(ring, tmp_path):
 def test_pairs_for_test_are_evaluated_at_the_end_and_told(ring):
     told = cli(ring, "-k", 3, "-n", 10, "--test", 0.2).stdout
     (line,) = (line for line in told.splitlines() if line.startswith("Test pairs"))
+    assert "(of the memberships; standard errors; " in line
     assert "12 links, 12 non-links" in line
     found = mmsbgen.detect(ring, 3, test=0.2, **FAST)
     assert found.record["graph"]["held_out_pairs"] == 2 * (12 + 3), "5 % of 60 links are for validation"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +50,9 @@ def detect(database: Path, k: int = 5, **more):
     return perform(LINKS, request), "\n".join(messages)
 
 
-def store(database: Path, problem: dict, *configs: dict, **device: str) -> None:
-    """Store a tune of update_phi on PoCL, of the problem that a run had, for a device with some other values."""
-    spec = MMSB.kernel("update_phi")
+def store(database: Path, problem: dict, *configs: dict, kernel: str = "update_phi", **device: str) -> None:
+    """Store a tune of a kernel on PoCL, of the problem that a run had, for a device with some other values."""
+    spec = MMSB.kernel(kernel)
     with open_device("pocl") as pocl, open_store(database) as there:
         info = dataclasses.replace(pocl.info, **device)
         run = RunRecord(strategy="exhaustive")
@@ -337,6 +338,24 @@ def test_kept_configurations_that_are_no_longer_valid_are_looked_up_anew():
             "update_phi": "default",
             "update_beta": "kept",
         }
+
+
+def test_records_of_another_size_are_told_in_one_line_and_each_in_the_log(tmp_path, caplog):
+    problem = detect(tmp_path / "none")[0].record["problem"]
+    database = tmp_path / "tune.sqlite3"
+    store(database, problem, TUNED)
+    store(database, problem, {"block_size": 4}, kernel="update_beta")
+    caplog.set_level(logging.INFO, logger="mmsbgen")
+    found, messages = detect(database, k=6)
+    assert {name for name, tier in tiers(found).items() if tier == "problem"} >= {"update_phi", "update_beta"}
+    (line,) = (line for line in messages.splitlines() if line.startswith("Configurations, problem: "))
+    assert "update_beta" in line
+    assert "`mmsbgen tune` with this graph and K measures" in line
+    assert "expected loss" not in messages
+    assert "update_phi: tier problem: no record for K=6: nearest has K=" in caplog.text
+    assert "expected loss not known" in next(
+        k["reason"] for k in found.record["kernels"] if k["kernel"] == "update_phi"
+    )
 
 
 def test_kernels_alike_share_a_line():

@@ -79,7 +79,7 @@ def test_where_the_records_cannot_tell_the_loss_is_not_known(make: Any) -> None:
     some = choose(index(make, {64: {"a": 1.0, "b": 1.25}, 80: {"b": 1.0}}), key(make, 72))
     assert some.loss is not None
     assert some.loss.untried == 1
-    assert "1 times the choice had not been tried there" in some.outlook
+    assert "once the choice had not been tried there" in some.outlook
 
 
 def test_the_loss_of_another_device_is_measured_between_devices(make: Any) -> None:

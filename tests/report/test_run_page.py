@@ -60,7 +60,7 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     assert page.tiles["links"] == "14,484"
     assert page.tiles["communities have members"] == f"{len(found.communities)} of 20"
     assert page.tiles["of the vertices are in a community"] == f"{record['communities']['coverage']:.1%}"
-    assert page.tiles["AUC, test pairs"].startswith(f"{record['held_out']['test']['auc']:.3f} ±")
+    assert page.tiles["AUC of the memberships, test pairs"].startswith(f"{record['held_out']['test']['auc']:.3f} ±")
     cells = page.texts("td")
     for members, label in zip(found.communities, found.cover.labels, strict=True):
         at = cells.index(str(label), cells.index(str(found.cover.labels[0])))
