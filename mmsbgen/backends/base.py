@@ -33,7 +33,8 @@ class DeviceInfo:
     ``index`` counts the devices of one backend over all platforms; ``spec`` ("opencl:0") opens the device.
     ``architecture`` is the name under which results are shared between like devices: "sm_90" for CUDA, a stable
     text such as the processor's model for OpenCL.  ``compiler`` is name and version of what turns source into
-    kernels.  ``sub_group_sizes`` has the preferred size first; it is empty where a device has no sub-groups.
+    kernels; ``platform_version`` is all that the platform says of itself, such as the LLVM by which PoCL compiles.
+    ``sub_group_sizes`` has the preferred size first; it is empty where a device has no sub-groups.
     """
 
     backend: Literal["opencl", "cuda", "fake"]
@@ -55,6 +56,7 @@ class DeviceInfo:
     vector_width_float: int = 1
     vector_width_double: int = 1
     extensions: tuple[str, ...] = ()
+    platform_version: str = ""
 
     @property
     def spec(self) -> str:

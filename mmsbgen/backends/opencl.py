@@ -342,6 +342,7 @@ def _describe(device: Any, index: int) -> DeviceInfo:
         vector_width_float=int(device.native_vector_width_float),
         vector_width_double=int(device.native_vector_width_double),
         extensions=extensions,
+        platform_version=device.platform.version.strip(),
     )
 
 

@@ -1,7 +1,7 @@
 """Checkpoints: one archive with everything that a run's future depends on.
 
 Rows are written in the order of vertices, whatever slots they are in, a part at a time.  On the same device, with
-the same configurations, templates and compiler a resumed run gives the same bits as one that never stopped.
+the same configurations, templates, compiler and libraries a resumed run gives the same bits as one that never stopped.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from mmsbgen._version import __version__
 from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.errors import InputError
 from mmsbgen.family import Array
 from mmsbgen.graph import Graph
@@ -29,6 +30,7 @@ from mmsbgen.sampler.course import Course
 from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.versions import versions
 
 FORMAT = 2
 _META = (
@@ -87,9 +89,15 @@ def fingerprint(sampler: Sampler) -> dict[str, str]:
         "device": device_name(info),
         "driver": info.driver,
         "compiler": info.compiler,
+        "compiler options": " ".join(compiler_options(traits_of(info))),
+        "platform version": info.platform_version,
         "numpy": np.__version__,
         "mmsbgen": __version__,
     }
+    if sampler.options.refines:
+        # Leiden's algorithm parts communities on the way, by igraph, which draws from Python's own generator.  The
+        # start, for which it may be asked too, is behind a chain that is kept.
+        found |= versions("igraph")
     for name, bound in sampler.kernels.items():
         found[f"{name} configuration"] = json.dumps(dict(bound.config), sort_keys=True)
         found[f"{name} template"] = bound.source.template_digest

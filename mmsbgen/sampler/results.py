@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,10 @@ from mmsbgen.sampler.communities import Cover, Memberships, Tell, largest
 from mmsbgen.sampler.evaluation import Trace
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.scores.cover import cover_text, words_of
+from mmsbgen.versions import versions
+
+#: By which library a backend reaches its devices.
+_LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
 
 
 def words_for_files(ids: npt.NDArray[Any]) -> list[str]:
@@ -109,7 +112,7 @@ def record(
         },
         **notes,
         "trace": trace,
-        "versions": {"python": platform.python_version(), "numpy": np.__version__},
+        "versions": versions("numpy", "igraph", *_LIBRARIES.get(sampler.device.info.backend, ())),
     }
     plain: dict[str, Any] = _plain(found)
     return plain

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 from typing import Any
 
@@ -16,6 +15,7 @@ from mmsbgen.tuner.lanes import Lanes
 from mmsbgen.tuner.measure import Measures
 from mmsbgen.tuner.report import Progress
 from mmsbgen.tuner.resume import this_process
+from mmsbgen.versions import versions
 
 __all__ = ["Interrupt", "Place", "new_run"]
 
@@ -69,16 +69,6 @@ def new_run(
         budget={"trials": budget_trials, "seconds": budget_seconds},
         seed=seed,
         host=platform.node(),
-        versions=_versions(),
+        versions=versions(*_VERSIONED),
         extra={"process": this_process(), **(extra or {})},
     )
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

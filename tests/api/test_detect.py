@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -73,6 +74,8 @@ def test_files(ring, tmp_path):
         "rule",
     ):
         assert record[name] not in (None, {}, []) or name == "seed", name
+    assert {"python", "numpy", "igraph", "pyopencl"} == record["versions"].keys()
+    assert record["versions"]["igraph"] == importlib.metadata.version("igraph")
     assert record["iterations"] == 30
     assert record["trace"][-1]["iteration"] == 30
     assert set(record["stage_seconds"]) >= {"mini-batch", "partners", "update_phi", "theta", "held-out"}

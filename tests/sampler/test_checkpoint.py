@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
+import platform
 import shutil
 import zipfile
 
 import numpy as np
 import pytest
 
+from mmsbgen.db_keys import toolchain_record
 from mmsbgen.errors import InputError
 from mmsbgen.sampler import checkpoint as checkpoints
 from mmsbgen.sampler.options import Options
@@ -157,6 +160,29 @@ def test_another_device_is_said(opencl_device, chain, middling, saved):
     there.meta["fingerprint"]["driver"] = "550"
     changed = checkpoints.differences(there, chain(opencl_device, middling, iterations=40))
     assert changed == ["device", "driver"]
+
+
+def test_what_the_future_of_a_chain_depends_on_is_kept(opencl_device, chain, middling):
+    """Leiden's library where communities are refined, the compiler's options, and all that the platform tells."""
+    stars = checkpoints.fingerprint(chain(opencl_device, middling))
+    refining = checkpoints.fingerprint(chain(opencl_device, middling, mini_batch="block", noise=None))
+    there = {"igraph": importlib.metadata.version("igraph"), "python": platform.python_version()}
+    assert {name: refining.get(name) for name in there} == there
+    assert not there.keys() & stars.keys(), "they draw nothing on the host but by NumPy"
+    info = opencl_device.info
+    for found in (stars, refining):
+        assert found["compiler options"] == toolchain_record(info).options
+        assert found["platform version"] == info.platform_version
+    if "Portable" in info.platform:
+        assert "LLVM" in info.platform_version
+
+
+def test_a_checkpoint_from_before_an_entry_is_not_resumed_bit_for_bit(opencl_device, chain, middling, saved):
+    meta = checkpoints.load(saved).meta
+    older = {name: text for name, text in meta["fingerprint"].items() if name != "platform version"}
+    rewrite(saved, fingerprint=older)
+    sampler = chain(opencl_device, middling, iterations=40)
+    assert checkpoints.differences(checkpoints.load(saved), sampler) == ["platform version"]
 
 
 def rewrite(path, **changes):
