@@ -209,15 +209,16 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
     names = {
         "n_communities": "k",
         "initial_row_sum": "start_sum",
-        "schedule": "step_size",
         **{name: name for name in _SAME},
+        "schedule": "step_size",  # after the kind of mini-batches that it goes by
     }
     values = given | {
         "start_sum": given["start_sum"] or None,
-        "step_size": _schedule(given["step_size"], given["mini_batch"]),
     }
     typed = {name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     optional = given["resume"] is not None
+    if "step_size" in typed or not optional:
+        values["step_size"] = _schedule(given["step_size"], _mini_batch(given, typed))
     wanted = {option: values[name] for option, name in names.items() if name in typed or not optional}
     if wanted.get("n_communities") == "auto":
         del wanted["n_communities"]
@@ -236,6 +237,15 @@ def _interrupted(found: Detection, graph: Path) -> None:
         err=True,
     )
     sys.exit(130)
+
+
+def _mini_batch(given: dict[str, Any], typed: set[str]) -> str:
+    """The run's kind of mini-batches, after which its schedule goes: of one that goes on, its checkpoint's."""
+    if given["resume"] is None or "mini_batch" in typed:
+        return str(given["mini_batch"])
+    from mmsbgen.sampler.checkpoint import load
+
+    return load(given["resume"]).options.mini_batch
 
 
 def _schedule(a: float | None, mini_batch: str) -> Any:
