@@ -11,7 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
-from mmsbgen.backends import Device, open_device
+from mmsbgen.backends import Device, DeviceInfo, find_device, opened
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
 from mmsbgen.detection import RULE, TOP, Detection, Request
@@ -28,6 +28,7 @@ from mmsbgen.sampler.communities import checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnosis import Watch, convergence
 from mmsbgen.sampler.evaluation import Trace, of_result
 from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.plan import Plan
 from mmsbgen.sampler.rows import row_source
 from mmsbgen.sampler.run import Interrupted, graceful, run
 from mmsbgen.sampler.sampler import Sampler
@@ -142,27 +143,38 @@ def perform(source: Any, request: Request) -> Detection:
     if not request.k_auto and options.n_communities > graph.n_vertices:
         k, n = options.n_communities, graph.n_vertices
         request.on_message(f"K={k} is more than the graph's {n} vertices: some communities can only stay empty.")
+    info = find_device(request.device)
+    plan = None if request.k_auto else _planned(parts, options, info, request)
     with (
         # Where K is yet to be chosen, or a chain goes on, there is no start to look for.
-        nullcontext() if request.k_auto or checkpoint is not None else seeking(parts, options) as sought,
-        open_device(request.device) as device,
+        nullcontext() if plan is None or checkpoint is not None else seeking(parts, options) as sought,
+        opened(info) as device,
         _runtime(device, request, checkpoint) as runtime,
         nullcontext() if request.out is None else writable_folder(request.out),
     ):
         tried: list[Tried] = []
-        if request.k_auto:
+        if plan is None:
             k, tried = _chosen_k(parts, options, runtime, request)
             options = replace(options, n_communities=k)
+            plan = _planned(parts, options, info, request)
         fused = request.fused
         if checkpoint is not None and fused is None:
             fused = checkpoint.fused and device.info.backend == "cuda"
-        sampler = Sampler(parts, options, runtime, fused)
+        sampler = Sampler(parts, options, runtime, fused, plan)
         try:
-            name = device.info.name
-            request.on_message(f"{graph.name or 'graph'} on {name} ({device.info.platform}): {sampler.needs_text}.")
             return _sample(sampler, parts, request, checkpoint, tried, sought)
         finally:
             sampler.close()
+
+
+def _planned(parts: Split, options: Options, info: DeviceInfo, request: Request) -> Plan:
+    """What the run will be made of; tells what that needs, and refuses what does not fit, while nothing is allocated.
+
+    The memory of the search for starts is counted too, so that it begins after this.
+    """
+    plan = Plan(parts, options, info)
+    request.on_message(f"{parts.graph.name or 'graph'} on {info.name} ({info.platform}): {plan.require()}.")
+    return plan
 
 
 def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request) -> tuple[int, list[Tried]]:
@@ -181,8 +193,16 @@ def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request
         **sizes,
     )
 
+    told: set[int] = set()
+
     def make(k: int, seed: int) -> Sampler:
-        return Sampler(parts, replace(blocks, n_communities=k, seed=seed), runtime)
+        chosen = replace(blocks, n_communities=k, seed=seed)
+        plan = Plan(parts, chosen, runtime.device.info)
+        needs = plan.require(runtime.device.allocated)
+        if k not in told:
+            request.on_message(f"K={k} {needs}.")
+            told.add(k)
+        return Sampler(parts, chosen, runtime, plan=plan)
 
     with graceful() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: request.on_message(f"{text}."), lambda: bool(stop))

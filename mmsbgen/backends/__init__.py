@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, Program
-from mmsbgen.backends.discovery import discover, open_device
+from mmsbgen.backends.discovery import discover, find_device, open_device, opened
 
 __all__ = [
     "Argument",
@@ -14,5 +14,7 @@ __all__ = [
     "Kernel",
     "Program",
     "discover",
+    "find_device",
     "open_device",
+    "opened",
 ]

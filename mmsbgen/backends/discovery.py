@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from mmsbgen.backends.base import Device, DeviceInfo
 
-__all__ = ["discover", "matching", "open_device", "select_device"]
+__all__ = ["discover", "find_device", "matching", "open_device", "opened", "select_device"]
 
 _ALIASES: dict[str, Callable[[DeviceInfo], bool]] = {
     "pocl": lambda info: "portable computing language" in info.platform.lower(),
@@ -79,16 +79,29 @@ def matching(spec: str, devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
     return whole or [info for info in devices if wanted and wanted in _text(info)]
 
 
-def open_device(spec: str | None = None) -> Device:
-    """Open the device that ``spec`` names, see :func:`select_device`; None opens the best one.
+def find_device(spec: str | None = None) -> DeviceInfo:
+    """Return the device that ``spec`` names, see :func:`select_device`, without opening it; None is the best one.
 
-    "fake" or "fake:0" opens a device that records launches and computes nothing.
+    "fake" or "fake:0" is a device that records launches and computes nothing.
     """
     if spec is not None and spec.strip().lower() in {"fake", "fake:0"}:
         from mmsbgen.backends.fake import FakeDevice
 
-        return FakeDevice()
-    info = select_device(spec, *discover())
+        return FakeDevice().info
+    return select_device(spec, *discover())
+
+
+def open_device(spec: str | None = None) -> Device:
+    """Open the device that ``spec`` names, as :func:`find_device` finds it."""
+    return opened(find_device(spec))
+
+
+def opened(info: DeviceInfo) -> Device:
+    """Open a device that was found."""
+    if info.backend == "fake":
+        from mmsbgen.backends.fake import FakeDevice
+
+        return FakeDevice(info)
     if info.backend == "cuda":
         from mmsbgen.backends.cuda import CudaDevice
 

@@ -9,27 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.build import BoundKernel, traits_of
+from mmsbgen.build import BoundKernel
 from mmsbgen.errors import CompileError, ConfigError, InputError
-from mmsbgen.families.mmsb.link_kernels import links_groups, most_groups
-from mmsbgen.families.mmsb.workloads import theta_groups
+from mmsbgen.families.mmsb.link_kernels import links_groups
 from mmsbgen.family import Array
-from mmsbgen.graph import EdgeSet, Split
+from mmsbgen.graph import Split
 from mmsbgen.runtime import Runtime
-from mmsbgen.sampler import buffers, memory, minibatch
+from mmsbgen.sampler import buffers
 from mmsbgen.sampler.ahead import Ahead
-from mmsbgen.sampler.ahead import rounds as ahead_rounds
 from mmsbgen.sampler.batches import Batch, Batches, Hosted, Swept
-from mmsbgen.sampler.blocks import LINKS, LINKS_DRAWN, BlockShared, theta_scales
+from mmsbgen.sampler.blocks import LINKS, LINKS_DRAWN, theta_scales
 from mmsbgen.sampler.course import Course
 from mmsbgen.sampler.kernels import chosen
 from mmsbgen.sampler.loop import Loop, time_ways
 from mmsbgen.sampler.options import SAMPLE_STEP, Options
-from mmsbgen.sampler.partners import Listed, Partners, StarShared
-from mmsbgen.sampler.problem import partner_rule, problem_of
+from mmsbgen.sampler.partners import Listed
+from mmsbgen.sampler.plan import Plan
 from mmsbgen.sampler.stages import StageClock
 from mmsbgen.sampler.starts import Start, first_theta
-from mmsbgen.sampler.state import Shape, State
+from mmsbgen.sampler.state import State
 
 
 class Sampler:
@@ -38,41 +36,32 @@ class Sampler:
     Building one checks that it fits (:class:`mmsbgen.errors.DeviceMemoryError` with the numbers if not),
     allocates, and builds the kernels; :meth:`initialise` starts the chain; :meth:`advance` makes iterations,
     :meth:`step` one by one launch a stage.  ``fused`` says whether iterations of stars are made many a launch, by one
-    persistent kernel: None where that is faster, True or :class:`mmsbgen.errors.ConfigError`.
+    persistent kernel: None where that is faster, True or :class:`mmsbgen.errors.ConfigError`.  ``plan`` is that of
+    these options on this device, where there is one already and it is known to fit.
     """
 
-    def __init__(self, split: Split, options: Options, runtime: Runtime, fused: bool | None = False) -> None:
-        graph = split.graph
-        if graph.n_vertices < 2:
-            raise InputError(f"{graph.name or 'the graph'} has {graph.n_vertices} vertices; pairs need at least 2")
+    def __init__(
+        self,
+        split: Split,
+        options: Options,
+        runtime: Runtime,
+        fused: bool | None = False,
+        plan: Plan | None = None,
+    ) -> None:
+        if plan is None:
+            plan = Plan(split, options, runtime.device.info)
+            plan.require(runtime.device.allocated)
+        self.needs = plan.needs
         self.split = split
-        self.options = options = options.sized_for(graph.n_vertices, graph.n_links)
+        self.options = options = plan.options
         self.runtime = runtime
         self.device = runtime.device
-        self.strategy = minibatch.strategy(options.mini_batch)
+        self.strategy, self.sources, self.sweeps = plan.strategy, plan.sources, plan.sweeps
+        self.max_vertices, self.capacity = plan.max_vertices, plan.capacity
+        self.rule, self.problem, self.shape, self.partners = plan.rule, plan.problem, plan.shape, plan.partners
         self._count_anew()
         self.stages = StageClock(runtime.device)
         """Seconds by stage."""
-
-        links = EdgeSet.build(split.training_links)
-        held = EdgeSet.build(split.held_out_pairs)
-        self.sources = minibatch.Sources(split, links, held, options)
-        self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
-        self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
-        self.rule = partner_rule(graph.n_vertices, options)
-        self.problem = problem_of(split, options, self.device.info)
-        self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
-        self.sweeps = minibatch.sweeps(self.sources) if options.block else None
-        groups = most_groups(self.problem, traits_of(self.device.info)) if options.block else theta_groups(self.problem)
-        self.partners = self._partners(links, held)
-        rounds = self._rounds()
-        listed = graph.n_vertices if options.block else rounds * self.max_vertices
-        self.capacity = buffers.Capacity(self.max_vertices, listed, rounds, self.max_pairs, groups)
-        specs = buffers.specs(split, self.shape, self.capacity, self._export_rows()) + self.partners.specs(rounds)
-        specs += buffers.explained_specs(split.n_training_links, self.shape) if options.refines else []
-        on_device = self.shape.bytes(options.average) | buffers.bytes_by_purpose(specs)
-        self.needs = memory.Needs(on_device, self._host_bytes(links, held))
-        self.needs_text = memory.require(self.needs, self.device.info, self.device.allocated)
 
         self.kernels: dict[str, BoundKernel] = {}
         self.values: dict[str, Any] = {}
@@ -84,14 +73,15 @@ class Sampler:
         """The kernel that makes many iterations a launch, in fused mode."""
         self.state = State(self.device, self.shape, options.average)
         try:
-            placed, held_out = buffers.place(self.device, specs)
-            self.values = self.state.buffers | placed | self._scalars() | buffers.edge_set_scalars(links, held)
+            placed, held_out = buffers.place(self.device, plan.specs)
+            scalars = self._scalars() | buffers.edge_set_scalars(plan.links, plan.held)
+            self.values = self.state.buffers | placed | scalars
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
             own = self.partners.kernels + (() if options.block else ("theta_partial",))
             own += ("draw_stars",) if self.strategy.stars else ()
-            own += ("place_rows",) if self._starts_from_sets and not self.shape.stored.narrow else ()
+            own += ("place_rows",) if plan.starts_from_sets and not self.shape.stored.narrow else ()
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
-            self.batches = self._batches(rounds)
+            self.batches = self._batches(plan.rounds)
             if fused or (fused is None and self.device.info.backend == "cuda"):
                 self.loop = self._loop(fused)
         except BaseException:
@@ -159,14 +149,6 @@ class Sampler:
 
     # Memory --------------------------------------------------------------------------------------------------
 
-    def _partners(self, links: EdgeSet, held: EdgeSet) -> Partners:
-        split, shape, problem = self.split, self.shape, self.problem
-        if self.options.block:
-            return BlockShared(split, shape, problem)
-        if self.rule.shared:
-            return StarShared(split, links, held, shape, problem)
-        return Listed(links, held, shape, self.rule.n)
-
     def _batches(self, rounds: int) -> Batches:
         partners, device, values, real = self.partners, self.device, self.values, self.shape.real
         if self.sweeps is not None:
@@ -188,36 +170,6 @@ class Sampler:
             if asked:
                 raise
             return None
-
-    def _rounds(self) -> int:
-        """Iterations whose mini-batches the device's arrays hold."""
-        if self.strategy.stars is None:
-            return 1
-        real = self.shape.real.itemsize
-        each = self.max_vertices * (12 + real) + self.partners.bytes_each
-        return ahead_rounds(self.device.info.kind, each)
-
-    def _host_bytes(self, links: EdgeSet, held: EdgeSet) -> dict[str, int]:
-        graph, shape = self.split.graph, self.shape
-        pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
-        listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
-        rows = self._export_rows() * shape.row
-        each = memory.NARROWED if shape.stored.narrow else shape.real.itemsize
-        return {
-            "graph": 8 * graph.links.nbytes,
-            "starts": memory.of_start(graph.n_vertices, graph.n_links, rows * each) if self._starts_from_sets else 0,
-            "edge sets": links.buckets.nbytes + held.buckets.nbytes,
-            "mini-batches": listed + pairs * 64,
-            "programs and libraries": 300_000_000,
-        }
-
-    @property
-    def _starts_from_sets(self) -> bool:
-        return self.options.start != "random" or self.options.phased
-
-    def _export_rows(self) -> int:
-        first, stop = next(iter(self.state_chunks()))
-        return stop - first
 
     def state_chunks(self) -> list[tuple[int, int]]:
         """Ranges of vertices in which the state is read."""

@@ -70,6 +70,25 @@ def stopped(ring, tmp_path, monkeypatch) -> Path:
     return out
 
 
+def test_interrupted_before_there_is_a_chain_nothing_is_left(ring, tmp_path, monkeypatch):
+    """While starts are tried; folders that were there stay."""
+    from mmsbgen.sampler import run
+
+    @contextmanager
+    def graceful():
+        state = run.Interrupted()
+        state.asked = True
+        yield state
+
+    monkeypatch.setattr(api, "graceful", graceful)
+    before = tmp_path / "before"
+    before.mkdir()
+    for out in (tmp_path / "new" / "folder", before, before / "below"):
+        said = cli(ring, "-k", 3, "-o", out, code=130).stderr
+        assert "Interrupted; no results were written." in said
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["before", "ring.txt"]
+
+
 def test_what_ends_the_making_of_communities_leaves_the_chain(ring, tmp_path, monkeypatch):
     """Ctrl-C, and an error, once a finished chain's links are looked at: what is resumed gives the same results."""
     from mmsbgen.cli import detect as module

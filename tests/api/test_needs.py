@@ -1,0 +1,63 @@
+"""What a run needs is told before anything is allocated for it, on the device or by the search for starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from mmsbgen.api import Request, perform
+from mmsbgen.backends.opencl import OpenCLDevice
+from mmsbgen.errors import DeviceMemoryError
+from mmsbgen.sampler import memory, sought
+from tests.api.detections import RING
+
+pytestmark = pytest.mark.opencl
+
+
+@pytest.fixture
+def events(monkeypatch) -> list[str]:
+    """Words on needs, allocations and searches for starts, in their order; every graph counts as a large one."""
+    found: list[str] = []
+    alloc, init = OpenCLDevice.alloc, sought.Sought.__init__
+
+    def allocates(self, *args):
+        found.append("allocates")
+        return alloc(self, *args)
+
+    def seeks(self, *args):
+        found.append("seeks")
+        init(self, *args)
+
+    monkeypatch.setattr(OpenCLDevice, "alloc", allocates)
+    monkeypatch.setattr(sought.Sought, "__init__", seeks)
+    monkeypatch.setattr(sought, "MANY", 10)
+    return found
+
+
+def go(events: list[str], **more) -> None:
+    def tell(text: str) -> None:
+        if "on the device" in text:
+            events.append("needs")
+
+    given = {"options": {"n_communities": 3, "iterations": 4}, "device": "pocl", "on_message": tell}
+    perform(RING, Request(**given | more))
+
+
+def test_needs_come_first(events):
+    go(events)
+    assert events[:3] == ["needs", "seeks", "allocates"]
+    assert events.count("needs") == events.count("seeks") == 1
+
+
+def test_of_every_number_of_communities_that_is_tried(events):
+    go(events, options={"iterations": 4, "validation": 0.2}, k_auto=True)
+    assert "seeks" not in events
+    turns = [event for event, before in zip(events, [None, *events[:-1]], strict=True) if event != before]
+    assert turns[0] == "needs"
+    assert turns[-2:] == ["needs", "allocates"]
+
+
+def test_what_does_not_fit_is_refused_before_starts_are_sought(events, monkeypatch):
+    monkeypatch.setattr(memory, "available_host_memory", lambda: (1_000_000, "the limit of this test"))
+    with pytest.raises(DeviceMemoryError, match="does not fit"):
+        go(events)
+    assert events == []
