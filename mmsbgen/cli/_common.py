@@ -8,7 +8,8 @@ import io
 import json
 import logging
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from typing import Any
 import click
 
 from mmsbgen.errors import InputError, MmsbgenError
+
+#: The exit code of a command that Ctrl-C has ended.
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class MmsbgenGroup(click.Group):
     """A group whose ``lazy`` commands are imported on use, so that its own ``--help`` stays fast.
 
     An :class:`MmsbgenError` from any command below it is printed as ``Error: ...`` on standard error and
-    ends the program with the error's ``exit_code``.
+    ends the program with the error's ``exit_code``; Ctrl-C that a command does not see to, with 130.
     """
 
     group_class = type  # a group below is one of these too
@@ -46,6 +50,13 @@ class MmsbgenGroup(click.Group):
     def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = dict(lazy or {})
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """As for every group; Ctrl-C while options are read ends the program with 130."""
+        with _interruptible():
+            return super().make_context(info_name, args, parent, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands, sorted."""
@@ -101,7 +112,7 @@ class MmsbgenGroup(click.Group):
                 return super().invoke(ctx)
             from mmsbgen.cli._progress import showing_stages
 
-            with showing_stages(ctx):
+            with _interruptible(), showing_stages(ctx):
                 return super().invoke(ctx)
         except MmsbgenError as error:
             _logs.note(str(error), logging.ERROR)
@@ -116,6 +127,16 @@ class MmsbgenGroup(click.Group):
         except Exception:
             _logs.note(traceback.format_exc(), logging.CRITICAL)
             raise
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Turn Ctrl-C into one line and the exit code that shells know it by, where click would say 1."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 class NamedPath(click.Path):

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.cli import _logs
-from mmsbgen.cli._common import Communities, NamedPath
+from mmsbgen.cli._common import INTERRUPTED, Communities, NamedPath
 from mmsbgen.cli._logs import is_quiet, json_option, log_options, no_progress
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError, MmsbgenError
@@ -183,7 +183,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
             found = perform(Path("/dev/stdin") if str(graph) == "-" else graph, request)
     except KeyboardInterrupt as stop:
         click.echo(" ".join(["Interrupted; no results were written.", *_notes(stop)]), err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except MmsbgenError as error:
         for note in _notes(error):
             click.echo(note, err=True)
@@ -236,7 +236,7 @@ def _interrupted(found: Detection, graph: Path) -> None:
         else f"{done} Go on with: mmsbgen detect {graph} --resume {where} -o {where.parent}",
         err=True,
     )
-    sys.exit(130)
+    sys.exit(INTERRUPTED)
 
 
 def _mini_batch(given: dict[str, Any], typed: set[str]) -> str:

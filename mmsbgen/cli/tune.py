@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mmsbgen.cli._common import pairs, print_table, seconds
+from mmsbgen.cli._common import INTERRUPTED, pairs, print_table, seconds
 from mmsbgen.cli._graph_problem import graph_options, of_graph
 from mmsbgen.cli._logs import json_option, log_options, no_progress
 from mmsbgen.cli._settings import shared_option
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mmsbgen.tuner.limits import Roofs
     from mmsbgen.tuner.noise import Verdict
     from mmsbgen.tuner.report import KernelReport, TuneReport
-
-INTERRUPTED = 130
 
 
 @click.command()

@@ -10,12 +10,10 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from mmsbgen.cli._common import NamedPath
+from mmsbgen.cli._common import INTERRUPTED, NamedPath
 from mmsbgen.cli._logs import is_quiet, log_options, note
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError
-
-INTERRUPTED = 130
 
 
 @click.command()

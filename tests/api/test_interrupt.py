@@ -85,6 +85,23 @@ def test_an_interrupted_run_resumes_to_the_same_bits(straight, tmp_path, number)
     assert there["interrupted"] is False
 
 
+@pytest.mark.parametrize("loaded", ["click", "numpy"], ids=["the program", "the command"])
+def test_interrupted_while_it_is_loaded_it_says_so_in_one_line(tmp_path, loaded):
+    """Signalled once a library is loaded on the way to the command line, and one on the way to the run."""
+    command = [sys.executable, "-X", "importtime", "-m", "mmsbgen", *COMMAND[-2:], *OPTIONS, "-o", tmp_path / "out"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.rpartition("|")[2].strip() == loaded:
+            process.send_signal(signal.SIGINT)
+            break
+    rest = process.communicate(timeout=60)[1].splitlines()
+    assert [line for line in rest if not line.startswith("import time:")] == ["Interrupted."]
+    # Python ends itself by the signal where that came amid code made of text; shells give that as 130 too.
+    assert process.returncode in (130, -signal.SIGINT)
+    assert not (tmp_path / "out").exists()
+
+
 def test_without_a_folder_there_is_no_checkpoint_and_that_is_said(tmp_path):
     code, said = interrupt(signal.SIGINT, *OPTIONS)
     assert code == 130, said
