@@ -289,7 +289,16 @@ def _longer(checkpoint: checkpoints.Checkpoint, options: Options, request: Reque
     request.on_message(
         f"The run goes to iteration {options.iterations} instead of {before.iterations or 'its own end'}; it is still "
         f"evaluated every {before.interval} iterations, and means {still} at iteration {options.burn_in_end}."
+        f"{_own(options)}"
     )
+
+
+def _own(after: Options) -> str:
+    """A sentence on what a run has by its own length, so that one that is extended may not be as one of that length."""
+    own = ["how long it tries starts"] if after.start == "auto" else []
+    own += ["until when it refills empty communities"] if after.refines else []
+    end = f" A run of {after.iterations} iterations from the beginning may give other results, since its length says "
+    return f"{end}{' and '.join(own)}." if own else ""
 
 
 @contextmanager

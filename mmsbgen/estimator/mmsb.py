@@ -211,10 +211,10 @@ class MMSB(Parameters, Fitted):
 
         ``graph`` is the one that was fitted, and may be left out.  ``iterations`` are made in addition: by default as
         many as the parameter of that name says, or, of a run that found its end itself, 50 sweeps.  An interrupted
-        run goes to its end by default.  The chain is, bit for bit, that of one longer run with ``iterations`` given,
-        unless empty communities are refilled on the way (``refine``), which depends on how far the end is; and so are
-        metrics and averages where ``evaluate_every`` and ``burn_in_iterations`` are given too, as their defaults follow
-        the length.
+        run goes to its end by default.  The chain is, bit for bit, that of one longer run with ``iterations`` given
+        where ``refine`` is off and ``start`` is not ``auto``: when empty communities are refilled and how long starts
+        are tried follow the length.  So do the defaults of ``evaluate_every`` and ``burn_in_iterations``, which metrics
+        and averages go by.
 
         Raises InputError for another graph, for parameters of the model that changed since, and where the chain was
         not kept.

@@ -26,6 +26,8 @@ def test_resuming_to_more_iterations(ring, tmp_path):
     more = cli(ring, "--resume", saved, "-n", 40, "-o", tmp_path / "more")
     assert "goes to iteration 40 instead of 20" in more.stderr
     assert "evaluated every 1 iterations, and means still begin at iteration 10" in more.stderr
+    other = "A run of 40 iterations from the beginning may give other results, since its length says how long it tries"
+    assert f"{other} starts and until when it refills empty communities." in more.stderr
     assert "Resumed after iteration 20, bit for bit" in more.stderr
     record = json.loads((tmp_path / "more" / "run.json").read_text())
     assert record["iterations"] == 40
@@ -225,6 +227,22 @@ def test_another_constant_in_a_kernels_source_is_said(ring, stopped, monkeypatch
     monkeypatch.setattr(build, "render", changed)
     said = cli(ring, "--resume", stopped / "checkpoint.npz").stderr
     assert "not bitwise, since these differ: block_links source." in said
+
+
+def test_a_run_of_own_start_without_refinement_is_extended_to_a_longer_one(ring, tmp_path):
+    """And nothing is said of other results."""
+    options = [ring, "-k", 3, "--start", "communities", "--no-refine"]
+    cli(*options, "-n", 20, "-o", tmp_path, "--checkpoint")
+    more = cli(ring, "--resume", tmp_path / "checkpoint.npz", "-n", 40, "-o", tmp_path / "more")
+    assert "goes to iteration 40 instead of 20" in more.stderr
+    assert "other results" not in more.stderr
+    cli(*options, "-n", 40, "-o", tmp_path / "whole")
+    with (
+        np.load(tmp_path / "more" / "memberships.npz") as there,
+        np.load(tmp_path / "whole" / "memberships.npz") as right,
+    ):
+        for name in right:
+            assert np.array_equal(there[name], right[name]), name
 
 
 def rewrite_fingerprint(saved: Path, **changes: str) -> None:
