@@ -157,39 +157,44 @@ OPTIONS = {
 }
 
 
-def go(out: Path, until: int | None = None, **more) -> Detection:
+def go(out: Path, options: dict, until: int | None = None, resume: Path | None = None) -> Detection:
     """Run to the end, or until Ctrl-C after an iteration."""
 
     def press(sampler, trace) -> None:
         if sampler.iteration == until:
             os.kill(os.getpid(), signal.SIGINT)
 
-    return perform(DENSE, Request(**{"options": OPTIONS, "device": "pocl", "out": out, "on_progress": press, **more}))
+    return perform(DENSE, Request(options, device="pocl", out=out, resume=resume, on_progress=press))
 
 
-def test_an_interrupted_open_run_goes_on_bit_for_bit(tmp_path):
-    """Stopped right before and right after a refinement, at the optimum, and between evaluations of samples."""
-    straight = go(tmp_path / "straight")
+@pytest.mark.parametrize("options", [{"n_communities": 12}, OPTIONS], ids=["by defaults", "with samples"])
+def test_an_interrupted_open_run_goes_on_bit_for_bit(tmp_path, options):
+    """Stopped right before and right after a refinement, at the optimum, and between evaluations after it."""
+    straight = go(tmp_path / "straight", options)
     course = straight.record["course"]
-    first = course["refinements"][0]
+    first, end = course["refinements"][0], course["end"]
     assert first["filled"] > 0
-    assert straight.record["samples_averaged"] > 1
-    sampling, end = course["sampling_from"], course["end"]
-    assert end == sampling + 20 * 3
+    if "sample_sweeps" in options:
+        assert straight.record["samples_averaged"] > 1
+        after = course["sampling_from"]
+        assert end == after + 20 * 3
+    else:
+        assert len(course["trials"]) == 3, "it begins from the best of them"
+        after = course["closing_from"]
+        assert end == after + CLOSING_SWEEPS
 
-    out, options = tmp_path / "stopped", OPTIONS
-    stops = [first["iteration"] - 1, first["iteration"], sampling, sampling + 31]
-    for at in stops:
-        stopped = go(out, at, options=options, resume=None if options else out / "checkpoint.npz")
-        options = {}
+    out, given = tmp_path / "stopped", options
+    for at in (first["iteration"] - 1, first["iteration"], after, after + 31):
+        stopped = go(out, given, at, None if given else out / "checkpoint.npz")
+        given = {}
         assert stopped.interrupted
         assert stopped.checkpoint == out / "checkpoint.npz"
         assert stopped.record["iterations"] == at
         assert len(stopped.record["course"]["refinements"]) == sum(
             note["iteration"] <= at for note in course["refinements"]
         )
-        assert stopped.record["course"]["end"] == (end if at >= sampling else None)
-    found = go(out, options={}, resume=out / "checkpoint.npz")
+        assert stopped.record["course"]["end"] == (end if at >= after else None)
+    found = go(out, {}, resume=out / "checkpoint.npz")
     assert not found.interrupted
     assert found.checkpoint is None
     assert_same(found, straight)
