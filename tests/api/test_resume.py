@@ -267,9 +267,9 @@ def test_the_step_size_of_a_run_may_be_given_again(ring, tmp_path, mini_batch):
     saved = tmp_path / "checkpoint.npz"
     step = ["--step-size", 0.02]
     cli(ring, "-k", 3, "-n", 20, "--mini-batch", mini_batch, *step, "-o", tmp_path, "--checkpoint")
-    more = cli(ring, "--resume", saved, *step, "--checkpoint")
+    more = cli(ring, "--resume", saved, "-n", 25, *step, "--checkpoint")
     assert "Resumed after iteration 20, bit for bit" in more.stderr
-    cli(ring, "--resume", saved, *step, "--mini-batch", mini_batch, "--checkpoint")
+    cli(ring, "--resume", saved, "-n", 30, *step, "--mini-batch", mini_batch, "--checkpoint")
     said = cli(ring, "--resume", saved, "--step-size", 0.03, code=2).stderr
     assert "schedule=Schedule(a=0.03" in said
     other = "block" if mini_batch != "block" else "random-node"
