@@ -119,7 +119,8 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.option(
     "--test",
     type=float,
-    help="Share of the links held out of everything and evaluated at the end; by default 1 %, none where that is < 10.",
+    help="Share of the links held out of everything and evaluated at the end; by default 1 %, or none where that is "
+    "fewer than 10.",
 )
 @click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
 @click.option("--average", is_flag=True, help="Average pi after the optimum, or over half of -n: one more state.")
