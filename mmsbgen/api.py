@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,6 +19,7 @@ from mmsbgen.errors import InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.graph import Split, as_graph, split
+from mmsbgen.resumption import has_work, longer, options_of, resumed
 from mmsbgen.runtime import Runtime, by_tier
 from mmsbgen.sampler import checkpoint as checkpoints
 from mmsbgen.sampler import folder, minibatch, results
@@ -124,15 +125,15 @@ def perform(source: Any, request: Request) -> Detection:
     if checkpoint is not None and checkpoint.meta.get("kept") and _is_saved(request):
         # What was asked for once is not taken away by a run that goes on from it.
         request = replace(request, keep_checkpoint=True)
-    options = _resumed(checkpoint, request) if checkpoint else _options(_with_k(request))
+    options = resumed(checkpoint, request) if checkpoint else options_of(_with_k(request))
     minibatch.strategy(options.mini_batch)
     graph = as_graph(source, columns=request.columns)
     if request.out is not None:
         results.words_for_files(graph.ids)
     if checkpoint is not None:
         checkpoints.belongs(checkpoint, graph)
-        _has_work(checkpoint, options, request)
-        _longer(checkpoint, options, request)
+        has_work(checkpoint, options, request)
+        longer(checkpoint, options, request)
     if request.out is not None:
         for text in folder.replaced(request.out, checkpoint.meta["graph"] if checkpoint is not None else None):
             request.on_message(text)
@@ -235,70 +236,6 @@ def _is_saved(request: Request) -> bool:
 def _with_k(request: Request) -> dict[str, Any]:
     """The options that were given; where K is yet to be chosen, with one that stands in."""
     return {"n_communities": 2, **request.options} if request.k_auto else dict(request.options)
-
-
-def _options(given: Mapping[str, Any]) -> Options:
-    unknown = sorted(set(given) - set(Options.__dataclass_fields__))
-    if unknown:
-        raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(Options.__dataclass_fields__)}")
-    if "n_communities" not in given:
-        raise InputError("the number of communities is missing: give n_communities (-k), for example 50")
-    return Options(**given)
-
-
-def _resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
-    """The checkpoint's options; what was given must agree with them, only iterations may be more."""
-    before = checkpoint.options
-    given = _options({"n_communities": before.n_communities} | dict(request.options))
-    for name in request.options:
-        if name != "iterations" and getattr(given, name) != getattr(before, name):
-            raise InputError(
-                f"{name}={getattr(given, name)} is not that of the run in {checkpoint.path}, which has "
-                f"{getattr(before, name)}; leave it out, or start a run of its own"
-            )
-    if given.iterations is None or given.iterations == before.iterations:
-        return before
-    done = checkpoint.meta["iteration"]
-    if given.iterations < done:
-        raise InputError(f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}")
-    return replace(before, iterations=given.iterations, sample_sweeps=0)
-
-
-def _has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
-    """Raise :class:`InputError` when the chain is at its end and the folder has what would be made of it."""
-    done, course = checkpoint.meta["iteration"], checkpoint.meta["course"]
-    end = course["end"] if options.iterations is None else options.iterations
-    record = None if request.out is None else folder.record_in(request.out)
-    if end is None or done < end or record is None or request.whole or request.top != TOP:
-        return
-    rule = {"name": request.rule, "threshold": checked_threshold(request.rule, request.threshold)}
-    there = (record["graph"].get("digest"), record.get("iterations"), record.get("seed"), record.get("rule"))
-    if there == (checkpoint.meta["graph"], done, options.seed, rule):
-        raise InputError(
-            f"the run in {checkpoint.path} is already at iteration {done}, and {request.out} has its results: give -n "
-            "above it to go on"
-        )
-
-
-def _longer(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
-    """Say so where a resumed run goes on to more iterations than it was started for."""
-    before = checkpoint.options
-    if options.iterations == before.iterations:
-        return
-    still = "still begin" if before.burn_in_end is not None else "begin"
-    request.on_message(
-        f"The run goes to iteration {options.iterations} instead of {before.iterations or 'its own end'}; it is still "
-        f"evaluated every {before.interval} iterations, and means {still} at iteration {options.burn_in_end}."
-        f"{_own(options)}"
-    )
-
-
-def _own(after: Options) -> str:
-    """A sentence on what a run has by its own length, so that one that is extended may not be as one of that length."""
-    own = ["how long it tries starts"] if after.start == "auto" else []
-    own += ["until when it refills empty communities"] if after.refines else []
-    end = f" A run of {after.iterations} iterations from the beginning may give other results, since its length says "
-    return f"{end}{' and '.join(own)}." if own else ""
 
 
 @contextmanager
