@@ -32,7 +32,9 @@ def filter_options(command: F) -> F:
     """Add the filters that pick trials."""
     for option in (
         click.option("--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter."),
-        click.option("--device", metavar="TEXT", help="A part of the device's backend, name, platform or vendor."),
+        click.option(
+            "--device", metavar="TEXT", help="A part of a recorded device's name or platform, or one here: opencl:0."
+        ),
         click.option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
     ):
         command = option(command)

@@ -10,6 +10,7 @@ import click
 
 from mmsbgen.cli._common import MmsbgenGroup, NamedPath
 from mmsbgen.cli._db_output import Output, filter_options, moved, output_options, parameters, show
+from mmsbgen.cli._db_picked import picked_device, picked_run
 from mmsbgen.cli._graph_problem import graph_options, of_graph
 from mmsbgen.cli._logs import is_quiet, json_option, log_options
 from mmsbgen.cli._settings import shared_option
@@ -57,6 +58,7 @@ def best(
 
     check_objective(objective)
     with _reading(ctx) as store:
+        device = picked_device(store, device)
         trials = store.trials(kernel=kernel, device=device, problem=parameters(problem))
         found = rows.best_rows(trials, _marks(store), objective)[:limit]
     show(Output(as_json, as_csv), rows.BEST, found)
@@ -65,7 +67,7 @@ def best(
 @db.command()
 @filter_options
 @click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so.")
-@click.option("--run", metavar="UUID", help="Only trials of this tuning run.")
+@click.option("--run", metavar="UUID", help="Only trials of this tuning run; 8 digits that begin its name will do.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The newest so many.")
 @output_options
 @click.pass_context
@@ -84,6 +86,7 @@ def trials(
     from mmsbgen.cli import _db_rows as rows
 
     with _reading(ctx) as store:
+        device, run = picked_device(store, device), picked_run(store, run)
         found = store.trials(
             kernel=kernel, device=device, problem=parameters(problem), status=status, run=run, limit=limit
         )
@@ -177,6 +180,7 @@ def export_(
     from mmsbgen.db import formats
 
     with _reading(ctx) as store:
+        device = picked_device(store, device)
         bundle = formats.chosen(store.bundle(), kernel=kernel, device=device, problem=parameters(problem))
     formats.write(bundle if with_host else formats.anonymous(bundle), file, form)
     said = f"{len(bundle.trials)} trials written to {file}"
@@ -253,6 +257,7 @@ def explain(
     asked = of_graph(graph, k, mini_batch, partners, spec) | parameters(problem)
     wanted |= {f"problem.{name}": value for name, value in parameters(problem).items()}
     with _reading(ctx) as store:
+        device = picked_device(store, device, shipped=True)
         if spec is not None:
             wanted = would_use(store, spec, kernel, asked, to_stderr=as_json or as_csv) | wanted
         found = rows.explain_rows(store, kernel, device, wanted, limit, _marks(store))
@@ -301,6 +306,7 @@ def report_(
     from mmsbgen.report.tuning_page import tuning_page
 
     with _reading(ctx) as store:
+        device = picked_device(store, device)
         bundle = formats.chosen(store.bundle(), kernel=kernel, device=device, problem=parameters(problem))
         where = store.location
     if not bundle.trials:

@@ -16,7 +16,7 @@ from mmsbgen.db.schema import Device, Run, Trial
 from mmsbgen.db.store import Store
 from mmsbgen.errors import InputError
 
-__all__ = ["CURSOR", "Page", "count_by_device", "count_trials", "run", "runs", "trial", "trials"]
+__all__ = ["CURSOR", "Page", "count_by_device", "count_trials", "run", "run_named", "runs", "trial", "trials"]
 
 CURSOR = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{15}Z~[0-9]{1,18}$"
 """What a cursor looks like: the moment and the number of the last row of a page."""
@@ -98,6 +98,28 @@ def run(store: Store, uuid: str) -> RunRecord | None:
         return None if row is None else rows.run_record(row)
 
     return store.database.read(work)
+
+
+def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = None) -> RunRecord:
+    """The tuning run whose uuid is ``text`` or begins with it, of the store or of ``others`` by uuid.
+
+    Raises ``InputError`` for fewer than eight digits, and where no run or several begin with them.
+    """
+    digits = text.strip().lower().replace("-", "")
+    if not re.fullmatch(r"[0-9a-f]{8,32}", digits):
+        raise InputError(f"{text!r} names no tuning run: give the first 8 digits of its name or more")
+
+    def work(connection: Connection) -> list[RunRecord]:
+        query = select(Run.__table__).where(Run.uuid.startswith(digits)).order_by(Run.started.desc()).limit(10)
+        return [rows.run_record(row) for row in connection.execute(query)]
+
+    found = {run.uuid: run for run in (others or {}).values() if run.uuid.startswith(digits)}
+    found |= {run.uuid: run for run in store.database.read(work)}
+    if len(found) > 1:
+        raise InputError(f"{text!r} may be several tuning runs, give more digits: {', '.join(found)}")
+    if not found:
+        raise InputError(f"there is no tuning run {text}")
+    return found.popitem()[1]
 
 
 def count_trials(store: Store) -> int:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from mmsbgen.db import paging
 from mmsbgen.db.records import KernelRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.store import Store
 from mmsbgen.db_keys import device_record
 from mmsbgen.errors import InputError
 from mmsbgen.families import family as family_named
@@ -92,14 +93,14 @@ async def best(
     return Response(body, media_type="application/json")
 
 
-@router.get("/trials", response_model=models.TrialPage)
+@router.get("/trials", response_model=models.TrialPage, responses=documented(404))
 def trials(
     request: Request,
     kernel: Annotated[KernelPath | None, Query(description="NAME or FAMILY/NAME.")] = None,
     device: Annotated[Text | None, Query(description="A part of backend, name, platform or vendor.")] = None,
     problem: Problem = [],  # noqa: B006
     status: Annotated[Status | None, Query(description="How they ended.")] = None,
-    run: Annotated[Digest | None, Query(description="Of this run.")] = None,
+    run: Annotated[Text | None, Query(description="Of this run: its uuid, or 8 digits or more that begin it.")] = None,
     limit: Limit = 50,
     cursor: After = None,
 ) -> models.TrialPage:
@@ -112,7 +113,7 @@ def trials(
         device=device,
         problem=_values(pairs(problem)),
         status=status,
-        run=run,
+        run=None if run is None else _run_named(core_of(request).store, run).uuid,
     )
     return models.TrialPage(trials=[_trial(trial) for trial in page.records], next=page.cursor)
 
@@ -134,17 +135,24 @@ def runs(request: Request, limit: Limit = 50, cursor: After = None) -> models.Ru
 
 
 @router.get("/runs/{uuid}", response_model=models.RunDetail, responses=documented(404))
-def one_run(request: Request, uuid: Annotated[Digest, Path()]) -> models.RunDetail:
-    """One tuning run with the roofs that it measured, of the database or of the records that come with the package."""
+def one_run(request: Request, uuid: Annotated[Text, Path()]) -> models.RunDetail:
+    """One tuning run with the roofs that it measured, of the database or of the records that come with the package.
+
+    Eight digits or more that begin the uuid of one run alone are enough.
+    """
     store = core_of(request).store
-    found = paging.run(store, uuid)
-    if found is not None:
-        roofs = store.roofs(run=uuid)
-    elif (found := shipped().runs.get(uuid)) is not None:
-        roofs = [roof for roof in shipped().roofs if roof.run == uuid]
-    else:
-        raise HTTPException(404, f"there is no tuning run {uuid}")
+    found = _run_named(store, uuid)
+    roofs = store.roofs(run=found.uuid)
+    if not roofs and found.uuid in shipped().runs:
+        roofs = [roof for roof in shipped().roofs if roof.run == found.uuid]
     return models.RunDetail(**_run(found), roofs=[_roof(roof) for roof in roofs])
+
+
+def _run_named(store: Store, text: str) -> RunRecord:
+    try:
+        return paging.run_named(store, text, shipped().runs)
+    except InputError as error:
+        raise HTTPException(404, str(error)) from None
 
 
 def _values(texts: dict[str, str]) -> dict[str, Any]:

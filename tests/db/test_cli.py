@@ -5,19 +5,23 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
+from mmsbgen.backends import discover
 from mmsbgen.cli._common import LazyCommand, MmsbgenGroup, seconds
 from mmsbgen.cli.db import db
 from mmsbgen.db import exchange
 from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.records import QuarantineRecord, RoofRecord
+from mmsbgen.db.records import QuarantineRecord, RoofRecord, RunRecord
 from mmsbgen.db.store import open_store
+from mmsbgen.db_keys import device_record
 
 QUERIES = ["best", "trials", "devices", "runs"]
 ALL_QUERIES = [*QUERIES, "quarantine"]
@@ -91,6 +95,57 @@ def test_filters(filled: Path) -> None:
     assert count("--problem", 'dtype="float64"') == 0
     assert count("--limit", "2") == 2
     assert len(json.loads(call("--database", filled, "best", "--json", "--device", "H200").stdout)) == 1
+
+
+def test_a_run_may_be_named_by_its_first_digits(filled: Path, make: Any) -> None:
+    def trials(run: str) -> Result:
+        return call("--database", filled, "trials", "--json", "--run", run)
+
+    uuid = make.run.uuid
+    with open_store(filled) as store:
+        store.begin_run(RunRecord(uuid=uuid[:11] + ("0" if uuid[11] != "0" else "1") * 21, strategy="random"))
+    for text in (uuid, uuid[:12], uuid[:12].upper(), str(UUID(uuid))):
+        assert len(json.loads(trials(text).stdout)) == 5
+    for text, message in (
+        (uuid[:11], f"--run: '{uuid[:11]}' may be several tuning runs, give more digits: "),
+        (
+            "00000000dead",
+            f"--run: there is no tuning run 00000000dead; the newest are (mmsbgen db runs has all):\n  {uuid[:11]}",
+        ),
+        ("zzz", "--run: 'zzz' names no tuning run: give the first 8 digits of its name or more"),
+    ):
+        refused = trials(text)
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+
+
+@pytest.mark.opencl
+def test_a_device_of_this_machine_may_be_named_as_elsewhere(filled: Path, make: Any, pocl_device: Any) -> None:
+    info, key = pocl_device.info, make.key()
+    with open_store(filled) as store:
+        key = replace(key, device=replace(device_record(info), driver="of before"))
+        store.add_trial(make.trial(key, config={"n": 7}))
+
+    def best(*words: str) -> Result:
+        return call("--database", filled, *words)
+
+    for text in (info.spec, info.spec.upper(), info.name, "pocl", *([] if sole(info) is None else [sole(info)])):
+        assert [row["device"] for row in json.loads(best("best", "--json", "--device", text).stdout)] == [info.name], (
+            text
+        )
+    assert best("explain", "--kernel", "update_phi", "--device", "NVIDIA H200", "--json").exit_code == 0, "shipped"
+    for words in (["best"], ["trials"], ["explain", "--kernel", "gather"]):
+        refused = best(*words, "--device", "nosuch")
+        assert refused.exit_code == 2
+        assert "--device 'nosuch' is no device of the records or here; there are:" in refused.stderr
+        assert f"{make.device().label}\n" in refused.stderr
+        assert f"  {info.spec}  {info.name} ({info.platform}), of this machine" in refused.stderr
+    assert best("best", "--device", "97").exit_code == 2, "a number is no part of a name"
+    assert "no records" in call("--database", filled.parent / "none.sqlite3", "best", "--device", "nosuch").stderr
+
+
+def sole(info: Any) -> str | None:
+    """The number alone, where no other backend has it."""
+    return str(info.index) if [one.index for one in discover()[0]].count(info.index) == 1 else None
 
 
 @pytest.mark.parametrize("command", QUERIES)

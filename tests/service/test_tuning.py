@@ -219,6 +219,30 @@ def test_runs(service: Service, client: httpx.Client) -> None:
     assert [roof["gbps"] for roof in first["roofs"]] == [3900.0, 4000.0]
 
 
+def test_a_run_may_be_named_by_its_first_digits(service: Service, client: httpx.Client) -> None:
+    same = "5a3e0000"
+    with open_store(service.database) as store:
+        long = store.runs()[-1].uuid
+        for end in ("a", "b"):
+            store.begin_run(RunRecord(uuid=f"{same}{end * 24}", strategy="random"))
+
+    def run(text: str) -> httpx.Response:
+        return client.get(f"/api/v1/runs/{text}")
+
+    assert run(long[:12]).json() == run(long).json()
+    assert run(same + "b").json()["run"] == same + "b" * 24
+    trials = client.get("/api/v1/trials", params={"run": long[:12], "limit": 3}).json()["trials"]
+    assert {trial["run"] for trial in trials} == {long}
+    for text, message in (
+        (same, "may be several tuning runs, give more digits: 5a3e0000"),
+        ("00000000dead", "there is no tuning run 00000000dead"),
+        ("zzz", "'zzz' names no tuning run: give the first 8 digits"),
+        (long[:7], "names no tuning run: give the first 8 digits"),
+    ):
+        for answer in (run(text), client.get("/api/v1/trials", params={"run": text})):
+            assert (answer.status_code, message in answer.json()["detail"]) == (404, True), answer.text
+
+
 def test_the_page_needs_no_other_host(client: httpx.Client) -> None:
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
