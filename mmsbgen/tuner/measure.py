@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.backends._caches import prepare
 from mmsbgen.errors import InputError, MmsbgenError
 from mmsbgen.host import available_host_memory, readable, resident_bytes
 from mmsbgen.problem import Problem
@@ -256,6 +257,8 @@ class _Child:
 
     def __init__(self, limits: Limits) -> None:
         self.waiting: Callable[[], None] = lambda: None
+        # Here and not in the child, which may be killed: a temporary folder must not stay behind.
+        prepare()
         self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
         self._connection, theirs = Pipe()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115

@@ -11,6 +11,7 @@ import tempfile
 from multiprocessing import Pipe
 from typing import IO, Any
 
+from mmsbgen.backends._caches import prepare
 from mmsbgen.errors import InputError
 from mmsbgen.worker.task import Outcome, Task
 
@@ -24,6 +25,8 @@ class Child:
     """One child in a session of its own, so that Ctrl-C does not reach it.  It is killed when this process ends."""
 
     def __init__(self, task: Task) -> None:
+        # Here and not in the child, which may be killed: a temporary folder must not stay behind.
+        prepare()
         self._connection, theirs = Pipe()
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         with theirs:

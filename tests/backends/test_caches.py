@@ -76,6 +76,16 @@ def test_detect_gives_results_and_one_warning(pocl_device: object, tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
+def test_tune_warns_once_and_leaves_nothing_behind(pocl_device: object, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    words = "tune --device pocl --kernel update_beta -p K=16 --roof-mib 1 --budget-trials 2".split()
+    folders = {"XDG_DATA_HOME": str(tmp_path), "TMPDIR": str(tmp_path / "temporary")}
+    done = run("from mmsbgen.cli import main; main()", *words, HOME="/dev/null", **folders)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("cannot write the cache folder") == 1
+    assert not list((tmp_path / "temporary").glob("mmsbgen-pocl-*"))
+
+
 def test_folders_that_are_not_there_yet_and_full_disks(tmp_path: Path) -> None:
     assert why_unwritable(tmp_path / "not" / "yet") is None
     assert not (tmp_path / "not").exists()
