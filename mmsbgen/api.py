@@ -139,6 +139,8 @@ def perform(source: Any, request: Request) -> Detection:
             request.on_message(text)
     shares = {"validation": options.held_out_share(graph.n_links), "test": options.test_share(graph.n_links)}
     parts = split(graph, **shares, seed=options.seed)
+    if dropped := graph.report.dropped():
+        request.on_message(f"{graph.name}: {dropped}.")
     for text in parts.warnings:
         request.on_message(f"{text[:1].upper()}{text[1:]}.")
     if not request.k_auto and options.n_communities > graph.n_vertices:

@@ -109,6 +109,27 @@ class LoadReport:
     directed: bool
     n_isolated: int
 
+    def dropped(self) -> str:
+        """In words with counts, which lines are no link of their own; empty where every line is one."""
+        loops, both, repeats = self.n_self_loops, self.n_both_ways, self.n_duplicates - self.n_both_ways
+        n_links = self.n_lines - loops - self.n_duplicates
+        gone = [_counted(n, what) for n, what in ((loops, "self-loop"), (repeats, "repeated link")) if n]
+        told = []
+        if gone:
+            told.append(f"{' and '.join(gone)} {_were(loops + repeats)} dropped")
+        if both:
+            which = f"all {both} links" if 1 < both == n_links else f"{both} of {_counted(n_links, 'link')}"
+            told.append(f"{which} {_were(both)} listed in both directions and counted once")
+        return "; ".join(told)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -220,8 +241,8 @@ def build_graph(
     n_both_ways = up.size + down.size - keys.size
     n_self_loops = int(np.count_nonzero(first == second))
     if keys.size == 0:
-        dropped = "1 self-loop was" if n_self_loops == 1 else f"{n_self_loops} self-loops were"
-        loops = f" ({dropped} dropped)" if n_self_loops else ""
+        dropped = f" ({_counted(n_self_loops, 'self-loop')} {_were(n_self_loops)} dropped)"
+        loops = dropped if n_self_loops else ""
         raise InputError(f"{name}: no link between two different vertices{loops}; give at least one pair of ids")
     if directed is None:
         directed = 0 < n_both_ways < keys.size

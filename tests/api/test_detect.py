@@ -275,6 +275,24 @@ def test_what_can_hardly_be_meant_is_said(ring, tmp_path):
     assert "There is no tuning database" not in said
 
 
+def test_self_loops_and_repeated_links_are_told_with_a_count(tmp_path):
+    once = "".join(f"{v} {v + 1}\n" for v in range(20))
+    both = once + "".join(f"{v + 1} {v}\n" for v in range(20))
+    for name, text, said, counts in (
+        ("plain", once, None, (20, 0, 0, 0)),
+        ("odd", once + "3 3\n0 1\n0 1\n", "odd: 1 self-loop and 2 repeated links were dropped.", (23, 1, 2, 0)),
+        ("both", both, "both: all 20 links were listed in both directions and counted once.", (40, 0, 20, 20)),
+    ):
+        graph = tmp_path / f"{name}.txt"
+        graph.write_text(text)
+        result = cli(graph, "-k", 2, "-n", 1, "-o", tmp_path / name)
+        told = [line for line in result.stderr.splitlines() if line.startswith(f"{name}: ")]
+        assert told == ([said] if said else [])
+        record = json.loads((tmp_path / name / "run.json").read_text())["graph"]
+        assert tuple(record[part] for part in ("lines", "self_loops", "duplicates", "both_ways")) == counts
+        assert record["directed"] is False
+
+
 def test_odd_ids_are_shown_short_and_written_whole(tmp_path, monkeypatch):
     long, coloured = "x" * 1000, "\x1b[31mred"
     (tmp_path / "odd.txt").write_text(f"{long} {coloured}\n{coloured} c\nc {long}\n")

@@ -44,6 +44,30 @@ def test_links_and_adjacency_of_any_pairs(pairs: list[tuple[int, int]]) -> None:
     assert (report.n_both_ways, report.directed) == (both, 0 < both < len(links))
 
 
+@pytest.mark.filterwarnings("ignore::mmsbgen.graph.GraphWarning")
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ([(0, 1), (1, 2)], ""),
+        ([(0, 1), (1, 1)], "1 self-loop was dropped"),
+        ([(0, 1), (0, 1), (1, 1)], "1 self-loop and 1 repeated link were dropped"),
+        ([(0, 1), (0, 1), (0, 1)], "2 repeated links were dropped"),
+        ([(0, 1), (1, 0)], "1 of 1 link was listed in both directions and counted once"),
+        ([(0, 1), (1, 0), (1, 2), (2, 1)], "all 2 links were listed in both directions and counted once"),
+        (
+            [(0, 1), (1, 0), (0, 1), (1, 2), (2, 3)],
+            "1 repeated link was dropped; 1 of 3 links was listed in both directions and counted once",
+        ),
+        (
+            [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 3), (4, 4)],
+            "2 self-loops were dropped; 2 of 3 links were listed in both directions and counted once",
+        ),
+    ],
+)
+def test_what_is_dropped_is_told_with_counts(pairs: list[tuple[int, int]], said: str) -> None:
+    assert as_graph(pairs).report.dropped() == said
+
+
 def test_adjacency_layout_is_that_of_scipy() -> None:
     graph = as_graph(DATA / "netscience.txt.gz")
     rows = graph.adjacency()
