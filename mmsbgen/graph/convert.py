@@ -35,8 +35,8 @@ def as_graph(source: Any, *, name: str | None = None, columns: tuple[Any, Any] |
     * a :class:`~mmsbgen.graph.Graph`, returned as it is;
     * the path of an edge list (:func:`~mmsbgen.graph.load_edge_list`);
     * an array ``[L, 2]`` of integers or strings, or of Python objects; a list or tuple of pairs of any hashable values;
-    * a square scipy.sparse matrix or array ``[N, N]`` of zeros and ones; ids are ``0 .. N - 1``, empty rows
-      are isolated vertices;
+    * a square scipy.sparse matrix or array ``[N, N]`` of zeros and ones, symmetric or triangular, else it is directed;
+      ids are ``0 .. N - 1``, empty rows are isolated vertices;
     * a networkx graph of any kind, isolated nodes too;
     * an igraph graph; ids are its vertices' ``name`` where there is one, else their index;
     * a pandas or polars data frame or a pyarrow table with a link a row: ``columns`` names its two columns of ids, by

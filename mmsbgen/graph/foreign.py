@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.errors import InputError
-from mmsbgen.graph.graph import Graph, Int64Array, build_graph
+from mmsbgen.graph.graph import Graph, Int64Array, build_graph, pack_pairs
 from mmsbgen.graph.ids import number_ids, ordered_ids
 
 
@@ -32,7 +32,22 @@ def from_scipy(matrix: Any, name: str | None) -> Graph:
             f"{name}: entry ({first[at]}, {second[at]}) is {stored[at]}; the model takes unweighted links, zeros and "
             "ones. To count every nonzero entry as a link give (A != 0)"
         )
-    return build_graph(first[there], second[there], np.arange(matrix.shape[0], dtype=np.int64), name=name)
+    first, second = first[there], second[there]
+    ids = np.arange(matrix.shape[0], dtype=np.int64)
+    return build_graph(first, second, ids, name=name, directed=_has_arcs(first, second))
+
+
+def _has_arcs(first: Int64Array, second: Int64Array) -> bool:
+    """Whether the distinct entries of a matrix, neither triangular nor symmetric, are those of a directed graph."""
+    up, down = first < second, second < first
+    n_up, n_down = np.count_nonzero(up), np.count_nonzero(down)
+    if n_up == 0 or n_down == 0:
+        return False
+    if n_up != n_down:
+        return True
+    return not np.array_equal(
+        np.sort(pack_pairs(first[up], second[up])), np.sort(pack_pairs(second[down], first[down]))
+    )
 
 
 def from_networkx(source: Any, name: str | None) -> Graph:

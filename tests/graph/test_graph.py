@@ -200,6 +200,17 @@ def test_scipy_details() -> None:
     assert as_graph(upper).links.tolist() == [[0, 1], [1, 2]]
     with pytest.warns(GraphWarning, match="1 of its 2 links"):
         assert as_graph(sp.csr_array(np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]]))).report.directed
+    arcs = [(0, 1), (2, 1), (2, 3), (0, 3)]
+    for shown in (arcs, arcs[1:]):
+        u, v = np.array(shown).T
+        directed = sp.csr_array((np.ones(len(shown)), (u, v)), shape=(4, 4))
+        with pytest.warns(GraphWarning, match=f"0 of its {len(shown)} links are listed in both directions"):
+            found = as_graph(directed)
+        with pytest.warns(GraphWarning, match=f"0 of its {len(shown)} links are listed in both directions"):
+            assert found.digest == as_graph(nx.DiGraph(shown)).digest
+        assert found.report.directed
+        assert not as_graph(directed + directed.T + sp.eye_array(4)).report.directed
+        assert not as_graph(sp.tril(directed + directed.T)).report.directed
     with pytest.raises(InputError, match=r"entry \(0, 1\) is 2\.5.*give \(A != 0\)"):
         as_graph(sp.csr_array(np.array([[0, 2.5], [2.5, 0]])))
     with pytest.raises(InputError, match=r"is 2;"):
