@@ -135,7 +135,7 @@ def tune(
     report: TuneReport | FleetReport
     progress = None if no_progress(context) else _progress(budget_seconds, live=not several)
     try:
-        with open_store(database) as store:
+        with open_store(database, when_used=True) as store:
             if several:
                 from mmsbgen.tuner.fleet import tune_fleet
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,10 +88,15 @@ class Database:
 
     def __init__(self, location: Location, engine: Engine) -> None:
         self.location = location
-        self.engine = engine
+        self._engine = engine
         self._reader = engine
         if engine.dialect.name == "postgresql":
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @property
+    def engine(self) -> Engine:
+        """What makes and keeps the connections."""
+        return self._engine
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """What ``work`` returns, from one consistent view of the data.  Raises ``StoreError``."""
@@ -113,6 +119,40 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+class LaterDatabase(Database):
+    """A database that ``connected`` opens, for any of the threads, when it is first read or written."""
+
+    def __init__(self, location: Location, connected: Callable[[Location], Database]) -> None:
+        self.location = location
+        self._connected = connected
+        self._opening = threading.Lock()
+        self._opened: Database | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """What makes and keeps the connections; the database is opened for it."""
+        return self._open().engine
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """As :meth:`Database.read`; raises what opening raises too."""
+        return self._open().read(work)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """As :meth:`Database.write`; raises what opening raises too."""
+        return self._open().write(work)
+
+    def close(self) -> None:
+        """Close all connections, if there are any."""
+        if self._opened is not None:
+            self._opened.close()
+
+    def _open(self) -> Database:
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._connected(self.location)
+            return self._opened
 
 
 def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:

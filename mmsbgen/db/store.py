@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, Text, func, select, type_coerce, update
 
 from mmsbgen.db import exchange, rows
 from mmsbgen.db.canonical import canonical_json, utc_now
-from mmsbgen.db.connect import Database, Location, connect, copy_file, locate
+from mmsbgen.db.connect import Database, LaterDatabase, Location, connect, copy_file, locate
 from mmsbgen.db.exchange import Bundle
 from mmsbgen.db.filters import of_key, of_parts
 from mmsbgen.db.migrate import migrate, revision
@@ -49,7 +49,7 @@ CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
 T = TypeVar("T")
 
 
-def open_store(url: str | Path | None = None, *, read_only: bool = False) -> Store:
+def open_store(url: str | Path | None = None, *, read_only: bool = False, when_used: bool = False) -> Store:
     """Open the tuning database, creating or migrating it first unless ``read_only``.
 
     Reading never changes the schema, as older versions that share the database could then use it no more: a file of
@@ -57,14 +57,16 @@ def open_store(url: str | Path | None = None, *, read_only: bool = False) -> Sto
 
     ``url`` is a path or any SQLAlchemy URL of SQLite or PostgreSQL.  Without it ``MMSBGEN_DATABASE_URL``
     counts, and without that ``tuning.sqlite3`` in the user's data folder.  With ``read_only`` a database
-    that does not exist is not created: the store is then empty and its ``missing`` is true.
+    that does not exist is not created: the store is then empty and its ``missing`` is true.  With ``when_used``
+    what is there is looked at now, but the database is created or migrated at the first use of the store: a caller
+    that may yet refuse to go on leaves nothing behind.
 
     Raises ``InputError`` for a file that is no tuning database, a schema newer than this version knows, a
     server that cannot be reached and a folder that cannot be written.
     """
     location = locate(url)
     if not read_only:
-        return _writable(location)
+        return _writable_when_used(location) if when_used else _writable(location)
     if not location.exists():
         return _empty_store(location)
     database = connect(location, read_only=True)
@@ -93,9 +95,21 @@ def _older(location: Location, found: str) -> str:
 
 
 def _writable(location: Location) -> Store:
+    return Store(_migrated(location), location)
+
+
+def _writable_when_used(location: Location) -> Store:
+    if location.exists():
+        database = connect(location)
+        _or_close(database, revision)
+        database.close()
+    return Store(LaterDatabase(location, _migrated), location)
+
+
+def _migrated(location: Location) -> Database:
     database = connect(location)
     _or_close(database, migrate)
-    return Store(database, location)
+    return database
 
 
 def _or_close(database: Database, work: Callable[[Database], T]) -> T:

@@ -28,11 +28,10 @@ from mmsbgen.tuner.fleet_worker import Bench, Described
 from mmsbgen.tuner.lanes import Lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure import Limits
-from mmsbgen.tuner.place import Interrupt, Place, new_run
+from mmsbgen.tuner.place import Entry, Interrupt, Place, new_run
 from mmsbgen.tuner.report import Progress, TuneReport
-from mmsbgen.tuner.resume import end_dead_runs
 from mmsbgen.tuner.timing import Patience, Timing
-from mmsbgen.tuner.tune import tune
+from mmsbgen.tuner.tune import check_arguments, tune
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
 __all__ = ["FleetReport", "tune_fleet"]
@@ -153,26 +152,33 @@ def tune_fleet(
         raise InputError("name either devices of this machine for workers or a scheduler, not both")
     found = resolve_family(family)
     names = list(dict.fromkeys(kernels or found.worth_tuning(problem)))
+    strategy, seed = str(options.get("strategy", "default")), int(options.get("seed", 0))
+    trials, seconds = options.get("budget_trials"), options.get("budget_seconds")
+    check_arguments(
+        found,
+        [found.kernel(name) for name in names],
+        problem,
+        strategy,
+        str(options.get("objective", "time")),
+        trials,
+        seconds,
+        options.get("fixed") or {},
+    )
     with (
         connected(scheduler) if scheduler is not None else local_workers(workers or ()) as client,
         Interrupt(Progress()) as interrupt,
     ):
         crews = _crews(client, family, names)
-        run = new_run(
-            str(options.get("strategy", "default")),
-            options.get("budget_trials"),
-            options.get("budget_seconds"),
-            int(options.get("seed", 0)),
-            {"workers": [place for _, described in crews for place in map(_place, described)]},
-        )
-        report = FleetReport(run.uuid)
-        limits, seed = options.get("limits") or Limits(), int(options.get("seed", 0))
+        everyone = {"workers": [place for _, described in crews for place in map(_place, described)]}
+        entry = Entry(store, new_run(strategy, trials, seconds, seed, everyone))
+        report = FleetReport(entry.run.uuid)
+        limits = options.get("limits") or Limits()
         searches: list[_Search] = []
         for crew, described in crews:
             lanes, info = Lanes(len(described)), described[0].info
             measurer = FleetMeasurer(crew, info, family, limits, seed, lanes)
             told = progress(f"{info.name} ({info.platform})") if progress else None
-            place = Place(measurer, run, interrupt, lanes)
+            place = Place(measurer, entry, interrupt, lanes)
             searches.append(
                 _Search(
                     lambda place=place, told=told: tune(  # type: ignore[misc]
@@ -182,8 +188,6 @@ def tune_fleet(
             )
             report.workers.append([_place(one) for one in described])
         begin, status = time.monotonic(), "failed"
-        end_dead_runs(store)
-        store.begin_run(run)
         try:
             for search in searches:
                 search.start()
@@ -197,7 +201,7 @@ def tune_fleet(
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
-            store.finish_run(run.uuid, status=status)
+            entry.end(status)
         report.devices = [search.report for search in searches if search.report is not None]
         report.workers = [w for w, search in zip(report.workers, searches, strict=True) if search.report is not None]
         report.status, report.seconds = status, time.monotonic() - begin

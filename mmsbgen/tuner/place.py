@@ -11,13 +11,14 @@ from types import FrameType
 from typing import Any
 
 from mmsbgen.db.records import RunRecord
+from mmsbgen.db.store import Store
 from mmsbgen.tuner.lanes import Lanes
 from mmsbgen.tuner.measure import Measures
 from mmsbgen.tuner.report import Progress
-from mmsbgen.tuner.resume import this_process
+from mmsbgen.tuner.resume import end_dead_runs, this_process
 from mmsbgen.versions import versions
 
-__all__ = ["Interrupt", "Place", "new_run"]
+__all__ = ["Entry", "Interrupt", "Place", "new_run"]
 
 _VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
 
@@ -46,14 +47,42 @@ class Interrupt:
         self._progress.interrupted()
 
 
+class Entry:
+    """A run's entry in a store, made by the first search that has something to measure: none of what is refused."""
+
+    def __init__(self, store: Store, run: RunRecord) -> None:
+        self.run = run
+        self._store = store
+        self._beginning = threading.Lock()
+        self._begun = False
+
+    def begin(self) -> None:
+        """Store that the run begins, unless a search on another device has done so."""
+        with self._beginning:
+            if not self._begun:
+                end_dead_runs(self._store)
+                self._store.begin_run(self.run)
+                self._begun = True
+
+    def end(self, status: str) -> None:
+        """Store how the run ended, if it began."""
+        if self._begun:
+            self._store.finish_run(self.run.uuid, status=status)
+
+
 @dataclass(frozen=True)
 class Place:
     """What measures, in which run, who may end it, and how many devices share the search."""
 
     measurer: Measures
-    run: RunRecord
+    entry: Entry
     interrupt: Interrupt
     lanes: Lanes = field(default_factory=lambda: Lanes(1))
+
+    @property
+    def run(self) -> RunRecord:
+        """The run that is measured for."""
+        return self.entry.run
 
 
 def new_run(

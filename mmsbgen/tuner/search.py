@@ -116,11 +116,11 @@ def fixed_values(wanted: Mapping[str, Sequence[object]], specs: Iterable[KernelS
     for name, values in wanted.items():
         if name not in known:
             raise InputError(f"{name}: no such axis; there are {', '.join(sorted(known))}")
-        words = [str(value).strip().lower() for value in values]
-        odd = [word for word in words if word not in known[name]]
+        words = [str(value).strip() for value in values]
+        odd = [word for word in words if word.lower() not in known[name]]
         if odd:
             raise InputError(f"{name}={odd[0]}: the values are {', '.join(map(str, known[name].values()))}")
-        fixed[name] = tuple(known[name][word] for word in words)
+        fixed[name] = tuple(known[name][word.lower()] for word in words)
     return fixed
 
 

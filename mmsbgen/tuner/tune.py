@@ -28,9 +28,9 @@ from mmsbgen.tuner.lanes import search_in_lanes, try_in_lanes
 from mmsbgen.tuner.limits import BUFFER_BYTES
 from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.noise import Verdict
-from mmsbgen.tuner.place import Interrupt, Place, new_run
+from mmsbgen.tuner.place import Entry, Interrupt, Place, new_run
 from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
-from mmsbgen.tuner.resume import end_dead_runs, known_finals, known_trials
+from mmsbgen.tuner.resume import known_finals, known_trials
 from mmsbgen.tuner.search import Candidates, Fixed, candidates, check_strategy
 from mmsbgen.tuner.surrogate import coordinates
 from mmsbgen.tuner.timing import Patience, Timing
@@ -113,11 +113,8 @@ def tune(
         raise InputError(f"the family {family.name!r} is not known by that name; give it as 'package.module:NAME'")
     if problem.family != found.name:
         raise InputError(f"a problem of {problem.family} cannot be tuned with the kernels of {found.name}")
-    if (reason := found.inputs_refusal(problem)) is not None:
-        raise InputError(reason)
     specs = [found.kernel(name) for name in dict.fromkeys(kernels or found.worth_tuning(problem))]
-    check_objective(objective)
-    _check_arguments(strategy, budget_trials, budget_seconds, specs, fixed or {})
+    check_arguments(found, specs, problem, strategy, objective, budget_trials, budget_seconds, fixed or {})
     if budget_trials is None and budget_seconds is None:
         budget_trials = DEFAULT_TRIALS
     with ExitStack() as stack:
@@ -127,7 +124,8 @@ def tune(
             if progress is not None:
                 measurer.waiting = progress.waiting
             interrupt = stack.enter_context(Interrupt(progress or Progress()))
-            place = Place(measurer, new_run(strategy, budget_trials, budget_seconds, seed), interrupt)
+            entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed))
+            place = Place(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
         jobs = _jobs(info, specs, problem, fixed)
         report = TuneReport(run.uuid, info)
@@ -135,9 +133,8 @@ def tune(
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective)
         session.compilers = default_jobs(info) if compilers is None else compilers
         session.find_meter()
-        if owned:
-            end_dead_runs(store)
-            store.begin_run(run)
+        # Nothing is read from the store or written to it before this: whatever is refused leaves no database behind.
+        place.entry.begin()
         status = "failed"
         try:
             tell.started(report)
@@ -148,18 +145,25 @@ def tune(
             status = "interrupted"
         finally:
             if owned:
-                store.finish_run(run.uuid, status=status)
+                place.entry.end(status)
         report.status, report.seconds = status, time.monotonic() - session.begin
         return report
 
 
-def _check_arguments(
+def check_arguments(
+    found: KernelFamily,
+    specs: Sequence[KernelSpec],
+    problem: Problem,
     strategy: str,
+    objective: str,
     budget_trials: int | None,
     budget_seconds: float | None,
-    specs: Sequence[KernelSpec],
     fixed: Fixed,
 ) -> None:
+    """Raise :class:`InputError` for what no device could be tuned with."""
+    if (reason := found.inputs_refusal(problem)) is not None:
+        raise InputError(reason)
+    check_objective(objective)
     check_strategy(strategy)
     if budget_trials is not None and budget_trials < 1:
         raise InputError(f"a budget of {budget_trials} trials: it must be at least 1")

@@ -66,6 +66,31 @@ def test_read_only_creates_nothing(url: str) -> None:
         database.close()
 
 
+def test_a_database_for_later_is_made_by_its_first_use(tmp_path: Path, make: Any) -> None:
+    path = tmp_path / "folder" / "tuning.sqlite3"
+    with open_store(path, when_used=True) as store:
+        assert store.location == str(path)
+    assert list(tmp_path.iterdir()) == []
+    with open_store(path, when_used=True) as store:
+        store.begin_run(make.run)
+        assert len(store.runs()) == 1
+    with open_store(path, when_used=True) as store:
+        assert len(store.runs()) == 1
+        assert migrate.revision(store.database) == REVISIONS[-1]
+        assert store.database.engine.dialect.name == "sqlite"
+
+
+def test_a_database_for_later_is_looked_at_now(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("not a database at all")
+    with pytest.raises(InputError, match="is not an SQLite database"):
+        open_store(tmp_path / "x", when_used=True)
+    theirs = sqlite3.connect(tmp_path / "theirs")
+    theirs.execute("CREATE TABLE t (x)")
+    theirs.close()
+    with pytest.raises(InputError, match="holds tables of another program"):
+        open_store(tmp_path / "theirs", when_used=True)
+
+
 def test_read_only_store_cannot_be_written(url: str, make: Any) -> None:
     open_store(url).close()
     with open_store(url, read_only=True) as store, pytest.raises(StoreError, match=r"(cannot be written|read-only)"):

@@ -46,6 +46,12 @@ def call(*words: str) -> Result:
         ("--device fake --run-limit 0", "a limit of 0.0 for run_s: it must be positive"),
         ("--device fake --memory-limit -3", "a limit of -3145728 for memory_bytes: it must be positive"),
         ("--device fake --objective beauty", "no objective 'beauty'; there are time, energy, edp"),
+        ("--device fake --budget-seconds -1", "a budget of -1.0 seconds"),
+        ("--device fake --kernel update_phi -p N=10 -p m=100", "cannot be drawn from N=10"),
+        ("--device fake --kernel update_phi --fix placement=XYZ", "--fix placement=XYZ: the values are"),
+        ("--workers nosuch", "no device matches 'nosuch'"),
+        ("--workers all --budget-seconds -1", "a budget of -1.0 seconds"),
+        ("--workers all --objective beauty", "no objective 'beauty'"),
     ],
 )
 def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_path: Path) -> None:
@@ -54,9 +60,26 @@ def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_
     assert result.exit_code == 2, result.output
     assert message in result.output
     assert "Traceback" not in result.output
-    if database.exists():
-        with open_store(database) as store:
-            assert store.runs() == []
+    assert list(tmp_path.iterdir()) == [], "no database and no lock"
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize("where", ["--device", "--workers"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--kernel update_beta --objective energy", "tells no energy"),
+        ("--kernel star_sums", "no configuration suits this device: tensor cores"),
+        ("--kernel update_beta --fix block_size=1,3", "the values are"),
+    ],
+)
+def test_what_the_device_cannot_do_is_told_and_nothing_is_written(
+    words: str, message: str, where: str, pocl_device: Device, tmp_path: Path
+) -> None:
+    result = call(where, pocl_device.info.spec, *words.split(), "--database", str(tmp_path / "tuning.sqlite3"))
+    assert result.exit_code == 2, result.output
+    assert message in result.output
+    assert list(tmp_path.iterdir()) == [], "no database and no lock"
 
 
 @pytest.mark.opencl
