@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmsbgen.cli._common import MmsbgenGroup, NamedPath
-from mmsbgen.cli._db_output import Output, filter_options, moved, output_options, parameters, show
+from mmsbgen.cli._db_filters import checked_kernel, checked_parameters, filter_options, parameters
+from mmsbgen.cli._db_output import Output, moved, output_options, show
 from mmsbgen.cli._db_picked import picked_device, picked_run
 from mmsbgen.cli._graph_problem import graph_options, of_graph
-from mmsbgen.cli._logs import is_quiet, json_option, log_options
+from mmsbgen.cli._logs import is_quiet
 from mmsbgen.cli._settings import shared_option
 from mmsbgen.errors import InputError
 
@@ -39,7 +40,7 @@ def db(ctx: click.Context, database: str | None) -> None:
 @db.command()
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
-@output_options
+@output_options()
 @click.pass_context
 @click.option("--objective", default="time", metavar="NAME", show_default=True, help="Best by time, energy or edp.")
 def best(
@@ -59,7 +60,8 @@ def best(
     check_objective(objective)
     with _reading(ctx) as store:
         device = picked_device(store, device)
-        trials = store.trials(kernel=kernel, device=device, problem=parameters(problem))
+        picked = checked_parameters(store, problem)
+        trials = store.trials(kernel=checked_kernel(store, kernel), device=device, problem=picked)
         found = rows.best_rows(trials, _marks(store), objective)[:limit]
     show(Output(as_json, as_csv), rows.BEST, found)
 
@@ -69,7 +71,7 @@ def best(
 @click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so.")
 @click.option("--run", metavar="UUID", help="Only trials of this tuning run; 8 digits that begin its name will do.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The newest so many.")
-@output_options
+@output_options()
 @click.pass_context
 def trials(
     ctx: click.Context,
@@ -87,15 +89,15 @@ def trials(
 
     with _reading(ctx) as store:
         device, run = picked_device(store, device), picked_run(store, run)
-        found = store.trials(
-            kernel=kernel, device=device, problem=parameters(problem), status=status, run=run, limit=limit
-        )
+        picked = checked_parameters(store, problem)
+        kernel = checked_kernel(store, kernel)
+        found = store.trials(kernel=kernel, device=device, problem=picked, status=status, run=run, limit=limit)
         marks = _marks(store)
     show(Output(as_json, as_csv), rows.TRIAL, [rows.trial_row(trial, marks) for trial in found])
 
 
 @db.command()
-@output_options
+@output_options()
 @click.pass_context
 def devices(ctx: click.Context, as_json: bool, as_csv: bool) -> None:
     """Devices that have records, with their newest roofs."""
@@ -108,7 +110,7 @@ def devices(ctx: click.Context, as_json: bool, as_csv: bool) -> None:
 
 @db.command()
 @click.option("--limit", type=click.IntRange(min=1), help="The newest so many.")
-@output_options
+@output_options()
 @click.pass_context
 def runs(ctx: click.Context, limit: int | None, as_json: bool, as_csv: bool) -> None:
     """Tuning runs, newest first."""
@@ -121,29 +123,29 @@ def runs(ctx: click.Context, limit: int | None, as_json: bool, as_csv: bool) -> 
 
 @db.command()
 @click.option("--kernel", metavar="NAME", help="Only this kernel.")
-@output_options
+@output_options()
 @click.pass_context
 def quarantine(ctx: click.Context, kernel: str | None, as_json: bool, as_csv: bool) -> None:
     """Configurations that failed in a run, and are not selected there until they are tuned again."""
     from mmsbgen.cli import _db_rows as rows
 
     with _reading(ctx) as store:
-        found = rows.quarantine_rows(store.quarantined(kernel=kernel))
+        found = rows.quarantine_rows(store.quarantined(kernel=checked_kernel(store, kernel)))
     show(Output(as_json, as_csv), rows.QUARANTINE, found)
 
 
 @db.command()
 @click.argument("other", metavar="OTHER")
-@json_option("Print JSON: how many trials, and where.")
-@log_options
+@output_options("Print JSON: how many trials, and where.")
 @click.pass_context
-def merge(ctx: click.Context, other: str, as_json: bool) -> None:
+def merge(ctx: click.Context, other: str, as_json: bool, as_csv: bool) -> None:
     """Add the records of OTHER, a database file or an SQLAlchemy URL, that this database lacks.
 
     All of them are added or none, and OTHER is only read; doing it again adds nothing.
     """
     from mmsbgen.db.store import open_store
 
+    output = Output(as_json, as_csv)
     with open_store(other, read_only=True) as source:
         if source.missing:
             raise InputError(f"there is no tuning database at {source.location}: name one that has records")
@@ -152,7 +154,7 @@ def merge(ctx: click.Context, other: str, as_json: bool) -> None:
             count = store.add_bundle(bundle)
             place = store.location
         said = f"{count} of {len(bundle.trials)} trials of {source.location} added to {place}"
-        moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": place})
+        moved(ctx, output, said, {"added": count, "trials": len(bundle.trials), "database": place})
 
 
 @db.command("export")
@@ -160,8 +162,7 @@ def merge(ctx: click.Context, other: str, as_json: bool) -> None:
 @filter_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="Of the file.")
 @click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
-@json_option("Print JSON: how many trials, and where.")
-@log_options
+@output_options("Print JSON: how many trials, and where.")
 @click.pass_context
 def export_(
     ctx: click.Context,
@@ -172,6 +173,7 @@ def export_(
     form: str,
     with_host: bool,
     as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Write records to FILE: as JSON lines, in the T4 format of results, or as a cache of kernel_tuner.
 
@@ -179,22 +181,32 @@ def export_(
     """
     from mmsbgen.db import formats
 
+    output = Output(as_json, as_csv)
     with _reading(ctx) as store:
         device = picked_device(store, device)
-        bundle = formats.chosen(store.bundle(), kernel=kernel, device=device, problem=parameters(problem))
+        picked: dict[str, Any] = {
+            "kernel": checked_kernel(store, kernel),
+            "problem": checked_parameters(store, problem),
+        }
+        bundle = formats.chosen(store.bundle(), device=device, **picked)
     formats.write(bundle if with_host else formats.anonymous(bundle), file, form)
     said = f"{len(bundle.trials)} trials written to {file}"
-    moved(ctx, as_json, said, {"trials": len(bundle.trials), "file": str(file)})
+    moved(ctx, output, said, {"trials": len(bundle.trials), "file": str(file)})
 
 
 @db.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @filter_options
-@json_option("Print JSON: how many trials, and where.")
-@log_options
+@output_options("Print JSON: how many trials, and where.")
 @click.pass_context
 def import_(
-    ctx: click.Context, file: Path, kernel: str | None, device: str | None, problem: Sequence[str], as_json: bool
+    ctx: click.Context,
+    file: Path,
+    kernel: str | None,
+    device: str | None,
+    problem: Sequence[str],
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none.
 
@@ -205,11 +217,12 @@ def import_(
     from mmsbgen.db.foreign import Named
     from mmsbgen.db.store import open_store
 
+    output = Output(as_json, as_csv)
     bundle = formats.read(file, Named(kernel or "", device or "", parameters(problem)))
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
         said = f"{count} of {len(bundle.trials)} trials added to {store.location}"
-        moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
+        moved(ctx, output, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
 
 
 @db.command()
@@ -222,7 +235,7 @@ def import_(
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @graph_options
 @click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
-@output_options
+@output_options()
 @click.pass_context
 def explain(
     ctx: click.Context,
@@ -254,12 +267,14 @@ def explain(
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
     if graph is not None and spec is None:
         raise InputError(f"--graph {graph} goes with --on DEVICE: the problem may depend on the device")
-    asked = of_graph(graph, k, mini_batch, partners, spec) | parameters(problem)
-    wanted |= {f"problem.{name}": value for name, value in parameters(problem).items()}
+    asked = of_graph(graph, k, mini_batch, partners, spec)
     with _reading(ctx) as store:
         device = picked_device(store, device, shipped=True)
+        checked_kernel(store, kernel)
+        picked = checked_parameters(store, problem)
+        wanted |= {f"problem.{name}": value for name, value in picked.items()}
         if spec is not None:
-            wanted = would_use(store, spec, kernel, asked, to_stderr=as_json or as_csv) | wanted
+            wanted = would_use(store, spec, kernel, asked | picked, to_stderr=as_json or as_csv) | wanted
         found = rows.explain_rows(store, kernel, device, wanted, limit, _marks(store))
     show(Output(as_json, as_csv), rows.EXPLAIN, found)
 
@@ -280,8 +295,7 @@ def explain(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Report of scripts/bench/bench_paper_cpu.py, for the speed-up over plain C.",
 )
-@json_option("Print JSON: where the page is, and the names of its pictures.")
-@log_options
+@output_options("Print JSON: where the page is, and the names of its pictures.")
 @click.pass_context
 def report_(
     ctx: click.Context,
@@ -292,6 +306,7 @@ def report_(
     size: int | None,
     baseline: Path | None,
     as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Write a page with pictures of the records, or of those that pass the filters.
 
@@ -305,16 +320,21 @@ def report_(
     from mmsbgen.report.sweeps import read_baseline
     from mmsbgen.report.tuning_page import tuning_page
 
+    output = Output(as_json, as_csv)
     with _reading(ctx) as store:
         device = picked_device(store, device)
-        bundle = formats.chosen(store.bundle(), kernel=kernel, device=device, problem=parameters(problem))
+        picked: dict[str, Any] = {
+            "kernel": checked_kernel(store, kernel),
+            "problem": checked_parameters(store, problem),
+        }
+        bundle = formats.chosen(store.bundle(), device=device, **picked)
         where = store.location
     if not bundle.trials:
         raise InputError(
             f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"
         )
     plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
-    written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, as_json)
+    written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, output)
 
 
 def _marks(store: Store) -> Marks:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mmsbgen.cli._common import NamedPath
+from mmsbgen.cli._common import NamedPath, print_csv
+from mmsbgen.cli._db_output import Output
 from mmsbgen.cli._logs import is_quiet, json_option, log_options
 from mmsbgen.progress import stage
 
@@ -40,17 +41,20 @@ def report(ctx: click.Context, run: Path, out: Path | None, graph: Path | None, 
     need_matplotlib()
     from mmsbgen.report.run_page import run_page
 
-    written(ctx, lambda: run_page(run, graph), out or run / "report", as_json)
+    written(ctx, lambda: run_page(run, graph), out or run / "report", Output(as_json, as_csv=False))
 
 
-def written(ctx: click.Context, make: Callable[[], Page], out: Path, as_json: bool) -> None:
+def written(ctx: click.Context, make: Callable[[], Page], out: Path, output: Output) -> None:
     """Make a page, write it and say where it is."""
     from mmsbgen.report.page import write
 
     with stage("drawing"):
         page = make()
     file = write(page, out)
-    if as_json:
-        click.echo(json.dumps({"page": str(file), "pictures": [picture.name for picture in page.pictures]}, indent=2))
+    told = {"page": str(file), "pictures": [picture.name for picture in page.pictures]}
+    if output.as_json:
+        click.echo(json.dumps(told, indent=2))
+    elif output.as_csv:
+        print_csv(list(told), [told])
     elif not is_quiet(ctx):
         click.echo(f"{file}, with {len(page.pictures)} pictures beside it")

@@ -22,6 +22,7 @@ from mmsbgen.db.quarantine import active
 from mmsbgen.db.ranking import Candidate, candidate, cost, ranked
 from mmsbgen.db.records import (
     DeviceRecord,
+    KernelRecord,
     Key,
     ProblemRecord,
     QuarantineRecord,
@@ -254,6 +255,11 @@ class Store:
         """All devices, by label and driver."""
         found: list[DeviceRecord] = [d for _, d in self.database.read(lambda c: list(rows.read_parts(c, Device)))]
         return sorted(found, key=lambda d: (d.label, d.driver, d.key))
+
+    def kernels(self) -> list[KernelRecord]:
+        """All kernels, by family and name, each with every template that it had."""
+        found: list[KernelRecord] = [k for _, k in self.database.read(lambda c: list(rows.read_parts(c, Kernel)))]
+        return sorted(found, key=lambda k: (k.family, k.name, k.template_digest))
 
     def runs(self) -> list[RunRecord]:
         """All runs, newest first."""

@@ -89,8 +89,9 @@ def test_filters(filled: Path) -> None:
     assert count() == 5
     assert count("--status", "compile_error") == 1
     assert count("--device", "h200", "--status", "ok") == 3
-    assert count("--kernel", "gather") == 5
-    assert count("--kernel", "scatter") == 0
+    assert count("--kernel", "gather") == count("--kernel", "rows/gather") == 5
+    assert count("--kernel", "update_phi") == count("--kernel", "mmsb/update_phi") == 0
+    assert count("--problem", "K=5") == 0
     assert count("--problem", "width=1024", "--problem", "dtype=float32") == 5
     assert count("--problem", 'dtype="float64"') == 0
     assert count("--limit", "2") == 2
@@ -215,7 +216,7 @@ def test_quarantined_configurations_are_shown(filled: Path, make: Any) -> None:
     (row,) = json.loads(call("--database", filled, "quarantine", "--json", "--kernel", "gather").stdout)
     assert (row["config"], row["status"], row["message"]) == (config, "launch_error", "too many\nregisters")
     assert "too many" in call("--database", filled, "quarantine").stdout
-    assert "no records" in call("--database", filled, "quarantine", "--kernel", "other").stderr
+    assert "no records" in call("--database", filled, "quarantine", "--kernel", "update_phi").stderr
 
 
 def test_merge(filled: Path, tmp_path: Path, url: str, make: Any) -> None:
@@ -247,6 +248,21 @@ def test_export_and_import(filled: Path, tmp_path: Path) -> None:
     assert call("--database", other, "best", "--json").stdout == call("--database", filled, "best", "--json").stdout
 
 
+def test_what_moved_is_told_as_json_and_as_csv(filled: Path, tmp_path: Path) -> None:
+    file = tmp_path / "e.jsonl"
+    for number, words in enumerate((["export", file], ["import", file], ["merge", filled])):
+        database = filled if words[0] == "export" else tmp_path / f"other{number}.sqlite3"
+        as_csv = list(csv.DictReader(io.StringIO(call("--database", database, *words, "--csv").stdout)))
+        told = json.loads(call("--database", database, *words, "--json").stdout)
+        (row,) = as_csv
+        assert list(row) == list(told)
+        assert row == {name: str(value) for name, value in told.items()} | (
+            {} if words[0] == "export" else {"added": "5"}
+        )
+        assert told.get("added", 0) == 0
+        assert told["trials"] == 5
+
+
 def test_import_of_a_malformed_file_makes_no_database(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("{}\n")
     result = call("--database", tmp_path / "t.sqlite3", "import", tmp_path / "bad.jsonl")
@@ -259,7 +275,8 @@ def test_import_of_a_malformed_file_makes_no_database(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [*ALL_QUERIES, "explain"])
 def test_without_a_database_all_is_empty_and_nothing_is_made(tmp_path: Path, command: str) -> None:
     path = tmp_path / "none" / "t.sqlite3"
-    arguments = ["--kernel", "x"] if command == "explain" else []
+    # Of explain's kernel no records come with the package either.
+    arguments = ["--kernel", "exchange_slots"] if command == "explain" else []
     result = call("--database", path, command, "--json", *arguments)
     assert result.exit_code == 0
     assert json.loads(result.stdout) == []
@@ -278,12 +295,40 @@ def test_environment_names_the_database(filled: Path, monkeypatch: pytest.Monkey
     [
         (["best", "--json", "--csv"], "exclude each other"),
         (["best", "--problem", "width"], "write it as NAME=VALUE"),
+        (["export", "x.jsonl", "--json", "--csv"], "exclude each other"),
+        (["import", "x.jsonl", "--json", "--csv"], "exclude each other"),
+        (["merge", "x.sqlite3", "--json", "--csv"], "exclude each other"),
     ],
 )
 def test_wrong_options(filled: Path, arguments: list[str], message: str) -> None:
     result = call("--database", filled, *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("command", ["best", "trials", "quarantine", "export", "explain", "report"])
+@pytest.mark.parametrize("kernel", ["zzz", "nosuch/update_phi", "mmsb/gather", "rows/update_phi"])
+def test_a_kernel_that_nothing_has_is_refused_by_name(filled: Path, tmp_path: Path, command: str, kernel: str) -> None:
+    out = {"export": [tmp_path / "out.jsonl"], "report": ["-o", tmp_path / "out"]}.get(command, [])
+    for database in (filled, tmp_path / "none.sqlite3"):
+        result = call("--database", database, command, "--kernel", kernel, *out)
+        assert result.exit_code == 2
+        message = result.stderr.splitlines()[-1]
+        assert message.startswith(f"Error: --kernel {kernel!r}: there is no such kernel, and no record of one in ")
+        assert "update_phi" in message
+        assert message.endswith("rows/gather") == (database == filled)
+    assert list(tmp_path.glob("out*")) == list(tmp_path.glob("none*")) == []
+
+
+@pytest.mark.parametrize("command", ["best", "trials", "export", "explain", "report"])
+def test_a_parameter_that_nothing_has_is_refused_by_name(filled: Path, tmp_path: Path, command: str) -> None:
+    out = {"export": [tmp_path / "out.jsonl"], "report": ["-o", tmp_path / "out"], "explain": ["--kernel", "gather"]}
+    result = call("--database", filled, command, "--problem", "width=3", "--problem", "Q=3", *out.get(command, []))
+    assert result.exit_code == 2
+    assert "Error: --problem Q=3: there is no such parameter, and no record with it in " in result.stderr
+    assert "there are K, " in result.stderr
+    assert result.stderr.endswith(", count, width\n")
+    assert list(tmp_path.glob("out*")) == list(tmp_path.glob("none*")) == []
 
 
 def test_wrong_database_is_an_error_without_a_traceback(tmp_path: Path) -> None:
@@ -299,6 +344,7 @@ def test_every_command_has_help() -> None:
         assert command.get_short_help_str(), name
         assert call(name, "--help").exit_code == 0
         assert all(p.help for p in command.params if isinstance(p, click.Option)), name
+        assert {"as_json", "as_csv"} <= {p.name for p in command.params}, name
 
 
 def test_lazy_commands_are_imported_when_they_run() -> None:

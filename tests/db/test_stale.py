@@ -169,7 +169,7 @@ def test_explain_says_what_a_run_on_a_device_would_use(tmp_path: Path, info: Any
     assert "1 record is quarantined" in said
     assert "quarantined here: block_size=4 (launch_error: too wide)" in said
     wrong = CliRunner().invoke(db, [*arguments[:-1], "L=1"])
-    assert (wrong.exit_code, "has no parameter 'L'" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "--problem L=1: there is no such parameter" in wrong.stderr) == (2, True)
 
 
 def test_explain_takes_the_problem_from_a_graph(tmp_path: Path, info: Any) -> None:
