@@ -98,6 +98,23 @@ def test_load_is_at_least_90_percent_from_1000_links(n_links: int) -> None:
     assert table.contains(pairs[:, 1], pairs[:, 0]).all()
 
 
+def test_as_many_links_as_com_dblp_has() -> None:
+    n_vertices, n_links = 317_080, 1_049_866
+    rng = np.random.default_rng(0)
+    low, high = np.sort(rng.integers(0, n_vertices, size=(2, 2 * n_links + n_links // 10)), axis=0)
+    numbers = np.sort((low * n_vertices + high)[low < high])
+    distinct = rng.permutation(numbers[np.diff(numbers, prepend=-1) > 0])
+    pairs = np.stack(np.divmod(distinct, n_vertices), axis=1)
+    # None of the others is a link.
+    links, others = pairs[:n_links], pairs[n_links:]
+    assert min(len(links), len(others)) >= n_links
+    table = EdgeSet.build(links)
+    assert table.n_links == n_links
+    assert 0.9 <= table.load <= 1
+    assert table.contains(links[:, 1], links[:, 0]).all()
+    assert not table.contains(others[:, 0], others[:, 1]).any()
+
+
 def test_every_small_size_builds() -> None:
     for size in range(120):
         table = EdgeSet.build([(3 * v, 7 * v + 1000) for v in range(size)])
