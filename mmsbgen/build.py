@@ -36,6 +36,7 @@ def traits_of(info: DeviceInfo) -> Traits:
         native_vector_width=info.vector_width_float,
         compute_units=info.compute_units,
         warp_groups=info.backend == "cuda" and info.architecture == "sm_90",
+        platform=info.platform,
     )
 
 

@@ -22,7 +22,8 @@ class Traits:
 
     ``sub_group_size`` is 0 where the device has no sub-groups (warps).  Sizes are bytes: ``local_memory`` is what a
     kernel may declare for a block, ``launch_memory`` what a launch may give it instead, 0 where launches give none.
-    ``warp_groups`` says that four warps may multiply together (wgmma).
+    ``warp_groups`` says that four warps may multiply together (wgmma).  ``platform`` names the runtime, for what its
+    compiler alone cannot do; "" where that is not known.
     """
 
     dialect: str
@@ -35,6 +36,7 @@ class Traits:
     compute_units: int = 1
     launch_memory: int = 0
     warp_groups: bool = False
+    platform: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,10 @@ from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
 MMSB = family()
 CUDA = Traits("cuda", "gpu", sub_group_size=32)
+POCL, INTEL = (
+    Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 18, sub_group_size=16, platform=name)
+    for name in ("Portable Computing Language", "Intel(R) OpenCL")
+)
 
 problems = st.builds(
     MMSB.problem,
@@ -135,6 +139,56 @@ def test_thread_local_arrays_of_a_block_share_one_stack_on_cpus() -> None:
     assert spec.space.refusal(config | {"block_size": 256}, problem, cpu) is None
     refusal = spec.space.refusal(config | {"block_size": 1024}, problem, cpu)
     assert refusal == "private memory: 8388608 bytes of thread-local arrays; at most 2097152"
+
+
+def test_what_keeps_intels_compiler_busy_is_refused_there_alone() -> None:
+    """Vectors of work-items that draw rows of 16 bits, unrolled: seconds to 64 turns of rows, minutes from 256 on."""
+    spec = MMSB.kernel("update_phi")
+    config: dict[str, Any] = {"placement": "SSS", "team": "item", "reduction": "none", "vector_width": 1}
+    config |= {"block_size": 4, "rows_in_flight": 4, "prefetch": 0, "normalise": True}
+    asked: dict[str, Any] = {"K": 64, "n": 11, "storage": "bfloat16"}
+
+    def refusal(traits: Traits, problem: dict[str, Any] | None = None, **axes: Any) -> str | None:
+        values = config | axes
+        return spec.space.refusal(values, spec.check_problem(MMSB.problem(**asked | (problem or {}))), traits)
+
+    reason = refusal(INTEL)
+    assert reason is not None
+    assert reason.startswith("compiler: Intel's compiler takes minutes")
+    assert "bfloat16 in 64 unrolled turns with rows_in_flight=4" in reason
+    assert refusal(INTEL, rows_in_flight=1) is None
+    assert refusal(INTEL, {"K": 16}) is None
+    for problem in ({"storage": "float32"}, {"step": "reflected"}, {"noise": "off"}):
+        assert refusal(INTEL, problem) is None
+    for axes in ({"block_size": 1}, {"vector_width": 2}, {"placement": "THREAD"}):
+        assert refusal(INTEL, **axes) is None
+    for elsewhere in (POCL, Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 18)):
+        assert refusal(elsewhere) is None
+
+
+def test_sub_groups_that_keep_intels_compiler_busy_are_refused_there_alone() -> None:
+    spec, problem = MMSB.kernel("theta_partial"), MMSB.problem(K=257, storage="float16")
+    config: dict[str, Any] = {"team": "subgroup", "reduction": "shuffle", "block_size": 48, "vector_width": 16}
+    config |= {"accumulators": "private", "pairs_in_flight": 4}
+    reason = spec.space.refusal(config, problem, INTEL)
+    assert reason is not None
+    assert "Intel's compiler" in reason
+    assert "float16 with vector_width=16 and pairs_in_flight=4" in reason
+    assert spec.space.refusal(config | {"vector_width": 4}, problem, INTEL) is None
+    assert spec.space.refusal(config, MMSB.problem(K=257), INTEL) is None
+    assert spec.space.refusal(config, problem, POCL) is None
+
+
+def test_tiles_of_short_rows_that_intels_compiler_makes_vectors_of() -> None:
+    """It would allow a single work-item a block for thread-local arrays of so many bytes."""
+    spec = MMSB.kernel("block_shared")
+    config: dict[str, Any] = {"team": "item", "tile": 8, "partners_in_flight": 2, "panel": 1024, "block_size": 4}
+    short, long = (spec.check_problem(MMSB.problem(K=k, n=1025, partners="block")) for k in (1, 257))
+    for width in (8, 16):
+        reason = spec.space.refusal(config | {"vector_width": width}, short, INTEL)
+        assert reason == "tile: 565760 bytes of thread-local arrays a vector of work-items; at most 393216"
+        assert spec.space.refusal(config | {"vector_width": width}, long, INTEL) is None
+        assert spec.space.refusal(config | {"vector_width": width}, short, POCL) is None
 
 
 @pytest.mark.parametrize("kernel", ["update_pi", "theta_partial", "perplexity_pairs", "perplexity_sum"])

@@ -116,7 +116,9 @@ def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
     if pairs % width:
         return f"sums of {pairs} pairs do not fill vectors of {width}"
     each = tile * (int(config["panel"]) * element_size(problem) + row_bytes(problem))
-    if reason := vectorised_memory(each, config):
+    # Intel's runtime 2026.22 makes vectors of work-items whatever their width where rows have up to two vectors.
+    short = "Intel" in traits.platform and row_vectors(problem, config) <= 2
+    if reason := vectorised_memory(each, {**config, "vector_width": 1} if short else config):
         return reason
     needed = block * each
     return f"{needed} bytes of thread-local arrays; at most {_PRIVATE_BYTES}" if needed > _PRIVATE_BYTES else None

@@ -81,6 +81,24 @@ def _dot_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     return sum_bytes(problem, config, traits, int(config["pairs_in_flight"]))
 
 
+#: Elements that a work-item of a sub-group reads at once, of rows in 16 bits: Intel's compiler took 9 s for 16, more
+#: than three minutes for 64.
+_MOST_NARROW = 16
+
+
+def _partial_compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
+    # Seen with Intel's runtime 2026.22; blocks, and rows of 32 bits, take it seconds.
+    if traits.kind != "cpu" or "Intel" not in traits.platform or config["team"] != "subgroup":
+        return None
+    storage, width, pairs = storage_of(problem), int(config["vector_width"]), int(config["pairs_in_flight"])
+    if not storage.narrow or width * pairs <= _MOST_NARROW:
+        return None
+    return (
+        f"Intel's compiler takes minutes for sub-groups that read rows of {storage.name} with vector_width={width} and "
+        f"pairs_in_flight={pairs}; at most {_MOST_NARROW} of both multiplied"
+    )
+
+
 PARTIAL_SPACE = Space(
     (TEAM, VECTOR_WIDTH, BLOCK_SIZE, REDUCTION, ACCUMULATORS, PAIRS_IN_FLIGHT),
     (
@@ -88,6 +106,7 @@ PARTIAL_SPACE = Space(
         Constraint("pairs in flight", _pairs_in_flight),
         local_memory(_dot_bytes),
         Constraint("unroll", _unroll),
+        Constraint("compiler", _partial_compiles),
     ),
 )
 _ALONE = {"team": "item", "reduction": "none", "vector_width": 1, "block_size": 1, "accumulators": "global"}

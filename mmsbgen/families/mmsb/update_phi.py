@@ -191,6 +191,27 @@ def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
+#: Turns of unrolled loops times rows in flight that Intel's compiler is given where it makes vectors of work-items that
+#: draw and round to 16 bits: 64 of either took it up to 14 s, 128 over 20 s, 256 did not end in minutes.
+_MOST_VECTORISED = 64
+
+
+def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
+    # Seen with Intel's runtime 2026.22: rows of 32 bits, steps without draws and teams of several take it seconds.
+    if traits.kind != "cpu" or "Intel" not in traits.platform or config["team"] != "item":
+        return None
+    storage, draws = storage_of(problem), problem["step"] == "split" and problem["noise"] == "on"
+    if config["placement"] not in GEN or not storage.narrow or not draws or work_items_at_once(config) == 1:
+        return None
+    turns, rows = chunks(problem, config, traits), int(config["rows_in_flight"])
+    if turns * rows <= _MOST_VECTORISED:
+        return None
+    return (
+        f"Intel's compiler takes minutes for vectors of work-items drawing rows of {storage.name} in {turns} unrolled "
+        f"turns with rows_in_flight={rows}; at most {_MOST_VECTORISED} of both multiplied, or a vector_width above 1"
+    )
+
+
 SPACE = Space(
     (PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, ROWS_IN_FLIGHT, PREFETCH, NORMALISE, REDUCTION),
     (
@@ -203,12 +224,15 @@ SPACE = Space(
         Constraint("private memory", _private),
         Constraint("accuracy", _accuracy),
         Constraint("lanes", _lanes),
+        Constraint("compiler", _compiles),
     ),
 )
 
 
-#: The constraints of every kernel that reads rows and ends them; the others speak of update_phi's own axes.
-ROW_CONSTRAINTS = tuple(each for each in SPACE.constraints if each.name not in ("rows in flight", "prefetch"))
+#: The constraints of every kernel that reads rows and ends them; the others speak of update_phi's own axes and storage.
+ROW_CONSTRAINTS = tuple(
+    each for each in SPACE.constraints if each.name not in ("rows in flight", "prefetch", "compiler")
+)
 
 
 def row_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
