@@ -78,7 +78,8 @@ def test_detect_gives_results_and_one_warning(pocl_device: object, tmp_path: Pat
 
 def test_tune_warns_once_and_leaves_nothing_behind(pocl_device: object, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
-    words = ["tune", "--device", "pocl", "--kernel", "update_beta", "-p", "K=16", "--roof-mib", "1", "--budget-trials", "2"]
+    words = ["tune", "--device", "pocl", "--kernel", "update_beta", "-p", "K=16", "--roof-mib", "1"]
+    words += ["--budget-trials", "2"]
     folders = {"XDG_DATA_HOME": str(tmp_path), "TMPDIR": str(tmp_path / "temporary")}
     done = run("from mmsbgen.cli import main; main()", *words, HOME="/dev/null", **folders)
     assert done.returncode == 0, done.stderr
