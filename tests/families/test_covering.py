@@ -16,10 +16,10 @@ from mmsbgen.space import Traits
 from tests.families.covering import BLOCKS, FACTORS, GROUPS, KS, covering, factors, groups, pairs
 
 MMSB = family()
-#: As PoCL, without sub-groups, and as Intel's runtime.
+#: As PoCL, without sub-groups, and as Intel's runtime, by their sub-groups.
 CPU = {
-    lanes: Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 18, sub_group_size=lanes, compute_units=2)
-    for lanes in (0, 16)
+    lanes: Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 18, sub_group_size=lanes, platform=name)
+    for lanes, name in ((0, "Portable Computing Language"), (16, "Intel(R) OpenCL"))
 }
 #: Groups whose variants are few enough to go through all of them.
 SMALL = [group for group in groups(MMSB.written_in("opencl")) if not {"update_phi", "block_shared"} & set(group)]
