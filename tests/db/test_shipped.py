@@ -85,7 +85,7 @@ def test_explain_names_the_file(make: Any, shipped: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Index.__init__, "__kwdefaults__", {"shipped": shipped})
     with open_store("sqlite://") as store:
         (near,) = explain(store, make.key(driver="590"))
-    assert (near.source, near.worked) == ("h200.jsonl", 1)
+    assert (near.source, near.configurations) == ("h200.jsonl", 1)
 
 
 def test_the_packages_own_files_can_be_read_and_hold_no_processor() -> None:
