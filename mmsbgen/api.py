@@ -219,9 +219,11 @@ def _keeps_others(request: Request) -> None:
     saved = request.saved
     if request.overwrite:
         return
+    if _is_saved(request):
+        return
     if request.out is not None:
         folder.keep_foreign(request.out)
-    if saved is None or not saved.exists() or _is_saved(request):
+    if saved is None or not saved.exists():
         return
     raise InputError(
         f"{saved} is the checkpoint of another run, which would be lost: go on with that run by --resume {saved}, "

@@ -51,6 +51,8 @@ def has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Requ
     record = None if request.out is None else folder.record_in(request.out)
     if end is None or done < end or record is None or request.whole or request.top != TOP:
         return
+    if request.out is None or not all((request.out / name).exists() for name in folder.FILES):
+        return
     rule = {"name": request.rule, "threshold": checked_threshold(request.rule, request.threshold)}
     there = (record["graph"].get("digest"), record.get("iterations"), record.get("seed"), record.get("rule"))
     if there == (checkpoint.meta["graph"], done, options.seed, rule):

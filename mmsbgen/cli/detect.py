@@ -244,9 +244,10 @@ def _mini_batch(given: dict[str, Any], typed: set[str]) -> str:
     """The run's kind of mini-batches, after which its schedule goes: of one that goes on, its checkpoint's."""
     if given["resume"] is None or "mini_batch" in typed:
         return str(given["mini_batch"])
+    from mmsbgen.detection import checkpoint_in
     from mmsbgen.sampler.checkpoint import load
 
-    return load(given["resume"]).options.mini_batch
+    return load(checkpoint_in(given["resume"])).options.mini_batch
 
 
 def _schedule(a: float | None, mini_batch: str) -> Any:

@@ -24,8 +24,9 @@ Array = npt.NDArray[Any]
 class Together:
     """Files that appear under their names when the block that writes them ends without an error, or none of them.
 
-    Each is written whole beside its place, so that there is room for all before the first one is replaced.  Raises
-    :class:`InputError` when one cannot be put there.
+    Each is written whole beside its place, so that there is room for all before the first one is replaced.  What was
+    there of the last one is removed before that: where a kill comes between the renames, it is missing, which tells
+    that the others may be of two runs.  Raises :class:`InputError` when one cannot be put there.
     """
 
     def __init__(self) -> None:
@@ -47,12 +48,16 @@ class Together:
                 partial.unlink(missing_ok=True)
 
     def _publish(self) -> None:
-        for put in (_refuse_folder, os.replace):
-            for partial, path in self._written:
+        for put in (_refuse_folder, _remove_old, os.replace):
+            for partial, path in self._written[-1:] if put is _remove_old else self._written:
                 try:
                     put(partial, path)
                 except OSError as failed:
                     raise _cannot_write(path, failed) from failed
+
+
+def _remove_old(partial: Path, path: Path) -> None:
+    path.unlink(missing_ok=True)
 
 
 def _refuse_folder(partial: Path, path: Path) -> None:
@@ -137,6 +142,8 @@ def published(path: Path, together: Together | None = None) -> Iterator[Path]:
         os.close(handle)
         partial = Path(name)
         yield partial
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
         os.chmod(partial, 0o644)
         if together is None:
             os.replace(partial, path)

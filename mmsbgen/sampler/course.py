@@ -115,7 +115,7 @@ class Course:
         if options.iterations is not None or self.end is not None:
             return
         since = [row for row in trace if row["iteration"] > self.changed_at]
-        verdict = settled(since, per_sweep)
+        verdict = settled(since, per_sweep, self.changed_at)
         last = iteration >= MOST_SWEEPS * per_sweep
         early = self._may_refine(options) or iteration < LEAST_SWEEPS * per_sweep
         if verdict and early and not last:
@@ -134,20 +134,24 @@ class Course:
             self.end = iteration + more * per_sweep
 
 
-def settled(trace: Sequence[dict[str, Any]], sweep: float = 1.0) -> bool | None:
+def settled(trace: Sequence[dict[str, Any]], sweep: float = 1.0, begin: int = 0) -> bool | None:
     """Whether the log-likelihood of the held-out pairs has stopped to rise; None where too little is known.
 
-    The means of the last evaluations and of as many before are compared: ``WINDOW`` of them, or all of a ``sweep``, the
-    iterations in which every vertex is updated once, where that has more.  Within less than a sweep most vertices
-    stand still, and so does what they predict.  A fall counts as settled: more sweeps fit the training links better
-    and what is held out worse.
+    The means of the last evaluations and of those before are compared: ``WINDOW`` of each, or all of a ``sweep`` each,
+    the iterations in which every vertex is updated once, where that has more.  Within less than a sweep most vertices
+    stand still, and so does what they predict.  ``begin`` is the iteration behind which the trace begins.  A fall
+    counts as settled: more sweeps fit the training links better and what is held out worse.
     """
-    rows = [row for row in trace if "sample_log_likelihood" in row]
-    values = [row["sample_log_likelihood"] for row in rows]
-    if not values:
+    rows = [(row["iteration"], row["sample_log_likelihood"]) for row in trace if "sample_log_likelihood" in row]
+    if len(rows) < 2 * WINDOW:
         return None
-    count = max(WINDOW, sum(row["iteration"] > rows[-1]["iteration"] - sweep for row in rows))
-    if len(values) < 2 * count:
+    last = rows[-1][0]
+    after = [value for iteration, value in rows if iteration > last - sweep]
+    before = [value for iteration, value in rows if last - 2 * sweep < iteration <= last - sweep]
+    if len(after) <= WINDOW:
+        values = [value for _, value in rows]
+        before, after = values[-2 * WINDOW : -WINDOW], values[-WINDOW:]
+    elif last - 2 * sweep < begin or not before:
         return None
-    before, after = np.mean(values[-2 * count : -count]), np.mean(values[-count:])
-    return bool(after - before < TOLERANCE * abs(before))
+    gain = np.mean(after) - np.mean(before)
+    return bool(gain < TOLERANCE * abs(np.mean(before)))

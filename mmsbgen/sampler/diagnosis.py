@@ -67,7 +67,7 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Watch
     """
     course, sweep = sampler.course, _sweep(sampler)
     since = [row for row in trace if row["iteration"] > course.changed_at]
-    verdict = True if course.settled_at is not None else settled(since, sweep)
+    verdict = True if course.settled_at is not None else settled(since, sweep, course.changed_at)
     mass = np.bincount(found.indices.ravel(), found.values.ravel(), minlength=found.k)
     share = mass[mass > 0] / mass.sum()
     agreement = watch.agreement(course.changed_at)

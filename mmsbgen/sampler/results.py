@@ -146,7 +146,8 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
 
     A community is a line of ids, tab-separated, as SNAP has them.  The archive holds ``ids``, ``beta``, and
     either ``communities`` and ``shares`` ``[N, r]`` or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``.
-    All appear together, the record last, or none does: what was there of another run is not mixed with them.
+    All appear together, the record last, or none does: what was there of another run is not mixed with them, and where
+    a kill comes in between there is no record.
     """
     words = words_for_files(found.ids)
     ids = found.ids if found.ids.dtype != object else np.array(words)

@@ -89,7 +89,14 @@ def test_an_interrupted_run_resumes_to_the_same_bits(straight, tmp_path, number)
 def test_interrupted_while_it_is_loaded_it_says_so_in_one_line(tmp_path, loaded):
     """Signalled once a library is loaded on the way to the command line, and one on the way to the run."""
     command = [sys.executable, "-X", "importtime", "-m", "mmsbgen", *COMMAND[-2:], *OPTIONS, "-o", tmp_path / "out"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        # A job in the background of a shell ignores the key that interrupts, and so do its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if line.rpartition("|")[2].strip() == loaded:

@@ -203,6 +203,17 @@ def test_a_resume_that_has_nothing_to_do_is_refused_and_the_checkpoint_kept(ring
     assert (out / "checkpoint.npz").exists() == finished, "only what was asked for stays"
 
 
+@pytest.mark.parametrize("lost", ["communities.txt", "run.json"])
+def test_results_that_are_gone_are_made_anew(ring, tmp_path, lost):
+    """A kill may have come before all were there."""
+    cli(ring, "-k", 3, "-n", 20, "-o", tmp_path, "--checkpoint", "-q")
+    communities = (tmp_path / "communities.txt").read_bytes()
+    (tmp_path / lost).unlink()
+    cli(ring, "--resume", tmp_path)
+    assert (tmp_path / lost).exists()
+    assert (tmp_path / "communities.txt").read_bytes() == communities
+
+
 def test_another_graph_is_refused_before_anything_is_said_of_the_run(stopped, tmp_path):
     (tmp_path / "other.txt").write_text("1 2\n2 3\n")
     said = cli(tmp_path / "other.txt", "--resume", stopped, "-n", 40, code=2).stderr
@@ -269,7 +280,8 @@ def test_the_step_size_of_a_run_may_be_given_again(ring, tmp_path, mini_batch):
     cli(ring, "-k", 3, "-n", 20, "--mini-batch", mini_batch, *step, "-o", tmp_path, "--checkpoint")
     more = cli(ring, "--resume", saved, "-n", 25, *step, "--checkpoint")
     assert "Resumed after iteration 20, bit for bit" in more.stderr
-    cli(ring, "--resume", saved, "-n", 30, *step, "--mini-batch", mini_batch, "--checkpoint")
+    cli(ring, "--resume", tmp_path, "-n", 30, *step, "--checkpoint")
+    cli(ring, "--resume", saved, "-n", 35, *step, "--mini-batch", mini_batch, "--checkpoint")
     said = cli(ring, "--resume", saved, "--step-size", 0.03, code=2).stderr
     assert "schedule=Schedule(a=0.03" in said
     other = "block" if mini_batch != "block" else "random-node"

@@ -106,6 +106,16 @@ def test_windows_have_a_sweep_at_least():
     assert settled(slow, sweep=20.0) is False
 
 
+@pytest.mark.parametrize(("sweep", "every", "iterations"), [(65.0, 2, 130), (1000 / 3, 10, 667)])
+def test_two_sweeps_are_enough_wherever_evaluations_fall(sweep, every, iterations):
+    """Of blocks as of stars, whose last evaluation comes at the end of the run and out of step."""
+    at = [*range(every, iterations, every), iterations]
+    flat = [{"iteration": iteration, "sample_log_likelihood": -1.0} for iteration in at]
+    assert settled(flat, sweep) is True
+    assert settled(flat, sweep, begin=every) is None
+    assert settled(flat[:-1], sweep) is None
+
+
 def test_frequent_evaluations_end_no_run():
     """An open run that is evaluated in every iteration looks back as many sweeps as it must."""
     slow = rows(rising(60, gain=TOLERANCE / 10), first=1, every=1)
