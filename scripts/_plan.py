@@ -7,12 +7,12 @@ import hashlib
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from _checked import Fingerprints
-from _variants import DRAWN, Variant
+from _variants import DRAWN, Variant, in_turns
 
 import mmsbgen
 from mmsbgen.errors import InputError
@@ -118,6 +118,28 @@ def _drawn(
         if spec.space.refusal(config, small, traits) is None:
             return Variant(spec.name, drawn | fixed, config)
     return Variant(spec.name, fixed, config)
+
+
+def forms(row: Row, known: Collection[int]) -> tuple[int, int]:
+    """How many forms (:attr:`Variant.form`) the variants of a row have, and how many of them were checked."""
+    checked = {variant.form for variant, number in row.asked if number in known}
+    return len({variant.form for variant, _ in row.asked}), len(checked)
+
+
+def in_order(rows: Mapping[str, Row], known: Mapping[str, Collection[int]], most: int | None) -> Iterator[Variant]:
+    """What of a plan is not known, of each row the first ``most``: forms of which nothing is known before others.
+
+    Rows come in turns.
+    """
+    first, later = defaultdict[str, list[Variant]](list), defaultdict[str, list[Variant]](list)
+    for group, row in rows.items():
+        met = {variant.form for variant, number in row.asked if number in known[group]}
+        for variant, number in row.asked[:most]:
+            if number not in known[group]:
+                (later if variant.form in met else first)[group].append(variant)
+                met.add(variant.form)
+    for part in (first, later):
+        yield from in_turns({group: iter(variants) for group, variants in part.items()})
 
 
 def kept_plan(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from _checked import NO_ANSWER, Checked, pack
-from _plan import Row
+from _plan import Row, forms
 from _variants import Variant
 
 from mmsbgen import __version__
@@ -31,6 +31,8 @@ def write_report(path: Path, about: Mapping[str, Any], rows: Mapping[str, Row], 
             "variants": row.variants,
             "asked": len(row.asked),
             "checked": len(checked.known[group]),
+            "forms": forms(row, checked.known[group])[0],
+            "forms_checked": forms(row, checked.known[group])[1],
             "failed": failed[group],
             "seconds": round(checked.seconds[group], 1),
             "known": pack(checked.known[group]),
@@ -51,6 +53,7 @@ def as_markdown(report: Mapping[str, Any]) -> list[str]:
     about, rows, failures = report["about"], report["rows"], report["failures"]
     seconds = sum(row["seconds"] for row in rows)
     done, asked = sum(row["checked"] for row in rows), sum(row["asked"] for row in rows)
+    alike, met = sum(row["forms"] for row in rows), sum(row["forms_checked"] for row in rows)
     once = "once" if about["rounds"] == 1 else f"in {about['rounds']} rounds"
     names = {"Intel(R)": "intel", "Portable": "pocl", "CUDA": "cuda:0"}
     device = names.get(about["platform"].split()[0], about["device"])
@@ -69,12 +72,16 @@ def as_markdown(report: Mapping[str, Any]) -> list[str]:
         f"**{done} of {asked} configurations checked {once} with the sources of {about['date']}, "
         f"{len(failures)} failures;** {seconds / 3600:.1f} hours of checks altogether"
         + (f", {seconds / done:.2f} s each." if done else "."),
+        f"**{met} of {alike} forms checked:** of configurations that differ in their number of groups alone, which",
+        "share the work out and change none of it, one comes before any other.",
         "",
-        "| kernel, placement | configurations | to check | checked | failures | hours | variants at all K and types |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| kernel, placement | configurations | to check | checked | forms | checked | failures | hours "
+        "| variants at all K and types |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
-        cells = [row["group"], row["configurations"], row["asked"], row["checked"], row["failed"]]
+        cells = [row["group"], row["configurations"], row["asked"], row["checked"]]
+        cells += [row["forms"], row["forms_checked"], row["failed"]]
         lines.append(f"| {' | '.join(map(str, cells))} | {row['seconds'] / 3600:.2f} | {row['variants']} |")
     if failures:
         lines += ["", "## Failures", ""]

@@ -7,7 +7,8 @@ A configuration is valid for several K and types: each round takes it at another
 the problem drawn at random, the same every time.  What an earlier run has checked counts as long as the check would
 do the same: its source, launch, inputs, reference and tolerance, on that device with that driver and compiler.  It is
 read from the report in docs/reports/ and from build/check-variants/, where every result is kept as it comes: a run
-may be interrupted at any time, and then still writes its report.
+may be interrupted at any time, and then still writes its report.  Of configurations that differ alone in how many teams
+they deal the work out to, one comes before any other.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from pathlib import Path
 
 import click
 from _checked import Checked, Journal, from_report
-from _plan import Watch, kept_plan
+from _plan import Watch, in_order, kept_plan
 from _variant_report import write_report
 from _variant_worker import Result
-from _variants import Variant, digests, in_turns, run
+from _variants import Variant, digests, run
 
 from mmsbgen.backends import DeviceInfo, open_device
 from mmsbgen.build import compiler_options, traits_of
@@ -106,8 +107,7 @@ def main(
     total = sum(len(row.asked) for row in rows.values())
     click.echo(f"{told}; {checked.count} of {total} variants are checked as they are today", err=True)
     numbers = {variant.key: number for row in rows.values() for variant, number in row.asked}
-    turns = in_turns({group: iter([variant for variant, _ in row.asked[:sample]]) for group, row in rows.items()})
-    todo = [variant for variant in turns if numbers[variant.key] not in checked.known[variant.group]]
+    todo = list(in_order(rows, checked.known, sample))
     # What gave no answer before may do so again, and is not to take the time of every run.
     todo.sort(key=lambda variant: numbers[variant.key] in checked.failures)
     edited = threading.Event()
