@@ -35,7 +35,7 @@ SWEEPS = (
     "transfer-h200-cuda.jsonl.gz",
     "tuning-h200-cuda.jsonl.gz",
     "tuning-h200-opencl.jsonl.gz",
-    "tuning-cpu.jsonl",
+    "tuning-cpu.jsonl.gz",
 )
 MMSB = family()
 

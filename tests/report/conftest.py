@@ -119,7 +119,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Detection
 def bundle() -> Bundle:
     """Records of several devices, kernels and states of a template, failures among them."""
     found = Bundle()
-    for name in ("tuning-cpu.jsonl", "tuning-h200-opencl.jsonl.gz", "tuning-h200-cuda.jsonl.gz"):
+    for name in ("tuning-cpu.jsonl.gz", "tuning-h200-opencl.jsonl.gz", "tuning-h200-cuda.jsonl.gz"):
         part = read(REPORTS / name)
         found.runs += part.runs
         found.roofs += part.roofs
