@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mmsbgen.errors import ConfigError
@@ -18,6 +18,8 @@ from mmsbgen.space import Axis, Config, Constraint, Space, Traits
 
 MMSB = family()
 CUDA = Traits("cuda", "gpu", sub_group_size=32)
+#: No sub-groups: work-items add up in local memory.
+NVIDIA_OPENCL = Traits("opencl", "gpu")
 POCL, INTEL = (
     Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 18, sub_group_size=16, platform=name)
     for name in ("Portable Computing Language", "Intel(R) OpenCL")
@@ -80,6 +82,7 @@ def test_every_configuration_is_refused_with_a_reason_or_renders(
 
 @settings(max_examples=300, deadline=None)
 @given(kernels, problems, devices)
+@example(MMSB.kernel("block_links"), MMSB.problem(K=2**20, m=10**6), Traits("opencl", "cpu", max_block_size=1))
 def test_there_is_a_default_for_every_problem_and_device(spec: KernelSpec, problem: Problem, traits: Traits) -> None:
     config = spec.default(problem, traits)
     assert spec.space.refusal(config, problem, traits) is None
@@ -87,10 +90,14 @@ def test_there_is_a_default_for_every_problem_and_device(spec: KernelSpec, probl
     assert spec.flops(problem) >= 0
 
 
+@pytest.mark.parametrize("traits", [CUDA, NVIDIA_OPENCL], ids=["CUDA", "OpenCL"])
 @pytest.mark.parametrize("k", [1, 20, 100, 1024, 5000])
-def test_defaults_on_gpus_use_their_lanes(k: int) -> None:
+def test_defaults_on_gpus_use_their_lanes(k: int, traits: Traits) -> None:
     for spec in EVERYWHERE:
-        assert int(spec.default(MMSB.problem(K=k), CUDA)["block_size"]) >= 32, spec.name
+        config = spec.default(MMSB.problem(K=k), traits)
+        assert int(config["block_size"]) >= 32, spec.name
+        if "placement" in config:
+            assert config["team"] != "item", f"{spec.name}: each lane would read a row of its own"
 
 
 def test_a_device_without_double_precision_is_told_so() -> None:

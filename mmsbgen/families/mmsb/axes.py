@@ -329,6 +329,7 @@ def first_valid(
 ) -> Callable[[Problem, Traits], Config]:
     """A default chooser: the first of ``candidates`` that the device and the problem allow.
 
+    Where a device has no sub-groups, as with NVIDIA's OpenCL, what adds up by shuffles does so in local memory instead.
     The chooser raises :class:`ConfigError` with the last one's reason where there is none; the last one is to suit
     every device that can run the kernel at all.
     """
@@ -336,7 +337,9 @@ def first_valid(
 
     def choose(problem: Problem, traits: Traits) -> Config:
         reason = None
-        for config in ordered:
+        for candidate in ordered:
+            alone = not traits.sub_group_size and candidate.get("reduction") == "shuffle"
+            config = candidate | {"reduction": "local"} if alone else candidate
             reason = refusal(config, problem, traits)
             if reason is None:
                 return config

@@ -149,14 +149,16 @@ _LINKS_GPU = [
     _links_config("RRR", "subgroup", 4, 128, 2),
     _links_config("SHARED", "block", 4, 64, 1),
     _links_config("GLOBAL", "block", 4, 256, 1),
+    *(_links_config("RRR", "block", width, 32, 2) for width in (4, 1)),
 ]
 
 
 def _links_default(problem: Problem, traits: Traits) -> Config:
     """On GPUs as update_phi, with few rows in flight: most vertices have few links."""
     candidates = [_LINKS_CPU, *_LINKS_ANYWHERE] if traits.kind == "cpu" else _LINKS_GPU + _LINKS_ANYWHERE
-    enough = max(16, problem.integer("m") // 2)
-    enough = min(enough, 64 if traits.kind == "cpu" else most_groups(problem, traits))
+    enough = min(max(16, problem.integer("m") // 2), most_groups(problem, traits))
+    if traits.kind == "cpu":
+        enough = min(enough, 64)
     groups = max(int(g) for g in GROUPS.values if int(g) <= enough)
     return first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(problem, traits)
 
