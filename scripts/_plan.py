@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from _checked import Fingerprints
-from _variants import DRAWN, Variant, in_turns
+from _variants import DEALT, DRAWN, Variant, in_turns
 
 import mmsbgen
 from mmsbgen.errors import InputError
@@ -122,22 +122,31 @@ def _drawn(
 
 def forms(row: Row, known: Collection[int]) -> tuple[int, int]:
     """How many forms (:attr:`Variant.form`) the variants of a row have, and how many of them were checked."""
-    checked = {variant.form for variant, number in row.asked if number in known}
-    return len({variant.form for variant, _ in row.asked}), len(checked)
+    telling = _telling(row)
+    return len(telling), len(telling & set(known))
+
+
+def _telling(row: Row) -> set[int]:
+    """Of each form of a row the check that tells most: among the fewest teams, each of which has the most to do."""
+    found: dict[str, tuple[list[Any], int]] = {}
+    for variant, number in row.asked:
+        teams = [variant.config[name] for name in sorted(DEALT) if name in variant.config]
+        if variant.form not in found or teams < found[variant.form][0]:
+            found[variant.form] = teams, number
+    return {number for _, number in found.values()}
 
 
 def in_order(rows: Mapping[str, Row], known: Mapping[str, Collection[int]], most: int | None) -> Iterator[Variant]:
-    """What of a plan is not known, of each row the first ``most``: forms of which nothing is known before others.
+    """What of a plan is not known, of each row the first ``most``: the check that tells most of a form before others.
 
     Rows come in turns.
     """
     first, later = defaultdict[str, list[Variant]](list), defaultdict[str, list[Variant]](list)
     for group, row in rows.items():
-        met = {variant.form for variant, number in row.asked if number in known[group]}
+        telling = _telling(row)
         for variant, number in row.asked[:most]:
             if number not in known[group]:
-                (later if variant.form in met else first)[group].append(variant)
-                met.add(variant.form)
+                (first if number in telling else later)[group].append(variant)
     for part in (first, later):
         yield from in_turns({group: iter(variants) for group, variants in part.items()})
 

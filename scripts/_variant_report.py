@@ -72,8 +72,9 @@ def as_markdown(report: Mapping[str, Any]) -> list[str]:
         f"**{done} of {asked} configurations checked {once} with the sources of {about['date']}, "
         f"{len(failures)} failures;** {seconds / 3600:.1f} hours of checks altogether"
         + (f", {seconds / done:.2f} s each." if done else "."),
-        f"**{met} of {alike} forms checked:** of configurations that differ in their number of groups alone, which",
-        "share the work out and change none of it, one comes before any other.",
+        f"**{met} of {alike} forms checked:** configurations that differ in their number of groups alone, among which",
+        "the vertices are dealt out, are one form; it counts as checked, before any other, with the fewest groups: the",
+        "small problem then has several vertices for each of them, and with more groups than vertices one at most.",
         "",
         "| kernel, placement | configurations | to check | checked | forms | checked | failures | hours "
         "| variants at all K and types |",

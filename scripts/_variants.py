@@ -33,7 +33,7 @@ DRAWN: dict[str, tuple[Any, ...]] = {
     "partners": ("uniform", "stratified", "shared", "shared-uniform", "block"),
 }
 
-#: Axes that say among how many teams the work is dealt out, not how any of it is done: a number in a launch and a loop.
+#: Axes that say among how many teams the work is dealt out, a number in a launch and a loop.
 DEALT = frozenset(["groups"])
 
 #: How many are drawn for one that is taken, and how often that may be in vain before a space counts as exhausted.

@@ -7,8 +7,8 @@ A configuration is valid for several K and types: each round takes it at another
 the problem drawn at random, the same every time.  What an earlier run has checked counts as long as the check would
 do the same: its source, launch, inputs, reference and tolerance, on that device with that driver and compiler.  It is
 read from the report in docs/reports/ and from build/check-variants/, where every result is kept as it comes: a run
-may be interrupted at any time, and then still writes its report.  Of configurations that differ alone in how many teams
-they deal the work out to, one comes before any other.
+may be interrupted at any time, and then still writes its report.  Of configurations that differ alone in the number of
+teams that they deal the work out to, the one with the fewest comes before any other.
 """
 
 from __future__ import annotations
