@@ -83,6 +83,7 @@ def test_every_configuration_is_refused_with_a_reason_or_renders(
 @settings(max_examples=300, deadline=None)
 @given(kernels, problems, devices)
 @example(MMSB.kernel("block_links"), MMSB.problem(K=2**20, m=10**6), Traits("opencl", "cpu", max_block_size=1))
+@example(MMSB.kernel("block_links"), MMSB.problem(K=131073, m=10**6), POCL)
 def test_there_is_a_default_for_every_problem_and_device(spec: KernelSpec, problem: Problem, traits: Traits) -> None:
     config = spec.default(problem, traits)
     assert spec.space.refusal(config, problem, traits) is None
@@ -91,10 +92,11 @@ def test_there_is_a_default_for_every_problem_and_device(spec: KernelSpec, probl
 
 
 @pytest.mark.parametrize("traits", [CUDA, NVIDIA_OPENCL], ids=["CUDA", "OpenCL"])
+@pytest.mark.parametrize(("partners", "n"), [("uniform", 32), ("uniform", 1), ("shared", 64), ("shared-uniform", 64)])
 @pytest.mark.parametrize("k", [1, 20, 100, 1024, 5000])
-def test_defaults_on_gpus_use_their_lanes(k: int, traits: Traits) -> None:
+def test_defaults_on_gpus_use_their_lanes(k: int, partners: str, n: int, traits: Traits) -> None:
     for spec in EVERYWHERE:
-        config = spec.default(MMSB.problem(K=k), traits)
+        config = spec.default(MMSB.problem(K=k, partners=partners, n=n), traits)
         assert int(config["block_size"]) >= 32, spec.name
         if "placement" in config:
             assert config["team"] != "item", f"{spec.name}: each lane would read a row of its own"

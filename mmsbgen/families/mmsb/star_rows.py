@@ -92,7 +92,7 @@ _WARP_A_ROW = _config("RRR", "subgroup", 4, 128, 1)
 _LONGEST_OF_A_WARP = 1024
 _GPU += [_config("RRR", "block", 4, 64, 1), _config("RRR", "block", 4, 128, 1), _WARP_A_ROW]
 _GPU += [_config("SHARED", "block", 4, 64, 1), _config("GLOBAL", "block", 4, 256, 1)]
-_GPU += [_config("RRR", "block", width, 32, 2) for width in (4, 1)]
+_GPU += [_config("RRR", "block", 4, 32, rows) for rows in (2, 1)]
 
 
 def _default(problem: Problem, traits: Traits) -> Config:

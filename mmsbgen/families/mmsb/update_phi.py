@@ -284,7 +284,7 @@ _GPU_DEFAULTS = [
     _gpu(4, 64, "block", "SHARED", "shuffle", 1),
     _gpu(4, 256, "block", "NAIVE", "shuffle", 1),
     _gpu(4, 256, "block", "GLOBAL", "shuffle", 1),
-    *(_gpu(width, 32, "block", "RRR", "shuffle") for width in (4, 1)),
+    *(_gpu(4, 32, "block", "RRR", "shuffle", rows) for rows in (2, 1)),
 ]
 _ANYWHERE = [
     _gpu(16, 1, "item", "THREAD", "none", 8, 2),
