@@ -130,8 +130,9 @@ def _links_config(
     }
 
 
-#: On CPUs, long rows and short: within 3 to 4 % of the fastest of 34 and 30 on two platforms with com-DBLP at K = 1024
-#: (the short rows' without look-ahead takes 1.75 times as long), the fastest of eight at K = 300, and of eight at 20 and 100.
+#: On CPUs, for long rows and short ones.  The first is within 3 to 4 % of the fastest of 34 and 30 on two platforms
+#: with com-DBLP at K = 1024, where the second without look-ahead takes 1.75 times as long, and the fastest of eight at
+#: K = 300; the second is that of eight at 20 and 100 on one of them.
 _LONG_ROWS = _links_config("GLOBAL", "item", 16, 1, 8, lookahead=True)
 _SHORT_ROWS = _links_config("THREAD", "item", 16, 1, 2, lookahead=True)
 _LONG = 256
