@@ -24,6 +24,7 @@ def write_report(path: Path, about: Mapping[str, Any], rows: Mapping[str, Row], 
     host = f"{platform.system()} {platform.machine()}"
     failures = sorted(checked.failures.values(), key=lambda record: str(record["key"]))
     failed = Counter(record["group"] for record in failures if record["status"] not in NO_ANSWER)
+    alike = {group: forms(row, checked.known[group]) for group, row in rows.items()}
     counted = [
         {
             "group": group,
@@ -31,8 +32,8 @@ def write_report(path: Path, about: Mapping[str, Any], rows: Mapping[str, Row], 
             "variants": row.variants,
             "asked": len(row.asked),
             "checked": len(checked.known[group]),
-            "forms": forms(row, checked.known[group])[0],
-            "forms_checked": forms(row, checked.known[group])[1],
+            "forms": alike[group][0],
+            "forms_checked": alike[group][1],
             "failed": failed[group],
             "seconds": round(checked.seconds[group], 1),
             "known": pack(checked.known[group]),
