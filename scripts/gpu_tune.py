@@ -4,8 +4,9 @@
     scripts/gpu_tune.py --device cuda:0 --output reports --seconds 60
 
 update_phi is tuned at each K for the split step with noise, as `mmsbgen detect` has it, and for the reflected step
-without.  With --all-kernels the other kernels follow at each K, those of blocks at sizes of their own (--block-size,
---block-partners) and those of stars that share --shared-partners, on CUDA devices with their products on tensor cores.
+with and without.  With --all-kernels the other kernels follow at each K, those of blocks at sizes of their own
+(--block-size, --block-partners) and those of stars that share --shared-partners, on CUDA devices with their products on
+tensor cores.
 With --sweep all block sizes of every placement are measured at the K nearest to 1024: the tuner visits them here and
 there only, and the figure over block sizes wants them all.  Running it again goes on with the same database.  Ends with
 DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
@@ -36,7 +37,11 @@ from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.tune import tune
 
 KS = (128, 256, 512, 1024, 2048, 4096)
-STEPS = ({"step": "split", "noise": "on"}, {"step": "reflected", "noise": "off"})
+STEPS = (
+    {"step": "split", "noise": "on"},
+    {"step": "reflected", "noise": "off"},
+    {"step": "reflected", "noise": "on"},
+)
 PHI = "update_phi"
 
 
@@ -132,7 +137,7 @@ def sweep(info: DeviceInfo, ks: tuple[int, ...], sizes: Mapping[str, int | str],
     """All block sizes of each placement that is valid here, at the default's vector width and two rows in flight."""
     kernels, traits, found = family(), traits_of(info), []
     spec, k = kernels.kernel(PHI), min(ks, key=lambda have: abs(have - 1024))
-    for step in STEPS:
+    for step in STEPS[:2]:  # what a figure shows
         problem = kernels.problem(K=k, **sizes, **step)
         width = spec.default(problem, traits)["vector_width"]
         for placement in next(axis.values for axis in spec.space.axes if axis.name == "placement"):

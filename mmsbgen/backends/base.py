@@ -6,6 +6,7 @@ by name.  Work is queued in order on one queue (stream) a device; nothing waits 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import weakref
@@ -18,6 +19,7 @@ from mmsbgen.errors import InputError, LaunchError, LaunchLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
 
@@ -338,6 +340,13 @@ class Device(ABC):
     @abstractmethod
     def mark(self) -> Event:
         """Queue a marker and return its event; ``b.seconds_since(a)`` is the time between two markers."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """A block in which launches are queued and none begins; once it is left they run back to back.
+
+        Nothing within may wait for the queue.  Without an effect on backends that cannot hold theirs.
+        """
+        return contextlib.nullcontext()
 
     @abstractmethod
     def synchronize(self) -> None:

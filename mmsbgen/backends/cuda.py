@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmsbgen.backends import _cuda_overlap, _pinned
+from mmsbgen.backends import _cuda_overlap, _held, _pinned
 from mmsbgen.backends._binary_cache import BinaryCache
 from mmsbgen.backends._cuda_arguments import CudaBuffer, Layout, address_of
 from mmsbgen.backends.base import (
@@ -233,6 +233,7 @@ class CudaDevice(Device):
             self._staging = _pinned.Pinned(self.driver, self.stream)
         self._library = _cuda_overlap.find(info.architecture, self.driver.get_driver_version(), self.driver.Error)
         self._modules: weakref.WeakSet[_cuda_overlap.Module] = weakref.WeakSet()
+        self._hold = _held.CudaHold(self)
         self.overlaps = self._library is not None
 
     def pci_address(self) -> str | None:
@@ -325,6 +326,9 @@ class CudaDevice(Device):
             event = self.record()
         return CudaEvent(self, event, event, "marker")
 
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        return self._hold()
+
     def synchronize(self) -> None:
         with self.active(LaunchError, f"queued work on {self.info.name} failed"):
             self.stream.synchronize()
@@ -334,6 +338,7 @@ class CudaDevice(Device):
         with contextlib.suppress(LaunchError), self.active(LaunchError, "cannot end"):
             self._staging.clear()
             self.stream.synchronize()
+            self._hold.clear()
         for module in list(self._modules):
             module.unload()
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from mmsbgen.backends import _caches, _intel_runtime
 from mmsbgen.backends._binary_cache import BinaryCache
+from mmsbgen.backends._held import opencl_held
 from mmsbgen.backends.base import (
     Argument,
     Buffer,
@@ -262,6 +263,9 @@ class OpenCLDevice(Device):
     def mark(self) -> OpenCLEvent:
         with _errors(LaunchError, "cannot queue a marker"):
             return OpenCLEvent(self.cl.enqueue_marker(self.queue), "marker")
+
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        return opencl_held(self)
 
     def synchronize(self) -> None:
         with _errors(LaunchError, f"queued work on {self.info.name} failed"):

@@ -11,10 +11,10 @@ from mmsbgen.backends.base import Device, Event
 
 __all__ = ["Patience", "Timing", "time_launches", "time_turns"]
 
-_BATCHED_FROM_S = 4e-5
-"""Shorter kernels end before Python has queued the next one: a batch would time Python."""
 _BATCHED_BELOW_S = 5e-4
 _BATCH_S = 1e-3
+_MOST_BATCHED = 128
+"""Well below what a queue takes before the host has to wait: a batch is queued before its first launch begins."""
 _COLD = 4.0
 """By how much a first launch may be slower than two others would be allowed to."""
 _SHORTEST_S = 1e-9
@@ -51,8 +51,8 @@ def time_launches(
 ) -> Timing:
     """Time ``launch(i)``, which queues the kernel on the inputs of turn ``i``, after a warm-up that is not kept.
 
-    On GPUs short kernels are launched back to back and a repetition is the mean of a batch, because a single
-    launch between two events takes microseconds by itself.
+    On GPUs short kernels are launched back to back, all queued before the first begins, and a repetition is the mean of
+    a batch: a single launch between two events takes microseconds by itself, and as many for the host to queue.
     """
     best = math.inf if best_s is None else best_s
     limits = [ratio * best for ratio in patience.hopeless]
@@ -98,9 +98,9 @@ def time_turns(
 
 def _batch_of(device: Device, seconds: float) -> int:
     """How many launches one repetition should stand for."""
-    if device.info.kind == "cpu" or not _BATCHED_FROM_S <= seconds < _BATCHED_BELOW_S:
+    if device.info.kind == "cpu" or seconds >= _BATCHED_BELOW_S:
         return 1
-    return math.ceil(_BATCH_S / seconds)
+    return min(_MOST_BATCHED, math.ceil(_BATCH_S / seconds))
 
 
 def _once(device: Device, launch: Callable[[int], Event], turn: int, batch: int) -> float:
@@ -109,10 +109,11 @@ def _once(device: Device, launch: Callable[[int], Event], turn: int, batch: int)
         return max(launch(turn).seconds(), _SHORTEST_S)
     profiling, device.profiling = device.profiling, False
     try:
-        begin = device.mark()
-        for i in range(batch):
-            launch(turn + i)
-        end = device.mark()
+        with device.held():
+            begin = device.mark()
+            for i in range(batch):
+                launch(turn + i)
+            end = device.mark()
     finally:
         device.profiling = profiling
     return max(end.seconds_since(begin) / batch, _SHORTEST_S)

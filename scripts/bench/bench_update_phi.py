@@ -1,8 +1,9 @@
 """update_phi against the random-row gather rate: tuned, untuned default and worst valid configuration.
 
-For each device and every step with noise on and off: a gather of as many random rows of the same state, the tuned and
-the default configuration in turns (A B A B ...) on inputs that rotate, so that no call finds its rows in a cache, then
-the worst.  A share is the gather's median time over the configuration's, by what each moves: both see the same machine.
+For each device, K and step with noise on and off: a gather of as many random rows of the same state, the tuned and the
+default configuration in turns (A B A B ...) on inputs that rotate, so that no call finds its rows in a cache, then the
+worst.  A share is the gather's median time over the configuration's, by what each moves: both see the same machine.
+GPUs are timed by launches back to back, as the tuner does it: all of a turn are queued before the first begins.
 Writes docs/reports/update_phi.md and .json.
 
 The tuned configuration is what a run would select from the tuning database.  Without a record, or with --screen, some
@@ -35,6 +36,7 @@ from _common import (
 )
 
 from mmsbgen.backends import Device, open_device
+from mmsbgen.backends.base import Event
 from mmsbgen.build import build, traits_of
 from mmsbgen.errors import CompileError, LaunchError
 from mmsbgen.families.mmsb import MMSB
@@ -42,6 +44,7 @@ from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, describe
 from mmsbgen.tuner.limits import ROOF_GATHER, ROOFS, Roofs, measure_roofs
+from mmsbgen.tuner.timing import time_turns
 
 SPEC = MMSB.kernel("update_phi")
 STEPS = ("split", "reflected", "published")
@@ -55,6 +58,8 @@ class Chosen:
     default: Config
     worst: Config | None
     why: str
+    timed: bool
+    """Whether configurations had to be timed to find these."""
 
 
 def screen(device: Device, placed: Placed, problem: Problem, wanted: int, seed: int, ceiling_s: float) -> list[Config]:
@@ -104,7 +109,8 @@ def choose(device: Device, placed: Placed, problem: Problem, args: argparse.Name
     why = "given by --config" if tuned else f"database, tier {known.tier}: {known.reason}"
     if tuned is None and known.tier != "default" and not args.screen:
         tuned = known.tuned
-    if tuned is None or (worst is None and args.screen != 0):
+    screened = tuned is None or (worst is None and args.screen != 0)
+    if screened:
         wanted = 40 if args.screen is None else args.screen
         progress(f"{device.info.spec}: timing {wanted} configurations drawn at random")
         timed = screen(device, placed, problem, wanted, args.seed, 2.0)
@@ -116,7 +122,7 @@ def choose(device: Device, placed: Placed, problem: Problem, args: argparse.Name
                 worst, why = timed[-1], f"{why}; the worst is that of the same {len(timed)}"
     for config in (tuned or default, default, worst or default):
         SPEC.space.check(config, problem, traits)
-    return Chosen(tuned or default, default, worst, why)
+    return Chosen(tuned or default, default, worst, why, screened)
 
 
 def shape_of(roofs: Roofs) -> Config:
@@ -127,7 +133,7 @@ def shape_of(roofs: Roofs) -> Config:
 
 def gather(
     device: Device, placed: Placed, problem: Problem, roofs: Roofs, seed: int
-) -> tuple[Callable[[int], float], int]:
+) -> tuple[Callable[[int], Event], int]:
     """A gather of about as many random rows of the state as update_phi reads, and the bytes that it reads."""
     per_team, row_bytes = 32, MMSB.row_bytes(problem)
     n_rows = problem.integer("N") + problem.integer("m")
@@ -140,10 +146,39 @@ def gather(
 
     values = {"data": placed.arguments["pi"], "sums": sums, "n_teams": np.uint32(teams)}
 
-    def run(number: int) -> float:
-        return bound.launch(teams, values | {"ids": ids[number % len(ids)]}).seconds()
+    turns = [values | {"ids": one} for one in ids]
+
+    def run(number: int) -> Event:
+        return bound.launch(teams, turns[number % len(turns)])
 
     return run, ROOF_GATHER.traffic(here)
+
+
+def in_turns(device: Device, launches: Mapping[str, Callable[[int], Event]], rounds: int) -> dict[str, Sample]:
+    """Time launches in turns; on GPUs each by a batch."""
+    if device.info.kind == "cpu":
+        return interleave({n: lambda number, run=run: run(number).seconds() for n, run in launches.items()}, rounds)
+    timings = time_turns(device, list(launches.values()), rounds)
+    return {name: Sample(timing.times) for name, timing in zip(launches, timings, strict=True)}
+
+
+Chosens = dict[tuple[str, str], Chosen]
+
+
+def choose_all(device: Device, placed: Placed, problem: Problem, args: argparse.Namespace) -> Chosens:
+    """The configurations of every step, with noise and without, as a run of that step would select them.
+
+    What had to be timed first is timed for the first of them, and serves all.
+    """
+    found: Chosens = {}
+    for step in args.step or STEPS:
+        for noise in ("on", "off"):
+            timed = next(iter(found.values()), None)
+            if timed is not None and timed.timed:
+                found[step, noise] = timed
+            else:
+                found[step, noise] = choose(device, placed, problem.replace(step=step, noise=noise), args)
+    return found
 
 
 def measure(
@@ -151,10 +186,9 @@ def measure(
     placed: Placed,
     arguments: Mapping[str, Any],
     problem: Problem,
-    chosen: Chosen,
-    steps: tuple[str, ...],
+    chosen: Chosens,
     rounds: int,
-    gathering: Callable[[int], float],
+    gathering: Callable[[int], Event],
 ) -> dict[tuple[str, str], dict[str, Sample]]:
     """Times of the gather and of the configurations by step and noise.
 
@@ -162,22 +196,20 @@ def measure(
     worst configuration, far slower, is timed by itself: in turns with the others it would let them start cold.
     """
     found: dict[tuple[str, str], dict[str, Sample]] = {}
-    for step in steps:
-        for noise in ("on", "off"):
-            here = problem.replace(step=step, noise=noise)
-            # One step's rows are not another's: reflected noise flattens them, and flat rows cost the split step more.
-            placed.restore(arguments)
-            runs: dict[str, Any] = {"gather": gathering}
-            for name in ("tuned", "default", "worst"):
-                config = getattr(chosen, name)
-                if config is not None:
-                    bound = build(device, SPEC, here, config)
-                    runs[name] = lambda number, bound=bound: placed.run(bound, number)
-            slow = {"worst": runs.pop("worst")} if "worst" in runs else {}
-            found[step, noise] = interleave(runs, rounds) | (interleave(slow, 3) if slow else {})
-            progress(
-                f"  {step}, noise {noise}: " + ", ".join(f"{n} {s.text()} ms" for n, s in found[step, noise].items())
-            )
+    inputs = [placed.values(number) for number in range(len(placed.rotations) + 1)]
+    for (step, noise), these in chosen.items():
+        here = problem.replace(step=step, noise=noise)
+        # One step's rows are not another's: reflected noise flattens them, and flat rows cost the split step more.
+        placed.restore(arguments)
+        launches: dict[str, Callable[[int], Event]] = {"gather": gathering}
+        for name in ("tuned", "default", "worst"):
+            config = getattr(these, name)
+            if config is not None:
+                bound = build(device, SPEC, here, config)
+                launches[name] = lambda number, bound=bound: bound.launch(placed.count, inputs[number % len(inputs)])
+        slow = {"worst": launches.pop("worst")} if "worst" in launches else {}
+        found[step, noise] = in_turns(device, launches, rounds) | (in_turns(device, slow, 3) if slow else {})
+        progress(f"  {step}, noise {noise}: " + ", ".join(f"{n} {s.text()} ms" for n, s in found[step, noise].items()))
     return found
 
 
@@ -188,26 +220,20 @@ def report_device(
     info = device.info
     report.devices.append(info)
     placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
-    chosen = choose(device, placed, problem, args)
+    chosen = choose_all(device, placed, problem, args)
     roofs = measure_roofs(device, MMSB.row_bytes(problem))
     gathering, gathered = gather(device, placed, problem, roofs, args.seed)
-    steps = tuple(args.step or STEPS)
-    found = measure(device, placed, workload.arguments, problem, chosen, steps, args.rounds, gathering)
+    found = measure(device, placed, workload.arguments, problem, chosen, args.rounds, gathering)
     placed.release()
 
     moved = SPEC.traffic(problem)
-    report.text(f"## {info.platform}: {info.name}")
+    report.text(f"## {info.platform}: {info.name}, K = {problem['K']}")
     report.text(
         f"The gather, of {gathered / 1e6:.0f} MB in random rows of {MMSB.row_bytes(problem)} bytes of the same state "
         f"({roofs.shapes['gather']}), takes turns with the configurations. A copy: {roofs.copy:.2f} GB/s, reads and "
         f"writes counted. A call moves at least {moved / 1e6:.0f} MB."
     )
-    report.text(
-        f"Tuned: {config_text(chosen.tuned)}  ",
-        f"Default: {config_text(chosen.default)}  ",
-        f"Worst: {config_text(chosen.worst) if chosen.worst else 'not known'}  ",
-        f"Where they come from: {chosen.why}.",
-    )
+    report.text(*_configurations(chosen))
     rows = []
     for (step, noise), samples in found.items():
         tuned = samples["tuned"].median
@@ -244,8 +270,11 @@ def report_device(
         "roofs": dataclasses.asdict(roofs),
         "bytes": moved,
         "bytes gathered": gathered,
-        "configs": {name: getattr(chosen, name) for name in ("tuned", "default", "worst")},
-        "why": chosen.why,
+        "K": problem["K"],
+        "configs": {
+            f"{step} noise {noise}": {n: getattr(these, n) for n in ("tuned", "default", "worst", "why")}
+            for (step, noise), these in chosen.items()
+        },
         "times": {
             f"{step} noise {noise}": {name: sample.as_dict() for name, sample in samples.items()}
             for (step, noise), samples in found.items()
@@ -253,11 +282,21 @@ def report_device(
     }
 
 
+def _configurations(chosen: Chosens) -> list[str]:
+    """Which configurations were measured, once for all the steps that have the same ones."""
+    said: dict[str, list[str]] = {}
+    for (step, noise), these in chosen.items():
+        worst = config_text(these.worst) if these.worst else "not known"
+        text = f"tuned {config_text(these.tuned)}, default {config_text(these.default)}, worst {worst}: {these.why}."
+        said.setdefault(text, []).append(f"{step}, noise {noise}")
+    return [f"- {'; '.join(steps)}: {text}" for text, steps in said.items()]
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
-    parser.add_argument("-k", type=int, default=1024, help="communities (1024)")
+    parser.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
     parser.add_argument("-m", type=int, default=4096, help="vertices of the mini-batch (4096)")
     parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
     parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
@@ -271,24 +310,26 @@ def main() -> None:
     parser.add_argument("--screen", type=int, metavar="COUNT", help="time COUNT random configurations first; 0: never")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (0)")
     parser.add_argument("--output", type=Path, default=None, help="folder of the report (docs/reports)")
+    parser.add_argument("--name", default="update_phi", help="of the report's files (update_phi)")
     args = parser.parse_args()
 
-    sizes = {"K": args.k, "N": args.N, "m": args.m, "n": args.n}
-    problem = MMSB.problem(**sizes, dtype=args.dtype, storage=args.storage, step=(args.step or STEPS)[0])
+    sizes = {"N": args.N, "m": args.m, "n": args.n}
     report = Report(
         "update_phi against the gather rate",
-        f"K = {args.k}, m = {args.m} vertices, n = {args.n} partners, N = {args.N} vertices, {args.dtype}, "
+        f"m = {args.m} vertices, n = {args.n} partners, N = {args.N} vertices, {args.dtype}, "
         f"{f'rows in {args.storage}, ' if args.storage != STORAGES[0] else ''}uniform partners.",
     )
     infos = chosen_devices(args.device)
-    progress("making the state")
-    workload = SPEC.workload(problem, args.seed)
     results = []
-    for info in infos:
-        with open_device(info.spec) as device:
-            results.append(report_device(report, device, problem, workload, args))
+    for k in args.k or [1024]:
+        problem = MMSB.problem(K=k, **sizes, dtype=args.dtype, storage=args.storage, step=(args.step or STEPS)[0])
+        progress(f"making the state of K = {k}")
+        workload = SPEC.workload(problem, args.seed)
+        for info in infos:
+            with open_device(info.spec) as device:
+                results.append(report_device(report, device, problem, workload, args))
     report.data |= {"problem": dict(problem.items_), "results": results}
-    report.write("update_phi", **({"folder": args.output} if args.output else {}))
+    report.write(args.name, **({"folder": args.output} if args.output else {}))
 
 
 if __name__ == "__main__":

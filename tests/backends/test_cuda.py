@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,19 @@ class TestOnDevice:
                     event.seconds()
         finally:
             device.profiling = True
+
+    def test_held_launches_begin_when_all_are_queued(self, device: Device) -> None:
+        kernel = device.compile(SOURCE, ["scale"]).kernel("scale")
+        with device.upload(np.ones(32, np.float32)) as buffer:
+            for scale in (2, 4):
+                with device.held():
+                    begin = device.mark()
+                    events = [kernel.launch((1,), (32,), (buffer, np.float32(2))) for _ in range(2)]
+                    time.sleep(0.05)
+                    end = device.mark()
+                assert device.download(buffer)[0] == scale**2
+                assert end.seconds_since(begin) < 0.01, "the host's sleep is no part of it"
+                assert all(event.seconds() > 0 for event in events)
 
     def test_errors(self, device: Device) -> None:
         with pytest.raises(CompileError, match="undeclared_name"):

@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from mmsbgen.backends import cuda_compile
+from mmsbgen.backends import _held, cuda_compile
 from mmsbgen.backends._binary_cache import BinaryCache
 from mmsbgen.backends.cuda_compile import (
     CudaCompiler,
@@ -47,6 +47,10 @@ def compiler(request: pytest.FixtureRequest) -> CudaCompiler:
         if name == "nvrtc":
             pytest.fail(f"NVRTC belongs to the development install: {error}")
         pytest.skip("no nvcc on this machine")
+
+
+def test_the_kernel_that_holds_a_stream_compiles(compiler: CudaCompiler) -> None:
+    assert compile_cuda(_held.SPIN, compiler=compiler).resources["hold"].spill_stores == 0
 
 
 def test_reports_resources(compiler: CudaCompiler) -> None:

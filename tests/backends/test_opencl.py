@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,6 +66,30 @@ def test_grid_counts_blocks(opencl_device: Device, block: int) -> None:
         expected = array.reshape(3, block)[:, ::-1].ravel()
         np.testing.assert_array_equal(opencl_device.download(buffer), expected)
         assert event.seconds() > 0
+
+
+def test_held_launches_begin_when_all_are_queued(opencl_device: Device) -> None:
+    assert isinstance(opencl_device, OpenCLDevice)
+    kernel = opencl_device.compile(SCALE, ["scale"]).kernel("scale")
+    with opencl_device.upload(np.ones(64, np.float32)) as buffer:
+        for scale in (2, 4):
+            with opencl_device.held():
+                events = [kernel.launch((2,), (32,), (buffer, np.float32(2))) for _ in range(2)]
+                opencl_device.queue.flush()
+                time.sleep(0.05)
+                queued = opencl_device.cl.command_execution_status
+                assert all(event.handle.command_execution_status > queued.RUNNING for event in events)
+            assert opencl_device.download(buffer)[0] == scale**2
+
+
+def test_a_launch_that_is_refused_does_not_hold_the_others(opencl_device: Device) -> None:
+    kernel = opencl_device.compile(SCALE, ["scale"]).kernel("scale")
+    with opencl_device.upload(np.ones(64, np.float32)) as buffer:
+        with opencl_device.held():
+            kernel.launch((2,), (32,), (buffer, np.float32(2)))
+            with pytest.raises(LaunchError):
+                kernel.launch((2,), (32,), (buffer,))
+        assert opencl_device.download(buffer)[0] == 2
 
 
 def test_launches_run_in_order(opencl_device: Device) -> None:

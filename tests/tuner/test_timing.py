@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -78,7 +79,7 @@ def test_more_repetitions_need_less_to_be_hopeless() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seconds", "batch"), [("gpu", 1e-4, 10), ("gpu", 1e-2, 1), ("gpu", 1e-6, 1), ("cpu", 1e-4, 1)]
+    ("kind", "seconds", "batch"), [("gpu", 1e-4, 10), ("gpu", 1e-2, 1), ("gpu", 1e-6, 128), ("cpu", 1e-4, 1)]
 )
 def test_short_kernels_on_gpus_are_launched_back_to_back(kind: str, seconds: float, batch: int) -> None:
     device = Clock(kind, lambda turn: seconds)
@@ -86,6 +87,21 @@ def test_short_kernels_on_gpus_are_launched_back_to_back(kind: str, seconds: flo
     assert timing.batch == batch
     assert timing.times == pytest.approx([seconds] * len(timing.times))
     assert device.profiling
+
+
+def test_a_batch_is_queued_before_its_first_launch_begins() -> None:
+    held: list[int] = []
+
+    class Holding(Clock):
+        @contextlib.contextmanager
+        def held(self) -> Iterator[None]:
+            before = len(self.turns)
+            yield
+            held.append(len(self.turns) - before)
+
+    device = Holding("gpu", lambda turn: 2e-5)
+    timing = time_launches(device, device.launch, Patience(repetitions=3, enough_s=0.0))
+    assert held == [50] * len(timing.times)
 
 
 class Turns:

@@ -303,15 +303,24 @@ _ANYWHERE = [
 
 def default(problem: Problem, traits: Traits) -> Config:
     """What runs when nothing was tuned: one vertex a work-item on CPUs, one a block on GPUs."""
-    candidates = _ANYWHERE if traits.kind == "cpu" else _GPU_DEFAULTS + _ANYWHERE
-    if storage_of(problem).narrow and traits.kind != "cpu":
-        # Half the bytes a row: as many a load by twice the width, and as many on their way by twice the rows. A block
-        # has two chunks a work-item, what registers hold of that many rows.
-        vectors = row_vectors(problem, {"vector_width": 8})
-        block = next((size for size in (64, 128, 256) if 2 * size >= vectors), 512)
-        wide = [_gpu(8, size, "block", "RRR", "shuffle", rows) for size in (block, 64) for rows in (4, 2)]
-        candidates = [*wide, _gpu(8, 128, "subgroup", "RRR", "shuffle"), *candidates]
-    return first_valid(candidates, SPACE.refusal)(problem, traits)
+    if traits.kind == "cpu":
+        return first_valid(_ANYWHERE, SPACE.refusal)(problem, traits)
+    # Teams that have two chunks a work-item, so that a multiprocessor's registers hold the rows of enough of them.
+    if storage_of(problem).narrow:
+        # Half the bytes a row: as many a load by twice the width, and as many on their way by twice the rows.
+        block = max(64, _two_chunks_each(problem, 8))
+        first = [_gpu(8, size, "block", "RRR", "shuffle", rows) for size in (block, 64) for rows in (4, 2)]
+        first.append(_gpu(8, 128, "subgroup", "RRR", "shuffle"))
+    else:
+        team = _two_chunks_each(problem, 4)
+        first = [_gpu(4, team, "block", "RRS", "shuffle") if team > 32 else _gpu(4, 128, "subgroup", "RRS", "shuffle")]
+    return first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
+
+
+def _two_chunks_each(problem: Problem, width: int) -> int:
+    """Work-items that have two chunks of a row each or fewer; 512 where the row is longer."""
+    vectors = row_vectors(problem, {"vector_width": width})
+    return next((size for size in (32, 64, 128, 256) if 2 * size >= vectors), 512)
 
 
 def traffic(problem: Problem) -> int:
