@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import operator
 import re
 import warnings
@@ -32,6 +33,7 @@ from mmsbgen.errors import (
     DeviceMemoryError,
     InputError,
     LaunchError,
+    LaunchLimitError,
     MissingDependencyError,
     MmsbgenError,
 )
@@ -120,7 +122,13 @@ class OpenCLKernel(Kernel):
         local = handle.get_work_group_info(info.LOCAL_MEM_SIZE, device.handle)
         private = handle.get_work_group_info(info.PRIVATE_MEM_SIZE, device.handle)
         limit = handle.get_work_group_info(info.WORK_GROUP_SIZE, device.handle)
-        self._resources = {"shared_bytes": int(local), "private_bytes": int(private), "max_block_size": int(limit)}
+        # NVIDIA's driver says 256 of every kernel, also of one that it compiled for larger blocks and runs with them.
+        required = math.prod(handle.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device.handle))
+        self._resources = {
+            "shared_bytes": int(local),
+            "private_bytes": int(private),
+            "max_block_size": max(int(limit), int(required)),
+        }
 
     def launch(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
@@ -142,7 +150,8 @@ class OpenCLKernel(Kernel):
             event = cl.enqueue_nd_range_kernel(self.device.queue, self._handle, total, name.block)
         except (cl.Error, TypeError, ValueError) as error:
             where = f"argument {position}: " if position < given else ""
-            raise LaunchError(f"{name}: {where}{error}") from error
+            limited = getattr(error, "code", None) == cl.status_code.INVALID_WORK_GROUP_SIZE
+            raise (LaunchLimitError if limited else LaunchError)(f"{name}: {where}{error}") from error
         return OpenCLEvent(event, name)
 
     def resources(self) -> dict[str, int]:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.backends.opencl import OpenCLDevice
-from mmsbgen.errors import CompileError, DeviceMemoryError, InputError, LaunchError
+from mmsbgen.backends.opencl import OpenCLDevice, OpenCLKernel
+from mmsbgen.errors import CompileError, DeviceMemoryError, InputError, LaunchError, LaunchLimitError
 
 SCALE = "kernel void scale(global float* a, float s) { a[get_global_id(0)] *= s; }"
 REVERSE = """
@@ -66,6 +66,27 @@ def test_grid_counts_blocks(opencl_device: Device, block: int) -> None:
         expected = array.reshape(3, block)[:, ::-1].ravel()
         np.testing.assert_array_equal(opencl_device.download(buffer), expected)
         assert event.seconds() > 0
+
+
+def test_a_block_that_a_kernel_requires_is_one_that_it_can_have(opencl_device: Device) -> None:
+    assert isinstance(opencl_device, OpenCLDevice)
+    info = opencl_device.cl.kernel_work_group_info
+
+    def nvidia(what: int, device: object) -> int | list[int]:
+        return {info.WORK_GROUP_SIZE: 256, info.COMPILE_WORK_GROUP_SIZE: [512, 1, 1]}.get(what, 0)
+
+    handle = SimpleNamespace(num_args=0, get_work_group_info=nvidia)
+    assert OpenCLKernel(opencl_device, "k", handle).resources()["max_block_size"] == 512
+
+
+def test_another_block_than_a_kernel_requires_is_named_as_the_limit(opencl_device: Device) -> None:
+    source = "__attribute__((reqd_work_group_size(96, 1, 1))) " + SCALE
+    kernel = opencl_device.compile(source, ["scale"]).kernel("scale")
+    with opencl_device.upload(np.ones(192, np.float32)) as buffer:
+        with pytest.raises(LaunchLimitError, match=r"'scale', grid \(6,\), block \(32,\)"):
+            kernel.launch((6,), (32,), (buffer, np.float32(2)))
+        kernel.launch((2,), (96,), (buffer, np.float32(2))).wait()
+        assert (opencl_device.download(buffer) == 2).all()
 
 
 def test_held_launches_begin_when_all_are_queued(opencl_device: Device) -> None:
