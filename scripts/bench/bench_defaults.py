@@ -21,6 +21,7 @@ from mmsbgen.backends import Device, open_device
 from mmsbgen.build import BoundKernel, build, compiler_options, traits_of
 from mmsbgen.errors import CompileError, LaunchError
 from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.storage import STORAGES, storage_of
 from mmsbgen.problem import Problem
 from mmsbgen.rendering import render
 from mmsbgen.space import Config, Traits, describe
@@ -39,7 +40,8 @@ def likely(problem: Problem, traits: Traits) -> Iterator[Config]:
     default, lanes = SPEC.default(problem, traits), max(1, traits.sub_group_size)
     teams = [("subgroup", lanes), ("subgroup", 4 * lanes), *(("block", n * lanes) for n in (2, 3, 4, 6, 8, 12, 16))]
     k, found = problem.integer("K"), [default]
-    for placement, (team, block), rows, width in itertools.product(("RRR", "RRS", "RSS"), teams, (1, 2, 4), (1, 2, 4)):
+    placements, widths = ("RRR", "RRS", "RSS"), (2, 4, 8) if storage_of(problem).narrow else (1, 2, 4)
+    for placement, (team, block), rows, width in itertools.product(placements, teams, (1, 2, 4), widths):
         own = {"placement": placement, "team": team, "block_size": block, "rows_in_flight": rows, "vector_width": width}
         size = lanes if team == "subgroup" else block
         chunks = -(-k // (size * width))
@@ -95,12 +97,14 @@ def main() -> None:
     parser.add_argument("-m", type=int, default=4096, help="vertices of the mini-batch (4096)")
     parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
     parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
+    parser.add_argument("--storage", choices=STORAGES, default=STORAGES[0], help="of rows of pi (float32)")
     parser.add_argument("--name", default="defaults", help="of the report's files (defaults)")
     parser.add_argument("--output", type=Path, default=None, help="folder of the report (docs/reports)")
     args = parser.parse_args()
     report = Report(
         "update_phi's default against the best of the likely configurations",
-        f"m = {args.m} vertices, n = {args.n} partners, N = {args.N} vertices, float32. Microseconds a call.",
+        f"m = {args.m} vertices, n = {args.n} partners, N = {args.N} vertices, rows in {args.storage}. "
+        "Microseconds a call.",
     )
     report.data["results"] = results = []
     for info in chosen_devices(args.device):
@@ -108,7 +112,7 @@ def main() -> None:
         rows = []
         with open_device(info.spec) as device:
             for k in args.k or KS:
-                problem = MMSB.problem(K=k, m=args.m, n=args.n, N=args.N, step="split")
+                problem = MMSB.problem(K=k, m=args.m, n=args.n, N=args.N, step="split", storage=args.storage)
                 workload = SPEC.workload(problem, 0)
                 placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
                 for step, noise in CASES:
