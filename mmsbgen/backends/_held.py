@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mmsbgen.backends.cuda import CudaDevice
-    from mmsbgen.backends.opencl import OpenCLDevice
 
-__all__ = ["SPIN", "CudaHold", "opencl_held"]
+__all__ = ["SPIN", "CudaHold"]
 
-_LIMIT_NS = 200_000_000
+_LIMIT_NS = 1_000_000_000
 """A kernel that spins longer than this gives up: a host that waits for the queue meanwhile must not wait forever."""
+
+log = logging.getLogger(__name__)
 
 SPIN = """
 extern "C" __global__ void hold(const volatile unsigned* released, unsigned turn, unsigned long long limit_ns)
@@ -27,7 +29,7 @@ extern "C" __global__ void hold(const volatile unsigned* released, unsigned turn
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
     do {
         asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    } while (*released != turn && now - begin < limit_ns);
+    } while ((int)(*released - turn) < 0 && now - begin < limit_ns);
 }
 """
 
@@ -39,17 +41,15 @@ class CudaHold:
         self._device = device
         self._word: Any = None
         self._kernel: Any = None
+        self._refused = False
         self._turn = 0
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         """Hold the stream until the block is left; where the host has no page-locked memory to give, do not."""
         device = self._device
-        if self._word is None:
-            self._kernel = device.compile(SPIN, ["hold"]).kernel("hold")
-            mapped = device.driver.host_alloc_flags.DEVICEMAP
-            with contextlib.suppress(LaunchError), device.active(LaunchError, "no page-locked memory"):
-                self._word = device.driver.pagelocked_zeros(1, np.uint32, mem_flags=mapped)
+        if self._word is None and not self._refused:
+            self._begin()
         if self._word is None:
             yield
             return
@@ -62,21 +62,17 @@ class CudaHold:
         finally:
             self._word[0] = self._turn
 
+    def _begin(self) -> None:
+        device = self._device
+        self._kernel = device.compile(SPIN, ["hold"]).kernel("hold")
+        mapped = device.driver.host_alloc_flags.DEVICEMAP
+        try:
+            with device.active(LaunchError, "no page-locked memory"):
+                self._word = device.driver.pagelocked_zeros(1, np.uint32, mem_flags=mapped)
+        except LaunchError as error:
+            log.warning("%s: short kernels of %s are timed with their launches", error, device.info.name)
+            self._refused = True
+
     def clear(self) -> None:
         """Give the memory back; the context must be current, and the stream's work done."""
         self._word = None
-
-
-@contextlib.contextmanager
-def opencl_held(device: OpenCLDevice) -> Iterator[None]:
-    """Hold the device's queue behind an event of the host's until the block is left."""
-    cl = device.cl
-    try:
-        gate = cl.UserEvent(device.context)
-        cl.enqueue_barrier(device.queue, wait_for=[gate])
-    except cl.Error as error:
-        raise LaunchError(f"cannot hold the queue of {device.info.name}: {error}") from error
-    try:
-        yield
-    finally:
-        gate.set_status(cl.command_execution_status.COMPLETE)

@@ -237,6 +237,8 @@ class Device(ABC):
     """Whether launches record times.  Switching it off saves a few microseconds a launch on some backends."""
     side_by_side: bool = False
     """Whether :meth:`compile_ahead` does anything."""
+    holds: bool = False
+    """Whether :meth:`held` does anything."""
     overlaps: bool = False
     """Whether a launch can begin while the one before ends; :meth:`compile` can be asked for kernels that do."""
 
@@ -344,7 +346,7 @@ class Device(ABC):
     def held(self) -> AbstractContextManager[None]:
         """A block in which launches are queued and none begins; once it is left they run back to back.
 
-        Nothing within may wait for the queue.  Without an effect on backends that cannot hold theirs.
+        Nothing within may wait for the queue, which takes some hundred launches.  Only where :attr:`holds`.
         """
         return contextlib.nullcontext()
 

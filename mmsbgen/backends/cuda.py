@@ -218,6 +218,7 @@ class CudaDevice(Device):
     """
 
     side_by_side = True
+    holds = True
 
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)

@@ -15,7 +15,6 @@ import numpy as np
 
 from mmsbgen.backends import _caches, _intel_runtime
 from mmsbgen.backends._binary_cache import BinaryCache
-from mmsbgen.backends._held import opencl_held
 from mmsbgen.backends.base import (
     Argument,
     Buffer,
@@ -122,13 +121,11 @@ class OpenCLKernel(Kernel):
         local = handle.get_work_group_info(info.LOCAL_MEM_SIZE, device.handle)
         private = handle.get_work_group_info(info.PRIVATE_MEM_SIZE, device.handle)
         limit = handle.get_work_group_info(info.WORK_GROUP_SIZE, device.handle)
-        # NVIDIA's driver says 256 of every kernel, also of one that it compiled for larger blocks and runs with them.
-        required = math.prod(handle.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device.handle))
-        self._resources = {
-            "shared_bytes": int(local),
-            "private_bytes": int(private),
-            "max_block_size": max(int(limit), int(required)),
-        }
+        self._reported = int(limit)
+        if "NVIDIA" in device.info.platform:
+            # This driver says 256 of every kernel, also of one that it compiled for larger blocks and runs with them.
+            limit = max(limit, math.prod(handle.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device.handle)))
+        self._resources = {"shared_bytes": int(local), "private_bytes": int(private), "max_block_size": int(limit)}
 
     def launch(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
@@ -150,7 +147,7 @@ class OpenCLKernel(Kernel):
             event = cl.enqueue_nd_range_kernel(self.device.queue, self._handle, total, name.block)
         except (cl.Error, TypeError, ValueError) as error:
             where = f"argument {position}: " if position < given else ""
-            limited = getattr(error, "code", None) == cl.status_code.INVALID_WORK_GROUP_SIZE
+            limited = math.prod(name.block) > self._reported
             raise (LaunchLimitError if limited else LaunchError)(f"{name}: {where}{error}") from error
         return OpenCLEvent(event, name)
 
@@ -272,9 +269,6 @@ class OpenCLDevice(Device):
     def mark(self) -> OpenCLEvent:
         with _errors(LaunchError, "cannot queue a marker"):
             return OpenCLEvent(self.cl.enqueue_marker(self.queue), "marker")
-
-    def held(self) -> contextlib.AbstractContextManager[None]:
-        return opencl_held(self)
 
     def synchronize(self) -> None:
         with _errors(LaunchError, f"queued work on {self.info.name} failed"):

@@ -16,6 +16,7 @@ from mmsbgen.db.ranking import cost
 from mmsbgen.db.records import Key, RunRecord, TrialRecord
 from mmsbgen.db.store import Store
 from mmsbgen.space import Config
+from mmsbgen.tuner.timing import timed_alone
 
 __all__ = ["end_dead_runs", "known_finals", "known_trials", "this_process"]
 
@@ -45,8 +46,9 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
 
     Finals are timed in turns: a search that goes on ranks by what it had when it was ended.  What works, but was not
     measured for the objective, is not known.  Nor is what was given up, as that was about the best and the noise of the
-    other run, what was measured before the configuration failed in use and was quarantined, as only a new trial can
-    lift that, and what a fleet lost with its workers.
+    other run, what has the host's part in it (:func:`mmsbgen.tuner.timing.timed_alone`), what was measured before the
+    configuration failed in use and was quarantined, as only a new trial can lift that, and what a fleet lost with its
+    workers.
     """
     failed: dict[str, str] = {}
     for failure in store.quarantined(family=key.kernel.family, kernel=key.kernel.name):
@@ -58,6 +60,9 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
         if trial.created_at <= failed.get(trial.config_digest, "") or trial.extra.get("lost"):
             continue
         if trial.status == "ok" and (not math.isfinite(cost(trial, objective)) or trial.extra.get("given_up")):
+            continue
+        backend, batch = trial.key.device.backend, int(trial.extra.get("batch", 1))
+        if trial.status == "ok" and timed_alone(backend, trial.median_s or 0.0, batch):
             continue
         before = known.get(trial.config_digest)
         if before is None or trial.round == 0 or before.round > 0:

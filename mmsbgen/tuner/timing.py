@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from mmsbgen.backends.base import Device, Event
 
-__all__ = ["Patience", "Timing", "time_launches", "time_turns"]
+__all__ = ["Patience", "Timing", "time_launches", "time_turns", "timed_alone"]
 
+_BATCHED_FROM_S = 4e-5
+"""Where launches cannot be held, shorter kernels end before Python has queued the next: a batch would time Python."""
 _BATCHED_BELOW_S = 5e-4
 _BATCH_S = 1e-3
 _MOST_BATCHED = 128
@@ -51,13 +53,15 @@ def time_launches(
 ) -> Timing:
     """Time ``launch(i)``, which queues the kernel on the inputs of turn ``i``, after a warm-up that is not kept.
 
-    On GPUs short kernels are launched back to back, all queued before the first begins, and a repetition is the mean of
-    a batch: a single launch between two events takes microseconds by itself, and as many for the host to queue.
+    On GPUs short kernels are launched back to back, and a repetition is the mean of a batch: a single launch between
+    two events takes microseconds by itself.  On devices that can be held all are queued before the first begins; on
+    others the shortest are timed one by one, by what the device says of each.
     """
     best = math.inf if best_s is None else best_s
     limits = [ratio * best for ratio in patience.hopeless]
     warm = _once(device, launch, 0, 1)
-    if warm > _COLD * limits[min(1, len(limits) - 1)]:
+    # A short kernel's first launch says little: two events and the host are most of it.
+    if _batch_of(device, warm) == 1 and warm > _COLD * limits[min(1, len(limits) - 1)]:
         return Timing((warm,), given_up=True)
     first = _once(device, launch, 1, 1)
     batch = _batch_of(device, min(warm, first))
@@ -85,6 +89,8 @@ def time_turns(
     is drawn, as what a kernel leaves behind for the next would favour or harm the same one in every round.
     """
     batches = [_batch_of(device, launch(0).seconds()) for launch in launches]
+    if min(batches, default=1) > 1:
+        batches = [max(batches)] * len(batches)
     times: list[list[float]] = [[] for _ in launches]
     order, drawn = list(range(len(launches))), random.Random(0)
     for turn in range(1, rounds + 1):
@@ -96,9 +102,18 @@ def time_turns(
     return [Timing(tuple(kept), batch) for kept, batch in zip(times, batches, strict=True)]
 
 
+def timed_alone(backend: str, seconds: float, batch: int) -> bool:
+    """Whether a record is of launches that were waited for one by one on a device that is held for such kernels now.
+
+    Such a time has the host's part in it, up to several times what the kernel takes; it is not to be compared with new
+    ones.
+    """
+    return backend == "cuda" and batch == 1 and seconds < _BATCHED_FROM_S
+
+
 def _batch_of(device: Device, seconds: float) -> int:
     """How many launches one repetition should stand for."""
-    if device.info.kind == "cpu" or seconds >= _BATCHED_BELOW_S:
+    if device.info.kind == "cpu" or seconds >= _BATCHED_BELOW_S or (seconds < _BATCHED_FROM_S and not device.holds):
         return 1
     return min(_MOST_BATCHED, math.ceil(_BATCH_S / seconds))
 

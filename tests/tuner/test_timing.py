@@ -79,7 +79,7 @@ def test_more_repetitions_need_less_to_be_hopeless() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seconds", "batch"), [("gpu", 1e-4, 10), ("gpu", 1e-2, 1), ("gpu", 1e-6, 128), ("cpu", 1e-4, 1)]
+    ("kind", "seconds", "batch"), [("gpu", 1e-4, 10), ("gpu", 1e-2, 1), ("gpu", 1e-6, 1), ("cpu", 1e-4, 1)]
 )
 def test_short_kernels_on_gpus_are_launched_back_to_back(kind: str, seconds: float, batch: int) -> None:
     device = Clock(kind, lambda turn: seconds)
@@ -93,6 +93,8 @@ def test_a_batch_is_queued_before_its_first_launch_begins() -> None:
     held: list[int] = []
 
     class Holding(Clock):
+        holds = True
+
         @contextlib.contextmanager
         def held(self) -> Iterator[None]:
             before = len(self.turns)
@@ -102,6 +104,27 @@ def test_a_batch_is_queued_before_its_first_launch_begins() -> None:
     device = Holding("gpu", lambda turn: 2e-5)
     timing = time_launches(device, device.launch, Patience(repetitions=3, enough_s=0.0))
     assert held == [50] * len(timing.times)
+
+
+def test_the_shortest_kernels_are_batched_where_they_can_be_held() -> None:
+    device = Clock("gpu", lambda turn: 1e-6)
+    device.holds = True
+    assert time_launches(device, device.launch, Patience()).batch == 128
+
+
+def test_a_short_kernel_is_not_given_up_by_its_first_launch() -> None:
+    """Between two events it takes six microseconds more, and one in a batch what it takes."""
+    clock = Clock("gpu", lambda turn: 9.5e-6 if turn == 0 else 1.5e-6)
+    clock.holds = True
+    timing = time_launches(clock, clock.launch, Patience(hopeless=(math.inf, 1.05)), best_s=1.9e-6)
+    assert not timing.given_up
+    assert timing.times == pytest.approx([1.5e-6] * len(timing.times))
+
+
+def test_finalists_have_batches_of_one_size() -> None:
+    turns = Turns(lambda order, name: {"a": 1e-4, "b": 2.5e-4}[name])
+    turns.device.info = replace(turns.device.info, kind="gpu")
+    assert [timing.batch for timing in time_turns(turns.device, [turns.launcher(name) for name in "ab"], 3)] == [10, 10]
 
 
 class Turns:
