@@ -2,8 +2,8 @@
 
 Likely are rows and accumulator in registers or shared memory, whole sub-groups, and up to 32 chunks of partners' rows
 at once a work-item.  All of a problem are compiled side by side and timed in three batches each, hopeless ones in
-fewer; the ten fastest are timed again in turns.  Nothing is held against the reference, as `mmsbgen tune` and
-scripts/check_variants.py do it.  Writes docs/reports/defaults.md and .json.
+fewer; the ten fastest and the default are timed again in turns.  Nothing is held against the reference, as `mmsbgen
+tune` and scripts/check_variants.py do it.  Writes docs/reports/defaults.md and .json.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ def screen(device: Device, placed: Placed, problem: Problem) -> list[tuple[Confi
             continue
         timed.append((statistics.median(times), config, bound, Sample(times)))
     timed.sort(key=lambda one: one[0])
-    again = time_turns(device, [launcher(bound) for _, _, bound, _ in timed[:FINALISTS]], ROUNDS)
-    finals = [(config, Sample(timing.times)) for (_, config, _, _), timing in zip(timed, again, strict=False)]
-    rest = [(config, sample) for _, config, _, sample in timed[FINALISTS:]]
+    finalists = timed[:FINALISTS] + [one for one in timed[FINALISTS:] if one[1] == configs[0]]
+    again = time_turns(device, [launcher(bound) for _, _, bound, _ in finalists], ROUNDS)
+    finals = [(config, Sample(timing.times)) for (_, config, _, _), timing in zip(finalists, again, strict=True)]
+    rest = [(config, sample) for _, config, _, sample in timed[FINALISTS:] if config != configs[0]]
     return sorted(finals, key=lambda pair: pair[1].median) + rest
 
 

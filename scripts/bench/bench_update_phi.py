@@ -59,7 +59,7 @@ class Chosen:
     worst: Config | None
     why: str
     timed: bool
-    """Whether configurations had to be timed to find these."""
+    """Whether configurations had to be timed first to find these."""
 
 
 def screen(device: Device, placed: Placed, problem: Problem, wanted: int, seed: int, ceiling_s: float) -> list[Config]:
@@ -99,8 +99,11 @@ def screen(device: Device, placed: Placed, problem: Problem, wanted: int, seed: 
     return [timed[int(name)][1] for name in order] + [config for _, config in timed[3:]]
 
 
-def choose(device: Device, placed: Placed, problem: Problem, args: argparse.Namespace) -> Chosen:
-    """The configurations to compare: given ones first, then the database's, then the best and worst of a sample."""
+def choose(device: Device, placed: Placed, problem: Problem, args: argparse.Namespace, before: Chosen | None) -> Chosen:
+    """The configurations to compare: given ones first, then the database's, then the best and worst of a sample.
+
+    ``before`` is what a sample has found for another step: it stands in where this one would need a sample too.
+    """
     traits = traits_of(device.info)
     default = SPEC.default(problem, traits)
     known = known_configs(device.info, SPEC, problem, traits, args.database)
@@ -109,8 +112,10 @@ def choose(device: Device, placed: Placed, problem: Problem, args: argparse.Name
     why = "given by --config" if tuned else f"database, tier {known.tier}: {known.reason}"
     if tuned is None and known.tier != "default" and not args.screen:
         tuned = known.tuned
-    screened = tuned is None or (worst is None and args.screen != 0)
-    if screened:
+    needed = tuned is None or (worst is None and args.screen != 0)
+    if needed and before is not None:
+        tuned, worst, why = tuned or before.tuned, worst or before.worst, before.why
+    elif needed:
         wanted = 40 if args.screen is None else args.screen
         progress(f"{device.info.spec}: timing {wanted} configurations drawn at random")
         timed = screen(device, placed, problem, wanted, args.seed, 2.0)
@@ -122,7 +127,7 @@ def choose(device: Device, placed: Placed, problem: Problem, args: argparse.Name
                 worst, why = timed[-1], f"{why}; the worst is that of the same {len(timed)}"
     for config in (tuned or default, default, worst or default):
         SPEC.space.check(config, problem, traits)
-    return Chosen(tuned or default, default, worst, why, screened)
+    return Chosen(tuned or default, default, worst, why, needed)
 
 
 def shape_of(roofs: Roofs) -> Config:
@@ -166,18 +171,13 @@ Chosens = dict[tuple[str, str], Chosen]
 
 
 def choose_all(device: Device, placed: Placed, problem: Problem, args: argparse.Namespace) -> Chosens:
-    """The configurations of every step, with noise and without, as a run of that step would select them.
-
-    What had to be timed first is timed for the first of them, and serves all.
-    """
+    """The configurations of every step, with noise and without, as a run of that step would select them."""
     found: Chosens = {}
     for step in args.step or STEPS:
         for noise in ("on", "off"):
-            timed = next(iter(found.values()), None)
-            if timed is not None and timed.timed:
-                found[step, noise] = timed
-            else:
-                found[step, noise] = choose(device, placed, problem.replace(step=step, noise=noise), args)
+            screened = next((one for one in found.values() if one.timed), None)
+            here = problem.replace(step=step, noise=noise)
+            found[step, noise] = choose(device, placed, here, args, screened)
     return found
 
 
@@ -234,6 +234,10 @@ def report_device(
         f"writes counted. A call moves at least {moved / 1e6:.0f} MB."
     )
     report.text(*_configurations(chosen))
+    if info.kind == "gpu":
+        report.text(
+            "Each repetition is the mean of a batch of launches. The worst is the slowest that the database has."
+        )
     rows = []
     for (step, noise), samples in found.items():
         tuned = samples["tuned"].median
