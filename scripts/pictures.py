@@ -12,7 +12,7 @@ import click
 from _svg import BLUE, GREEN, GREY, ORANGE, PALE, PINK, YELLOW, Drawing
 
 from mmsbgen.families.mmsb.axes import PLACEMENTS
-from mmsbgen.families.mmsb.update_phi import places
+from mmsbgen.families.mmsb.row_space import places
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = {

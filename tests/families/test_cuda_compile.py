@@ -17,8 +17,8 @@ import pytest
 from mmsbgen.backends.cuda_compile import CudaCompiler, KernelResources, compile_cuda, find_compiler
 from mmsbgen.errors import CompileError, ConfigError, MissingDependencyError
 from mmsbgen.families import family
+from mmsbgen.families.mmsb.row_space import shared_bytes
 from mmsbgen.families.mmsb.star_loop import STAGES, fitted, star_loop
-from mmsbgen.families.mmsb.update_phi import shared_bytes
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.rendering import overlapping, render

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.errors import ConfigError
 from mmsbgen.families import family
-from mmsbgen.families.mmsb.update_phi import places, shared_bytes
+from mmsbgen.families.mmsb.row_space import places, shared_bytes
 from mmsbgen.family import KernelSpec
 from mmsbgen.problem import Problem
 from mmsbgen.rendering import render

@@ -46,7 +46,7 @@ def gather(
     """Demand of a kernel that gathers ``partners`` rows for each vertex, ``rows`` of them in flight.
 
     ``places`` has where the partner's row, the accumulator and the own row live, as
-    :func:`mmsbgen.families.mmsb.update_phi.places` names them.
+    :func:`mmsbgen.families.mmsb.row_space.places` names them.
     """
     probs, grads, pi = places
     width = int(config["vector_width"])

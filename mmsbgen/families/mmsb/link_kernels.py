@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.families.mmsb import block_workloads, update_phi
+from mmsbgen.families.mmsb import block_workloads, row_space
 from mmsbgen.families.mmsb.axes import (
     BLOCK_SIZE,
     GEN,
@@ -78,18 +78,18 @@ def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 LINKS_SPACE = Space(
     (
-        update_phi.PLACEMENT,
+        row_space.PLACEMENT,
         TEAM,
         VECTOR_WIDTH,
         BLOCK_SIZE,
-        update_phi.ROWS_IN_FLIGHT,
+        row_space.ROWS_IN_FLIGHT,
         REDUCTION,
         GROUPS,
         COUNTS,
         LOOKAHEAD,
     ),
     (
-        *update_phi.ROW_CONSTRAINTS,
+        *row_space.ROW_CONSTRAINTS,
         Constraint("groups", _groups),
         Constraint("counts", _counts),
         Constraint("compiler", _compiles),
@@ -107,7 +107,7 @@ def _launch_groups(problem: Problem, config: Config, count: int, traits: Traits)
 
 
 def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    return update_phi.row_variables(problem, config, traits) | {
+    return row_space.row_variables(problem, config, traits) | {
         "groups": links_groups(config),
         "place_counts": "R" if config["counts"] == "registers" else "G",
         "lookahead": config["lookahead"],

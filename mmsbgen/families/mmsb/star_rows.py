@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.families.mmsb import block_workloads, star_workloads, update_phi
+from mmsbgen.families.mmsb import block_workloads, row_space, star_workloads
 from mmsbgen.families.mmsb.axes import (
     BLOCK_SIZE,
     GEN,
@@ -53,16 +53,16 @@ def _no_links(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 SPACE = Space(
-    (update_phi.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, update_phi.ROWS_IN_FLIGHT, REDUCTION),
+    (row_space.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, row_space.ROWS_IN_FLIGHT, REDUCTION),
     (
-        *update_phi.ROW_CONSTRAINTS,
+        *row_space.ROW_CONSTRAINTS,
         Constraint("links", _no_links),
     ),
 )
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    return update_phi.row_variables(problem, config, traits) | {"with_links": _with_links(problem)}
+    return row_space.row_variables(problem, config, traits) | {"with_links": _with_links(problem)}
 
 
 def _config(placement: str, team: str, width: int, block: int, rows: int) -> dict[str, Any]:
