@@ -64,6 +64,11 @@ class Sweep:
         words = [str(value) for value in params.values() if isinstance(value, str)]
         return f"{self.spec.name} {sizes} {' '.join(words)}".strip()
 
+    @property
+    def has_default(self) -> bool:
+        """Whether the built-in default, with which every tune begins, was recorded."""
+        return dict(self.spec.default(self.problem, self.traits)) in [dict(config) for config in self.configs]
+
     def candidates(self, *, blind: int | None = None) -> Candidates:
         """The recorded configurations as a space.
 
@@ -72,8 +77,8 @@ class Sweep:
         """
         configs = [dict(config) for config in self.configs]
         default = dict(self.spec.default(self.problem, self.traits))
-        if blind is not None or default not in configs:
-            default = random.Random(blind).choice(configs)
+        if blind is not None or not self.has_default:
+            default = random.Random(blind or 0).choice(configs)
         return Candidates(configs, default, Counter(), {}, model_of(self.spec, self.problem, self.traits))
 
     def valid(self) -> int:
@@ -137,10 +142,11 @@ def replay(
 ) -> Replay:
     """Let a strategy search a sweep with ``share`` of the trials, or of the seconds, that all of it took.
 
-    With ``blind`` it does not begin with the built-in default.  A budget in seconds ends as in a tune: with
-    the configuration at hand when it is spent.  Raises :class:`InputError` for an unknown strategy.
+    With ``blind``, and where the built-in default was not recorded, it does not begin with that.  A budget in seconds
+    ends as in a tune: with the configuration at hand when it is spent.  Raises :class:`InputError` for an unknown
+    strategy.
     """
-    space = sweep.candidates(blind=seed if blind else None)
+    space = sweep.candidates(blind=seed if blind or not sweep.has_default else None)
     trials = max(1, round(share * len(sweep.configs)))
     most = trials if unit == "trials" else len(sweep.configs)
     limit = share * sweep.total_s if unit == "seconds" else math.inf
