@@ -13,10 +13,10 @@ from tests.records import GPU, PHI, trial
 
 
 def test_a_case_has_its_best_default_and_worst() -> None:
-    trials = [trial(2e-4), trial(1e-4, block_size=128), trial(9e-4, vector_width=1, placement="SSS")]
+    trials = [trial(2e-4), trial(1e-4, block_size=64), trial(9e-4, vector_width=1, placement="SSS")]
     (case,) = cases_of(trials)
     assert (case.best_s, case.default_s, case.worst_s) == (1e-4, 2e-4, 9e-4)
-    assert case.fastest_by("placement", "block_size") == {("RRR", 64): 2e-4, ("RRR", 128): 1e-4, ("SSS", 64): 9e-4}
+    assert case.fastest_by("placement", "block_size") == {("RSS", 128): 2e-4, ("RSS", 64): 1e-4, ("SSS", 128): 9e-4}
     assert case.fastest_by("no such axis") == {}
     moved = PHI.traffic(family().problem(K=1024))
     assert case.roof_s == pytest.approx(moved / 4e12)
@@ -25,7 +25,7 @@ def test_a_case_has_its_best_default_and_worst() -> None:
 
 def test_a_case_counts_the_last_word_on_a_finalist() -> None:
     first = trial(1e-4)
-    (case,) = cases_of([first, replace(first, round=1, times=(3e-4,)), trial(2e-4, block_size=128)])
+    (case,) = cases_of([first, replace(first, round=1, times=(3e-4,)), trial(2e-4, block_size=64)])
     assert case.default_s == 3e-4
     assert len(case.times) == 2
 
@@ -38,7 +38,7 @@ def test_the_newest_state_of_a_template_counts() -> None:
 
 
 def test_a_default_that_is_another_by_now() -> None:
-    (case,) = cases_of([trial(3e-4, minute=0, block_size=128), trial(1e-4, minute=1, block_size=256)])
+    (case,) = cases_of([trial(3e-4, minute=0, block_size=64), trial(1e-4, minute=1, block_size=256)])
     assert case.default_s == 3e-4, "the run began with the default of its day"
 
 

@@ -21,14 +21,16 @@ def test_parts_begin_with_update_phi() -> None:
     found = script.parts(
         (128, 256), {"m": 4096, "n": 32, "N": 317080}, 60.0, 15.0, blocks, {"n": 256, "products": "half"}
     )
-    assert [(p.kernels[0], p.problem["K"], p.problem["step"], p.problem["noise"]) for p in found[:4]] == [
+    assert [(p.kernels[0], p.problem["K"], p.problem["step"], p.problem["noise"]) for p in found[:6]] == [
         ("update_phi", 128, "split", "on"),
         ("update_phi", 256, "split", "on"),
         ("update_phi", 128, "reflected", "off"),
         ("update_phi", 256, "reflected", "off"),
+        ("update_phi", 128, "reflected", "on"),
+        ("update_phi", 256, "reflected", "on"),
     ]
-    stars, blocked, shared, labelled = found[4:6], found[6:8], found[8:10], found[10:]
-    assert {p.seconds / len(p.kernels) for p in found[4:]} == {15.0}
+    stars, blocked, shared, labelled = found[6:8], found[8:10], found[10:12], found[12:]
+    assert {p.seconds / len(p.kernels) for p in found[6:]} == {15.0}
     for p in stars:
         assert "theta_partial" in p.kernels
         assert not any(name.startswith("block_") for name in p.kernels)
@@ -44,7 +46,7 @@ def test_parts_begin_with_update_phi() -> None:
         assert (p.kernels, p.problem["partners"]) == (labelled_kernels, "shared-uniform")
     every = {*stars[0].kernels, *blocked[0].kernels, *shared[0].kernels, *labelled[0].kernels}
     assert every | {"update_phi", "block_shared", "star_shared"} == set(family().tuned)
-    assert len(script.parts((128,), {}, 60.0, 0.0, {}, {})) == 2
+    assert len(script.parts((128,), {}, 60.0, 0.0, {}, {})) == 3
     assert script.slug(H200) == "nvidia-h200"
 
 
@@ -75,7 +77,7 @@ def test_the_script_tunes_exports_and_goes_on(scripts: Path, tmp_path: Path) -> 
     bundle = run()
     assert {trial.key.kernel.name for trial in bundle.trials} == {"update_phi"}
     steps = {(trial.key.problem.params["step"], trial.key.problem.params["noise"]) for trial in bundle.trials}
-    assert steps == {("split", "on"), ("reflected", "off")}
+    assert steps == {("split", "on"), ("reflected", "off"), ("reflected", "on")}
     assert {roof.kind for roof in bundle.roofs} == {"copy", "gather"}
     again = run()
     assert [trial.uid for trial in again.trials if trial.round == 0] == [t.uid for t in bundle.trials if t.round == 0]
