@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,6 +102,14 @@ def build(device: Device, spec: KernelSpec, problem: Problem, config: Config, ov
         return BoundKernel(spec, problem, config, traits, source, program.kernel(source.entry))
     except CompileError as error:
         raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error
+
+
+def compile_side_by_side(device: Device, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> None:
+    """Compile configurations of a kernel at once, so that :func:`build` finds them compiled, where the device can."""
+    if device.side_by_side:
+        traits = traits_of(device.info)
+        sources = [render(spec, problem, config, traits).text for config in configs]
+        device.compile_ahead(sources, compiler_options(traits))
 
 
 def upload(device: Device, workload: Workload) -> dict[str, Any]:

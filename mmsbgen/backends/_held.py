@@ -41,14 +41,13 @@ class CudaHold:
         self._device = device
         self._word: Any = None
         self._kernel: Any = None
-        self._refused = False
         self._turn = 0
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         """Hold the stream until the block is left; where the host has no page-locked memory to give, do not."""
         device = self._device
-        if self._word is None and not self._refused:
+        if self._kernel is None:
             self._begin()
         if self._word is None:
             yield
@@ -71,7 +70,6 @@ class CudaHold:
                 self._word = device.driver.pagelocked_zeros(1, np.uint32, mem_flags=mapped)
         except LaunchError as error:
             log.warning("%s: short kernels of %s are timed with their launches", error, device.info.name)
-            self._refused = True
 
     def clear(self) -> None:
         """Give the memory back; the context must be current, and the stream's work done."""

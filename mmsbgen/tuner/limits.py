@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends.base import Device, Event
-from mmsbgen.build import BoundKernel, build, compiler_options, traits_of
+from mmsbgen.build import BoundKernel, build, compile_side_by_side, traits_of
 from mmsbgen.dialect import dialect
 from mmsbgen.errors import CompileError, InputError, LaunchError, MmsbgenError
 from mmsbgen.family import Argument, Array, KernelFamily, KernelSpec, Launch, Workload
 from mmsbgen.problem import Parameter, Problem
-from mmsbgen.rendering import render
 from mmsbgen.space import Axis, Config, Constraint, Space, Traits, describe
 from mmsbgen.tuner.timing import Patience, time_launches
 
@@ -265,9 +264,8 @@ def _fastest(
     """Seconds of the fastest shape, and that shape; shapes that do not compile or run here are left out."""
     best: tuple[float, BoundKernel] | None = None
     failure: MmsbgenError | None = None
-    traits = traits_of(device.info)
-    configs = spec.space.configs(problem, traits)
-    device.compile_ahead([render(spec, problem, each, traits).text for each in configs], compiler_options(traits))
+    configs = spec.space.configs(problem, traits_of(device.info))
+    compile_side_by_side(device, spec, problem, configs)
     for config in configs:
         try:
             bound = build(device, spec, problem, config)

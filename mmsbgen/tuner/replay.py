@@ -69,16 +69,16 @@ class Sweep:
         """Whether the built-in default, with which every tune begins, was recorded."""
         return dict(self.spec.default(self.problem, self.traits)) in [dict(config) for config in self.configs]
 
-    def candidates(self, *, blind: int | None = None) -> Candidates:
+    def candidates(self, *, seed: int = 0, blind: bool = False) -> Candidates:
         """The recorded configurations as a space.
 
-        A search begins with the built-in default where that was recorded, and with one drawn by the seed ``blind``
-        where that is given: a default may have been chosen on this very device.
+        A search begins with the built-in default; with one that the seed draws where that was not recorded, and with
+        ``blind``, as a default may have been chosen on this very device.
         """
         configs = [dict(config) for config in self.configs]
         default = dict(self.spec.default(self.problem, self.traits))
-        if blind is not None or not self.has_default:
-            default = random.Random(blind or 0).choice(configs)
+        if blind or default not in configs:
+            default = random.Random(seed).choice(configs)
         return Candidates(configs, default, Counter(), {}, model_of(self.spec, self.problem, self.traits))
 
     def valid(self) -> int:
@@ -146,7 +146,7 @@ def replay(
     ends as in a tune: with the configuration at hand when it is spent.  Raises :class:`InputError` for an unknown
     strategy.
     """
-    space = sweep.candidates(blind=seed if blind or not sweep.has_default else None)
+    space = sweep.candidates(seed=seed, blind=blind)
     trials = max(1, round(share * len(sweep.configs)))
     most = trials if unit == "trials" else len(sweep.configs)
     limit = share * sweep.total_s if unit == "seconds" else math.inf

@@ -59,10 +59,12 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
     for trial in reversed(store.trials(key=key)):
         if trial.created_at <= failed.get(trial.config_digest, "") or trial.extra.get("lost"):
             continue
-        if trial.status == "ok" and (not math.isfinite(cost(trial, objective)) or trial.extra.get("given_up")):
-            continue
         backend, batch = trial.key.device.backend, int(trial.extra.get("batch", 1))
-        if trial.status == "ok" and timed_alone(backend, trial.median_s or 0.0, batch):
+        if trial.status == "ok" and (
+            not math.isfinite(cost(trial, objective))
+            or trial.extra.get("given_up")
+            or timed_alone(backend, trial.median_s or 0.0, batch)
+        ):
             continue
         before = known.get(trial.config_digest)
         if before is None or trial.round == 0 or before.round > 0:

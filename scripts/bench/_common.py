@@ -21,6 +21,7 @@ import numpy as np
 
 from mmsbgen import __version__
 from mmsbgen.backends import Device, DeviceInfo, discover
+from mmsbgen.backends.base import Event
 from mmsbgen.backends.discovery import select_device
 from mmsbgen.build import BoundKernel
 from mmsbgen.db.selection import Index
@@ -127,6 +128,11 @@ class Placed:
         if count is not None and "n_vertices" in values:
             values = values | {"n_vertices": np.uint32(count)}
         return bound.launch(units, values).seconds()
+
+    def launcher(self, bound: BoundKernel) -> Callable[[int], Event]:
+        """Launches a kernel with the arguments of a round, which are put together here and not at each launch."""
+        inputs = [self.values(number) for number in range(len(self.rotations) + 1)]
+        return lambda number: bound.launch(self.count, inputs[number % len(inputs)])
 
     def restore(self, arguments: Mapping[str, Any]) -> None:
         """Write the arrays anew: kernels that update a state leave it otherwise than they found it."""

@@ -13,17 +13,15 @@ import itertools
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from _common import Placed, Report, Sample, add_device_option, chosen_devices, progress
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.build import BoundKernel, build, compiler_options, traits_of
+from mmsbgen.build import BoundKernel, build, compile_side_by_side, traits_of
 from mmsbgen.errors import CompileError, LaunchError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.storage import STORAGES, storage_of
 from mmsbgen.problem import Problem
-from mmsbgen.rendering import render
 from mmsbgen.space import Config, Traits, describe
 from mmsbgen.tuner.timing import Patience, time_launches, time_turns
 
@@ -54,28 +52,21 @@ def likely(problem: Problem, traits: Traits) -> Iterator[Config]:
 
 def screen(device: Device, placed: Placed, problem: Problem) -> list[tuple[Config, Sample]]:
     """Times of the likely configurations, the best of them in turns, fastest first."""
-    traits = traits_of(device.info)
-    configs = list(likely(problem, traits))
-    texts = [render(SPEC, problem, config, traits).text for config in configs]
-    device.compile_ahead(texts, compiler_options(traits))
-    inputs = [placed.values(number) for number in range(len(placed.rotations) + 1)]
-
-    def launcher(bound: BoundKernel) -> Any:
-        return lambda turn: bound.launch(placed.count, inputs[turn % len(inputs)])
-
+    configs = list(likely(problem, traits_of(device.info)))
+    compile_side_by_side(device, SPEC, problem, configs)
     timed: list[tuple[float, Config, BoundKernel, Sample]] = []
     for config in configs:
         try:
             bound = build(device, SPEC, problem, config)
             best = min((one[0] for one in timed), default=None)
-            times = time_launches(device, launcher(bound), QUICK, best).times
+            times = time_launches(device, placed.launcher(bound), QUICK, best).times
         except (CompileError, LaunchError) as error:
             progress(f"  left out: {error}")
             continue
         timed.append((statistics.median(times), config, bound, Sample(times)))
     timed.sort(key=lambda one: one[0])
     finalists = timed[:FINALISTS] + [one for one in timed[FINALISTS:] if one[1] == configs[0]]
-    again = time_turns(device, [launcher(bound) for _, _, bound, _ in finalists], ROUNDS)
+    again = time_turns(device, [placed.launcher(bound) for _, _, bound, _ in finalists], ROUNDS)
     finals = [(config, Sample(timing.times)) for (_, config, _, _), timing in zip(finalists, again, strict=True)]
     rest = [(config, sample) for _, config, _, sample in timed[FINALISTS:] if config != configs[0]]
     return sorted(finals, key=lambda pair: pair[1].median) + rest

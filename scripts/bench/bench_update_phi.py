@@ -196,7 +196,6 @@ def measure(
     worst configuration, far slower, is timed by itself: in turns with the others it would let them start cold.
     """
     found: dict[tuple[str, str], dict[str, Sample]] = {}
-    inputs = [placed.values(number) for number in range(len(placed.rotations) + 1)]
     for (step, noise), these in chosen.items():
         here = problem.replace(step=step, noise=noise)
         # One step's rows are not another's: reflected noise flattens them, and flat rows cost the split step more.
@@ -206,7 +205,7 @@ def measure(
             config = getattr(these, name)
             if config is not None:
                 bound = build(device, SPEC, here, config)
-                launches[name] = lambda number, bound=bound: bound.launch(placed.count, inputs[number % len(inputs)])
+                launches[name] = placed.launcher(bound)
         slow = {"worst": launches.pop("worst")} if "worst" in launches else {}
         found[step, noise] = in_turns(device, launches, rounds) | (in_turns(device, slow, 3) if slow else {})
         progress(f"  {step}, noise {noise}: " + ", ".join(f"{n} {s.text()} ms" for n, s in found[step, noise].items()))

@@ -50,6 +50,12 @@ def row_vectors(problem: Problem, config: Config) -> int:
     return row_length(problem.integer("K")) // int(config["vector_width"])
 
 
+def block_for(problem: Problem, width: int, each: int) -> int:
+    """Work-items that have ``each`` vectors of a row or fewer, from 32 on; 512 where the row is longer."""
+    vectors = row_vectors(problem, {"vector_width": width})
+    return next((size for size in (32, 64, 128, 256) if each * size >= vectors), 512)
+
+
 def team_size(config: Config, traits: Traits) -> int:
     """Work-items that share a row."""
     team = config["team"]

@@ -10,6 +10,7 @@ from mmsbgen.families.mmsb.axes import (
     ROW_TEAM,
     TEAM,
     VECTOR_WIDTH,
+    block_for,
     chunks,
     common,
     element_size,
@@ -127,9 +128,8 @@ def _partial_default(problem: Problem, traits: Traits) -> Config:
         # Of rows in 16 bits as many bytes a load are twice the elements, so that half the chunks keep the registers.
         narrow = storage_of(problem).narrow
         width = 8 if narrow else 4
-        vectors = row_vectors(problem, {"vector_width": width})
-        block = next((size for size in (32, 64, 128, 256) if (1 if narrow else 2) * size >= vectors), 512)
-        words = -(-vectors // block) * element_size(problem) * width // 4
+        block = block_for(problem, width, 1 if narrow else 2)
+        words = -(-row_vectors(problem, {"vector_width": width}) // block) * element_size(problem) * width // 4
         kept = [pairs for pairs in (4, 2, 1) if block * words * (pairs + 1) <= _REGISTERS]
         teams = [
             *({"block_size": block, "accumulators": "registers", "pairs_in_flight": pairs} for pairs in kept),

@@ -13,6 +13,7 @@ from mmsbgen.families.mmsb.axes import (
     REDUCTION,
     TEAM,
     VECTOR_WIDTH,
+    block_for,
     chunks,
     first_valid,
     launch_teams,
@@ -153,28 +154,22 @@ def default(problem: Problem, traits: Traits) -> Config:
     # Teams that have two chunks a work-item, so that a multiprocessor's registers hold the rows of enough of them.
     if storage_of(problem).narrow:
         # Half the bytes a row: as many a load by twice the width, and as many on their way by twice the rows.
-        block = max(64, _two_chunks_each(problem, 8))
+        block = max(64, block_for(problem, 8, 2))
         first = [_gpu(8, size, "block", "RRR", "shuffle", rows) for size in (block, 64) for rows in (4, 2)]
         first.append(_gpu(8, 128, "subgroup", "RRR", "shuffle"))
     elif traits.sub_group_size > 1:
         # On an H200 within 9 % of the best of some 150 at every K from 128 to 4096, with split, reflected and no draws.
-        block = min(128, _two_chunks_each(problem, 4))
+        block = min(128, block_for(problem, 4, 2))
         team, size = ("block", block) if block > 32 else ("subgroup", 128)
         rows = (2, 1) if row_vectors(problem, {"vector_width": 4}) > 32 else (4, 2, 1)
         first = [_gpu(4, size, team, placement, "shuffle", each) for placement in ("RSS", "RRS") for each in rows]
-    elif _two_chunks_each(problem, 4) == 32:
+    elif block_for(problem, 4, 2) == 32:
         first = [_gpu(4, 32, "block", "RRR", "local", rows) for rows in (2, 1)]
     else:
         # Sums in local memory cost the fewer the smaller the team: 4 % from the best at K = 1024 by NVIDIA's OpenCL.
         size = 64 if row_vectors(problem, {"vector_width": 4}) <= 256 else 128
         first = [_gpu(2, size, "block", "RRR", "local", rows) for rows in (4, 2, 1)]
     return first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
-
-
-def _two_chunks_each(problem: Problem, width: int) -> int:
-    """Work-items that have two chunks of a row each or fewer; 512 where the row is longer."""
-    vectors = row_vectors(problem, {"vector_width": width})
-    return next((size for size in (32, 64, 128, 256) if 2 * size >= vectors), 512)
 
 
 def traffic(problem: Problem) -> int:
