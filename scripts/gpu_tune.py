@@ -7,9 +7,9 @@ update_phi is tuned at each K for the split step with noise, as `mmsbgen detect`
 with and without.  With --all-kernels the other kernels follow at each K, those of blocks at sizes of their own
 (--block-size, --block-partners) and those of stars that share --shared-partners, on CUDA devices with their products on
 tensor cores.
-With --sweep all block sizes of every placement are measured at the K nearest to 1024: the tuner visits them here and
-there only, and the figure over block sizes wants them all.  Running it again goes on with the same database.  Ends with
-DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
+With --sweep all block sizes of every placement are measured, of the split step at each K and without draws at the K
+nearest to 1024: the tuner visits them here and there only, and the figures over block sizes want them all.  Running it
+again goes on with the same database.  Ends with DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _of_partners(spec: KernelSpec) -> bool:
 def sweep(info: DeviceInfo, ks: tuple[int, ...], sizes: Mapping[str, int | str], seconds: float) -> list[Part]:
     """All block sizes of each placement that is valid here, at the default's vector width and two rows in flight."""
     kernels, traits, found = family(), traits_of(info), []
-    spec, k = kernels.kernel(PHI), min(ks, key=lambda have: abs(have - 1024))
-    for step in STEPS[:2]:  # what a figure shows
+    spec, near = kernels.kernel(PHI), min(ks, key=lambda have: abs(have - 1024))
+    for k, step in [*((k, STEPS[0]) for k in ks), (near, STEPS[1])]:
         problem = kernels.problem(K=k, **sizes, **step)
         width = spec.default(problem, traits)["vector_width"]
         for placement in next(axis.values for axis in spec.space.axes if axis.name == "placement"):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mmsbgen.db.records import TrialRecord
 from mmsbgen.space import Config
 from mmsbgen.tuner.noise import Verdict, judge, median_interval
 
-__all__ = ["FINAL_S", "choose", "rounds_for", "verdict_of"]
+__all__ = ["FINAL_S", "METER_S", "choose", "metered", "rounds_for", "verdict_of"]
 
 _FEWEST = 3
 _MOST = 6
@@ -17,6 +18,10 @@ FINAL_S = 8.0
 #: With fewer rounds than five no interval of the median has a confidence of 90 %.
 _FEWEST_ROUNDS = 5
 _MOST_ROUNDS = 401
+#: Seconds that metering one takes: 20 steps of a counter that moves ten times a second.
+METER_S = 2.1
+#: Part of a kernel's time that metering the winner may take.
+_METERED = 0.1
 
 
 def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[TrialRecord]:
@@ -38,6 +43,21 @@ def rounds_for(chosen: Sequence[TrialRecord], seconds: float = FINAL_S) -> int:
     """How often each is timed: as often as ``seconds`` on the device allow, within bounds."""
     one_round = sum(trial.median_s or 0.0 for trial in chosen)
     return max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(seconds / max(one_round, 1e-9))))
+
+
+def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Iterator[int]:
+    """Places of the finalists whose energy is measured, the winner's first.
+
+    ``seconds`` are the kernel's begin and end by :func:`time.monotonic`, where it has a budget of them: then the winner
+    is metered where that takes a tenth of them or less, and others as long as there are seconds left.  Metering a
+    handful of finalists of each of a dozen kernels would take more of a minute than trying configurations does.
+    """
+    for place in sorted(range(count), key=lambda place: place != winner):
+        if seconds is not None:
+            begin, end = seconds
+            if not (end - time.monotonic() >= METER_S or (place == winner and _METERED * (end - begin) >= METER_S)):
+                return
+        yield place
 
 
 def verdict_of(finals: Sequence[TrialRecord], complexity: Callable[[Config], Any]) -> Verdict | None:

@@ -23,7 +23,7 @@ from mmsbgen.tuner.search import BudgetSpentError
 from mmsbgen.tuner.timing import Patience, Timing
 from mmsbgen.tuner.worker import Outcome
 
-__all__ = ["Evaluator", "Recorder", "spent_s"]
+__all__ = ["Evaluator", "Recorder", "spent_s", "with_energy"]
 
 _MESSAGE = 4000
 #: Configurations compiled side by side for every compiler before they are timed.
@@ -38,6 +38,12 @@ def spent_s(trial: TrialRecord) -> float:
     """Seconds that compiling a configuration, by whichever process, and its launches took."""
     launched = sum(trial.times) * int(trial.extra.get("batch", 1))
     return max(trial.compile_s or 0.0, float(trial.extra.get("ahead_s", 0.0))) + launched
+
+
+def with_energy(trial: TrialRecord, energy: Energy) -> TrialRecord:
+    """The record with the joules of a call, and how they were measured."""
+    told = {"window_s": energy.window_s, "step_s": energy.step_s, "uncertainty": energy.uncertainty}
+    return replace(trial, energy_j=energy.joules, extra={**trial.extra, "energy": told})
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,6 @@ class Recorder:
         extra: dict[str, Any] = {}
         if timing.batch > 1:
             extra["batch"] = timing.batch
-        if outcome.energy is not None:
-            extra["energy"] = {
-                "window_s": outcome.energy.window_s,
-                "step_s": outcome.energy.step_s,
-                "uncertainty": outcome.energy.uncertainty,
-            }
         if outcome.where:
             extra["where"] = outcome.where
         if outcome.lost:
@@ -75,7 +75,7 @@ class Recorder:
             extra["given_up"] = True
         if "private_bytes" in resources:
             extra["private_bytes"] = resources["private_bytes"]
-        return TrialRecord(
+        trial = TrialRecord(
             run=self.run,
             key=self.key,
             config=dict(config),
@@ -88,10 +88,10 @@ class Recorder:
             spill_bytes=resources.get("spill_bytes"),
             shared_bytes=resources.get("shared_bytes"),
             compile_s=outcome.compile_s,
-            energy_j=None if outcome.energy is None else outcome.energy.joules,
             round=round_,
             extra=extra,
         )
+        return trial if outcome.energy is None else with_energy(trial, outcome.energy)
 
 
 @dataclass

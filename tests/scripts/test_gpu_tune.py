@@ -53,10 +53,15 @@ def test_parts_begin_with_update_phi() -> None:
 def test_a_sweep_has_every_placement_that_is_valid() -> None:
     script = importlib.import_module("gpu_tune")
     found = script.sweep(H200, (128, 2048, 900), {"n": 32}, 5.0)
-    assert {part.problem["K"] for part in found} == {900}
+    assert list(dict.fromkeys((part.problem["K"], part.problem["noise"]) for part in found)) == [
+        (128, "on"),
+        (2048, "on"),
+        (900, "on"),
+        (900, "off"),
+    ]
     assert {part.strategy for part in found} == {"exhaustive"}
     (placements,) = (axis.values for axis in PHI.space.axes if axis.name == "placement")
-    assert [part.fixed["placement"] for part in found] == [*placements, *placements]
+    assert [part.fixed["placement"] for part in found] == [*placements] * 4
     assert {(part.fixed["vector_width"], part.fixed["rows_in_flight"]) for part in found} == {(4, 2)}
     few = script.sweep(H200, (2**18,), {"n": 32}, 5.0)
     assert {"GLOBAL"} <= {part.fixed["placement"] for part in few} < set(placements), "rows too long for the others"

@@ -151,23 +151,24 @@ def default(problem: Problem, traits: Traits) -> Config:
     """What runs when nothing was tuned: one vertex a work-item on CPUs, one a sub-group or a block on GPUs."""
     if traits.kind == "cpu":
         return first_valid(_ANYWHERE, SPACE.refusal)(problem, traits)
-    # Teams that have two chunks a work-item, so that a multiprocessor's registers hold the rows of enough of them.
-    if storage_of(problem).narrow:
+    # Teams that have a few chunks a work-item, so that a multiprocessor's registers hold the rows of enough of them.
+    narrow, vectors = storage_of(problem).narrow, row_vectors(problem, {"vector_width": 4})
+    if traits.sub_group_size > 1:
+        # On an H200 within 10 % of the best of some 150 at every K from 128 to 4096, with split, reflected and no draws.
+        # Rows of 16 bits have half the bytes a chunk: half the work-items, or twice the rows, have as many on their way.
+        block = block_for(problem, 4, 4) if narrow else min(128, block_for(problem, 4, 2))
+        team, size = ("block", block) if block > 32 else ("subgroup", 128)
+        rows = (4, 2, 1) if vectors <= 32 or (narrow and vectors >= 128) else (2, 1)
+        first = [_gpu(4, size, team, placement, "shuffle", each) for placement in ("RSS", "RRS") for each in rows]
+    elif narrow:
         # Half the bytes a row: as many a load by twice the width, and as many on their way by twice the rows.
         block = max(64, block_for(problem, 8, 2))
-        first = [_gpu(8, size, "block", "RRR", "shuffle", rows) for size in (block, 64) for rows in (4, 2)]
-        first.append(_gpu(8, 128, "subgroup", "RRR", "shuffle"))
-    elif traits.sub_group_size > 1:
-        # On an H200 within 9 % of the best of some 150 at every K from 128 to 4096, with split, reflected and no draws.
-        block = min(128, block_for(problem, 4, 2))
-        team, size = ("block", block) if block > 32 else ("subgroup", 128)
-        rows = (2, 1) if row_vectors(problem, {"vector_width": 4}) > 32 else (4, 2, 1)
-        first = [_gpu(4, size, team, placement, "shuffle", each) for placement in ("RSS", "RRS") for each in rows]
+        first = [_gpu(8, size, "block", "RRR", "local", rows) for size in (block, 64) for rows in (4, 2)]
     elif block_for(problem, 4, 2) == 32:
         first = [_gpu(4, 32, "block", "RRR", "local", rows) for rows in (2, 1)]
     else:
         # Sums in local memory cost the fewer the smaller the team: 4 % from the best at K = 1024 by NVIDIA's OpenCL.
-        size = 64 if row_vectors(problem, {"vector_width": 4}) <= 256 else 128
+        size = 64 if vectors <= 256 else 128
         first = [_gpu(2, size, "block", "RRR", "local", rows) for rows in (4, 2, 1)]
     return first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
 

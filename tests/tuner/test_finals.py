@@ -1,0 +1,38 @@
+"""Which finalists are metered."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mmsbgen.tuner.finals import METER_S, metered
+
+
+def test_without_a_budget_of_seconds_all_are_metered_the_winner_first() -> None:
+    assert list(metered(4, 2, None)) == [2, 0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("whole", "left", "places"),
+    [
+        (60.0, 30.0, [1, 0, 2]),  # time enough for all
+        (60.0, -1.0, [1]),  # the winner takes less than a tenth of the kernel's time
+        (5.0, -1.0, []),  # and here more
+        (5.0, METER_S + 1.0, [1, 0, 2]),  # but there is time left
+    ],
+)
+def test_where_seconds_count_metering_takes_a_small_part_of_them(whole: float, left: float, places: list[int]) -> None:
+    now = time.monotonic()
+    assert list(metered(3, 1, (now + left - whole, now + left))) == places
+
+
+def test_metering_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes :data:`METER_S`: with time for two and a half, two are metered."""
+    clock = [100.0]
+    monkeypatch.setattr("mmsbgen.tuner.finals.time.monotonic", lambda: clock[0])
+    found = []
+    for place in metered(5, 0, (90.0, 100.0 + 2.5 * METER_S)):
+        found.append(place)
+        clock[0] += METER_S
+    assert found == [0, 1]
