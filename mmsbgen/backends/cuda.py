@@ -13,6 +13,7 @@ import numpy as np
 from mmsbgen.backends import _cuda_overlap, _held, _pinned
 from mmsbgen.backends._binary_cache import BinaryCache
 from mmsbgen.backends._cuda_arguments import CudaBuffer, Layout, address_of
+from mmsbgen.backends._occupancy import Multiprocessor, resident_blocks
 from mmsbgen.backends.base import (
     Argument,
     Buffer,
@@ -66,8 +67,6 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
 
 #: Shapes of launches that a kernel remembers to have checked.
 _MOST_SHAPES = 256
-#: Blocks that one multiprocessor holds at most; architectures since 2014 hold 16 or more.
-_MAX_BLOCKS_PER_MULTIPROCESSOR = 16
 
 
 class CudaEvent(Event):
@@ -154,17 +153,13 @@ class CudaKernel(Kernel):
         def limit(name: str) -> int:
             return int(device.get_attribute(getattr(attribute, name)))
 
-        warps = -(-block // 32)
-        # Registers are given to warps 256 at a time, shared memory 1 KiB a block beyond its own.
-        registers = warps * -(-self._resources["registers"] * 32 // 256) * 256
-        shared = self._resources["shared_bytes"] + 1024
-        on_each = min(
-            limit("MAX_THREADS_PER_MULTIPROCESSOR") // (32 * warps),
-            limit("MAX_REGISTERS_PER_MULTIPROCESSOR") // max(1, registers),
-            limit("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR") // shared,
-            _MAX_BLOCKS_PER_MULTIPROCESSOR,
+        multiprocessor = Multiprocessor(
+            limit("MAX_THREADS_PER_MULTIPROCESSOR"),
+            limit("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+            limit("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
         )
-        return on_each * self.device.info.compute_units
+        needs = self._resources["registers"], self._resources["shared_bytes"]
+        return resident_blocks(block, *needs, multiprocessor) * self.device.info.compute_units
 
 
 class CudaProgram(Program):
