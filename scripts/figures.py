@@ -4,9 +4,8 @@
     scripts/figures.py --database tuning.sqlite3 --output docs/figures
 
 Takes a database, or a file that `mmsbgen db export` wrote; several are read together, and of several states of a
-template the newest counts.  Sweeps of every block size that were made with an earlier state are named by --sweep: their
-devices' pictures of block sizes are drawn from them, and say so.  Writes one picture a question
-into the output folder and a page of the folder's name beside it; the pictures are those of `mmsbgen db report`.  The
+template the newest counts.  Writes one picture a question into the output folder and a page of the folder's name beside
+it; the pictures are those of `mmsbgen db report`, and those of block sizes at every other K that was swept.  The
 speed-up over plain C needs the baseline's time, which scripts/bench/bench_paper_cpu.py measures.  Needs Matplotlib:
 pip install 'mmsbgen[report]'.
 """
@@ -30,6 +29,8 @@ from mmsbgen.report.style import Picture, drawing
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "docs" / "reports" / "paper_cpu.json"
 KERNEL = "update_phi"
+#: Configurations of one problem from which on it was swept, and not only searched.
+SWEPT = 100
 
 
 def read_trials(source: str) -> list[TrialRecord]:
@@ -47,17 +48,14 @@ def cases_in(sources: Iterable[str]) -> list[Case]:
     return comparable(cases_of(trial for source in sources for trial in read_trials(source)))
 
 
-def of_sweeps(pictures: Sequence[Picture], swept: Sequence[Case], k: int) -> list[Picture]:
-    """The pictures, those of block sizes from ``swept`` where that has their device."""
-    earlier = (
-        "It was measured with an earlier state of the template than that of the other pictures, whose times are of "
-        "2026-11-21."
-    )
-    drawn = {
-        one.name: replace(one, caption=f"{one.caption} {earlier}")
-        for one in (sweeps.block_sizes(swept, k) if swept else ())
-    }
-    return [drawn.get(one.name, one) for one in pictures]
+def of_other_sizes(cases: Sequence[Case], k: int) -> list[Picture]:
+    """The pictures of block sizes at every K that was swept, but for the one of the other pictures."""
+    found = []
+    for size in sorted({case.size for case in cases} - {k}):
+        swept = [case for case in cases if case.size == size and len(case.times) >= SWEPT]
+        for one in sweeps.block_sizes(swept, size):
+            found.append(replace(one, name=f"{one.name}-k{size}", title=f"{one.title}, K = {size}"))
+    return found
 
 
 def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> str:
@@ -81,11 +79,10 @@ def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> st
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--database", "sources", multiple=True, required=True, help="A database, its URL, or an exported file.")
-@click.option("--sweep", "swept", multiple=True, help="The same of sweeps with an earlier state of the template.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=ROOT / "docs" / "figures")
 @click.option("-k", type=int, default=1024, show_default=True, help="K of the figures that are for one K.")
 @click.option("--baseline", type=click.Path(path_type=Path), default=BASELINE, help="Report of bench_paper_cpu.py.")
-def main(sources: tuple[str, ...], swept: tuple[str, ...], output: Path, k: int, baseline: Path) -> None:
+def main(sources: tuple[str, ...], output: Path, k: int, baseline: Path) -> None:
     cases = cases_in(sources)
     if not cases:
         raise click.ClickException(f"no trial of {KERNEL} that works: tune first, with scripts/gpu_tune.py")
@@ -95,7 +92,7 @@ def main(sources: tuple[str, ...], swept: tuple[str, ...], output: Path, k: int,
         raise click.ClickException(str(error)) from error
     output.mkdir(parents=True, exist_ok=True)
     with drawing():
-        pictures = of_sweeps(sweeps.pictures(cases, k, plain_c), cases_in(swept), k)
+        pictures = sweeps.pictures(cases, k, plain_c) + of_other_sizes(cases, k)
     for picture in pictures:
         (output / f"{picture.name}.png").write_bytes(picture.png())
     output.with_suffix(".md").write_text(page(pictures, cases, output))

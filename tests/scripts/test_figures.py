@@ -65,19 +65,17 @@ def test_one_command_makes_pictures_and_their_page(figures: ModuleType, tmp_path
     assert "NVIDIA H200: driver 580, 24 configurations at K = 128, 1024, 2026-11-20" in page
 
 
-def test_block_sizes_of_a_whole_sweep_with_an_earlier_template(figures: ModuleType, tmp_path: Path) -> None:
-    write(Bundle(runs=[RUN], trials=[trial(1e-4, block_size=64)]), tmp_path / "now.jsonl")
-    earlier = [trial(2e-4, digest="b", block_size=block) for block in (64, 96, 128)]
-    write(Bundle(runs=[RUN], trials=earlier), tmp_path / "sweep.jsonl")
-    now = ("--database", tmp_path / "now.jsonl", "--output", tmp_path / "pictures")
-    assert _called(figures, *now).exit_code == 0
-    before = (tmp_path / "pictures.md").read_text()
-    assert "split step: 1 configurations, 0.1 to 0.1 ms" in before
-    assert _called(figures, *now, "--sweep", tmp_path / "sweep.jsonl").exit_code == 0
-    page = (tmp_path / "pictures.md").read_text()
-    assert "split step: 3 configurations, 0.2 to 0.2 ms" in page
-    assert page.count("measured with an earlier state of the template") == 1
-    assert "1 configurations at K = 1024" in page, "the others are of today"
+def test_block_sizes_are_drawn_at_every_k_that_was_swept(figures: ModuleType, tmp_path: Path) -> None:
+    trials = [
+        trial(1e-4 * k, k=k, block_size=block)
+        for k, most in ((256, 100), (512, 99), (1024, 3))
+        for block in range(most)
+    ]
+    write(Bundle(runs=[RUN], trials=trials), tmp_path / "h200.jsonl")
+    assert _called(figures, "--database", tmp_path / "h200.jsonl", "--output", tmp_path / "pictures").exit_code == 0
+    made = {path.name for path in (tmp_path / "pictures").glob("block-size-*")}
+    assert made == {"block-size-nvidia-h200.png", "block-size-nvidia-h200-k256.png"}
+    assert "## Time over block size by placement: NVIDIA H200, K = 256" in (tmp_path / "pictures.md").read_text()
 
 
 def test_without_a_baseline_or_records(figures: ModuleType, tmp_path: Path) -> None:

@@ -83,18 +83,26 @@ def config(space: Space, **values: Any) -> dict[str, Any]:
     return {axis.name: values.get(axis.name, axis.values[0]) for axis in space.axes}
 
 
-def defaults(space: Space, gpu: dict[str, Any], cpu: dict[str, Any] | None = None) -> Chooser:
-    """One block a row on GPUs (a small one for short rows), one work-item a row on CPUs, else a scalar work-item."""
+def defaults(
+    space: Space, gpu: dict[str, Any], cpu: dict[str, Any] | None = None, *, sub_groups: dict[str, Any] | None = None
+) -> Chooser:
+    """One block a row on GPUs (a small one for short rows), one work-item a row on CPUs, else a scalar work-item.
+
+    ``sub_groups`` is taken before ``gpu`` where a GPU has sub-groups.
+    """
     last = config(space, team="item", reduction="none", block_size=1)
+    first = [sub_groups] if sub_groups else []
     short = gpu | {"block_size": 32}
     on_gpu = first_valid(
-        [config(space, **values) for values in (gpu, short, short | {"reduction": "local"})] + [last], space.refusal
+        [config(space, **values) for values in (*first, gpu, short, short | {"reduction": "local"})] + [last],
+        space.refusal,
     )
     on_cpu = first_valid([config(space, **(cpu or {})), last], space.refusal)
     return lambda problem, traits: (on_cpu if traits.kind == "cpu" else on_gpu)(problem, traits)
 
 
 TEAM_GPU = {"team": "block", "reduction": "shuffle", "vector_width": 4, "block_size": 64}
+SUB_GROUP_A_ROW = {"team": "subgroup", "reduction": "shuffle", "vector_width": 2, "block_size": 256}
 TEAM_CPU = {"team": "item", "reduction": "none", "vector_width": 8, "block_size": 1}
 ITEMS_GPU = {"block_size": 128, "vector_width": 1}
 ITEMS_CPU = {"block_size": 64, "vector_width": 1}

@@ -130,7 +130,7 @@ GATHER_ROWS = _simple(
     workloads.gather_rows,
     lambda p: p.integer("m") * (stored_row_bytes(p) + row_bytes(p)),
     space=GATHER_SPACE,
-    default=defaults(GATHER_SPACE, ITEMS_GPU, ITEMS_CPU),
+    default=defaults(GATHER_SPACE, ITEMS_GPU | {"block_size": 256}, ITEMS_CPU),
     variables=lambda problem, config, traits: common(problem, config, traits, accumulate=config["accumulate"]),
     modes=("accumulate",),
 )
