@@ -1,37 +1,64 @@
-"""A small program for compute-sanitizer: the default of every kernel, and update_phi in each placement.
+"""A small program for compute-sanitizer: every kernel's default, every placement, and chains of launches.
 
-``_sanitized.py DEVICE [K ...]`` prints one line for each configuration, ``ok`` or what is wrong with its answer, and
-ends with status 1 when an answer was wrong.
+``_sanitized.py DEVICE [K ...]`` prints one line for each that was run, ``ok`` or ``wrong`` with its group and what is
+wrong, one that begins with ``skipped`` for what the device cannot run, and ends with status 1 when an answer was wrong.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
 
-from mmsbgen.backends import open_device
-from mmsbgen.build import check, traits_of
-from mmsbgen.errors import CompileError, LaunchError
+from _chains import TOLERANCES, chain, compared, loop_configs, small, star_options
+
+from mmsbgen.backends import Device, open_device
+from mmsbgen.build import check, compiler_options, traits_of
+from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
 from mmsbgen.family import KernelFamily, KernelSpec
+from mmsbgen.graph import Split
 from mmsbgen.problem import Problem
+from mmsbgen.rendering import render
+from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.space import Config, Traits, describe
 
 KS = (100, 1024)
+#: Communities and iterations of chains.
+CHAIN_K, ITERATIONS = 100, 4
+#: Blocks of the fused kernel.  They wait for each other, and under a sanitizer fewer are resident than it counts on.
+BLOCKS = 16
+#: Share of a state that draws may decide otherwise.
+FLIPPED = 0.1
 
 
-def chosen(kernels: KernelFamily, traits: Traits, k: int) -> Iterator[tuple[KernelSpec, Problem, Config]]:
+class Case(NamedTuple):
+    """A configuration to run, in its group of the report."""
+
+    group: str
+    spec: KernelSpec
+    problem: Problem
+    config: Config
+
+
+def chosen(kernels: KernelFamily, traits: Traits, k: int) -> Iterator[Case]:
     """What runs at one K: draws are on, so that every part of a row's end is seen."""
-    for spec in kernels.written_in(traits.dialect).values():
+    written = kernels.written_in(traits.dialect).values()
+    for spec in written:
         problem = spec.check_problem(kernels.problem(K=k))
-        yield spec, problem, spec.default(problem, traits)
-    spec = kernels.kernel("update_phi")
-    problem = spec.check_problem(kernels.problem(K=k))
-    for placement in next(axis.values for axis in spec.space.axes if axis.name == "placement"):
-        config = one_of(spec, problem, traits, str(placement))
-        if config is not None:
-            yield spec, problem, config
+        yield Case("defaults", spec, problem, spec.default(problem, traits))
+    for spec in written:
+        problem = spec.check_problem(kernels.problem(K=k))
+        for placement in next((axis.values for axis in spec.space.axes if axis.name == "placement"), ()):
+            config = one_of(spec, problem, traits, str(placement))
+            if config is not None:
+                yield Case(f"placements of {spec.name}", spec, problem, config)
+            else:
+                print(f"skipped placements of {spec.name}: K={k} {placement} has no configuration here")
 
 
 def one_of(spec: KernelSpec, problem: Problem, traits: Traits, placement: str) -> Config | None:
@@ -47,19 +74,77 @@ def one_of(spec: KernelSpec, problem: Problem, traits: Traits, placement: str) -
     return best
 
 
+@contextmanager
+def few_blocks(device: Device, parts: Split, options: Options, configs: Mapping[str, Config]) -> Iterator[Sampler]:
+    """A fused chain of fewer blocks."""
+    with chain(device, parts, options, configs, fused=True) as sampler:
+        assert sampler.loop is not None
+        sampler.loop.grid = min(sampler.loop.grid, BLOCKS)
+        yield sampler
+
+
+def fused(device: Device) -> str | None:
+    """Stars by star_loop, in two launches: None, or what is wrong."""
+    parts, options = small(), star_options(CHAIN_K)
+    configs, _ = loop_configs(parts, options, device)
+    few = partial(few_blocks, device, parts, options, configs)
+    plain = partial(chain, device, parts, options, configs, overlap=False)
+    found = compared(few, plain, ITERATIONS, TOLERANCES[options.dtype], launches=2)
+    # A draw that flips on the last bit of its input makes another row of the 60.
+    return found.wrong if found.share_off > FLIPPED else None
+
+
+def overlapping(device: Device, options: Options) -> str | None:
+    """Launches each of which begins while the one before ends: None, or what is wrong."""
+    make = partial(chain, device, small(), options)
+    found = compared(make, partial(make, overlap=False), ITERATIONS, TOLERANCES[options.dtype])
+    return None if found.same_bits else f"not the bits of plain launches: {found.wrong or 'off by rounding'}"
+
+
+def chains(device: Device) -> Iterator[tuple[str, str, Callable[[], str | None]]]:
+    """Group, description and check of each chain that the device can make; says what it cannot."""
+    about = f"K={CHAIN_K} iterations={ITERATIONS}"
+    if device.info.backend == "cuda":
+        yield "fused chain", f"star_loop {about}", partial(fused, device)
+    else:
+        print("skipped fused chain: star_loop needs CUDA")
+    if device.overlaps:
+        for options in (star_options(CHAIN_K), Options(n_communities=CHAIN_K, seed=11, mini_batch_size=32)):
+            what = f"{options.mini_batch} {about}"
+            yield "chain of overlapping launches", what, partial(overlapping, device, options)
+    else:
+        print(f"skipped chain of overlapping launches: {device.info.name} has none")
+
+
+def compile_ahead(device: Device, cases: Sequence[Case]) -> None:
+    """Compile side by side what is going to run, where the device can."""
+    traits = traits_of(device.info)
+    if device.side_by_side:
+        texts = [render(case.spec, case.problem, case.config, traits).text for case in cases]
+        device.compile_ahead(texts, compiler_options(traits))
+
+
+def tell(group: str, what: str, run: Callable[[], str | None]) -> bool:
+    """Run one thing and print its line; whether it was right."""
+    try:
+        said = run()
+    except MmsbgenError as error:
+        said = str(error)
+    print(f"{'ok' if said is None else 'wrong'} {group}: {what} {said or ''}".strip())
+    return said is None
+
+
 def main(device_spec: str, ks: tuple[int, ...]) -> int:
     """Run all of it on a device; returns the exit status."""
-    kernels, wrong = family(), 0
+    kernels, right = family(), []
     with open_device(device_spec) as device:
-        for k in ks:
-            for spec, problem, config in chosen(kernels, traits_of(device.info), k):
-                try:
-                    said = check(device, spec, problem, config)
-                except (CompileError, LaunchError) as error:
-                    said = str(error)
-                wrong += said is not None
-                print(f"{'ok' if said is None else 'wrong'} {spec.name} K={k} {describe(config)} {said or ''}".strip())
-    return 1 if wrong else 0
+        cases = [case for k in ks for case in chosen(kernels, traits_of(device.info), k)]
+        compile_ahead(device, cases)
+        for case in cases:
+            what = f"{case.spec.name} {describe(case.problem.only(('K',)))} {describe(case.config)}"
+            right.append(tell(case.group, what, partial(check, device, case.spec, case.problem, case.config)))
+        right += [tell(*one) for one in chains(device)]
+    return 0 if all(right) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer over a small program, and what it said in one word."""
+"""NVIDIA's compute-sanitizer over a small program: what it said in one word, and what it was run over."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,18 +17,29 @@ TOOLS = ("memcheck", "racecheck")
 _PROGRAM = Path(__file__).with_name("_sanitized.py")
 _FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 _SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
+_RUN = re.compile(r"(?:ok|wrong) ([^:]+): ")
 _COUNTS = re.compile(r"(\d+) errors?\b(?:, (\d+) warnings?)?")
 _SHOWN = 60
 
 
 class Verdict(NamedTuple):
-    """``verdict`` is clean, errors, "wrong answers", "not finished" or "did not run"; only the first is a success."""
+    """``verdict`` is clean, errors, "wrong answers", "not finished" or "did not run"; only the first is a success.
+
+    ``counts`` are configurations and chains that were run, by group; ``skipped`` has what the device cannot run.
+    """
 
     tool: str
     verdict: str
     summary: str
-    launches: int
+    counts: dict[str, int]
+    skipped: list[str]
     lines: list[str]
+    seconds: float = 0.0
+
+    @property
+    def launches(self) -> int:
+        """All that was run."""
+        return sum(self.counts.values())
 
     @property
     def failed(self) -> bool:
@@ -44,35 +57,41 @@ def sanitize(path: str, tool: str, device: str, seconds: float, ks: tuple[int, .
     """Run the program under one tool, for at most ``seconds``."""
     program = [sys.executable, "-u", str(_PROGRAM), device, *map(str, ks)]
     command = [path, "--tool", tool, "--error-exitcode", "9", "--print-limit", "20", *program]
+    begin = time.monotonic()
     try:
         # A session of its own: the program is the tool's child, and has to end with it.
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
     except OSError as error:
-        return Verdict(tool, "did not run", str(error), 0, [])
+        return Verdict(tool, "did not run", str(error), {}, [], [])
     try:
         said, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         said, _ = process.communicate()
         return verdict_of(tool, said, None, seconds)
-    return verdict_of(tool, said, process.returncode, seconds)
+    return verdict_of(tool, said, process.returncode, seconds)._replace(seconds=time.monotonic() - begin)
 
 
 def verdict_of(tool: str, said: str, status: int | None, seconds: float) -> Verdict:
     """What the output of a run means; ``status`` None is a run that was cut off after ``seconds``."""
     lines = said.splitlines()
-    launches = sum(line.startswith(("ok ", "wrong ")) for line in lines)
+    counts = dict(Counter(match[1] for match in map(_RUN.match, lines) if match))
+    skipped = [line.removeprefix("skipped ") for line in lines if line.startswith("skipped ")]
     found = _SUMMARY.findall(said)
     told = [line for line in lines if line.startswith(("=====", "wrong "))][:_SHOWN]
+
+    def verdict(word: str, summary: str, shown: list[str]) -> Verdict:
+        return Verdict(tool, word, summary, counts, skipped, shown, seconds)
+
     if status is None:
-        return Verdict(tool, "not finished", f"cut off after {seconds:g} s", launches, told)
-    if not found or not launches:
-        return Verdict(tool, "did not run", f"status {status}", launches, lines[-_SHOWN:])
-    counts = _COUNTS.search(found[-1])
-    if counts is None or int(counts[1]) > 0 or status == 9:
-        return Verdict(tool, "errors", found[-1], launches, told)
+        return verdict("not finished", f"cut off after {seconds:g} s", told)
+    if not found or not counts:
+        return verdict("did not run", f"status {status}", lines[-_SHOWN:])
+    errors = _COUNTS.search(found[-1])
+    if errors is None or int(errors[1]) > 0 or status == 9:
+        return verdict("errors", found[-1], told)
     if status != 0:
-        return Verdict(tool, "wrong answers", f"{found[-1]}, status {status}", launches, told)
-    return Verdict(tool, "clean", found[-1], launches, [])
+        return verdict("wrong answers", f"{found[-1]}, status {status}", told)
+    return verdict("clean", found[-1], [])

@@ -1,11 +1,13 @@
 #!/usr/bin/env python
-"""Check a GPU's kernels in one go: variants against the reference, and compute-sanitizer over a small program.
+"""Check a GPU's kernels in one go: variants against the reference, the fused one, and compute-sanitizer over some.
 
     scripts/gpu_check.py --device cuda:0 --output reports --seconds 240 --jobs 12
 
 Variants are spread over placements, teams, widths and block sizes, over K, float32 and float64, noise on and off;
 inputs hold links, non-links and pairs without weight.  memcheck and racecheck run beside them where they are
-installed.  Writes gpu-check.md and gpu-check.json; ends with status 1 when anything failed.  Takes any OpenCL device.
+installed, over defaults, placements and chains.  Then chains by the fused kernel star_loop are held against single
+launches on CUDA.  Writes gpu-check.md and gpu-check.json; ends with status 1 when anything failed.  Takes any OpenCL
+device.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from _loops import Loops, check_loops
+from _loops import as_markdown as loops_as_markdown
 from _sanitizer import TOOLS, Verdict, find_sanitizer, sanitize
 from _variant_worker import Result
 from _variants import Variant, digests, in_turns, run, spread
@@ -36,6 +40,7 @@ KS = (1, 7, 64, 100, 1000, 1024, 2048)
 SHOWN = ("team", "vector_width", "block_size")
 #: A variant that takes longer hangs: the slowest takes seconds, most of them in the compiler.
 TIMEOUT = 60.0
+LOOP = "star_loop"
 
 
 class Checked(NamedTuple):
@@ -49,7 +54,7 @@ def sample(traits: Traits, ks: Sequence[int], only: Sequence[str], most: int | N
     """Variants of all kernels, or those named, in turns; at most ``most`` of each kernel and placement."""
     kernels = family()
     groups: dict[str, Iterator[Variant]] = {}
-    for spec in [kernels.kernel(name) for name in only] or kernels.written_in(traits.dialect).values():
+    for spec in [kernels.kernel(name) for name in only] if only else kernels.written_in(traits.dialect).values():
         for placement in _placements(spec):
             variants = spread(kernels, spec, traits, ks, placement)
             groups[" ".join([spec.name, *placement.values()])] = islice(variants, most)
@@ -64,9 +69,9 @@ def _placements(spec: KernelSpec) -> list[dict[str, str]]:
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--device", default="cuda:0", show_default=True, help="Device, as mmsbgen devices names it.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the report.")
-@click.option("--seconds", type=float, default=240.0, show_default=True, help="Time for variants, and for each tool.")
+@click.option("--seconds", type=float, default=240.0, show_default=True, help="Time for variants, each tool, chains.")
 @click.option("--jobs", type=click.IntRange(1), default=12, show_default=True, help="Processes that share the device.")
-@click.option("--kernel", "only", multiple=True, help="Only this kernel; may be given several times.")
+@click.option("--kernel", "only", multiple=True, help="Only this kernel, or star_loop; repeatable.")
 @click.option("-k", "ks", type=click.IntRange(1), multiple=True, default=KS, show_default=True, help="Communities.")
 @click.option("--sample", "most", type=click.IntRange(1), help="At most so many of each kernel and placement.")
 @click.option("--sanitizer/--no-sanitizer", default=True, help="Run compute-sanitizer on CUDA devices.")
@@ -92,16 +97,29 @@ def main(
     path = find_sanitizer() if sanitizer and info.backend == "cuda" else None
     with ThreadPoolExecutor(len(TOOLS)) as pool:
         running = [pool.submit(sanitize, path, tool, info.spec, seconds) for tool in TOOLS if path is not None]
-        variants = sample(traits_of(info), ks, only, most)
+        others = [name for name in only if name != LOOP]
+        variants = iter(()) if only and not others else sample(traits_of(info), ks, others, most)
         run([info], variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT)
         verdicts = [future.result() for future in running]
+    # Alone on the device: blocks that wait for each other are to be there together.
+    loops = _loops(info, ks, only, seconds)
+    for row in loops.wrong:
+        click.echo(f"wrong_result: {LOOP} K={row['K']} {row['step']} {row['dtype']}: {row['wrong']}", err=True)
     why = "" if path else _why_not(info, sanitizer)
-    report = as_dict(info, ks, checked, verdicts, why)
+    report = as_dict(info, ks, checked, verdicts, why, loops)
     output.mkdir(parents=True, exist_ok=True)
     output.joinpath("gpu-check.json").write_text(json.dumps(report, indent=1) + "\n")
     output.joinpath("gpu-check.md").write_text("\n".join(as_markdown(report)) + "\n")
     click.echo(f"{report['verdict']}; {output / 'gpu-check.md'}")
     raise SystemExit(1 if report["failed"] else 0)
+
+
+def _loops(info: DeviceInfo, ks: Sequence[int], only: Sequence[str], seconds: float) -> Loops:
+    if info.backend != "cuda":
+        return Loops(0, [], f"Not run: {LOOP} needs CUDA")
+    if only and LOOP not in only:
+        return Loops(0, [], "Not run: other kernels were asked for")
+    return check_loops(info.spec, ks, seconds)
 
 
 def _why_not(info: DeviceInfo, wanted: bool) -> str:
@@ -113,9 +131,14 @@ def _why_not(info: DeviceInfo, wanted: bool) -> str:
 
 
 def as_dict(
-    info: DeviceInfo, ks: Sequence[int], checked: Sequence[Checked], verdicts: Sequence[Verdict], why: str
+    info: DeviceInfo,
+    ks: Sequence[int],
+    checked: Sequence[Checked],
+    verdicts: Sequence[Verdict],
+    why: str,
+    loops: Loops,
 ) -> dict[str, Any]:
-    """The report's content; no variant at all is a failure too."""
+    """The report's content; that nothing was checked is a failure too."""
     traits = traits_of(info)
     failures = [
         {"status": result.status, "variant": str(variant), "message": result.message, "key": variant.key}
@@ -124,6 +147,7 @@ def as_dict(
     ]
     bad = [verdict for verdict in verdicts if verdict.failed]
     text = f"{len(checked)} variants checked, {len(failures)} failures"
+    text += f", {loops.verdict}" if loops.asked else ""
     text += "".join(f", {verdict.tool} {verdict.verdict}" for verdict in verdicts)
     return {
         "about": {
@@ -139,9 +163,10 @@ def as_dict(
             "K": ", ".join(map(str, ks)),
         },
         "verdict": text + ("" if verdicts else f"; compute-sanitizer: {why}"),
-        "failed": bool(failures or bad or not checked),
+        "failed": bool(failures or bad or loops.failed or not (checked or loops.rows)),
         "rows": _rows(checked),
         "failures": failures,
+        LOOP: loops._asdict(),
         "sanitizer": {"why": why, "verdicts": [verdict._asdict() for verdict in verdicts]},
     }
 
@@ -190,16 +215,30 @@ def as_markdown(report: dict[str, Any]) -> list[str]:
         counts = [len(row["values"].get(name, ())) or "-" for name in ("K", "dtype", "noise", *SHOWN)]
         cells = [row["group"], row["checked"], row["ok"], row["checked"] - row["ok"], *counts]
         lines.append(f"| {' | '.join(map(str, cells))} | {row['slowest_s']:.1f} s |")
-    lines += ["", "From K on, columns count the values that were met.", "", "## compute-sanitizer", ""]
-    found = report["sanitizer"]["verdicts"]
-    if not found:
-        lines.append(f"{report['sanitizer']['why']}.")
-    for verdict in found:
-        lines.append(f"- {verdict['tool']}: **{verdict['verdict']}**, {verdict['launches']} configurations run")
-        lines += [f"  ({verdict['summary']})", *(f"      {line}" for line in verdict["lines"])]
+    lines += ["", "From K on, columns count the values that were met.", ""]
+    lines += [*loops_as_markdown(Loops(**report[LOOP])), "", *_sanitized(report["sanitizer"])]
     if report["failures"]:
         lines += ["", "## Failures", ""]
         lines += [f"- {f['status']}: `{f['variant']}`: {_first_line(f['message'])}" for f in report["failures"]]
+    return lines
+
+
+def _sanitized(report: dict[str, Any]) -> list[str]:
+    """What compute-sanitizer was run over, and what it said."""
+    lines = ["## compute-sanitizer", ""]
+    verdicts = [Verdict(**verdict) for verdict in report["verdicts"]]
+    if not verdicts:
+        return [*lines, f"{report['why']}."]
+    groups = list(dict.fromkeys(group for verdict in verdicts for group in verdict.counts))
+    lines += [f"| run | {' | '.join(verdict.tool for verdict in verdicts)} |", f"|---|{'--:|' * len(verdicts)}"]
+    for group in groups:
+        lines.append(f"| {group} | {' | '.join(str(verdict.counts.get(group, 0)) for verdict in verdicts)} |")
+    lines.append("")
+    for verdict in verdicts:
+        run = f"{verdict.launches} configurations and chains in {verdict.seconds:.0f} s"
+        lines.append(f"- {verdict.tool}: **{verdict.verdict}**, {run}")
+        lines += [f"  ({verdict.summary})", *(f"      {line}" for line in verdict.lines)]
+    lines += [f"- not run: {skipped}" for skipped in dict.fromkeys(one for v in verdicts for one in v.skipped)]
     return lines
 
 

@@ -15,8 +15,8 @@ from mmsbgen.families import family
 from mmsbgen.space import Traits
 
 GPU = Traits("cuda", "gpu", sub_group_size=32, compute_units=132)
-MEMCHECK = "========= COMPUTE-SANITIZER\nok draws K=7 block_size=1\n========= ERROR SUMMARY: {} errors\n"
-RACECHECK = "ok draws K=7\n========= RACECHECK SUMMARY: {0} hazards displayed ({0} errors, {1} warnings)\n"
+MEMCHECK = "========= COMPUTE-SANITIZER\nok defaults: draws K=7 block_size=1\n========= ERROR SUMMARY: {} errors\n"
+RACECHECK = "ok defaults: draws K=7\n========= RACECHECK SUMMARY: {0} hazards displayed ({0} errors, {1} warnings)\n"
 
 
 def module(name: str) -> ModuleType:
@@ -88,23 +88,26 @@ def _fake_sanitizer(folder: Path, end: str) -> str:
 def test_the_program_for_the_sanitizer_runs_every_kernel_and_placement(tmp_path: Path) -> None:
     path = _fake_sanitizer(tmp_path, "echo '========= ERROR SUMMARY: 0 errors'")
     found = module("_sanitizer").sanitize(path, "memcheck", "pocl", 240.0, (7,))
-    kernels = family()
-    placements = next(a.values for a in kernels.kernel("update_phi").space.axes if a.name == "placement")
+    written = family().written_in("opencl").values()
+    placements = {
+        f"placements of {spec.name}": len(axis.values)
+        for spec in written
+        for axis in spec.space.axes
+        if axis.name == "placement"
+    }
     assert (found.verdict, found.lines) == ("clean", [])
-    assert found.launches == len(kernels.written_in("opencl")) + len(placements)
+    assert set(placements) == {f"placements of {name}" for name in ("update_phi", "star_rows", "block_links")}
+    assert found.counts == {"defaults": len(written), **placements}
+    assert [text.partition(":")[0] for text in found.skipped] == ["fused chain", "chain of overlapping launches"]
 
 
 def test_a_sanitizer_that_is_cut_off_or_missing(tmp_path: Path) -> None:
     sanitizer = module("_sanitizer")
     slow = tmp_path / "slow"
-    slow.write_text("#!/bin/sh\necho 'ok draws'\nsleep 60\n")
+    slow.write_text("#!/bin/sh\necho 'ok defaults: draws K=7'\nsleep 60\n")
     slow.chmod(0o755)
-    assert sanitizer.sanitize(str(slow), "memcheck", "pocl", 1.0)[:4] == (
-        "memcheck",
-        "not finished",
-        "cut off after 1 s",
-        1,
-    )
+    cut = sanitizer.sanitize(str(slow), "memcheck", "pocl", 1.0)
+    assert cut[:4] == ("memcheck", "not finished", "cut off after 1 s", {"defaults": 1})
     assert sanitizer.sanitize(str(tmp_path / "none"), "memcheck", "pocl", 1.0).verdict == "did not run"
 
 
@@ -127,18 +130,21 @@ def test_the_script_writes_its_report(scripts: Path, tmp_path: Path) -> None:
     assert report["about"]["driver"]
     assert "4 variants checked, 0 failures" in (tmp_path / "new" / "gpu-check.md").read_text()
     assert "compute-sanitizer is for CUDA devices" in done.stdout
+    assert "## star_loop\n\nNot run: star_loop needs CUDA.\n" in (tmp_path / "new" / "gpu-check.md").read_text()
+    assert report["star_loop"] == {"asked": 0, "rows": [], "why": "Not run: star_loop needs CUDA"}
 
 
 @pytest.mark.opencl
 def test_failures_are_counted_and_told(pocl_device: Any) -> None:
     check, variants, worker = module("gpu_check"), module("_variants"), module("_variant_worker")
+    none = module("_loops").Loops(0, [], "Not run: switched off")
     one = variants.Variant("update_phi", {"K": 7, "noise": "on"}, {"placement": "RRS", "block_size": 64})
     verdict = module("_sanitizer").verdict_of("racecheck", RACECHECK.format(2, 0), 9, 5.0)
     good, bad = worker.Result("ok", "", 0.1), worker.Result("wrong_result", "off by one\nand more", 0.2)
 
-    def report(results: list[Any], verdicts: list[Any]) -> dict[str, Any]:
+    def report(results: list[Any], verdicts: list[Any], loops: Any = none) -> dict[str, Any]:
         checked = [check.Checked(one, result) for result in results]
-        found: dict[str, Any] = check.as_dict(pocl_device.info, (7,), checked, verdicts, "")
+        found: dict[str, Any] = check.as_dict(pocl_device.info, (7,), checked, verdicts, "", loops)
         return found
 
     assert not report([good], [])["failed"]
@@ -150,3 +156,17 @@ def test_failures_are_counted_and_told(pocl_device: Any) -> None:
     assert "| update_phi RRS | 2 | 1 | 1 |" in text
     assert "wrong_result: `update_phi K=7 noise=on block_size=64 placement=RRS`: off by one\n" in text + "\n"
     assert "racecheck: **errors**" in text
+    assert "| run | racecheck |\n|---|--:|\n| defaults | 1 |\n" in text
+
+    row = {"K": 7, "step": "split", "dtype": "float32", "noise": False, "same_bits": True, "worst": 0.0}
+    row |= {"wrong": None, "iterations": 70, "seconds": 1.0}
+    loops = module("_loops").Loops
+    assert not report([], [], loops(1, [row]))["failed"], "star_loop alone was asked for"
+    assert report([good], [], loops(2, [row], "cut off after 5 s"))["failed"]
+    wrong = row | {"same_bits": False, "worst": 3.0, "wrong": "1.0% are off, the worst by 3 tolerances"}
+    failed = report([good], [], loops(2, [row, wrong]))
+    assert failed["failed"]
+    assert "1 of 2 chains of star_loop agree with single launches" in failed["verdict"]
+    text = "\n".join(check.as_markdown(failed))
+    assert "| 7 | split | float32 | no | yes | 0 | yes | 1.0 s |" in text
+    assert "| 7 | split | float32 | no | no | 3 | 1.0% are off, the worst by 3 tolerances | 1.0 s |" in text

@@ -1,0 +1,142 @@
+"""Checks of star_loop, many iterations in one launch, against single launches of the same configurations.
+
+``_loops.py DEVICE K ...`` prints one JSON object for each chain.  It is a process of its own: blocks that wait for each
+other for ever take nobody along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from _chains import TOLERANCES, chain, compared, loop_configs, small, star_options
+
+from mmsbgen.backends import Device, open_device
+from mmsbgen.build import compiler_options, traits_of
+from mmsbgen.errors import MmsbgenError
+from mmsbgen.graph import Split
+from mmsbgen.sampler.options import Options
+
+STEPS = ("split", "reflected")
+#: Types, and whether chains draw: in single precision a draw may flip on the last bit of its input.
+TYPES = (("float64", True), ("float32", False))
+#: More than mini-batches are drawn for at once, so that there are several launches.
+ITERATIONS = 70
+_SHOWN = 300
+
+
+class Loops(NamedTuple):
+    """``rows`` are chains as the child tells them; ``why`` says why there are none, or fewer than ``asked``."""
+
+    asked: int
+    rows: list[dict[str, Any]]
+    why: str = ""
+
+    @property
+    def wrong(self) -> list[dict[str, Any]]:
+        """Chains that do not agree."""
+        return [row for row in self.rows if row["wrong"]]
+
+    @property
+    def failed(self) -> bool:
+        """Whether one that was asked for did not agree, or was not made."""
+        return bool(self.wrong) or len(self.rows) < self.asked
+
+    @property
+    def verdict(self) -> str:
+        """In one phrase."""
+        return f"{len(self.rows) - len(self.wrong)} of {self.asked} chains of star_loop agree with single launches"
+
+
+def cases(ks: Sequence[int]) -> Iterator[Options]:
+    """The chains of these K."""
+    for k in ks:
+        for step in STEPS:
+            for dtype, noise in TYPES:
+                yield star_options(k, step=step, dtype=dtype, noise=noise)
+
+
+def check(device: Device, parts: Split, options: Options) -> dict[str, Any]:
+    """One chain by both ways, and how they agree."""
+    begin, found = time.monotonic(), {"same_bits": False, "worst": None, "wrong": None}
+    try:
+        configs, _ = loop_configs(parts, options, device)
+        make = functools.partial(chain, device, parts, options, configs)
+        agreement = compared(functools.partial(make, fused=True), make, ITERATIONS, TOLERANCES[options.dtype])
+        found |= {"same_bits": agreement.same_bits, "worst": agreement.worst, "wrong": agreement.wrong}
+    except MmsbgenError as error:
+        found["wrong"] = " ".join(str(error).split())[:_SHOWN]
+    about = {"K": options.n_communities, "step": options.step, "dtype": options.dtype, "noise": bool(options.noise)}
+    return about | found | {"iterations": ITERATIONS, "seconds": time.monotonic() - begin}
+
+
+def check_loops(device: str, ks: Sequence[int], seconds: float) -> Loops:
+    """Run :func:`main` in a process of its own, for at most ``seconds``."""
+    asked = len(list(cases(ks)))
+    with tempfile.TemporaryFile("w+") as errors:
+        command = [sys.executable, __file__, device, *map(str, ks)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+        try:
+            said, _ = process.communicate(timeout=seconds)
+            why = f"the process ended with status {process.returncode}" if process.returncode else ""
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            why = f"cut off after {seconds:g} s"
+        rows = [json.loads(line) for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
+        if why and len(rows) < asked:
+            errors.seek(0)
+            why = " ".join([why, *errors.read().splitlines()[-1:]])
+    return Loops(asked, rows, why if len(rows) < asked else "")
+
+
+def as_markdown(loops: Loops) -> list[str]:
+    """Lines of the report's section."""
+    lines = ["## star_loop", ""]
+    if not loops.asked:
+        return [*lines, f"{loops.why}."]
+    allowed = "; ".join(f"{name}: {t.relative:g} of a value and {t.absolute:g}" for name, t in TOLERANCES.items())
+    lines += [
+        "Many iterations in one launch, against single launches of the same configurations from the same start on a",
+        f"graph of 60 vertices: pi, row sums, theta and beta after {ITERATIONS} iterations. Tolerances are",
+        f"{allowed}.",
+        "",
+        "| K | step | type | draws | same bits | largest difference, tolerances | ok | time |",
+        "|--:|---|---|---|---|--:|---|--:|",
+    ]
+    for row in loops.rows:
+        off = "-" if row["worst"] is None else f"{row['worst']:.2g}"
+        cells = [row["K"], row["step"], row["dtype"], _word(row["noise"]), _word(row["same_bits"]), off]
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['wrong'] or 'yes'} | {row['seconds']:.1f} s |")
+    if loops.failed and loops.why:
+        lines += ["", f"{len(loops.rows)} of {loops.asked} chains were made: {loops.why}."]
+    return lines
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def main(device_spec: str, ks: Sequence[int]) -> None:
+    """Check all chains of these K on a device."""
+    parts = small()
+    with open_device(device_spec) as device:
+        if device.side_by_side:
+            with contextlib.suppress(MmsbgenError):  # the check tells
+                sources = [loop_configs(parts, options, device)[1].source.text for options in cases(ks)]
+                device.compile_ahead(sources, compiler_options(traits_of(device.info)))
+        for options in cases(ks):
+            print(json.dumps(check(device, parts, options)), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], tuple(map(int, sys.argv[2:])))
