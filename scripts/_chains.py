@@ -133,4 +133,4 @@ def compared(one: Maker, other: Maker, iterations: int, tolerance: Tolerance, la
                 advance(sampler, iterations * (part + 1) // launches - sampler.iteration)
             states.append(everything(sampler))
             updates.append(sampler.vertex_updates)
-    return agreement(*states, tolerance) if updates[0] == updates[1] > 0 else _APART
+    return agreement(states[0], states[1], tolerance) if updates[0] == updates[1] > 0 else _APART

@@ -67,7 +67,8 @@ def cases(ks: Sequence[int]) -> Iterator[Options]:
 
 def check(device: Device, parts: Split, options: Options) -> dict[str, Any]:
     """One chain by both ways, and how they agree."""
-    begin, found = time.monotonic(), {"same_bits": False, "worst": None, "wrong": None}
+    begin = time.monotonic()
+    found: dict[str, Any] = {"same_bits": False, "worst": None, "wrong": None}
     try:
         configs, _ = loop_configs(parts, options, device)
         make = functools.partial(chain, device, parts, options, configs)
