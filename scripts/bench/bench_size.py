@@ -5,8 +5,9 @@
 Chains of blocks and of stars, those on CUDA by single launches and fused, on a random graph of 4,000,000 vertices: at
 K = 1024, whose state takes more than 16 GB and has rows beyond 2^31 elements, and at K = 1100, where rows lie beyond
 2^32 too.  Rows of the start at both ends of the state and about these offsets are the reference's.  Rows of some
-mini-batches are read before and after: each has changed and sums to 1, and those of other vertices have not.  After
-the timed iterations all rows sum to 1.  Then K = 16384 is to be refused before anything is allocated.
+mini-batches are read before and after: each has changed and sums to 1, and those of other vertices have not; of a star
+some are held against the reference, which reads rows of partners anywhere.  After the timed iterations all rows sum to
+1.  Then K = 16384 is to be refused before anything is allocated.
 Writes docs/reports/size.md and .json; ends with status 1 when a check failed.
 """
 
@@ -23,27 +24,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _common import REPORTS, Report, chosen_devices, progress, wall
+from _size_checks import WITNESSES, CheckError, beyond, check_all_rows, check_reference, check_start, check_updates
 
 from mmsbgen.backends import Device, DeviceInfo, open_device
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
 from mmsbgen.errors import DeviceMemoryError, InputError, LaunchError, MmsbgenError
-from mmsbgen.families.mmsb import MMSB, reference
-from mmsbgen.family import Array
+from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.host import readable
 from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.rows import Rows
 from mmsbgen.sampler.sampler import Sampler
 
 KS = (1024, 1100)
 OFFSETS = (2**31, 2**32)
-#: What a float32 row may be off by from one, and an element of the start from the reference, relatively.
-SUM, START = 1e-5, 1e-4
-#: Vertices that a mini-batch must leave alone, spread over the state; iterations that are looked at, at most.
-_WITNESSES, _LOOKS = 1000, 64
 
 
 class Way(NamedTuple):
@@ -54,10 +50,6 @@ class Way(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.mini_batch}{', fused' if self.fused else ''}"
-
-
-class CheckError(Exception):
-    """A check that did not hold, in words."""
 
 
 def random_graph(n_vertices: int, degree: float, seed: int) -> Split:
@@ -94,92 +86,6 @@ def advance(sampler: Sampler, count: int) -> None:
     sampler.device.synchronize()
 
 
-def beyond(sampler: Sampler, offset: int) -> int:
-    """The first slot whose row begins at ``offset`` elements of the state or behind that."""
-    return -(-offset // sampler.shape.row)
-
-
-def check_sums(rows: Array) -> float:
-    """How far sums of rows ``[V, K]`` are from 1 at most; raises :class:`CheckError` where that is too far."""
-    sums = rows.sum(axis=1, dtype=np.float64)
-    off = float(np.abs(sums - 1).max(initial=0.0))
-    if not off <= SUM or rows.min(initial=0.0) < 0:
-        raise CheckError(f"rows sum to {sums.min():.6g} to {sums.max():.6g}, the least element is {rows.min():.3g}")
-    return off
-
-
-def check_start(sampler: Sampler, offsets: Sequence[int]) -> int:
-    """Hold rows of the start against the reference's; how many vertices' were.
-
-    Those at both ends, on both sides of the offsets, and those that have their places where offsets are cut to 32 bits.
-    """
-    n = sampler.split.graph.n_vertices
-    edges = [beyond(sampler, offset) for offset in offsets if beyond(sampler, offset) < n]
-    wanted = {0, 1, n - 2, n - 1, *(v for edge in edges for v in (edge - 1, edge, edge + 1, n - 1 - edge))}
-    vertices = np.array(sorted(v for v in wanted if 0 <= v < n))
-    found = Rows(sampler, 0)(vertices)
-    right, _ = reference.initial_rows(sampler.options.seed, vertices, sampler.options.n_communities)
-    wrong = np.abs(found - right) > START * right + 1e-12
-    if wrong.any():
-        raise CheckError(f"rows of the start are not the reference's: vertices {vertices[wrong.any(axis=1)].tolist()}")
-    return len(vertices)
-
-
-class Updates(NamedTuple):
-    """What :func:`check_updates` has seen: iterations, rows of mini-batches, and how many lay beyond each offset."""
-
-    iterations: int
-    rows: int
-    read: list[int]
-    written: list[int]
-    worst_sum: float
-
-
-def check_updates(sampler: Sampler, offsets: Sequence[int], least: int) -> Updates:
-    """Look at mini-batches until each offset has rows of theirs beyond it, before and after, and ``least`` were seen.
-
-    Raises :class:`CheckError` where a row stayed, does not sum to 1, or one of a vertex in no mini-batch changed.
-    """
-    n = sampler.split.graph.n_vertices
-    edges = np.array([beyond(sampler, offset) for offset in offsets])
-    there = edges < n
-    read, written = np.zeros(len(edges), np.int64), np.zeros(len(edges), np.int64)
-    seen, iterations, worst = 0, 0, 0.0
-    while iterations < least or not (read[there].all() and written[there].all()):
-        if iterations == _LOOKS:
-            raise CheckError(f"{_LOOKS} mini-batches have {read.tolist()} rows beyond the offsets")
-        batch = sampler.batches.batch(sampler.iteration + 1, sampler.launch)
-        last = batch.first + batch.n_vertices
-        vertices = sampler.device.download_range(sampler.values["vertices"], batch.first, last).astype(np.int64)
-        others = np.setdiff1d(np.linspace(0, n - 1, _WITNESSES).astype(np.int64), vertices)
-        before, slots = Rows(sampler, 0), slots_of(sampler)
-        old, witnesses = before(vertices), before(others)
-        if sampler.advance(1) != 1:
-            raise CheckError("more than one iteration was made")
-        after, new_slots = Rows(sampler, 0), slots_of(sampler)
-        new = after(vertices)
-        same = ~(new != old).any(axis=1)
-        if same.any():
-            raise CheckError(f"{same.sum()} of {len(vertices)} rows of a mini-batch stayed, of {vertices[same][0]} say")
-        worst = max(worst, check_sums(new))
-        if after(others).tobytes() != witnesses.tobytes():
-            raise CheckError("rows of vertices in no mini-batch changed")
-        read += [int((slots[vertices] >= edge).sum()) for edge in edges]
-        written += [int((new_slots[vertices] >= edge).sum()) for edge in edges]
-        seen, iterations = seen + len(vertices), iterations + 1
-    return Updates(iterations, seen, read.tolist(), written.tolist(), worst)
-
-
-def slots_of(sampler: Sampler) -> Array:
-    """The slot of every vertex's row."""
-    return sampler.device.download(sampler.values["slots"])
-
-
-def check_all_rows(sampler: Sampler) -> float:
-    """How far the sums of all rows are from 1 at most."""
-    return max(check_sums(sampler.rows(first, stop)[0]) for first, stop in sampler.state_chunks())
-
-
 def measure(sampler: Sampler, way: Way, args: argparse.Namespace) -> dict[str, Any]:
     """Check and time a started chain."""
     shape = sampler.shape
@@ -199,6 +105,8 @@ def measure(sampler: Sampler, way: Way, args: argparse.Namespace) -> dict[str, A
     try:
         found["start_rows"] = check_start(sampler, args.offset)
         found["updates"] = check_updates(sampler, args.offset, args.looks)._asdict()
+        if way.mini_batch != "block":
+            found["reference"] = check_reference(sampler, args.offset)._asdict()
         advance(sampler, args.count)
         begin = sampler.vertex_updates
         sample = wall(sampler, advance, args.count, args.repetitions)
@@ -256,7 +164,14 @@ def tables(report: Report, results: Sequence[dict[str, Any]], offsets: Sequence[
         seen = one.get("updates") or {"rows": "-", "read": ["-"] * len(names), "written": ["-"] * len(names)}
         pairs = [f"{read}, {wrote}" for read, wrote in zip(seen["read"], seen["written"], strict=True)]
         rows.append([f"K = {one['k']}, {one['way']}", *one["vertices_beyond"], seen["rows"], *pairs])
-    report.table([*head, "sum of a row from 1"], [[*row, worst(one)] for row, one in zip(rows, results, strict=True)])
+    head += ["held against the reference", "sum of a row from 1"]
+    report.table(head, [[*row, against(one), worst(one)] for row, one in zip(rows, results, strict=True)])
+
+
+def against(one: dict[str, Any]) -> str:
+    """How many rows were held against the reference, and how many partners of theirs lay beyond the offsets."""
+    seen = one.get("reference")
+    return f"{seen['rows']}, partners beyond {', '.join(map(str, seen['partners']))}" if seen else "-"
 
 
 def worst(one: dict[str, Any]) -> str:
@@ -289,7 +204,7 @@ def bench(info: DeviceInfo, args: argparse.Namespace) -> bool:
         f"A random graph of {args.N} vertices and {parts.graph.n_links} links, made and split in {graph_s:.0f} s. "
         "Milliseconds of an iteration: medians and distances between quartiles, launches queued ahead. Offsets are in "
         "elements of the state; rows that mini-batches read and wrote beyond them have each changed, those of "
-        f"{_WITNESSES} vertices spread over the state have not where they were in no mini-batch.",
+        f"{WITNESSES} vertices spread over the state have not where they were in no mini-batch.",
     )
     report.devices.append(info)
     ways = [Way("block", False), Way("random-node", False), *([Way("random-node", True)] * (info.backend == "cuda"))]

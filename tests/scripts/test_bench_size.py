@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import json
 import subprocess
@@ -58,6 +59,10 @@ def test_small_chains_have_rows_beyond_small_offsets(scripts: Path, tmp_path: Pa
         assert len(one["iteration"]["times_s"]) == 2
         assert one["vertices_of_an_iteration"] <= 201
         assert one["start_rows"] > 10
+    assert "reference" not in data["results"][0]
+    against = data["results"][1]["reference"]
+    assert against["rows"] == 32
+    assert against["partners"][0] > against["partners"][1] > 0
     refused = data["refused"]
     assert "does not fit: it needs" in refused["said"]
     assert refused["allocated_before"] == refused["allocated_after"] == 0
@@ -114,6 +119,18 @@ def test_checks_find_what_is_wrong(
             size.check_start(sampler, OFFSETS)
 
 
+@pytest.mark.opencl
+def test_rows_of_other_partners_are_not_the_references(
+    size: ModuleType, pocl_device: Any, given: argparse.Namespace
+) -> None:
+    parts, way = size.random_graph(2000, 10.0, 1), size.Way("random-node", False)
+    with size.chain(pocl_device, parts, size.options_of(48, "random-node", given), way, None) as sampler:
+        assert size.check_reference(sampler, OFFSETS).flipped <= 1
+        sampler.rule = dataclasses.replace(sampler.rule, seed=2)
+        with pytest.raises(size.CheckError, match="32 of 32 rows of a star are not the reference's"):
+            size.check_reference(sampler, OFFSETS)
+
+
 def test_the_size_that_is_to_be_refused_is_too_large_for_an_h200(size: ModuleType, given: argparse.Namespace) -> None:
     """By the numbers alone: the state grows with the vertices, of which there are fewer here."""
     parts, options = size.random_graph(4000, 10.0, 1), size.options_of(16384, "block", given)
@@ -124,8 +141,9 @@ def test_the_size_that_is_to_be_refused_is_too_large_for_an_h200(size: ModuleTyp
 
 
 def test_offsets_by_name(size: ModuleType) -> None:
+    checks = importlib.import_module("_size_checks")
     assert [size.name_of(offset) for offset in (2**31, 2**32, 1000)] == ["2^31", "2^32", "1000"]
     with pytest.raises(size.CheckError, match="rows sum to nan"):
-        size.check_sums(np.array([[0.5, 0.5], [np.nan, 1.0]], np.float32))
+        checks.check_sums(np.array([[0.5, 0.5], [np.nan, 1.0]], np.float32))
     with pytest.raises(size.CheckError, match="the least element is -1"):
-        size.check_sums(np.array([[2.0, -1.0]], np.float32))
+        checks.check_sums(np.array([[2.0, -1.0]], np.float32))
