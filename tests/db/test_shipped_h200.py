@@ -1,0 +1,98 @@
+"""What the records that come with the package say of an H200 alone: nothing of a user's beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.db import exchange
+from mmsbgen.db.selection import SHIPPED, Index, Selection
+from mmsbgen.db.store import open_store
+from mmsbgen.db_keys import device_record, toolchain_record
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.runtime import look_up
+from tests.devices import H200
+
+RECORDS = SHIPPED / "nvidia-h200.jsonl"
+CUDA = replace(
+    H200,
+    driver="580.159.04 (CUDA 13.0)",
+    compiler="nvcc 13.0.88",
+    global_memory=150109880320,
+    max_allocation=150109880320,
+    local_memory=232448,
+    vector_width_float=4,
+)
+#: NVIDIA's OpenCL on the same GPU.
+OPENCL = replace(
+    CUDA,
+    backend="opencl",
+    vendor="NVIDIA Corporation",
+    platform="NVIDIA CUDA",
+    driver="580.159.04",
+    compiler="NVIDIA CUDA 580.159.04",
+    local_memory=49152,
+    sub_group_sizes=(),
+    vector_width_float=1,
+)
+SIZES = (128, 256, 512, 1024, 2048, 4096)
+STARS: dict[str, Any] = {"N": 317080, "m": 4096, "n": 32, "partners": "uniform", "noise": "on"}
+OF_STARS = (
+    "draw_stars",
+    "gather_rows",
+    "init_pi",
+    "perplexity_pairs",
+    "sample_partners",
+    "theta_end",
+    "theta_partial",
+    "update_beta",
+    "update_phi",
+    "update_pi",
+)
+BLOCKS: dict[str, Any] = {"N": 317080, "m": 32768, "n": 512, "partners": "block", "products": "half", "noise": "off"}
+OF_BLOCKS = ("block_factors", "block_links", "block_scales", "block_strike", "block_sums", "shared_partners")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    """The package's records beside an empty database."""
+    with open_store(tmp_path_factory.mktemp("user") / "tuning.sqlite3") as store:
+        assert store.trials() == []
+        yield Index(store)
+
+
+def _selected(index: Index, info: DeviceInfo, kernel: str, **problem: Any) -> Selection:
+    return look_up(index, info, MMSB, kernel, MMSB.problem(**problem))
+
+
+def _assert_exact(found: Selection) -> None:
+    assert (found.tier, found.reason.rpartition(" (")[2]) == ("exact", f"shipped in {RECORDS.name})"), found.reason
+
+
+def test_the_devices_are_those_of_the_records() -> None:
+    keys = [trial.key for trial in exchange.read(RECORDS).trials]
+    for info in (CUDA, OPENCL):
+        assert any(key.device.key == device_record(info).key for key in keys)
+        assert any(key.toolchain == toolchain_record(info) for key in keys)
+
+
+@pytest.mark.parametrize("kernel", OF_STARS)
+@pytest.mark.parametrize("step", ["split", "reflected"])
+@pytest.mark.parametrize("k", SIZES)
+def test_stars_have_records_of_their_own(index: Index, k: int, step: str, kernel: str) -> None:
+    _assert_exact(_selected(index, CUDA, kernel, K=k, step=step, **STARS))
+
+
+@pytest.mark.parametrize("kernel", OF_BLOCKS)
+@pytest.mark.parametrize("k", SIZES)
+def test_blocks_have_records_of_their_own(index: Index, k: int, kernel: str) -> None:
+    _assert_exact(_selected(index, CUDA, kernel, K=k, theta_step="gain", **BLOCKS))
+
+
+@pytest.mark.parametrize("k", SIZES)
+def test_update_phi_has_records_of_nvidias_opencl(index: Index, k: int) -> None:
+    _assert_exact(_selected(index, OPENCL, "update_phi", K=k, step="split", **STARS))
