@@ -288,8 +288,9 @@ def best_default_worst(cases: Sequence[Case]) -> list[Picture]:
         panel.set_visible(False)
     figure.suptitle(f"{cases[0].kernel.name}: what tuning is worth, {sizes_text(cases[0])}", fontsize=11)
     caption = (
-        "The fastest and the slowest configuration that were measured and the built-in default; numbers say how many "
-        "times the worst takes what the best takes."
+        "The fastest and the slowest configuration that were measured and the built-in default of the version that "
+        "drew this, or, where that was not measured, what the first run began with: defaults move with the version, "
+        "best and worst with the records alone. Numbers say how many times the worst takes what the best takes."
     )
     ratios = [case.worst_s / case.best_s for case in cases]
     gains = [case.default_s / case.best_s for case in cases if case.default_s]

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +17,7 @@ from mmsbgen.db.exchange import Bundle, write
 from mmsbgen.db.records import ProblemRecord
 from mmsbgen.errors import InputError
 from mmsbgen.report.sweeps import read_baseline
-from tests.records import RUN, trial
+from tests.records import GPU, RUN, trial
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,33 @@ def test_one_command_makes_pictures_and_their_page(figures: ModuleType, tmp_path
         assert (tmp_path / "docs" / "pictures" / name).read_bytes().startswith(b"\x89PNG")
         assert f"(pictures/{name})" in page
     assert "NVIDIA H200: driver 580, 24 configurations at K = 128, 1024, 2026-11-20" in page
+
+
+def test_the_same_records_give_the_same_bytes(scripts: Path, tmp_path: Path) -> None:
+    """In every picture and on the page, in another process and with the sources the other way round."""
+    other = replace(GPU, backend="opencl", platform="NVIDIA CUDA")
+    for name, device in (("cuda", GPU), ("opencl", other)):
+        trials = [
+            trial(1e-4 * (1 + block / 1000) * k / 128 / width, k=k, step=step, device=device, **config)
+            for k in (128, 1024)
+            for step in ("split", "reflected")
+            for block in range(32, 32 * 51, 32)
+            for width in (1, 4)
+            for config in ({"block_size": block, "vector_width": width},)
+        ]
+        write(Bundle(runs=[RUN], trials=trials), tmp_path / f"{name}.jsonl")
+    made = []
+    for seed, order in (("1", ("cuda", "opencl")), ("2", ("opencl", "cuda"))):
+        folder = tmp_path / seed / "figures"
+        command = [sys.executable, str(scripts / "figures.py"), "--output", str(folder)]
+        for name in order:
+            command += ["--database", str(tmp_path / f"{name}.jsonl")]
+        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONHASHSEED": seed})
+        pictures = {path.name: path.read_bytes() for path in folder.iterdir()}
+        made.append(pictures | {"page": folder.with_suffix(".md").read_bytes()})
+    one, two = made
+    assert one.keys() == two.keys() >= {"best-default-worst.png", "roof.png", "speed-up.png", "vector-width.png"}
+    assert [name for name in one if one[name] != two[name]] == []
 
 
 def test_block_sizes_are_drawn_at_every_k_that_was_swept(figures: ModuleType, tmp_path: Path) -> None:
