@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mmsbgen.backends import Device
 from mmsbgen.errors import InputError
 from mmsbgen.sampler.options import Options
 from tests.conftest import open_or_skip
@@ -174,6 +175,22 @@ def test_a_small_comparison(scripts: Path, tmp_path: Path) -> None:
     assert "## All graphs, 2 seeds" in page
     assert "### AUC, against float32 uniform" in page
     assert "## lfr-n1000-k28" in page
+
+
+@pytest.mark.cuda
+def test_products_of_stars_on_tensor_cores_are_compared(cuda_device: Device, scripts: Path, tmp_path: Path) -> None:
+    """Each against as many partners of a vertex's own, drawn as theirs are."""
+    command = [sys.executable, str(scripts / "bench" / "bench_modes.py"), "--device", cuda_device.info.spec]
+    for name in HALF:
+        command += ["--mode", name]
+    command += ["--graph", "lfr-n1000-k28=28", "--seeds", "2", "--iterations", "40", "--looks", "2"]
+    subprocess.run([*command, "--revision", "0123abc", "--output", str(tmp_path)], capture_output=True, check=True)
+    data = json.loads((tmp_path / "modes.json").read_text())
+    assert data["options"]["n_partners"] == 256
+    against = {found["mode"]: found["against"] for found in data["verdicts"]}
+    assert against == dict(zip(HALF, ("float32 stratified", "float32 uniform"), strict=True))
+    for row in data["graphs"][0]["rows"]:
+        assert np.isfinite(row["values"]).all()
 
 
 def test_reports_have_their_numbers_and_revision_beside_them(modes: ModuleType) -> None:
