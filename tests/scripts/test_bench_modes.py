@@ -135,21 +135,11 @@ def test_graphs_are_named_with_their_communities(modes: ModuleType, tmp_path: Pa
 
 @pytest.mark.opencl
 def test_a_small_comparison(scripts: Path, tmp_path: Path) -> None:
-    """All modes from two seeds, as there is no time for a third: what the report has, and that an option that does not fit stops it at once."""
+    """All modes from two seeds, as there is no time for a third: what the report has, and what is refused at once."""
     open_or_skip("pocl").close()
     command = [sys.executable, str(scripts / "bench" / "bench_modes.py"), "--device", "pocl"]
-    command += [
-        "--seeds",
-        "3",
-        "--minutes",
-        "0",
-        "--graph",
-        "lfr-n1000-k28=5",
-        "--output",
-        str(tmp_path),
-        "--looks",
-        "2",
-    ]
+    command += ["--seeds", "3", "--minutes", "0", "--graph", "lfr-n1000-k28=5"]
+    command += ["--output", str(tmp_path), "--looks", "2"]
     refused = subprocess.run([*command, "--iterations", "41"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "--iterations 41" in refused.stderr
