@@ -33,6 +33,10 @@ _BEST, _DEFAULT, _WORST = COLOURS[:3]
 _STYLES = ("-", "--", ":", "-.")
 #: Devices with a picture of their own.
 MOST_DEVICES = 6
+#: Configurations of a variant that is drawn over an axis, over those of the variant that has most.
+_OF_THE_MOST = 0.1
+#: Variants in a picture of one device, such as steps and storages, and panels in one of all devices.
+_MOST_ROWS, _MOST_PANELS = 4, 12
 
 
 class Baseline(NamedTuple):
@@ -135,7 +139,10 @@ def block_sizes(cases: Sequence[Case], size: int) -> list[Picture]:
     found = []
     for label, of_device in list(by_device(cases).items())[:MOST_DEVICES]:
         nearest = _nearest(of_device, size)
-        rows = [case for case in of_device if case.size == nearest][:4]
+        rows = [case for case in of_device if case.size == nearest]
+        # A search goes to a few places of a space; beside a sweep it would be a picture of next to nothing.
+        most = max(len(case.times) for case in rows)
+        rows = [case for case in rows if len(case.times) >= _OF_THE_MOST * most][:_MOST_ROWS]
         sweep = _sweep(rows[0])
         figure, axes = panels(len(rows), len(sweep.panels), 9.5, 0.6 + 3.4 * len(rows), sharex=True, sharey="row")
         ticks = [int(x) for case in rows for _, x in case.fastest_by(sweep.lines, sweep.along)]
@@ -248,7 +255,7 @@ def roof_by_size(cases: Sequence[Case]) -> list[Picture]:
 
 def best_default_worst(cases: Sequence[Case]) -> list[Picture]:
     """Times of the best, the default and the worst configuration by size, a panel a device and variant."""
-    groups = list(by_device(cases, lambda case: (case.label, case.variant)).items())[:8]
+    groups = list(by_device(cases, lambda case: (case.label, case.variant)).items())[:_MOST_PANELS]
     sweep = _sweep(cases[0])
     columns = min(2, len(groups))
     rows = -(-len(groups) // columns)
