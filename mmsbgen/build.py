@@ -99,7 +99,9 @@ def build(device: Device, spec: KernelSpec, problem: Problem, config: Config, ov
     try:
         text, overlap = compiled_text(device, source, overlap), overlap and device.overlaps
         program = device.compile(text, [source.entry], compiler_options(traits), overlap=overlap)
-        return BoundKernel(spec, problem, config, traits, source, program.kernel(source.entry))
+        kernel = program.kernel(source.entry)
+        kernel.configuration = describe(config)
+        return BoundKernel(spec, problem, config, traits, source, kernel)
     except CompileError as error:
         raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error
 

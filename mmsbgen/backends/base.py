@@ -136,17 +136,19 @@ class LaunchName(NamedTuple):
     kernel: str
     grid: tuple[int, ...]
     block: tuple[int, ...]
+    configuration: str = ""
 
     def __str__(self) -> str:
         return f"kernel {self.kernel!r}, grid {self.grid}, block {self.block}"
 
 
 class Kernel(ABC):
-    """One compiled kernel."""
+    """One compiled kernel; ``configuration``, set before the first launch, is told where queued work fails."""
 
     def __init__(self, device: Device, name: str) -> None:
         self.device = device
         self.name = name
+        self.configuration = ""
         self._limits: tuple[int, int, int] | None = None
 
     @abstractmethod
@@ -185,7 +187,7 @@ class Kernel(ABC):
 
     def _check(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument], shared: int) -> LaunchName:
         """Return the launch's name; raise LaunchError when its shape or an argument's type cannot be right."""
-        name = LaunchName(self.name, tuple(map(int, grid)), tuple(map(int, block)))
+        name = LaunchName(self.name, tuple(map(int, grid)), tuple(map(int, block)), self.configuration)
         if not 1 <= len(name.grid) == len(name.block) <= 3:
             raise LaunchError(f"{name}: grid and block need one to three dimensions each, and equally many")
         if min(*name.grid, *name.block) < 1:

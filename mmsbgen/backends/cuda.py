@@ -13,6 +13,7 @@ import numpy as np
 from mmsbgen.backends import _cuda_overlap, _held, _pinned
 from mmsbgen.backends._binary_cache import BinaryCache
 from mmsbgen.backends._cuda_arguments import CudaBuffer, Layout, address_of
+from mmsbgen.backends._cuda_errors import Active, recent_launches
 from mmsbgen.backends._occupancy import Multiprocessor, resident_blocks
 from mmsbgen.backends.base import (
     Argument,
@@ -38,7 +39,6 @@ from mmsbgen.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -83,10 +83,13 @@ class CudaEvent(Event):
         self._name = name
 
     def wait(self) -> None:
-        # The queue's error may be that of whatever was launched meanwhile.
-        who = f"{self._name} or a launch after it" if self._end is None else self._name
-        with self._device.active(LaunchError, f"{who} failed while running"):
-            (self._device.stream if self._end is None else self._end).synchronize()
+        if self._end is not None:
+            with self._device.active(LaunchError, self._name, " failed while running"):
+                self._end.synchronize()
+        else:
+            # The queue's error may be that of whatever was launched meanwhile.
+            with self._device.active(LaunchError, self._name, " or a launch after it failed while running"):
+                self._device.wait()
 
     def seconds_since(self, first: Event) -> float:
         if not isinstance(first, CudaEvent):
@@ -95,7 +98,7 @@ class CudaEvent(Event):
             if at is None:
                 raise InputError(f"{one._name} was launched while profiling was off, so its time is not known")
         self.wait()
-        with self._device.active(LaunchError, f"{self._name} failed while running"):
+        with self._device.active(LaunchError, self._name, " failed while running"):
             return float(self._end.time_since(first._begin)) * 1e-3
 
 
@@ -141,25 +144,24 @@ class CudaKernel(Kernel):
             begin = device.record() if timed else None
             # PyCUDA's, or that of _cuda_overlap: PyCUDA's public ones set a deprecated block shape and pack again.
             self._function._launch_kernel(name.grid, name.block, packed, int(shared), device.stream)
+            device.recent.append(name)
             return CudaEvent(device, begin, device.record() if timed else None, name)
 
     def resources(self) -> dict[str, int]:
         return dict(self._resources)
 
     def resident_blocks(self, block: int) -> int:
-        driver = self.device.driver
-        device, attribute = driver.Device(self.device.info.index), driver.device_attribute
-
-        def limit(name: str) -> int:
-            return int(device.get_attribute(getattr(attribute, name)))
-
-        multiprocessor = Multiprocessor(
-            limit("MAX_THREADS_PER_MULTIPROCESSOR"),
-            limit("MAX_REGISTERS_PER_MULTIPROCESSOR"),
-            limit("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
-        )
+        driver, info = self.device.driver, self.device.info
+        what = f"kernel {self.name!r}: how many blocks of {block} {info.name} holds at once is not known"
+        with self.device.active(LaunchError, what):
+            device, attribute = driver.Device(info.index), driver.device_attribute
+            multiprocessor = Multiprocessor(
+                device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+                device.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
+                device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+            )
         needs = self._resources["registers"], self._resources["shared_bytes"]
-        return resident_blocks(block, *needs, multiprocessor) * self.device.info.compute_units
+        return resident_blocks(block, *needs, multiprocessor) * info.compute_units
 
 
 class CudaProgram(Program):
@@ -185,26 +187,6 @@ class CudaProgram(Program):
         return self._kernels[name]
 
 
-class _Active:
-    """Makes a context current within a block; a class, as a generator costs more than the launch's own check."""
-
-    __slots__ = ("_context", "_error", "_kind", "_what")
-
-    def __init__(self, context: Any, error: type[Exception], kind: type[MmsbgenError], what: object) -> None:
-        self._context = context
-        self._error = error
-        self._kind = kind
-        self._what = what
-
-    def __enter__(self) -> None:
-        self._context.push()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._context.pop()
-        if isinstance(error, self._error):
-            raise self._kind(f"{self._what}: {error}") from error
-
-
 class CudaDevice(Device):
     """A GPU by its primary context, with one stream.  One thread at a time may use it.
 
@@ -220,8 +202,9 @@ class CudaDevice(Device):
         self.driver = _driver()
         self._compiler = find_compiler()
         self._cache = BinaryCache()
+        self.recent = recent_launches()
         try:
-            self._context = self.driver.Device(info.index).retain_primary_context()
+            self.context = self.driver.Device(info.index).retain_primary_context()
         except self.driver.Error as error:
             raise LaunchError(f"cannot open {info.spec}: {error}") from error
         with self.active(LaunchError, f"cannot open {info.spec}"):
@@ -233,11 +216,17 @@ class CudaDevice(Device):
         self.overlaps = self._library is not None
 
     def pci_address(self) -> str | None:
-        return str(self.driver.Device(self.info.index).pci_bus_id())
+        with self.active(LaunchError, f"where {self.info.spec} is on the PCI bus is not known"):
+            return str(self.driver.Device(self.info.index).pci_bus_id())
 
-    def active(self, kind: type[MmsbgenError], what: object) -> _Active:
+    def active(self, kind: type[MmsbgenError], what: object, happened: str = "") -> Active:
         """Make the context current within a block and turn CUDA's errors there into ``kind``."""
-        return _Active(self._context, self.driver.Error, kind, what)
+        return Active(self, kind, what, happened)
+
+    def wait(self) -> None:
+        """Wait for the stream; the context must be current."""
+        self.stream.synchronize()
+        self.recent.clear()
 
     def record(self) -> Any:
         """Queue and return a CUDA event; the context must be current."""
@@ -285,6 +274,7 @@ class CudaDevice(Device):
         if array.size:
             with self.active(LaunchError, f"cannot read from {buffer!r}"):
                 self.driver.memcpy_dtoh(array, address_of(buffer) + offset_bytes)
+                self.recent.clear()
 
     def copy(self, dst: Buffer, src: Buffer) -> None:
         if dst.nbytes != src.nbytes:
@@ -327,7 +317,7 @@ class CudaDevice(Device):
 
     def synchronize(self) -> None:
         with self.active(LaunchError, f"queued work on {self.info.name} failed"):
-            self.stream.synchronize()
+            self.wait()
 
     def _close(self) -> None:
         # PyCUDA gives the primary context back once nothing refers to it.

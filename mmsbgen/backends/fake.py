@@ -105,7 +105,7 @@ class FakeKernel(Kernel):
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
     ) -> FakeEvent:
         name = self._check(grid, block, args, shared)
-        self.device.launches.append(Launch(*name, tuple(args), shared))
+        self.device.launches.append(Launch(name.kernel, name.grid, name.block, tuple(args), shared))
         return FakeEvent()
 
     def resources(self) -> dict[str, int]:

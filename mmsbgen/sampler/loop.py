@@ -12,9 +12,10 @@ import numpy as np
 
 from mmsbgen.backends.base import Buffer, Device, Event
 from mmsbgen.build import BoundKernel
-from mmsbgen.errors import ConfigError
+from mmsbgen.errors import CompileError, ConfigError, LaunchError
 from mmsbgen.families.mmsb.star_loop import STAGES, StarLoop, fitted, star_loop
 from mmsbgen.sampler.ahead import Ahead
+from mmsbgen.space import describe
 
 #: eps of phi and the step of theta in an iteration.
 Steps = Callable[[int], tuple[float, float]]
@@ -43,7 +44,11 @@ def time_ways(device: Device, ways: Mapping[str, Callable[[int], None]]) -> dict
 
 
 class Loop:
-    """The persistent kernel of a chain; building one raises :class:`ConfigError` where the device has none."""
+    """The persistent kernel of a chain.
+
+    Building one raises :class:`ConfigError` where the device has none, and :class:`CompileError` and
+    :class:`LaunchError` naming it and the configurations of its stages.
+    """
 
     def __init__(
         self,
@@ -58,8 +63,16 @@ class Loop:
         configs = fitted(specs, phi.problem, {name: kernels[name].config for name in STAGES}, phi.traits)
         self.rendered: StarLoop = star_loop(specs, phi.problem, configs, phi.traits)
         self._device, self._values, self._ahead, self._real = device, values, ahead, real
-        self._kernel = device.compile(self.rendered.source.text, ["star_loop"]).kernel("star_loop")
-        self.grid = self._kernel.resident_blocks(self.rendered.block_size)
+        stages = ", ".join(f"{name}: {describe(config)}" for name, config in configs.items())
+        self._named = f"star_loop ({stages})"
+        try:
+            self._kernel = device.compile(self.rendered.source.text, ["star_loop"]).kernel("star_loop")
+            self._kernel.configuration = stages
+            self.grid = self._kernel.resident_blocks(self.rendered.block_size)
+        except CompileError as error:
+            raise CompileError(f"{self._named} does not compile: {error}") from error
+        except LaunchError as error:
+            raise LaunchError(f"{self._named}: {error}") from error
         if not self.grid:
             raise ConfigError(f"{device.info.name} does not tell how many blocks it holds at once")
         self._own: dict[str, Buffer] = {}
@@ -72,7 +85,10 @@ class Loop:
             raise
 
     def run(self, iteration: int, count: int, steps: Steps) -> Event:
-        """Queue ``count`` iterations from ``iteration`` on; they must have been drawn ahead."""
+        """Queue ``count`` iterations from ``iteration`` on; they must have been drawn ahead.
+
+        Raises :class:`LaunchError` naming the kernel and the configurations of its stages.
+        """
         first = self._ahead.place(iteration)
         sizes = [steps(iteration + i) for i in range(count)]
         rows = [(eps / 2, math.exp(-eps / 2), -math.expm1(-eps / 2)) for eps, _ in sizes]
@@ -89,7 +105,10 @@ class Loop:
             "stride": np.uint32(self._ahead.stride),
         }
         arguments = [values[argument.name] for argument in self.rendered.arguments]
-        return self._kernel.launch((self.grid,), (self.rendered.block_size,), arguments)
+        try:
+            return self._kernel.launch((self.grid,), (self.rendered.block_size,), arguments)
+        except LaunchError as error:
+            raise type(error)(f"{self._named}: {error}") from error
 
     def release(self) -> None:
         """Give the device memory back."""

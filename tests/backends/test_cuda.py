@@ -211,20 +211,39 @@ class TestOnDevice:
 
 
 @pytest.mark.cuda
-def test_a_failed_kernel_is_named(device: Device) -> None:
-    """In a process of its own, as the device cannot be used afterwards."""
+@pytest.mark.parametrize(
+    ("wait", "of"),
+    [
+        ("event.wait()", "kernel 'scale', grid (1,), block (32,) failed while running"),
+        ("device.download(buffer)", "cannot read from CudaBuffer"),
+        ("device.write(large, np.zeros(large.shape, np.float32))", "cannot write to CudaBuffer"),
+        ("device.synchronize()", "queued work on"),
+        ("time.sleep(1), scale.launch((1,), (32,), args)", "kernel 'scale', grid (1,), block (32,)"),
+    ],
+)
+def test_a_failed_kernel_is_named(device: Device, wait: str, of: str) -> None:
+    """By whoever waits next, or launches once it has failed; in a process of its own, as the device is lost."""
     code = f"""
+import time
 import numpy as np
 from mmsbgen.backends import open_device
 from mmsbgen.errors import LaunchError
 with open_device({device.info.spec!r}) as device:
-    kernel = device.compile({SOURCE!r}, ["outside"]).kernel("outside")
-    event = kernel.launch((1,), (1,), (device.zeros(1, np.float32),))
+    program = device.compile({SOURCE!r}, ["scale", "outside"])
+    scale, outside = program.kernel("scale"), program.kernel("outside")
+    outside.configuration = "block_size=1 placement=RRS"
+    buffer, large = device.zeros(32, np.float32), device.zeros(1 << 21, np.float32)
+    args = (buffer, np.float32(2))
+    scale.launch((1,), (32,), args)
+    device.synchronize()
+    with device.held():  # or it may have failed before the next one is launched
+        outside.launch((1,), (1,), (buffer,))
+        event = scale.launch((1,), (32,), args)
     try:
-        event.wait()
+        {wait}
     except LaunchError as error:
         print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert "kernel 'outside'" in done.stdout, done.stdout + done.stderr
-    assert "failed while running" in done.stdout
+    assert of in done.stdout, done.stdout + done.stderr
+    assert ", after kernels 'hold', 'outside' (block_size=1 placement=RRS), 'scale':" in done.stdout

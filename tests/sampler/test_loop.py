@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmsbgen.errors import ConfigError
+from mmsbgen.backends.fake import FakeDevice, FakeKernel
+from mmsbgen.errors import CompileError, ConfigError, LaunchError
 from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.star_loop import STAGES
 from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.sampler import Sampler
+from tests.devices import H200
 from tests.sampler.test_iteration import batch_of, compare, everything, state_of
 
 
@@ -62,6 +65,52 @@ def test_many_iterations_are_those_of_single_launches(cuda_device, chain, middli
 def test_devices_whose_blocks_must_not_wait_are_refused(pocl_device, middling):
     with pytest.raises(ConfigError, match="need CUDA.*use --separate"):
         fused(pocl_device, middling)
+
+
+@pytest.fixture
+def named(monkeypatch):
+    """What errors begin with; fake devices hold blocks at once."""
+    monkeypatch.setattr(FakeKernel, "resident_blocks", lambda *_: 132)
+    return "^star_loop [(]" + ", ".join(f"{stage}: [^:]*=[^:]*" for stage in STAGES) + "[)]"
+
+
+def test_what_its_launches_are_refused_for_names_the_stages(middling, monkeypatch, named):
+    real = FakeKernel._check
+
+    def check(self, *arguments):
+        if self.name == "star_loop":
+            raise LaunchError("too many resources")
+        return real(self, *arguments)
+
+    chain = fused(FakeDevice(H200), middling)
+    chain.initialise()
+    monkeypatch.setattr(FakeKernel, "_check", check)
+    with pytest.raises(LaunchError, match=named + ": too many resources") as caught:
+        chain.advance(1)
+    assert f"({chain.loop._kernel.configuration}): " in str(caught.value), "told where queued work fails too"
+    chain.close()
+
+
+def test_one_that_does_not_compile_names_the_stages(middling, monkeypatch, named):
+    real = FakeDevice.compile
+
+    def compile_(self, source, names, *arguments, **options):
+        if names == ["star_loop"]:
+            raise CompileError("too many registers")
+        return real(self, source, names, *arguments, **options)
+
+    monkeypatch.setattr(FakeDevice, "compile", compile_)
+    with pytest.raises(CompileError, match=named + " does not compile: too many registers"):
+        fused(FakeDevice(H200), middling)
+
+
+def test_a_device_that_does_not_answer_is_told_of_the_stages(middling, monkeypatch, named):
+    def resident_blocks(self, block):
+        raise LaunchError("no device")
+
+    monkeypatch.setattr(FakeKernel, "resident_blocks", resident_blocks)
+    with pytest.raises(LaunchError, match=named + ": no device"):
+        fused(FakeDevice(H200), middling)
 
 
 def test_the_faster_way_is_kept_and_the_chain_starts_anew(cuda_device, middling):
