@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["BinaryCache"]
 
 LIMIT_BYTES = 2 * 2**30
+#: What files hold is a part of their names: a binary, then its digest.
+_FORMAT = b"binary, sha256;"
+_DIGEST_BYTES = 32
 
 
 class BinaryCache:
     """A folder of compiled kernels with their logs, shared by processes: files are published by a rename.
 
-    A folder that cannot be written or a file that cannot be read is a miss and never an error.
+    A folder that cannot be written or a file that cannot be read is a miss and never an error; so is a binary that is
+    not whole, as after a loss of power: CUDA's driver is told no length and would read behind its end.
     """
 
     def __init__(self, folder: Path | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -35,7 +39,7 @@ class BinaryCache:
     @staticmethod
     def key(parts: Iterable[str]) -> str:
         """Return the digest of texts; their order and their borders count."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(_FORMAT)
         for part in parts:
             data = part.encode()
             digest.update(f"{len(data)}:".encode())
@@ -49,16 +53,19 @@ class BinaryCache:
             log = (self.folder / f"{key}.log").read_text()
         except (OSError, UnicodeDecodeError):
             return None
+        binary, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+        if hashlib.sha256(binary).digest() != digest:
+            return None
         with contextlib.suppress(OSError):
             os.utime(self.folder / f"{key}.bin")
-        return data, log
+        return binary, log
 
     def store(self, key: str, data: bytes, log: str) -> None:
         """Publish a binary and its log."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._publish(f"{key}.log", log.encode())
-            self._publish(f"{key}.bin", data)
+            self._publish(f"{key}.bin", data + hashlib.sha256(data).digest())
             if not self._pruned:
                 self._pruned = True
                 self._prune()

@@ -27,7 +27,7 @@ from mmsbgen.backends.base import (
     as_shape,
     checked_offset,
 )
-from mmsbgen.backends.cuda_compile import KernelResources, compile_cuda, compile_side_by_side, find_compiler
+from mmsbgen.backends.cuda_compile import Compiled, KernelResources, compile_cuda, compile_side_by_side, find_compiler
 from mmsbgen.errors import (
     CompileError,
     DeviceMemoryError,
@@ -290,14 +290,26 @@ class CudaDevice(Device):
         self, source: str, kernel_names: Sequence[str], options: Sequence[str] = (), *, overlap: bool = False
     ) -> CudaProgram:
         what = f"kernels {', '.join(kernel_names)} on {self.info.name}"
-        arch = self.info.architecture
+        compiled = self._compiled(what, source, options)
         try:
-            compiled = compile_cuda(source, arch, options, compiler=self._compiler, cache=self._cache)
+            return self._program(what, compiled, kernel_names, overlap)
+        except CompileError:
+            if not compiled.cached:
+                raise
+        # It may be the file that is wrong.
+        return self._program(what, self._compiled(what, source, options, anew=True), kernel_names, overlap)
+
+    def _compiled(self, what: str, source: str, options: Sequence[str], anew: bool = False) -> Compiled:
+        arch, compiler, cache = self.info.architecture, self._compiler, self._cache
+        try:
+            return compile_cuda(source, arch, options, compiler=compiler, cache=cache, anew=anew)
         except CompileError as error:
             raise CompileError(f"{what} did not compile: {error}") from None
+
+    def _program(self, what: str, compiled: Compiled, names: Sequence[str], overlap: bool) -> CudaProgram:
         with self.active(CompileError, f"{what}: the compiled code does not load"):
             module = self._load(compiled.cubin, overlap)
-        return CudaProgram(self, module, kernel_names, compiled.log, compiled.resources)
+        return CudaProgram(self, module, names, compiled.log, compiled.resources)
 
     def _load(self, cubin: bytes, overlap: bool) -> Any:
         if self._library is None or not overlap:

@@ -66,13 +66,17 @@ class KernelResources:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compiled:
-    """Machine code (a cubin) and what the compiler said of it; ``resources`` is by kernel."""
+    """Machine code (a cubin) and what the compiler said of it; ``resources`` is by kernel.
+
+    ``cached`` tells that it was compiled before and read from a cache.
+    """
 
     cubin: bytes
     log: str
     compiler: str
     arch: str
     resources: dict[str, KernelResources]
+    cached: bool = False
 
 
 class CudaCompiler(Protocol):
@@ -106,6 +110,7 @@ def compile_cuda(
     *,
     compiler: CudaCompiler | None = None,
     cache: BinaryCache | None = None,
+    anew: bool = False,
 ) -> Compiled:
     """Compile CUDA C for one architecture; neither a GPU nor a driver is needed.
 
@@ -115,6 +120,7 @@ def compile_cuda(
         options: more options, in the long form that nvcc and NVRTC share (``--maxrregcount=64``).
         compiler: from :func:`find_compiler`; None takes its choice.
         cache: where results are kept under a digest of source, options, compiler and architecture; None keeps none.
+        anew: compile although the cache has a result, which is discarded.
 
     Raises:
         CompileError: the source was refused; the message holds the log.
@@ -126,13 +132,15 @@ def compile_cuda(
     target = "sm_90a" if arch == "sm_90" and _OF_SM_90 in source else arch
     flags = [f"--gpu-architecture={target}", *_COMMON_OPTIONS, *options]
     key = BinaryCache.key(["cuda", compiler.version, *flags, source])
-    found = cache.load(key) if cache is not None else None
+    if anew and cache is not None:
+        cache.discard(key)
+    found = cached = cache.load(key) if cache is not None else None
     if found is None:
         found = compiler.compile(source, flags)
         if cache is not None:
             cache.store(key, *found)
     cubin, log = found
-    return Compiled(cubin, log, compiler.version, arch, parse_resources(log))
+    return Compiled(cubin, log, compiler.version, arch, parse_resources(log), cached is not None)
 
 
 def compile_side_by_side(

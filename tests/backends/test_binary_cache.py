@@ -16,6 +16,17 @@ def test_round_trip(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".draft-*"))
 
 
+def test_binaries_that_are_not_whole_are_not_there(tmp_path: Path) -> None:
+    cache = BinaryCache(tmp_path)
+    cache.store("key", b"code", "log")
+    whole = (tmp_path / "key.bin").read_bytes()
+    for damaged in (*(whole[:left] for left in range(len(whole))), b"mode" + whole[4:]):
+        (tmp_path / "key.bin").write_bytes(damaged)
+        assert cache.load("key") is None
+    (tmp_path / "key.bin").write_bytes(whole)
+    assert cache.load("key") == (b"code", "log")
+
+
 def test_borders_of_texts_count() -> None:
     assert BinaryCache.key(["ab", "c"]) != BinaryCache.key(["a", "bc"])
     assert BinaryCache.key(["a", "b"]) != BinaryCache.key(["b", "a"])
@@ -37,5 +48,5 @@ def test_the_oldest_go_first(tmp_path: Path) -> None:
         import os
 
         os.utime(path, (stamp, stamp))
-    BinaryCache(tmp_path, limit_bytes=200).store("newest", b"x" * 100, "")
+    BinaryCache(tmp_path, limit_bytes=300).store("newest", b"x" * 100, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.bin", "new.log", "newest.bin", "newest.log"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import cuda
+from mmsbgen.backends._binary_cache import BinaryCache
 from mmsbgen.backends._cuda_errors import after, recent_launches
 from mmsbgen.backends.base import Buffer, LaunchName
 from mmsbgen.backends.cuda import CudaDevice
@@ -166,3 +167,56 @@ def test_questions_about_the_device_are_named(device: CudaDevice, driver: Driver
         device.pci_address()
     with pytest.raises(LaunchError, match="'scale': how many blocks of 64 NVIDIA A100 holds at once .*no device"):
         kernel.resident_blocks(64)
+
+
+class TestCompiledBefore:
+    """Files of the cache that cannot be used."""
+
+    @staticmethod
+    def file(private_cache: Path) -> Path:
+        (found,) = private_cache.glob("mmsbgen/kernels/*.bin")
+        return found
+
+    @pytest.mark.parametrize("left", [0, 20, 1000, -1])
+    def test_one_that_was_cut_off_never_reaches_the_driver(
+        self, device: CudaDevice, driver: Driver, compiler: Counting, private_cache: Path, left: int
+    ) -> None:
+        device.compile(SOURCE, NAMES)
+        file = self.file(private_cache)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:left])
+        device.compile(SOURCE, NAMES)
+        device.compile(SOURCE, NAMES)
+        assert (compiler.calls, len(driver.loaded), len(set(driver.loaded))) == (2, 3, 1)
+        assert self.file(private_cache).read_bytes() == whole
+
+    def test_one_that_does_not_load_is_compiled_anew(
+        self, device: CudaDevice, driver: Driver, compiler: Counting, private_cache: Path
+    ) -> None:
+        device.compile(SOURCE, NAMES)
+        cache, file = BinaryCache(), self.file(private_cache)
+        whole = file.read_bytes()
+        cubin, log = cache.load(file.stem) or (b"", "")
+        cache.store(file.stem, cubin[: len(cubin) // 2], log)
+        program = device.compile(SOURCE, NAMES)
+        assert program.kernel("scale").resources()["spill_bytes"] == 0
+        assert [len(code) for code in driver.loaded] == [len(cubin), len(cubin) // 2, len(cubin)]
+        assert file.read_bytes() == whole
+        device.compile(SOURCE, NAMES)
+        assert compiler.calls == 2
+
+    def test_the_second_failure_is_the_error(
+        self, device: CudaDevice, driver: Driver, compiler: Counting, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compile_, half = compiler.compiler.compile, []
+
+        def broken(source: str, options: Sequence[str]) -> tuple[bytes, str]:
+            cubin, log = compile_(source, options)
+            half.append(len(cubin) // 2)
+            return cubin[: half[-1]], log
+
+        monkeypatch.setattr(compiler.compiler, "compile", broken)
+        for tries, compiled in ((1, 1), (3, 2)):
+            with pytest.raises(CompileError, match="kernels scale, shift, outside on .*: .*not load: .*invalid"):
+                device.compile(SOURCE, NAMES)
+            assert (len(driver.loaded), compiler.calls) == (tries, compiled), "just compiled ones are not tried again"
