@@ -73,4 +73,4 @@ class CudaHold:
 
     def clear(self) -> None:
         """Give the memory back; the context must be current, and the stream's work done."""
-        self._word = None
+        self._word = self._kernel = None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 __all__ = ["Multiprocessor", "resident_blocks"]
 
 _WARP = 32
-#: Parts of a multiprocessor with registers and warps of their own, on every architecture from Maxwell on.
+#: Parts of a multiprocessor with registers and warps of their own.  The first of Pascal's has two, for which this is
+#: too few blocks, and never too many.
 _PARTS = 4
 #: Registers are given to a warp so many at a time.
 _REGISTERS_AT_A_TIME = 256
@@ -29,8 +30,9 @@ class Multiprocessor:
 def resident_blocks(block: int, registers: int, shared_bytes: int, of: Multiprocessor) -> int:
     """Blocks of ``block`` work-items, with so many registers each and bytes a block, that are resident at once.
 
-    As cuda_occupancy.h of NVIDIA has it: a warp has its registers in one part of the multiprocessor, so that what is
-    left in each part adds up to nothing.  Never more than the hardware holds, so that a barrier of the grid opens.
+    As cuda_occupancy.h of NVIDIA has it: a warp has all its registers in one part of the multiprocessor, so that
+    registers which are left over in several parts serve nobody.  Never more than the hardware holds, so that a barrier
+    of the grid opens, as long as nothing else waits for places there: such a kernel has the device for itself.
     """
     warps = -(-block // _WARP)
     of_warp = _up(max(1, registers) * _WARP, _REGISTERS_AT_A_TIME)

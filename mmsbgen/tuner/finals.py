@@ -49,8 +49,8 @@ def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Ite
     """Places of the finalists whose energy is measured, the winner's first.
 
     ``seconds`` are the kernel's begin and end by :func:`time.monotonic`, where it has a budget of them: then the winner
-    is metered where that takes a tenth of them or less, and others as long as there are seconds left.  Metering a
-    handful of finalists of each of a dozen kernels would take more of a minute than trying configurations does.
+    is metered where that takes a tenth of them or less, and all others as long as there are seconds left for it.
+    Metering a handful of finalists of each of a dozen kernels would take more of a minute than trying configurations.
     """
     for place in sorted(range(count), key=lambda place: place != winner):
         if seconds is not None:

@@ -340,9 +340,12 @@ class _Session:
             outcome = Outcome("ok", "", timing, trial.compile_s, resources)
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         kernel.verdict = verdict = self._verdict(kernel, spec)
+        interrupt = self.place.interrupt
         # Another objective than time ranks the finalists by their joules: all of them are metered.
         seconds = None if verdict is None or kernel.deadline is None else (evaluate.begin, kernel.deadline)
         for place in finals.metered(len(chosen), 0 if verdict is None else verdict.winner, seconds):
+            if interrupt.requested:
+                break
             if (energy := self.energy(kernel, chosen[place].config)) is not None:
                 kernel.finals[place] = with_energy(kernel.finals[place], energy)
         if verdict is not None:
