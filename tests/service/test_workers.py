@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,13 @@ def until(what: Callable[[], Any], why: str, seconds: float = 60.0) -> Any:
 def crew(service: Service) -> list[psutil.Process]:
     """The workers, once each of them waits for jobs or does one."""
     until(lambda: service.log.read_text().count("taking jobs") == 2, "no workers")
-    return [one for one in psutil.Process(service.process.pid).children() if "worker" in one.cmdline()]
+    found = []
+    for one in psutil.Process(service.process.pid).children():
+        # Others end at any time, such as the one that looks for devices, and have no command line when they have ended.
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if "worker" in one.cmdline():
+                found.append(one)
+    return found
 
 
 def test_the_workers_of_a_killed_service_give_their_job_back_and_end(
