@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,11 +106,11 @@ def build(device: Device, spec: KernelSpec, problem: Problem, config: Config, ov
         raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error
 
 
-def compile_side_by_side(device: Device, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> None:
-    """Compile configurations of a kernel at once, so that :func:`build` finds them compiled, where the device can."""
+def compile_side_by_side(device: Device, cases: Iterable[tuple[KernelSpec, Problem, Config]]) -> None:
+    """Compile configurations of kernels at once, so that :func:`build` finds them compiled, where the device can."""
     if device.side_by_side:
         traits = traits_of(device.info)
-        sources = [render(spec, problem, config, traits).text for config in configs]
+        sources = [render(spec, problem, config, traits).text for spec, problem, config in cases]
         device.compile_ahead(sources, compiler_options(traits))
 
 

@@ -100,13 +100,6 @@ def chain(
         sampler.close()
 
 
-def advance(sampler: Sampler, iterations: int) -> None:
-    """Make iterations, as many a launch as the chain makes."""
-    end = sampler.iteration + iterations
-    while sampler.iteration < end:
-        sampler.advance(end - sampler.iteration)
-
-
 def everything(sampler: Sampler) -> tuple[Array, ...]:
     """pi ``[N, K]``, row sums, theta and beta."""
     return (*sampler.rows(0, sampler.split.graph.n_vertices), sampler.state.theta(), sampler.state.beta())
@@ -130,7 +123,7 @@ def compared(one: Maker, other: Maker, iterations: int, tolerance: Tolerance, la
     for make in (one, other):
         with make() as sampler:
             for part in range(launches):
-                advance(sampler, iterations * (part + 1) // launches - sampler.iteration)
+                sampler.iterate(iterations * (part + 1) // launches - sampler.iteration)
             states.append(everything(sampler))
             updates.append(sampler.vertex_updates)
     return agreement(states[0], states[1], tolerance) if updates[0] == updates[1] > 0 else _APART

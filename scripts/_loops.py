@@ -9,9 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from _chains import TOLERANCES, chain, compared, loop_configs, small, star_options
+from _child import run_for
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.build import compiler_options, traits_of
@@ -85,13 +83,9 @@ def check_loops(device: str, ks: Sequence[int], seconds: float) -> Loops:
     asked = len(list(cases(ks)))
     with tempfile.TemporaryFile("w+") as errors:
         command = [sys.executable, __file__, device, *map(str, ks)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
-        try:
-            said, _ = process.communicate(timeout=seconds)
-            why = f"the process ended with status {process.returncode}" if process.returncode else ""
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
+        said, status = run_for(seconds, command, errors)
+        why = f"the process ended with status {status}" if status else ""
+        if status is None:
             why = f"cut off after {seconds:g} s"
         rows = [json.loads(line) for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
         if why and len(rows) < asked:

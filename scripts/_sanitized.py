@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -16,13 +16,12 @@ from typing import NamedTuple
 from _chains import TOLERANCES, chain, compared, loop_configs, small, star_options
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.build import check, compiler_options, traits_of
+from mmsbgen.build import check, compile_side_by_side, traits_of
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.graph import Split
 from mmsbgen.problem import Problem
-from mmsbgen.rendering import render
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.space import Config, Traits, describe
@@ -116,14 +115,6 @@ def chains(device: Device) -> Iterator[tuple[str, str, Callable[[], str | None]]
         print(f"skipped chain of overlapping launches: {device.info.name} has none")
 
 
-def compile_ahead(device: Device, cases: Sequence[Case]) -> None:
-    """Compile side by side what is going to run, where the device can."""
-    traits = traits_of(device.info)
-    if device.side_by_side:
-        texts = [render(case.spec, case.problem, case.config, traits).text for case in cases]
-        device.compile_ahead(texts, compiler_options(traits))
-
-
 def tell(group: str, what: str, run: Callable[[], str | None]) -> bool:
     """Run one thing and print its line; whether it was right."""
     try:
@@ -139,7 +130,7 @@ def main(device_spec: str, ks: tuple[int, ...]) -> int:
     kernels, right = family(), []
     with open_device(device_spec) as device:
         cases = [case for k in ks for case in chosen(kernels, traits_of(device.info), k)]
-        compile_ahead(device, cases)
+        compile_side_by_side(device, [(case.spec, case.problem, case.config) for case in cases])
         for case in cases:
             what = f"{case.spec.name} {describe(case.problem.only(('K',)))} {describe(case.config)}"
             right.append(tell(case.group, what, partial(check, device, case.spec, case.problem, case.config)))

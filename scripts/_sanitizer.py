@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
+
+from _child import run_for
 
 TOOLS = ("memcheck", "racecheck")
 _PROGRAM = Path(__file__).with_name("_sanitized.py")
@@ -59,19 +60,12 @@ def sanitize(path: str, tool: str, device: str, seconds: float, ks: tuple[int, .
     command = [path, "--tool", tool, "--error-exitcode", "9", "--print-limit", "20", *program]
     begin = time.monotonic()
     try:
-        # A session of its own: the program is the tool's child, and has to end with it.
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
+        # The program is the tool's child, and has to end with it.
+        said, status = run_for(seconds, command, subprocess.STDOUT)
     except OSError as error:
         return Verdict(tool, "did not run", str(error), {}, [], [])
-    try:
-        said, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
-        return verdict_of(tool, said, None, seconds)
-    return verdict_of(tool, said, process.returncode, seconds)._replace(seconds=time.monotonic() - begin)
+    found = verdict_of(tool, said, status, seconds)
+    return found if status is None else found._replace(seconds=time.monotonic() - begin)
 
 
 def verdict_of(tool: str, said: str, status: int | None, seconds: float) -> Verdict:

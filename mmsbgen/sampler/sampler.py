@@ -217,9 +217,8 @@ class Sampler:
     def _choose(self, loop: Loop) -> None:
         def way(chosen: Loop | None) -> Callable[[int], None]:
             def make(count: int) -> None:
-                self.loop, end = chosen, self.iteration + count
-                while self.iteration < end:
-                    self.advance(end - self.iteration)
+                self.loop = chosen
+                self.iterate(count)
 
             return make
 
@@ -299,6 +298,12 @@ class Sampler:
         self.iteration += len(sizes)
         self.vertex_updates += int(sizes.sum())
         return len(sizes)
+
+    def iterate(self, count: int) -> None:
+        """Queue ``count`` iterations, as many a launch as one can make."""
+        end = self.iteration + count
+        while self.iteration < end:
+            self.advance(end - self.iteration)
 
     def _steps(self, iteration: int) -> tuple[float, float]:
         eps = self.options.step_sizes(float(iteration))

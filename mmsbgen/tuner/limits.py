@@ -265,7 +265,7 @@ def _fastest(
     best: tuple[float, BoundKernel] | None = None
     failure: MmsbgenError | None = None
     configs = spec.space.configs(problem, traits_of(device.info))
-    compile_side_by_side(device, spec, problem, configs)
+    compile_side_by_side(device, [(spec, problem, config) for config in configs])
     for config in configs:
         try:
             bound = build(device, spec, problem, config)

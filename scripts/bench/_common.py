@@ -12,7 +12,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,12 @@ from mmsbgen.build import BoundKernel
 from mmsbgen.db.selection import Index
 from mmsbgen.db.store import open_store
 from mmsbgen.db_keys import device_record, key_of
+from mmsbgen.families.mmsb import MMSB
 from mmsbgen.family import Array, KernelSpec
+from mmsbgen.graph import Split
 from mmsbgen.problem import Problem
+from mmsbgen.runtime import Runtime
+from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.space import Config, describe
 
@@ -62,6 +67,26 @@ class Sample:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"median_s": self.median, "iqr_s": self.iqr, "times_s": list(self.times)}
+
+
+@contextmanager
+def chain(
+    device: Device, parts: Split, options: Options, database: str | None, *, fused: bool | None = False
+) -> Iterator[Sampler]:
+    """A chain at its start, in the configurations that a run of these options would get."""
+    with open_store(database, read_only=True) as store:
+        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store)), fused=fused)
+        try:
+            sampler.initialise()
+            yield sampler
+        finally:
+            sampler.close()
+
+
+def advance(sampler: Sampler, count: int) -> None:
+    """Make ``count`` iterations and wait for them."""
+    sampler.iterate(count)
+    sampler.device.synchronize()
 
 
 def wall(sampler: Sampler, make: Callable[[Sampler, int], None], count: int, repetitions: int) -> Sample:

@@ -46,9 +46,8 @@ class Comparison:
         return float(stats.ttest_ind_from_stats(*sides, equal_var=False).pvalue) if self.spread else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, which has no infinity: None where nothing spreads."""
-        off = self.off if math.isfinite(self.off) else None
-        return {**vars(self), "spread": self.spread, "off": off, "within": self.within, "p": self.p}
+        """For JSON."""
+        return {**vars(self), "spread": self.spread, "off": self.off, "within": self.within, "p": self.p}
 
 
 def compared(values: Sequence[float], plain: Sequence[float]) -> Comparison:

@@ -19,14 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from _common import REPORTS, Report, add_device_option, chosen_devices, progress, wall
+from _common import REPORTS, Report, add_device_option, chain, chosen_devices, progress, wall
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
-from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.problem import problem_of
 from mmsbgen.sampler.sampler import Sampler
@@ -34,16 +31,11 @@ from mmsbgen.tuner.limits import measure_roofs
 
 
 @contextmanager
-def chain(device: Device, parts: Split, options: Options, database: str | None) -> Iterator[Sampler]:
-    """A sampler in the configurations that a run of these options would get, two sweeps after its start."""
-    with open_store(database) as store:
-        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store)))
-    try:
-        sampler.initialise()
+def warm(device: Device, parts: Split, options: Options, database: str | None) -> Iterator[Sampler]:
+    """A chain two sweeps after its start."""
+    with chain(device, parts, options, database) as sampler:
         sweeps(sampler, 2)
         yield sampler
-    finally:
-        sampler.close()
 
 
 def sweeps(sampler: Sampler, count: int) -> None:
@@ -116,7 +108,7 @@ def main() -> None:
             for products in args.products or (("half", "single") if info.backend == "cuda" else ("single",)):
                 for noise in (True, False):
                     options = dataclasses.replace(base, products=products, noise=noise)
-                    with chain(device, parts, options, args.database) as sampler:
+                    with warm(device, parts, options, args.database) as sampler:
                         found, by_stage = wall(sampler, sweeps, args.count, args.repetitions), stages(sampler)
                         by_kernel, blocks = kernels(sampler), sampler.per_sweep
                         configs = {name: dict(kernel.config) for name, kernel in sampler.kernels.items()}

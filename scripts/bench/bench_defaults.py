@@ -53,7 +53,7 @@ def likely(problem: Problem, traits: Traits) -> Iterator[Config]:
 def screen(device: Device, placed: Placed, problem: Problem) -> list[tuple[Config, Sample]]:
     """Times of the likely configurations, the best of them in turns, fastest first."""
     configs = list(likely(problem, traits_of(device.info)))
-    compile_side_by_side(device, SPEC, problem, configs)
+    compile_side_by_side(device, [(SPEC, problem, config) for config in configs])
     timed: list[tuple[float, Config, BoundKernel, Sample]] = []
     for config in configs:
         try:

@@ -19,7 +19,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from _common import REPORTS, Placed, Report, Sample, add_device_option, chosen_devices, known_configs, progress, wall
+from _common import (
+    REPORTS,
+    Placed,
+    Report,
+    Sample,
+    add_device_option,
+    advance,
+    chosen_devices,
+    known_configs,
+    progress,
+    wall,
+)
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.build import BoundKernel, build, traits_of
@@ -49,14 +60,6 @@ def chain(
         yield sampler
     finally:
         sampler.close()
-
-
-def advance(sampler: Sampler, count: int) -> None:
-    """Make ``count`` iterations and wait for them."""
-    end = sampler.iteration + count
-    while sampler.iteration < end:
-        sampler.advance(end - sampler.iteration)
-    sampler.device.synchronize()
 
 
 def stages(sampler: Sampler, count: int) -> dict[str, float]:

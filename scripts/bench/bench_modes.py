@@ -26,20 +26,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _common import REPORTS, ROOT, Report, chosen_devices, progress
+from _common import REPORTS, ROOT, Report, chain, chosen_devices, progress
 from _spread import compared, holm, outside_by_chance
 
 from mmsbgen.backends import Device, DeviceInfo, open_device
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
 from mmsbgen.errors import InputError
-from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Graph, GraphWarning, Split, load_edge_list, split
-from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.problem import products_of
 from mmsbgen.sampler.run import run
-from mmsbgen.sampler.sampler import Sampler
 
 
 @dataclass(frozen=True)
@@ -110,15 +105,10 @@ def graph_of(text: str) -> tuple[Path, int]:
 
 def course(device: Device, parts: Split, options: Options, database: str | None, looks: int) -> Course:
     """One run in the configurations that a run of these options would get."""
-    with open_store(database, read_only=True) as store:
-        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store)), fused=None)
-        try:
-            sampler.initialise()
-            trace: list[dict[str, Any]] = []
-            run(sampler, trace)
-            stages = sampler.stages.seconds()
-        finally:
-            sampler.close()
+    trace: list[dict[str, Any]] = []
+    with chain(device, parts, options, database, fused=None) as sampler:
+        run(sampler, trace)
+        stages = sampler.stages.seconds()
     at = {row["iteration"]: row for row in trace}
     assert options.iterations is not None
     wanted = [options.iterations * (i + 1) // looks for i in range(looks)]

@@ -25,17 +25,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import REPORTS, Report, Sample, add_device_option, chosen_devices, interleave, progress, wall
+from _common import REPORTS, Report, Sample, add_device_option, chain, chosen_devices, interleave, progress, wall
 
 from mmsbgen.backends import Device, Event, open_device
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.storage import storage_of
 from mmsbgen.families.mmsb.workloads import memberships
 from mmsbgen.graph import Split, load_edge_list, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.ahead import Ahead
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.problem import products_of
@@ -91,18 +88,13 @@ def synthetic(n: int, seed: int) -> Split:
 
 
 @contextmanager
-def chain(device: Device, parts: Split, options: Options, database: str | None) -> Iterator[Sampler]:
-    """A chain with sparse rows in the configurations that a run of these options would get."""
-    with open_store(database, read_only=True) as store:
-        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store)))
-    try:
-        sampler.initialise()
+def sparse(device: Device, parts: Split, options: Options, database: str | None) -> Iterator[Sampler]:
+    """A chain with sparse rows."""
+    with chain(device, parts, options, database) as sampler:
         rows = memberships(np.random.default_rng(1), _CHUNK, sampler.shape.k, storage_of(sampler.problem))
         for first in range(0, sampler.shape.slots, _CHUNK):
             device.write(sampler.values["pi"], rows[: sampler.shape.slots - first], first)
         yield sampler
-    finally:
-        sampler.close()
 
 
 class Busy:
@@ -232,7 +224,7 @@ def measure(
             n = args.own if partners == "uniform" else args.n
             products = None if partners == "uniform" else args.products or best_products(device)
             options = Options(**base, partners=partners, n_partners=n, products=products)
-            ways.append(Way(partners, stack.enter_context(chain(device, parts, options, args.database))))
+            ways.append(Way(partners, stack.enter_context(sparse(device, parts, options, args.database))))
         busy = Busy(ways[0].sampler)
         device.profiling = False
         runs = {way.name: timed(way, busy, args.count, True) for way in ways}

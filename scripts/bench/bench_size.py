@@ -17,18 +17,15 @@ import argparse
 import gc
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _common import REPORTS, Report, chosen_devices, progress, wall
+from _common import REPORTS, Report, advance, chain, chosen_devices, progress, wall
 from _size_checks import WITNESSES, CheckError, beyond, check_all_rows, check_reference, check_start, check_updates
 
 from mmsbgen.backends import Device, DeviceInfo, open_device
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
 from mmsbgen.errors import DeviceMemoryError, InputError, LaunchError, MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, split
@@ -64,26 +61,6 @@ def options_of(k: int, mini_batch: str, args: argparse.Namespace) -> Options:
     """The options of a chain from random rows."""
     sized = {"mini_batch_size": args.m, "n_partners": args.n}
     return Options(k, mini_batch=mini_batch, start="random", refine=False, seed=args.seed, **sized)
-
-
-@contextmanager
-def chain(device: Device, parts: Split, options: Options, way: Way, database: str | None) -> Iterator[Sampler]:
-    """A chain at its start, in the configurations that a run of these options would get."""
-    with open_store(database, read_only=True) as store:
-        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store)), fused=way.fused)
-    try:
-        sampler.initialise()
-        yield sampler
-    finally:
-        sampler.close()
-
-
-def advance(sampler: Sampler, count: int) -> None:
-    """Make ``count`` iterations and wait for them."""
-    end = sampler.iteration + count
-    while sampler.iteration < end:
-        sampler.advance(end - sampler.iteration)
-    sampler.device.synchronize()
 
 
 def measure(sampler: Sampler, way: Way, args: argparse.Namespace) -> dict[str, Any]:
@@ -212,7 +189,8 @@ def bench(info: DeviceInfo, args: argparse.Namespace) -> bool:
     with open_device(info.spec) as device:
         for k in args.k or KS:
             for way in ways:
-                with chain(device, parts, options_of(k, way.mini_batch, args), way, args.database) as sampler:
+                options = options_of(k, way.mini_batch, args)
+                with chain(device, parts, options, args.database, fused=way.fused) as sampler:
                     found = measure(sampler, way, args)
                 results.append(found)
                 told = found["failed"] or f"{found['iteration']['text']} ms an iteration"

@@ -92,7 +92,7 @@ def test_checks_find_what_is_wrong(
     size: ModuleType, pocl_device: Any, given: argparse.Namespace, mini_batch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts, way = size.random_graph(2000, 10.0, 1), size.Way(mini_batch, False)
-    with size.chain(pocl_device, parts, size.options_of(48, mini_batch, given), way, None) as sampler:
+    with size.chain(pocl_device, parts, size.options_of(48, mini_batch, given), None, fused=way.fused) as sampler:
         assert size.check_start(sampler, OFFSETS) > 10
         assert size.check_updates(sampler, OFFSETS, 2).iterations >= 2
         size.check_all_rows(sampler)
@@ -124,7 +124,7 @@ def test_rows_of_other_partners_are_not_the_references(
     size: ModuleType, pocl_device: Any, given: argparse.Namespace
 ) -> None:
     parts, way = size.random_graph(2000, 10.0, 1), size.Way("random-node", False)
-    with size.chain(pocl_device, parts, size.options_of(48, "random-node", given), way, None) as sampler:
+    with size.chain(pocl_device, parts, size.options_of(48, "random-node", given), None, fused=way.fused) as sampler:
         assert size.check_reference(sampler, OFFSETS).flipped <= 1
         sampler.rule = dataclasses.replace(sampler.rule, seed=2)
         with pytest.raises(size.CheckError, match="32 of 32 rows of a star are not the reference's"):
