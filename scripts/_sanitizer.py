@@ -55,9 +55,8 @@ def find_sanitizer() -> str | None:
 
 
 def sanitize(path: str, tool: str, device: str, seconds: float, ks: tuple[int, ...] = ()) -> Verdict:
-    """Run the program under one tool, for at most ``seconds``."""
-    program = [sys.executable, "-u", str(_PROGRAM), device, *map(str, ks)]
-    command = [path, "--tool", tool, "--error-exitcode", "9", "--print-limit", "20", *program]
+    """Run the program under one tool, for at most ``seconds``; :func:`compile_first` saves most of them."""
+    command = [path, "--tool", tool, "--error-exitcode", "9", "--print-limit", "20", *_program(device, ks)]
     begin = time.monotonic()
     try:
         # The program is the tool's child, and has to end with it.
@@ -66,6 +65,18 @@ def sanitize(path: str, tool: str, device: str, seconds: float, ks: tuple[int, .
         return Verdict(tool, "did not run", str(error), {}, [], [])
     found = verdict_of(tool, said, status, seconds)
     return found if status is None else found._replace(seconds=time.monotonic() - begin)
+
+
+def compile_first(device: str, seconds: float, ks: tuple[int, ...] = ()) -> None:
+    """Run the program by itself, for at most ``seconds``, so that its kernels are in the cache of binaries.
+
+    The tools watch every process that is started under them, and compilers are hundreds.
+    """
+    run_for(seconds, _program(device, ks), subprocess.DEVNULL)
+
+
+def _program(device: str, ks: tuple[int, ...]) -> list[str]:
+    return [sys.executable, "-u", str(_PROGRAM), device, *map(str, ks)]
 
 
 def verdict_of(tool: str, said: str, status: int | None, seconds: float) -> Verdict:

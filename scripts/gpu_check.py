@@ -4,8 +4,8 @@
     scripts/gpu_check.py --device cuda:0 --output reports --seconds 240 --jobs 12
 
 Variants are spread over placements, teams, widths and block sizes, over K, float32 and float64, noise on and off;
-inputs hold links, non-links and pairs without weight.  memcheck and racecheck run beside them where they are
-installed, over defaults, placements and chains.  Then chains by the fused kernel star_loop are held against single
+inputs hold links, non-links and pairs without weight.  Before them memcheck and racecheck run over defaults,
+placements and chains, where they are installed; after them chains by the fused kernel star_loop are held against single
 launches on CUDA.  Writes gpu-check.md and gpu-check.json; ends with status 1 when anything failed.  Takes any OpenCL
 device.
 """
@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 import click
 from _loops import Loops, check_loops
 from _loops import as_markdown as loops_as_markdown
-from _sanitizer import TOOLS, Verdict, find_sanitizer, sanitize
+from _sanitizer import TOOLS, Verdict, compile_first, find_sanitizer, sanitize
 from _variant_worker import Result
 from _variants import Variant, digests, in_turns, run, spread
+from rich.console import Console
 
 from mmsbgen import __version__
 from mmsbgen.backends import DeviceInfo, open_device
@@ -69,7 +70,7 @@ def _placements(spec: KernelSpec) -> list[dict[str, str]]:
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--device", default="cuda:0", show_default=True, help="Device, as mmsbgen devices names it.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the report.")
-@click.option("--seconds", type=float, default=240.0, show_default=True, help="Time for variants, each tool, chains.")
+@click.option("--seconds", type=float, default=240.0, show_default=True, help="Time for tools, variants, chains.")
 @click.option("--jobs", type=click.IntRange(1), default=12, show_default=True, help="Processes that share the device.")
 @click.option("--kernel", "only", multiple=True, help="Only this kernel, or star_loop; repeatable.")
 @click.option("-k", "ks", type=click.IntRange(1), multiple=True, default=KS, show_default=True, help="Communities.")
@@ -95,12 +96,10 @@ def main(
             click.echo(f"{result.status}: {variant}: {result.message[:300]}", err=True)
 
     path = find_sanitizer() if sanitizer and info.backend == "cuda" else None
-    with ThreadPoolExecutor(len(TOOLS)) as pool:
-        running = [pool.submit(sanitize, path, tool, info.spec, seconds) for tool in TOOLS if path is not None]
-        others = [name for name in only if name != LOOP]
-        variants = iter(()) if only and not others else sample(traits_of(info), ks, others, most)
-        run([info], variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT)
-        verdicts = [future.result() for future in running]
+    verdicts = _sanitize(path, info.spec, seconds) if path else []
+    others = [name for name in only if name != LOOP]
+    variants = iter(()) if only and not others else sample(traits_of(info), ks, others, most)
+    run([info], variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT)
     # Alone on the device: blocks that wait for each other are to be there together.
     loops = _loops(info, ks, only, seconds)
     for row in loops.wrong:
@@ -112,6 +111,13 @@ def main(
     output.joinpath("gpu-check.md").write_text("\n".join(as_markdown(report)) + "\n")
     click.echo(f"{report['verdict']}; {output / 'gpu-check.md'}")
     raise SystemExit(1 if report["failed"] else 0)
+
+
+def _sanitize(path: str, device: str, seconds: float) -> list[Verdict]:
+    """Both tools at once, and nothing beside them: they take as long as compilers leave them of the processor."""
+    with Console(stderr=True).status("compute-sanitizer"), ThreadPoolExecutor(len(TOOLS)) as pool:
+        compile_first(device, seconds)
+        return list(pool.map(lambda tool: sanitize(path, tool, device, seconds), TOOLS))
 
 
 def _loops(info: DeviceInfo, ks: Sequence[int], only: Sequence[str], seconds: float) -> Loops:

@@ -111,6 +111,28 @@ def test_a_sanitizer_that_is_cut_off_or_missing(tmp_path: Path) -> None:
     assert sanitizer.sanitize(str(tmp_path / "none"), "memcheck", "pocl", 1.0).verdict == "did not run"
 
 
+def test_what_the_sanitizers_program_needs_is_compiled_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program runs by itself, and then under each tool; a tool that is there alone would compile all of it."""
+    log, gpu_check = tmp_path / "log", module("gpu_check")
+    path = tmp_path / "compute-sanitizer"
+    path.write_text(f'#!/bin/sh\necho "$2" >> {log}\necho "ok defaults: x"\necho "========= ERROR SUMMARY: 0 errors"\n')
+    path.chmod(0o755)
+    monkeypatch.setattr(gpu_check, "compile_first", lambda *given: log.write_text("by itself\n"))
+    verdicts = gpu_check._sanitize(str(path), "cuda:0", 60.0)
+    assert [(one.tool, one.verdict) for one in verdicts] == [("memcheck", "clean"), ("racecheck", "clean")]
+    assert log.read_text().splitlines()[0] == "by itself"
+    assert sorted(log.read_text().splitlines()[1:]) == ["memcheck", "racecheck"]
+
+
+def test_it_compiles_by_running_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sanitizer = module("_sanitizer")
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys\nopen({str(tmp_path / 'given')!r}, 'w').write(' '.join(sys.argv[1:]))\n")
+    monkeypatch.setattr(sanitizer, "_PROGRAM", program)
+    sanitizer.compile_first("cuda:1", 60.0, (7, 100))
+    assert (tmp_path / "given").read_text() == "cuda:1 7 100"
+
+
 def _call(scripts: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(scripts / "gpu_check.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
