@@ -164,10 +164,11 @@ def _links_default(problem: Problem, traits: Traits) -> Config:
     if traits.kind == "cpu":
         candidates = [_LONG_ROWS if problem.integer("K") >= _LONG else _SHORT_ROWS, *_LINKS_ANYWHERE]
     else:
-        # On an H200 within 9 % of the best of those tried at each K from 128 to 4096.
-        vectors, block = row_vectors(problem, {"vector_width": 4}), min(128, block_for(problem, 4, 2))
-        rows = 8 if vectors <= 64 else 4 if vectors <= 256 else 2
-        first = _links_config("RRR", "block", 4, block, rows, "registers", lookahead=vectors > 64)
+        # On an H200 within 13 % of the best of those tried at each K from 128 to 4096, with and without draws.
+        vectors = row_vectors(problem, {"vector_width": 4})
+        block = 32 if vectors <= 32 else min(128, max(64, block_for(problem, 4, 2)))
+        rows = 8 if vectors <= 32 else 4 if vectors <= 256 else 2
+        first = _links_config("RRR", "block", 4, block, rows, "registers", lookahead=vectors > 32)
         candidates = [first, *_LINKS_GPU, *_LINKS_ANYWHERE]
     enough = min(max(16, problem.integer("m") // 2), most_groups(problem, traits))
     if traits.kind == "cpu":
