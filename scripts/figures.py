@@ -49,12 +49,14 @@ def cases_in(sources: Iterable[str]) -> list[Case]:
 
 
 def of_other_sizes(cases: Sequence[Case], k: int) -> list[Picture]:
-    """The pictures of block sizes at every K that was swept, but for the one of the other pictures."""
+    """The pictures of block sizes at every K that was swept, but for a device's nearest to k, which is of the others."""
     found = []
-    for size in sorted({case.size for case in cases} - {k}):
-        swept = [case for case in cases if case.size == size and len(case.times) >= SWEPT]
-        for one in sweeps.block_sizes(swept, size):
-            found.append(replace(one, name=f"{one.name}-k{size}", title=f"{one.title}, K = {size}"))
+    for of_device in by_device(cases).values():
+        sizes = {case.size for case in of_device}
+        for size in sorted(sizes - {min(sizes, key=lambda have: (abs(have - k), have))}):
+            swept = [case for case in of_device if case.size == size and len(case.times) >= SWEPT]
+            for one in sweeps.block_sizes(swept, size):
+                found.append(replace(one, name=f"{one.name}-k{size}", title=f"{one.title}, K = {size}"))
     return found
 
 
