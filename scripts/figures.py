@@ -49,7 +49,7 @@ def cases_in(sources: Iterable[str]) -> list[Case]:
 
 
 def of_other_sizes(cases: Sequence[Case], k: int) -> list[Picture]:
-    """The pictures of block sizes at every K that was swept, but for a device's nearest to k, which is of the others."""
+    """The pictures of block sizes at every K that was swept, but for a device's nearest to k, drawn with the others."""
     found = []
     for of_device in by_device(cases).values():
         sizes = {case.size for case in of_device}

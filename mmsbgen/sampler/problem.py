@@ -40,8 +40,8 @@ _TENSOR_ARCHITECTURE = 80
 def products_of(options: Options, info: DeviceInfo) -> str:
     """How a device multiplies for shared partners: as ``options`` say, else on tensor cores if it has them.
 
-    Held-out metrics do not tell tensor cores from single precision: of blocks docs/reports/modes-blocks-h200.md, of stars,
-    against partners of their own, modes-shared-half-h200.md.
+    Held-out metrics do not tell tensor cores from single precision: docs/reports/modes-blocks-h200.md of blocks, and
+    modes-shared-half-h200.md of stars, against partners of their own.
     Raises :class:`InputError` where products on tensor cores are asked for and there are none.
     """
     architecture = info.architecture.removeprefix("sm_")
