@@ -1,4 +1,4 @@
-"""A small program for compute-sanitizer: every kernel's default, every placement, and chains of launches.
+"""A small program for compute-sanitizer: defaults, the package's records, placements, and chains of launches.
 
 ``_sanitized.py DEVICE [K ...]`` prints one line for each that was run, ``ok`` or ``wrong`` with its group and what is
 wrong, one that begins with ``skipped`` for what the device cannot run, and ends with status 1 when an answer was wrong.
@@ -11,22 +11,43 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from _chains import TOLERANCES, chain, compared, loop_configs, small, star_options
 
-from mmsbgen.backends import Device, open_device
+from mmsbgen.backends import Device, DeviceInfo, open_device
 from mmsbgen.build import check, compile_side_by_side, traits_of
+from mmsbgen.db.selection import Index
+from mmsbgen.db.store import open_store
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
 from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.graph import Split
 from mmsbgen.problem import Problem
+from mmsbgen.runtime import look_up
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.space import Config, Traits, describe
 
 KS = (100, 1024)
+_SHARED = ("draw_shared", "star_marks", "star_factors", "star_scales", "star_sums", "star_rows")
+#: Runs for which the records of the package are looked up, and the kernels that each adds: the paper's stars,
+#: stars that share, blocks, and what all have.
+RUNS: tuple[tuple[dict[str, int | str], tuple[str, ...]], ...] = (
+    (
+        {"N": 317080, "m": 4096, "n": 32, "partners": "uniform"},
+        ("draw_stars", "sample_partners", "update_phi", "update_pi", "theta_partial", "theta_end", "update_beta"),
+    ),
+    ({"N": 317080, "m": 4096, "n": 256, "partners": "shared"}, _SHARED),
+    ({"N": 317080, "m": 4096, "n": 256, "partners": "shared-uniform"}, _SHARED),
+    (
+        {"N": 317080, "m": 32768, "n": 512, "partners": "block", "theta_step": "gain"},
+        ("shared_partners", "block_factors", "block_scales", "block_strike", "block_sums", "block_links", "theta_end"),
+    ),
+    ({"N": 317080}, ("init_pi", "gather_rows", "perplexity_pairs")),
+)
 #: Communities and iterations of chains.
 CHAIN_K, ITERATIONS = 100, 4
 #: Blocks of the fused kernel.  They wait for each other, and under a sanitizer fewer are resident than it counts on.
@@ -42,6 +63,24 @@ class Case(NamedTuple):
     spec: KernelSpec
     problem: Problem
     config: Config
+
+
+def recorded(kernels: KernelFamily, info: DeviceInfo, k: int) -> Iterator[Case]:
+    """What a run on this device has by the records that come with the package; nothing where they have none for it."""
+    traits, seen = traits_of(info), set()
+    written = kernels.written_in(traits.dialect)
+    products = "half" if traits.dialect == "cuda" else "single"
+    with TemporaryDirectory() as folder, open_store(Path(folder) / "none.sqlite3") as store:
+        index = Index(store)
+        for run, names in RUNS:
+            for name in (name for name in names if name in written):
+                spec, problem = written[name], kernels.problem(K=k, products=products, **run)
+                found = look_up(index, info, kernels, name, problem)
+                case = Case("records of the package", spec, spec.check_problem(problem), found.config)
+                what = name, case.problem, describe(found.config)
+                if found.tier != "default" and what not in seen:
+                    seen.add(what)
+                    yield case
 
 
 def chosen(kernels: KernelFamily, traits: Traits, k: int) -> Iterator[Case]:
@@ -108,8 +147,13 @@ def chains(device: Device) -> Iterator[tuple[str, str, Callable[[], str | None]]
     else:
         print("skipped fused chain: star_loop needs CUDA")
     if device.overlaps:
-        for options in (star_options(CHAIN_K), Options(n_communities=CHAIN_K, seed=11, mini_batch_size=32)):
-            what = f"{options.mini_batch} {about}"
+        shared = [
+            star_options(CHAIN_K, partners=partners, n_partners=16, products="half")
+            for partners in ("shared", "shared-uniform")
+        ]
+        blocks = Options(n_communities=CHAIN_K, seed=11, mini_batch_size=32)
+        for options in (star_options(CHAIN_K), *shared, blocks):
+            what = f"{options.mini_batch} {options.partners} {about}"
             yield "chain of overlapping launches", what, partial(overlapping, device, options)
     else:
         print(f"skipped chain of overlapping launches: {device.info.name} has none")
@@ -130,6 +174,7 @@ def main(device_spec: str, ks: tuple[int, ...]) -> int:
     kernels, right = family(), []
     with open_device(device_spec) as device:
         cases = [case for k in ks for case in chosen(kernels, traits_of(device.info), k)]
+        cases += [case for k in ks for case in recorded(kernels, device.info, k)]
         compile_side_by_side(device, [(case.spec, case.problem, case.config) for case in cases])
         for case in cases:
             what = f"{case.spec.name} {describe(case.problem.only(('K',)))} {describe(case.config)}"

@@ -125,7 +125,7 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
 @click.option("--average", is_flag=True, help="Average pi after the optimum, or over half of -n: one more state.")
 @click.option("--dtype", **_shown("float32 or float64.", "float32"))
-@click.option("--products", **_shown("Of shared partners: single, or half on tensor cores, where a CUDA GPU has them."))
+@click.option("--products", **_shown("Of shared partners: single, or half on tensor cores: for blocks on CUDA GPUs."))
 @click.option("--storage", **_shown("Of rows of pi: float32 (--dtype); for stars bfloat16 or float16.", "float32"))
 @click.option("--rule", **_shown("share, threshold, link or top.", "share"))
 @click.option("--threshold", **_shown("Of the rule.", type=float))

@@ -76,7 +76,7 @@ class Options:
     """
     products: str | None = None
     """Factors of products with shared partners: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs);
-    ``None`` for ``half`` where the device has such cores and rows are float32, else ``single``."""
+    ``None`` for ``half`` of blocks where the device has such cores and rows are float32, else ``single``."""
     step: str = "split"
     noise: bool | None = None
     """Whether steps draw. None: stars always; blocks first optimise, and draw in the last ``sample_sweeps`` only."""

@@ -38,10 +38,11 @@ _TENSOR_ARCHITECTURE = 80
 
 
 def products_of(options: Options, info: DeviceInfo) -> str:
-    """How a device multiplies for shared partners: as ``options`` say, else on tensor cores if it has them.
+    """How a device multiplies for shared partners: as ``options`` say, else for blocks on tensor cores if it has them.
 
-    Held-out metrics do not tell tensor cores from single precision: docs/reports/modes-blocks-h200.md of blocks, and
-    modes-shared-half-h200.md of stars, against partners of their own.
+    A block's held-out metrics with and without tensor cores do not differ (docs/reports/modes-blocks-h200.md).  No test
+    tells those of stars from a vertex's own partners, but with ``shared-uniform`` two of thirty means lie outside the
+    spread between seeds (modes-shared-half-h200.md), so that stars have to ask for tensor cores.
     Raises :class:`InputError` where products on tensor cores are asked for and there are none.
     """
     architecture = info.architecture.removeprefix("sm_")
@@ -51,7 +52,7 @@ def products_of(options: Options, info: DeviceInfo) -> str:
             f"products='half' are for tensor cores of CUDA GPUs from sm_{_TENSOR_ARCHITECTURE} on; "
             f"{info.name} ({info.architecture}) has products='single'"
         )
-    best = "half" if able and options.shares and options.dtype == "float32" else "single"
+    best = "half" if able and options.block and options.dtype == "float32" else "single"
     return options.products or best
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import os
 import platform
 import shlex
@@ -280,8 +281,18 @@ class Report:
         folder.mkdir(parents=True, exist_ok=True)
         text = "\n".join([*self.lines, *about, ""])
         (folder / f"{name}.md").write_text(text)
-        (folder / f"{name}.json").write_text(json.dumps(self.data, indent=1, default=str) + "\n")
+        data = json.dumps(finite(self.data), indent=1, default=str, allow_nan=False)
+        (folder / f"{name}.json").write_text(data + "\n")
         print(text)
+
+
+def finite(value: Any) -> Any:
+    """Data as JSON has it, which knows no infinity and no NaN: None in their place, at any depth."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -7,7 +7,8 @@
 
 A mode is a set of options that computes the same chain in another way, such as rows of pi in 16 bits, or draws for it
 in another, such as partners that a star's vertices share.  The plain mode has float32 throughout and a vertex's own
-partners, as many as the other: uniform ones for 'shared-uniform', else stratified ones.  All modes run from the
+partners, as many as the other: uniform ones for 'shared-uniform', else stratified ones; 'half products of shared' is
+held against shared partners in single precision.  All modes run from the
 same seeds on one split of the graph, so that what differs between runs is the chains' own draws, and the mode.  A
 mode's mean lies within the spread where it is no further from the plain mode's than the standard deviation between
 seeds, that of both modes together; of modes that do not differ, with ten seeds, one comparison in 26 lies outside, with
@@ -41,7 +42,8 @@ from mmsbgen.sampler.run import run
 class Mode:
     """The options that make a mode, beside those of the command line.
 
-    ``own`` names the partners of the plain mode that it is held against; None: those of --partners.  ``blocks``: of
+    ``own`` names the partners of the plain mode that it is held against, shared ones for another way to compute with
+    them; None: those of --partners.  ``blocks``: of
     block mini-batches, the others are of stars.
     """
 
@@ -64,6 +66,8 @@ MODES = {
     "shared-uniform": Mode({"partners": "shared-uniform"}, own="uniform"),
     "shared, half products": Mode({"partners": "shared", "products": "half"}, own="stratified"),
     "shared-uniform, half products": Mode({"partners": "shared-uniform", "products": "half"}, own="uniform"),
+    "half products of shared": Mode({"products": "half"}, own="shared"),
+    "half products of shared-uniform": Mode({"products": "half"}, own="shared-uniform"),
 }
 #: What modes are held against; blocks would multiply in 16 bits where the device can.
 PLAIN = {"storage": "float32", "products": "single"}
@@ -113,6 +117,11 @@ def course(device: Device, parts: Split, options: Options, database: str | None,
     assert options.iterations is not None
     wanted = [options.iterations * (i + 1) // looks for i in range(looks)]
     return Course({i: {name: float(at[i][name]) for name in METRICS} for i in wanted}, stages)
+
+
+def own_partners(args: argparse.Namespace, name: str) -> str:
+    """The partners of the plain mode that a mode is held against."""
+    return args.partners or MODES[name].own or "stratified"
 
 
 def plain_name(own: str, block: bool) -> str:
@@ -211,7 +220,7 @@ def chosen_modes(args: argparse.Namespace, info: DeviceInfo) -> list[str]:
             )
     found = []
     for name in asked:
-        options = options_of(args, 2, 0, PLAIN | dict(MODES[name].options))
+        options = options_of(args, 2, 0, PLAIN | {"partners": own_partners(args, name)} | dict(MODES[name].options))
         try:
             products_of(options, info)
         except InputError as error:
@@ -282,7 +291,7 @@ def compare(args: argparse.Namespace) -> None:
     modes: dict[str, dict[str, Any]] = {}
     against = {}
     for name in names:
-        own = args.partners or MODES[name].own or "stratified"
+        own = own_partners(args, name)
         against[name] = plain_name(own, block)
         modes[against[name]] = {**PLAIN, "partners": own}
         modes[name] = {**modes[against[name]], **MODES[name].options}

@@ -118,9 +118,10 @@ def test_rows_of_16_bits_have_records_of_their_own(index: Index, k: int, step: s
     _assert_exact(_selected(index, CUDA, "update_phi", K=k, **rows))
 
 
-@pytest.mark.parametrize("kernel", ["block_sums", "star_sums"])
-@pytest.mark.parametrize("k", SIZES)
+@pytest.mark.parametrize(
+    ("kernel", "k"), [("star_sums", 1024), ("star_sums", 2048), *(("block_sums", k) for k in SIZES if k >= 512)]
+)
 def test_sums_are_those_that_a_chain_is_fastest_with(index: Index, k: int, kernel: str) -> None:
-    """By themselves ``mma`` is ahead by up to 8 %, in a chain behind by 3 to 25 % (docs/performance.md)."""
+    """By themselves sums by ``mma`` are ahead, in chains behind (docs/performance.md)."""
     shared = STARS | {"n": 256, "partners": "shared"} if kernel == "star_sums" else BLOCKS
     assert _selected(index, CUDA, kernel, K=k, **shared | {"products": "half"}).config["instruction"] == "wgmma"

@@ -36,8 +36,8 @@ def test_half_products_need_tensor_cores(backend: str, architecture: str, able: 
         ({"mini_batch": "block"}, "half"),
         ({"mini_batch": "block", "dtype": "float64"}, "single"),
         ({"mini_batch": "random-node"}, "single"),
-        ({"mini_batch": "random-node", "partners": "shared"}, "half"),
-        ({"mini_batch": "random-node", "partners": "shared-uniform"}, "half"),
+        ({"mini_batch": "random-node", "partners": "shared"}, "single"),
+        ({"mini_batch": "random-node", "partners": "shared-uniform"}, "single"),
         ({"mini_batch": "random-node", "partners": "shared-uniform", "dtype": "float64"}, "single"),
     ],
 )
@@ -46,3 +46,8 @@ def test_tensor_cores_are_used_where_they_can_be(options: dict[str, Any], defaul
     cpu = dataclasses.replace(INFO, backend="opencl", architecture="cpu-0")
     assert products_of(Options(4, **options), gpu) == default
     assert products_of(Options(4, **options), cpu) == "single"
+
+
+def test_stars_that_share_take_tensor_cores_when_asked() -> None:
+    gpu = dataclasses.replace(INFO, backend="cuda", architecture="sm_90")
+    assert products_of(Options(4, mini_batch="random-node", partners="shared", products="half"), gpu) == "half"

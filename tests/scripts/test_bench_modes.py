@@ -90,19 +90,22 @@ def test_a_verdict_is_of_all_comparisons(modes: ModuleType) -> None:
 
 
 def _asked(*names: str, mini_batch: str = "random-node") -> Namespace:
-    return Namespace(mode=list(names) or None, mini_batch=mini_batch, m=None, n=None, iterations=100, looks=5)
+    return Namespace(
+        mode=list(names) or None, mini_batch=mini_batch, partners=None, m=None, n=None, iterations=100, looks=5
+    )
 
 
 HALF = ("shared, half products", "shared-uniform, half products")
+PRODUCTS = ("half products of shared", "half products of shared-uniform")
 
 
 def test_modes_that_the_device_lacks_are_refused_when_asked_for(modes: ModuleType) -> None:
     cpu = replace(H200, backend="opencl", architecture="cpu-znver5", name="EPYC")
     assert modes.chosen_modes(_asked(*HALF), H200) == list(HALF)
-    assert modes.chosen_modes(_asked(), H200) == ["bfloat16", "float16", "shared", "shared-uniform", *HALF]
+    assert modes.chosen_modes(_asked(), H200) == ["bfloat16", "float16", "shared", "shared-uniform", *HALF, *PRODUCTS]
     assert modes.chosen_modes(_asked(), cpu) == ["bfloat16", "float16", "shared", "shared-uniform"]
     assert modes.chosen_modes(_asked(mini_batch="block"), H200) == ["half products"]
-    for name in HALF:
+    for name in HALF + PRODUCTS:
         with pytest.raises(InputError, match=rf"--mode '{name}': .*tensor cores of CUDA GPUs.*EPYC \(cpu-znver5\)"):
             modes.chosen_modes(_asked(name), cpu)
     with pytest.raises(InputError, match="EPYC has no mode of block mini-batches but the plain one"):
@@ -118,7 +121,7 @@ def test_modes_differ_from_the_plain_one_in_what_they_are_named_for(modes: Modul
         batch = "block" if mode.blocks else "random-node"
         plain = Options(4, mini_batch=batch, **modes.PLAIN | {"partners": mode.own or "stratified"})
         other = replace(plain, **mode.options)
-        assert not plain.shares or mode.blocks
+        assert plain.shares == (mode.blocks or "shared" in (mode.own or ""))
         assert mode.shares == (other.shares and not mode.blocks)
         differ = {name for name, value in plain.as_dict().items() if other.as_dict()[name] != value}
         assert differ == set(mode.options)
@@ -178,18 +181,27 @@ def test_a_small_comparison(scripts: Path, tmp_path: Path) -> None:
     assert "## lfr-n1000-k28" in page
 
 
+def test_a_report_has_no_number_that_json_lacks(modes: ModuleType, tmp_path: Path) -> None:
+    report = modes.Report("Modes", "none")
+    report.data |= {"off": [modes.compared([1.0, 1.0], [2.0, 2.0]).as_dict()], "nothing": float("nan")}
+    report.write("modes", folder=tmp_path)
+    found = json.loads((tmp_path / "modes.json").read_text(), parse_constant=pytest.fail)
+    assert (found["off"][0]["off"], found["off"][0]["p"], found["nothing"]) == (None, 0.0, None)
+
+
 @pytest.mark.cuda
 def test_products_of_stars_on_tensor_cores_are_compared(cuda_device: Device, scripts: Path, tmp_path: Path) -> None:
-    """Each against as many partners of a vertex's own, drawn as theirs are."""
+    """Each against as many partners of a vertex's own, drawn as theirs are, and against single precision."""
     command = [sys.executable, str(scripts / "bench" / "bench_modes.py"), "--device", cuda_device.info.spec]
-    for name in HALF:
+    for name in HALF + PRODUCTS:
         command += ["--mode", name]
     command += ["--graph", "lfr-n1000-k28=28", "--seeds", "2", "--iterations", "40", "--looks", "2"]
     subprocess.run([*command, "--revision", "0123abc", "--output", str(tmp_path)], capture_output=True, check=True)
     data = json.loads((tmp_path / "modes.json").read_text())
     assert data["options"]["n_partners"] == 256
     against = {found["mode"]: found["against"] for found in data["verdicts"]}
-    assert against == dict(zip(HALF, ("float32 stratified", "float32 uniform"), strict=True))
+    plain = ("stratified", "uniform", "shared", "shared-uniform")
+    assert against == {name: f"float32 {partners}" for name, partners in zip(HALF + PRODUCTS, plain, strict=True)}
     for row in data["graphs"][0]["rows"]:
         assert np.isfinite(row["values"]).all()
 

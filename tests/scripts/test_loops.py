@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -96,6 +97,22 @@ def test_what_the_sanitizer_runs_compiles_on_cuda(compiler: Any) -> None:
             compile_cuda(render(case.spec, case.problem, case.config, traits).text, compiler=compiler)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_packages_records_are_run_under_the_sanitizer_too(compiler: Any) -> None:
+    """Those of a run by stars, by stars that share partners, and by blocks; none on a device that has no records."""
+    sanitized, kernels = module("_sanitized"), family()
+    cases = list(sanitized.recorded(kernels, H200, 1024))
+    assert {case.spec.name for case in cases} >= {"update_phi", "star_sums", "star_rows", "block_sums", "block_links"}
+    sums = next(case for case in cases if case.spec.name == "star_sums")
+    assert sums.config != sums.spec.default(sums.problem, traits_of(H200))
+    assert {case.problem["partners"] for case in cases if case.spec.name == "star_rows"} == {"shared", "shared-uniform"}
+    for case in cases:
+        compile_cuda(render(case.spec, case.problem, case.config, traits_of(H200)).text, compiler=compiler)
+    processor = replace(H200, backend="opencl", kind="cpu", architecture="cpu-0", name="a processor", vendor="nobody")
+    assert list(sanitized.recorded(kernels, processor, 1024)) == []
+
+
 class Overlapping(FakeDevice):
     """Of an architecture that can."""
 
@@ -113,12 +130,13 @@ def test_the_sanitizers_chains_are_launched_as_they_say(monkeypatch: pytest.Monk
         found.append((group, what.split()[0], list(device.launches)))
     assert [one[:2] for one in found] == [
         ("fused chain", "star_loop"),
-        ("chain of overlapping launches", "random-node"),
+        *[("chain of overlapping launches", "random-node")] * 3,
         ("chain of overlapping launches", "block"),
     ]
     loops = [launch for launch in found[0][2] if launch.kernel == "star_loop"]
     assert [launch.grid for launch in loops] == [(sanitized.BLOCKS,)] * 2
-    for (_, _, launches), kernel in zip(found, ("update_phi", "update_phi", "block_links"), strict=True):
+    kernels = ("update_phi", "update_phi", "star_rows", "star_rows", "block_links")
+    for (_, _, launches), kernel in zip(found, kernels, strict=True):
         once = 0 if launches is found[0][2] else sanitized.ITERATIONS
         assert sum(launch.kernel == kernel for launch in launches) == once + sanitized.ITERATIONS
 
