@@ -7,9 +7,10 @@ update_phi is tuned at each K for the split step with noise, as `mmsbgen detect`
 with and without.  With --all-kernels the other kernels follow at each K, those of blocks at sizes of their own
 (--block-size, --block-partners) and those of stars that share --shared-partners, on CUDA devices with their products on
 tensor cores.
-With --sweep all block sizes of every placement are measured, of the split step at each K and without draws at the K
-nearest to 1024: the tuner visits them here and there only, and the figures over block sizes want them all.  Running it
-again goes on with the same database.  Ends with DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
+With --sweep all block sizes of every placement are measured, of the split step at each K and of the reflected one at
+the K nearest to 1024: the tuner visits them here and there only, and the figures over block sizes want them all.  It
+says what it did not come to; --sweep-only leaves all else out.  Running it again goes on with the same database.  Ends
+with DEVICE.jsonl in the output folder, as `mmsbgen db export` writes it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class Part(NamedTuple):
     seconds: float
     fixed: dict[str, Value]
     """Axes that keep one value; the rest is then tried whole."""
+    configurations: int | None = None
+    """How many there are then."""
 
     @property
     def strategy(self) -> str:
@@ -120,6 +123,9 @@ def parts(
         every = kernels.worth_tuning(kernels.problem(**settings))
         mine = [name for name in every if name not in used or name == "theta_end"]
         found += [Part(mine, kernels.problem(K=k, **settings), other_seconds * len(mine), {}) for k in ks]
+        drawing = [name for name in mine if "noise" in kernels.kernels[name].parameters]
+        settings |= {"noise": "on"}  # sweeps that sample after the optimum
+        found += [Part(drawing, kernels.problem(K=k, **settings), other_seconds * len(drawing), {}) for k in ks]
         for partners in ("shared", "shared-uniform"):
             settings = {**sizes, **shared, "partners": partners}
             every = kernels.worth_tuning(kernels.problem(**settings))
@@ -134,16 +140,18 @@ def _of_partners(spec: KernelSpec) -> bool:
 
 
 def sweep(info: DeviceInfo, ks: tuple[int, ...], sizes: Mapping[str, int | str], seconds: float) -> list[Part]:
-    """All block sizes of each placement that is valid here, at the default's vector width and two rows in flight."""
+    """All block sizes of each placement that is valid here, with two rows in flight and else as the default has it."""
     kernels, traits, found = family(), traits_of(info), []
     spec, near = kernels.kernel(PHI), min(ks, key=lambda have: abs(have - 1024))
-    for k, step in [*((k, STEPS[0]) for k in ks), (near, STEPS[1])]:
+    for k, step in [*((k, STEPS[0]) for k in ks), *((near, step) for step in STEPS[1:])]:
         problem = kernels.problem(K=k, **sizes, **step)
-        width = spec.default(problem, traits)["vector_width"]
+        default = spec.default(problem, traits)
+        as_default = {name: default[name] for name in ("vector_width", "prefetch", "normalise")}
         for placement in next(axis.values for axis in spec.space.axes if axis.name == "placement"):
-            fixed = {"placement": placement, "vector_width": width, "rows_in_flight": min(2, problem.integer("n"))}
-            if any(spec.space.refusal(config, problem, traits) is None for config in _with(spec, fixed)):
-                found.append(Part([PHI], problem, seconds, fixed))
+            fixed = {"placement": placement, "rows_in_flight": min(2, problem.integer("n"))} | as_default
+            valid = sum(spec.space.refusal(config, problem, traits) is None for config in _with(spec, fixed))
+            if valid:
+                found.append(Part([PHI], problem, seconds, fixed, valid))
     return found
 
 
@@ -172,11 +180,12 @@ def slug(info: DeviceInfo) -> str:
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="For update_phi at one K and step.")
 @click.option("--all-kernels", is_flag=True, help="The other kernels too, at each K.")
 @click.option("--other-seconds", type=float, default=15.0, show_default=True, help="For each of them, on average.")
-@click.option("--block-size", type=click.IntRange(1), default=16384, show_default=True, help="Vertices of a block.")
+@click.option("--block-size", type=click.IntRange(1), default=32768, show_default=True, help="Vertices of a block.")
 @click.option("--block-partners", type=click.IntRange(1), default=512, show_default=True, help="Those it shares.")
 @click.option("--shared-partners", type=click.IntRange(1), default=256, show_default=True, help="Those a star shares.")
 @click.option("--sweep", "swept", is_flag=True, help="All block sizes of every placement of update_phi too.")
-@click.option("--sweep-seconds", type=float, default=15.0, show_default=True, help="For each placement.")
+@click.option("--sweep-only", is_flag=True, help="These alone.")
+@click.option("--sweep-seconds", type=float, default=60.0, show_default=True, help="At most for each placement.")
 @click.option("--trials", type=click.IntRange(2), default=300, show_default=True, help="Most configurations a kernel.")
 @click.option("--total-seconds", type=float, help="Begin nothing more after this time.")
 @click.option("--jobs", type=click.IntRange(0), help="Compilers ahead of the tuner; else all cores but one.")
@@ -197,6 +206,7 @@ def main(
     block_partners: int,
     shared_partners: int,
     swept: bool,
+    sweep_only: bool,
     sweep_seconds: float,
     trials: int,
     total_seconds: float | None,
@@ -211,8 +221,8 @@ def main(
     products = "half" if info.backend == "cuda" else "single"
     blocks: dict[str, int | str] = {"m": min(block_size, vertices), "n": block_partners, "products": products}
     shared: dict[str, int | str] = {"n": min(shared_partners, vertices), "products": products}
-    todo = parts(ks, sizes, seconds, other_seconds if all_kernels else 0.0, blocks, shared)
-    todo += sweep(info, ks, sizes, sweep_seconds) if swept else []
+    todo = [] if sweep_only else parts(ks, sizes, seconds, other_seconds if all_kernels else 0.0, blocks, shared)
+    todo += sweep(info, ks, sizes, sweep_seconds) if swept or sweep_only else []
     end = time.monotonic() + (total_seconds or float("inf"))
     failed = False
     with open_store(database or output / "tuning.sqlite3") as store:
@@ -231,6 +241,8 @@ def main(
             store.export_jsonl(file)
             if report.interrupted:
                 break
+            if part.configurations and (lack := part.configurations - sum(report.kernels[0].statuses.values())) > 0:
+                click.echo(f"  {lack} of {part.configurations} are left; run it again to go on", err=True)
         count = store.export_jsonl(file)
     click.echo(f"{count} trials in {file}")
     raise SystemExit(1 if failed else 0)

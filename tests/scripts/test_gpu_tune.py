@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from mmsbgen.build import traits_of
 from mmsbgen.db import exchange
 from mmsbgen.families import family
+from mmsbgen.problem import Problem
+from mmsbgen.space import Config
 from tests.devices import H200
 
 PHI = family().kernel("update_phi")
@@ -29,7 +32,7 @@ def test_parts_begin_with_update_phi() -> None:
         ("update_phi", 128, "reflected", "on"),
         ("update_phi", 256, "reflected", "on"),
     ]
-    stars, blocked, shared, labelled = found[6:8], found[8:10], found[10:12], found[12:]
+    stars, blocked, drawing, shared, labelled = found[6:8], found[8:10], found[10:12], found[12:14], found[14:]
     assert {p.seconds / len(p.kernels) for p in found[6:]} == {15.0}
     for p in stars:
         assert "theta_partial" in p.kernels
@@ -38,6 +41,9 @@ def test_parts_begin_with_update_phi() -> None:
         assert {"block_scales", "block_sums", "block_links", "shared_partners", "theta_end"} <= set(p.kernels)
         assert "block_shared" not in p.kernels
         assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (16384, 1024, "off")
+    for p in drawing:
+        assert set(p.kernels) == {"block_links", "theta_end"}
+        assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (16384, 1024, "on")
     for p in shared:
         assert p.kernels == ["star_factors", "star_scales", "star_sums", "star_rows", "draw_shared", "star_marks"]
         assert (p.problem["m"], p.problem["n"], p.problem["noise"]) == (4096, 256, "on")
@@ -50,6 +56,10 @@ def test_parts_begin_with_update_phi() -> None:
     assert script.slug(H200) == "nvidia-h200"
 
 
+def _valid(problem: Problem) -> list[Config]:
+    return [c for c in PHI.space.configs(problem, traits_of(H200)) if c["vector_width"] == 4]
+
+
 def test_a_sweep_has_every_placement_that_is_valid() -> None:
     script = importlib.import_module("gpu_tune")
     found = script.sweep(H200, (128, 2048, 900), {"n": 32}, 5.0)
@@ -59,10 +69,16 @@ def test_a_sweep_has_every_placement_that_is_valid() -> None:
         (900, "on"),
         (900, "off"),
     ]
+    assert [part.problem["step"] for part in found[-24:]] == ["reflected"] * 24
     assert {part.strategy for part in found} == {"exhaustive"}
     (placements,) = (axis.values for axis in PHI.space.axes if axis.name == "placement")
-    assert [part.fixed["placement"] for part in found] == [*placements] * 4
+    assert [part.fixed["placement"] for part in found] == [*placements] * 5
     assert {(part.fixed["vector_width"], part.fixed["rows_in_flight"]) for part in found} == {(4, 2)}
+    pairs = {(c["placement"], c["block_size"]) for c in _valid(found[0].problem) if c["rows_in_flight"] == 2}
+    swept = [part for part in found if part.problem == found[0].problem]
+    mine = [c for part in swept for c in _valid(part.problem) if all(c[name] == v for name, v in part.fixed.items())]
+    assert {(c["placement"], c["block_size"]) for c in mine} == pairs
+    assert sum(part.configurations for part in swept) == len(mine)
     few = script.sweep(H200, (2**18,), {"n": 32}, 5.0)
     assert {"GLOBAL"} <= {part.fixed["placement"] for part in few} < set(placements), "rows too long for the others"
 
