@@ -140,18 +140,17 @@ def _of_partners(spec: KernelSpec) -> bool:
 
 
 def sweep(info: DeviceInfo, ks: tuple[int, ...], sizes: Mapping[str, int | str], seconds: float) -> list[Part]:
-    """All block sizes of each placement that is valid here, with two rows in flight and else as the default has it."""
+    """All block sizes of the placements that are valid here, with two rows in flight and else as the default has it."""
     kernels, traits, found = family(), traits_of(info), []
     spec, near = kernels.kernel(PHI), min(ks, key=lambda have: abs(have - 1024))
     for k, step in [*((k, STEPS[0]) for k in ks), *((near, step) for step in STEPS[1:])]:
         problem = kernels.problem(K=k, **sizes, **step)
         default = spec.default(problem, traits)
-        as_default = {name: default[name] for name in ("vector_width", "prefetch", "normalise")}
-        for placement in next(axis.values for axis in spec.space.axes if axis.name == "placement"):
-            fixed = {"placement": placement, "rows_in_flight": min(2, problem.integer("n"))} | as_default
-            valid = sum(spec.space.refusal(config, problem, traits) is None for config in _with(spec, fixed))
-            if valid:
-                found.append(Part([PHI], problem, seconds, fixed, valid))
+        fixed = {name: default[name] for name in ("vector_width", "prefetch", "normalise")}
+        fixed["rows_in_flight"] = min(2, problem.integer("n"))
+        valid = sum(spec.space.refusal(config, problem, traits) is None for config in _with(spec, fixed))
+        if valid:
+            found.append(Part([PHI], problem, seconds, fixed, valid))
     return found
 
 
@@ -185,7 +184,7 @@ def slug(info: DeviceInfo) -> str:
 @click.option("--shared-partners", type=click.IntRange(1), default=256, show_default=True, help="Those a star shares.")
 @click.option("--sweep", "swept", is_flag=True, help="All block sizes of every placement of update_phi too.")
 @click.option("--sweep-only", is_flag=True, help="These alone.")
-@click.option("--sweep-seconds", type=float, default=60.0, show_default=True, help="At most for each placement.")
+@click.option("--sweep-seconds", type=float, default=300.0, show_default=True, help="At most for each K and step.")
 @click.option("--trials", type=click.IntRange(2), default=300, show_default=True, help="Most configurations a kernel.")
 @click.option("--total-seconds", type=float, help="Begin nothing more after this time.")
 @click.option("--jobs", type=click.IntRange(0), help="Compilers ahead of the tuner; else all cores but one.")
@@ -255,7 +254,7 @@ def _tune(info: DeviceInfo, part: Part, store: Store, trials: int, jobs: int | N
         part.kernels,
         part.problem,
         store=store,
-        budget_trials=trials,
+        budget_trials=max(trials, part.configurations or 0),
         budget_seconds=part.seconds,
         strategy=part.strategy,
         fixed=part.fixed,
