@@ -104,6 +104,22 @@ def test_the_script_tunes_exports_and_goes_on(scripts: Path, tmp_path: Path) -> 
     assert [trial.uid for trial in again.trials if trial.round == 0] == [t.uid for t in bundle.trials if t.round == 0]
 
 
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_a_sweep_says_what_is_left_and_goes_on(scripts: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(scripts / "gpu_tune.py"), "--device", "pocl", "--output", str(tmp_path)]
+    command += ["-k", "16", "-N", "500", "-m", "16", "-n", "4", "--roof-mib", "16", "--sweep-only"]
+
+    def left() -> int:
+        asked = [*command, "--sweep-seconds", "2"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=240)
+        counts = [int(line.split()[0]) for line in done.stderr.splitlines() if line.endswith("run it again to go on")]
+        assert len(counts) == 3
+        return sum(counts)
+
+    assert left() > left()
+
+
 def test_rows_of_16_bits_are_tuned_where_they_are_read() -> None:
     script = importlib.import_module("gpu_tune")
     found = script.parts((128,), {"storage": "bfloat16"}, 60.0, 15.0, {}, {})
