@@ -37,6 +37,7 @@ from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.space import Config, describe
+from mmsbgen.tuner.timing import time_turns
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "docs" / "reports"
@@ -72,11 +73,17 @@ class Sample:
 
 @contextmanager
 def chain(
-    device: Device, parts: Split, options: Options, database: str | None, *, fused: bool | None = False
+    device: Device,
+    parts: Split,
+    options: Options,
+    database: str | None,
+    *,
+    fused: bool | None = False,
+    fixed: Mapping[str, Config] | None = None,
 ) -> Iterator[Sampler]:
-    """A chain at its start, in the configurations that a run of these options would get."""
+    """A chain at its start, in the configurations that a run of these options would get but for the ``fixed`` ones."""
     with open_store(database, read_only=True) as store:
-        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store)), fused=fused)
+        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store), dict(fixed or {})), fused=fused)
         try:
             sampler.initialise()
             yield sampler
@@ -121,6 +128,14 @@ def interleave(runs: Mapping[str, Callable[[int], float]], rounds: int, limit_s:
             if number <= 3 or sum(times[name]) < limit_s:
                 times[name].append(run(number))
     return {name: Sample(tuple(taken)) for name, taken in times.items()}
+
+
+def in_turns(device: Device, launches: Mapping[str, Callable[[int], Event]], rounds: int) -> dict[str, Sample]:
+    """Time launches in turns; on GPUs each by a batch, all of which is queued before the first begins."""
+    if device.info.kind == "cpu":
+        return interleave({n: lambda number, run=run: run(number).seconds() for n, run in launches.items()}, rounds)
+    timings = time_turns(device, list(launches.values()), rounds)
+    return {name: Sample(timing.times) for name, timing in zip(launches, timings, strict=True)}
 
 
 @dataclass

@@ -4,9 +4,10 @@
 
 Wall-clock time of an iteration of a chain on a graph, launches queued ahead, nothing profiled, in repetitions of some
 hundred iterations.  Single launches are timed in turns as a run has them, each beginning while the one before ends
-where the device can, and plain; then with every stage timed on the device.  update_phi alone is timed back to back on
-the benchmark inputs of the very problem and configuration that the chain of non-links has.
-Configurations are those that a run would get.
+where the device can, and plain; then with every stage timed on the device.  update_phi alone is timed on the
+benchmark inputs of the very problem and configuration that the chain of non-links has, on GPUs in batches whose
+launches are all queued before the first begins.  Configurations are those that a run would get, fused or not; the
+report says of each kernel how near its records are.
 Writes docs/reports/iteration.md and .json.
 """
 
@@ -26,40 +27,34 @@ from _common import (
     Sample,
     add_device_option,
     advance,
+    chain,
     chosen_devices,
-    known_configs,
+    config_text,
+    in_turns,
     progress,
     wall,
 )
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.build import BoundKernel, build, traits_of
+from mmsbgen.build import BoundKernel, build
+from mmsbgen.db.selection import TIERS
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
-from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.problem import problem_of
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.tuner.limits import measure_roofs
 
+PHI = "update_phi"
 KINDS = ("random-node-non-link", "random-node-link", "random-node")
 
 
 @contextmanager
-def chain(
-    device: Device, parts: Split, options: Options, fused: bool, database: str | None, overlap: bool = True
-) -> Iterator[Sampler]:
-    """A started chain in configurations from the database, warmed up."""
-    problem = problem_of(parts, options, device.info)
-    known = known_configs(device.info, MMSB.kernel("update_phi"), problem, traits_of(device.info), database)
-    runtime = Runtime(device, MMSB, None, {"update_phi": dict(known.tuned)}, overlap=overlap)
-    sampler = Sampler(parts, options, runtime, fused=fused)
-    try:
-        sampler.initialise()
+def warm(device: Device, parts: Split, options: Options, fused: bool, database: str | None) -> Iterator[Sampler]:
+    """A chain some iterations after its start."""
+    with chain(device, parts, options, database, fused=fused) as sampler:
         advance(sampler, 128)
         yield sampler
-    finally:
-        sampler.close()
 
 
 def stages(sampler: Sampler, count: int) -> dict[str, float]:
@@ -108,24 +103,24 @@ def without_theta(sampler: Sampler, count: int, repetitions: int) -> Sample:
         sampler.kernels |= kept
 
 
-def phi_alone(device: Device, parts: Split, options: Options, database: str | None) -> tuple[Sample, dict[str, Any]]:
-    """update_phi back to back on inputs that rotate: seconds a call, and its configuration."""
-    spec, problem = MMSB.kernel("update_phi"), problem_of(parts, options, device.info)
-    config = known_configs(device.info, spec, problem, traits_of(device.info), database).tuned
-    workload = spec.workload(problem, 0)
+def phi_alone(sampler: Sampler, rounds: int) -> Sample:
+    """Seconds of update_phi by itself as a chain has it, on inputs that rotate; on GPUs in batches queued ahead."""
+    device, kernel = sampler.device, sampler.kernels[PHI]
+    workload = kernel.spec.workload(kernel.problem, 0)
     placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
-    bound, times = build(device, spec, problem, config), []
     try:
-        for repetition in range(31):
-            begin = device.mark()
-            for number in range(8):
-                bound.launch(workload.count, placed.values(number))
-            times.append(device.mark().seconds_since(begin) / 8)
-            if repetition == 0:
-                times.clear()
+        bound = build(device, kernel.spec, kernel.problem, kernel.config)
+        return in_turns(device, {PHI: placed.launcher(bound)}, rounds)[PHI]
     finally:
         placed.release()
-    return Sample(tuple(times)), dict(config)
+
+
+def tiers(sampler: Sampler) -> dict[str, list[str]]:
+    """Kernels by how near the records are that their configurations come from."""
+    found: dict[str, list[str]] = {}
+    for name, choice in sorted(sampler.runtime.choices.items()):
+        found.setdefault(choice.tier, []).append(name)
+    return dict(sorted(found.items(), key=lambda pair: TIERS.index(pair[0])))
 
 
 def main() -> None:
@@ -167,19 +162,23 @@ def main() -> None:
             rows, told = [], []
             for step in args.step or ("reflected", "split"):
                 options = dataclasses.replace(base, step=step)
-                non_links = dataclasses.replace(options, mini_batch=KINDS[0])
-                alone, config = phi_alone(device, parts, non_links, args.database)
-                told.append(f"{step}: update_phi alone {alone.text(1e6)} us, {config}  ")
                 for kind in KINDS:
                     of_kind = dataclasses.replace(options, mini_batch=kind)
                     found: dict[str, Sample] = {}
                     by_stage: dict[str, float] = {}
                     for fused in (False, True) if info.backend == "cuda" else (False,):
-                        with chain(device, parts, of_kind, fused, args.database) as sampler:
+                        with warm(device, parts, of_kind, fused, args.database) as sampler:
+                            if kind == KINDS[0] and not fused:
+                                alone, config = (
+                                    phi_alone(sampler, max(args.repetitions, 3)),
+                                    sampler.kernels[PHI].config,
+                                )
+                                told.append(f"- {step}: update_phi alone {alone.text(1e6)} us, {config_text(config)}")
                             if fused:
                                 found["fused"] = wall(sampler, advance, args.count, args.repetitions)
                             else:
                                 found |= single_launches(sampler, args.count, args.repetitions)
+                                records = tiers(sampler)
                                 by_stage = stages(sampler, args.count)
                                 bare = without_theta(sampler, args.count, args.repetitions)
                     fastest = min(found.values(), key=lambda sample: sample.median)
@@ -188,6 +187,8 @@ def main() -> None:
                     ratio = f"{fastest.median / alone.median:.2f}" if kind == "random-node-non-link" else "-"
                     ways = [found[name].text(1e6) if name in found else "-" for name in ("separate", "plain", "fused")]
                     theta = 1 - bare.median / found["separate"].median
+                    said = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in records.items())
+                    told.append(f"- {step}, {kind}: configurations are {said}")
                     rows.append([step, kind, *ways, ratio, f"{theta:.1%}", split_up])
                     report.data["results"].append(
                         {
@@ -195,7 +196,8 @@ def main() -> None:
                             "step": step,
                             "kind": kind,
                             "alone": alone.as_dict(),
-                            "config": config,
+                            "config": dict(config),
+                            "records": records,
                             "stages": by_stage,
                             "without theta": bare.as_dict(),
                             "times": {name: sample.as_dict() for name, sample in found.items()},

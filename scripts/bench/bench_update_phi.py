@@ -30,6 +30,7 @@ from _common import (
     add_device_option,
     chosen_devices,
     config_text,
+    in_turns,
     interleave,
     known_configs,
     progress,
@@ -44,7 +45,6 @@ from mmsbgen.families.mmsb.storage import STORAGES
 from mmsbgen.problem import Problem
 from mmsbgen.space import Config, describe
 from mmsbgen.tuner.limits import ROOF_GATHER, ROOFS, Roofs, measure_roofs
-from mmsbgen.tuner.timing import time_turns
 
 SPEC = MMSB.kernel("update_phi")
 STEPS = ("split", "reflected", "published")
@@ -157,14 +157,6 @@ def gather(
         return bound.launch(teams, turns[number % len(turns)])
 
     return run, ROOF_GATHER.traffic(here)
-
-
-def in_turns(device: Device, launches: Mapping[str, Callable[[int], Event]], rounds: int) -> dict[str, Sample]:
-    """Time launches in turns; on GPUs each by a batch."""
-    if device.info.kind == "cpu":
-        return interleave({n: lambda number, run=run: run(number).seconds() for n, run in launches.items()}, rounds)
-    timings = time_turns(device, list(launches.values()), rounds)
-    return {name: Sample(timing.times) for name, timing in zip(launches, timings, strict=True)}
 
 
 Chosens = dict[tuple[str, str], Chosen]
