@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -88,3 +90,69 @@ def test_an_export_without_a_gpu_is_refused(script: ModuleType, tmp_path: Path) 
     done = CliRunner().invoke(script.main, [str(tmp_path / "empty.jsonl"), "--output", str(tmp_path / "none")])
     assert done.exit_code == 1
     assert "no usable record of a GPU" in done.output
+
+
+def _report(path: Path, *medians: tuple[int, float, float], **changes: object) -> str:
+    configs = [{"config": {"block_size": block}, "median_s": m, "iqr_s": iqr} for block, m, iqr in medians]
+    result = {"device": list(GPU.identity), "kernel": SPEC.name, "template_digest": KERNEL.template_digest}
+    result |= {"problem": {"K": 64, "dtype": "float32"}, "configs": configs} | changes
+    path.write_text(json.dumps({"results": [result]}))
+    return str(path)
+
+
+def _shipped(script: ModuleType, folder: Path, *reports: str) -> dict[int, list[int]]:
+    """Block sizes by K in the order of a look-up, of 64 to 512 by themselves in this order."""
+    other = replace(KEY, problem=ProblemRecord("mmsb", {"K": 128, "dtype": "float32"}))
+    trials = [_trial(block, block * 1e-6, key=key) for key in (KEY, other) for block in (64, 128, 256, 512)]
+    exchange.write(Bundle(runs=RUNS, trials=trials), folder / "nvidia-h200.jsonl")
+    (folder / "shipped").mkdir(exist_ok=True)
+    arguments = [str(folder / "nvidia-h200.jsonl"), "--output", str(folder / "shipped")]
+    for report in reports:
+        arguments += ["--chain", report]
+    done = CliRunner().invoke(script.main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found: dict[int, list[int]] = {64: [], 128: []}
+    for trial in sorted(exchange.read(folder / "shipped" / "nvidia-h200.jsonl").trials, key=lambda trial: trial.times):
+        found[trial.key.problem.params["K"]].append(trial.config["block_size"])
+    return found
+
+
+def test_what_is_ahead_by_itself_only_is_not_shipped(script: ModuleType, tmp_path: Path) -> None:
+    """64 is slower in the chain, 128 was not measured there, 256 is the fastest; another problem stays as it is."""
+    report = _report(tmp_path / "chain.json", (64, 1.05e-2, 1e-5), (256, 1e-2, 1e-5), (512, 1.1e-2, 1e-5))
+    every = [64, 128, 256, 512]
+    assert _shipped(script, tmp_path) == {64: every, 128: every}
+    assert _shipped(script, tmp_path, report) == {64: [256, 512], 128: every}
+
+
+@pytest.mark.parametrize(("slower", "iqr", "kept"), [(1.009, 1e-6, 64), (1.011, 1e-6, 256), (1.05, 6e-4, 64)])
+def test_what_noise_hides_changes_no_order(
+    script: ModuleType, tmp_path: Path, slower: float, iqr: float, kept: int
+) -> None:
+    report = _report(tmp_path / "chain.json", (64, slower * 1e-2, iqr), (256, 1e-2, 1e-6))
+    assert _shipped(script, tmp_path, report)[64][0] == kept
+
+
+def test_a_chain_whose_fastest_was_never_tuned_changes_nothing(script: ModuleType, tmp_path: Path) -> None:
+    report = _report(tmp_path / "chain.json", (64, 2e-2, 1e-6), (1024, 1e-2, 1e-6))
+    assert _shipped(script, tmp_path, report)[64] == [64, 128, 256, 512]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"template_digest": "old"}, "no trial of update_beta.* in that state of its template"),
+        ({"device": [*GPU.identity[:3], "NVIDIA H100", *GPU.identity[4:]]}, "no trial of update_beta.* on NVIDIA H100"),
+        ({"configs": "none"}, "not a report of bench_chain.py"),
+    ],
+)
+def test_reports_of_something_else_are_refused(
+    script: ModuleType, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    exchange.write(Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), tmp_path / "nvidia-h200.jsonl")
+    report = _report(tmp_path / "chain.json", (64, 1e-2, 0.0), **changes)
+    arguments = [str(tmp_path / "nvidia-h200.jsonl"), "--chain", report, "--output", str(tmp_path / "none")]
+    done = CliRunner().invoke(script.main, arguments)
+    assert done.exit_code == 1
+    assert re.search(f"--chain {re.escape(report)}: .*{message}", " ".join(done.output.split()))
+    assert not (tmp_path / "none").exists()

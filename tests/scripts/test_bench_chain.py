@@ -1,0 +1,43 @@
+"""The benchmark of a chain by configurations of one kernel: which are tried, and what its report has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_a_chain_is_timed_with_what_is_best_by_itself(scripts: Path, tmp_path: Path) -> None:
+    """Of theta_partial as tuned for the chain's very problem; of update_phi there are no trials but another K's."""
+    database = str(tmp_path / "tuning.sqlite3")
+    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", "pocl", "--quiet", "--database", database]
+    tune += ["--kernel", "theta_partial", "--roof-mib", "16", "--budget-trials", "4"]
+    settings = {"K": 8, "m": 16, "n": 4, "N": 5242, "partners": "uniform", "step": "split", "noise": "on"}
+    for name, value in settings.items():
+        tune += ["-p", f"{name}={value}"]
+    subprocess.run(tune, capture_output=True, check=True, timeout=240)
+    command = [sys.executable, str(scripts / "bench" / "bench_chain.py"), "--device", "pocl", "--source", database]
+    command += ["--graph", str(DATA / "CA-GrQc.txt.gz"), "-k", "8", "-m", "16", "-n", "4", "--partners", "uniform"]
+    command += ["--mini-batch", "random-node", "--count", "2", "--repetitions", "3", "--most", "2"]
+    command += ["--database", str(tmp_path / "none.sqlite3"), "--output", str(tmp_path)]
+    subprocess.run(
+        [*command, "--kernel", "theta_partial", "--kernel", "update_phi"], capture_output=True, check=True, timeout=240
+    )
+    theta, phi = json.loads((tmp_path / "chain.json").read_text())["results"]
+    assert (theta["kernel"], theta["problem"]["K"], phi["kernel"]) == ("theta_partial", 8, "update_phi")
+    assert 2 <= len(theta["configs"]) <= 3
+    assert sum(one["alone_s"] is not None for one in theta["configs"]) >= 2
+    assert [one["in_use"] for one in theta["configs"]].count(True) == 1
+    assert [(one["in_use"], one["alone_s"]) for one in phi["configs"]] == [(True, None)]
+    assert all(len(one["times_s"]) == 3 for one in theta["configs"])
+    assert "An iteration by configurations of one kernel" in (tmp_path / "chain.md").read_text()
+    refused = subprocess.run([*command, "--kernel", "block_sums"], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "--kernel block_sums: this chain has draw_stars, " in refused.stderr
