@@ -5,7 +5,7 @@
 For each K, step and noise on and off: the tuned configurations of both kinds of rows and gathers of as many random rows
 of each state, in turns (A B A B ...) on inputs that rotate, so that no call finds its rows in a cache.  On GPUs by
 launches back to back, all of a turn queued before the first begins.  A share is the time of the gather of the same rows
-over the configuration's, by what each moves; the ratio that of the medians of float32 and of the other.
+over the configuration's, by what each moves; the ratio is that of float32's times and the other's, turn by turn.
 Configurations are those that a run would get.  Writes docs/reports/storage.md and .json.
 """
 
@@ -75,6 +75,11 @@ def measure(
     return in_turns(device, launches, rounds)
 
 
+def over(one: Sample, other: Sample) -> Sample:
+    """The ratio of two kinds' times, turn by turn."""
+    return Sample(tuple(a / b for a, b in zip(one.times, other.times, strict=True)))
+
+
 def lines(what: str, states: dict[str, Rows], found: dict[str, Sample]) -> list[list[str]]:
     """Rows of the table for one step."""
     told = []
@@ -82,7 +87,7 @@ def lines(what: str, states: dict[str, Rows], found: dict[str, Sample]) -> list[
         sample, gathered = found[storage], found[f"gather {storage}"]
         achieved = SPEC.traffic(rows.problem) / sample.median / 1e9
         rate = rows.gathered / gathered.median / 1e9
-        ratio = "-" if storage == FLOAT32 else f"{found[FLOAT32].median / sample.median:.2f}"
+        ratio = "-" if storage == FLOAT32 else over(found[FLOAT32], sample).text(1.0)
         share = f"{100 * achieved / rate:.0f} %"
         told.append([what, storage, sample.text(1e6), f"{achieved:.0f}", f"{rate:.0f}", share, ratio])
     return told
