@@ -9,6 +9,7 @@ Processors are left out, since one name stands for many machines.
 
 What is the fastest by itself need not be so between the other kernels of an iteration.  With --chain, reports of
 scripts/bench/bench_chain.py, configurations that are ahead of the chain's fastest by themselves only are left out.
+Chains whose medians are apart by less than 1 %, or than the distance of either's quartiles, count as equally fast.
 """
 
 from __future__ import annotations
@@ -65,9 +66,11 @@ class Chain(NamedTuple):
 
 
 def read_chains(path: Path) -> list[Chain]:
-    """The results of a report.  Raises :class:`click.ClickException` for a file that is none."""
+    """The results of a report.  Raises :class:`click.UsageError` for a file that is none."""
     try:
         results = json.loads(path.read_text())["results"]
+        if not all(one["configs"] for one in results):
+            raise ValueError("a result without a configuration")
         return [
             Chain(
                 tuple(one["device"]),
@@ -79,7 +82,7 @@ def read_chains(path: Path) -> list[Chain]:
             for one in results
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise click.ClickException(f"--chain {path}: not a report of bench_chain.py ({error!r})") from error
+        raise click.UsageError(f"--chain {path}: not a report of bench_chain.py ({error!r})") from error
 
 
 def ahead(trials: Sequence[TrialRecord], chain: Chain) -> set[str]:
@@ -88,7 +91,10 @@ def ahead(trials: Sequence[TrialRecord], chain: Chain) -> set[str]:
     first = next((place for place, config in enumerate(order) if config in chain.fastest), None)
     if first is None:
         click.echo(f"no trial of what the chain of {chain.kernel}, {chain.problem} is the fastest with", err=True)
-    return set(order[:first]) if first else set()
+        return set()
+    if first:
+        click.echo(f"{first} configurations of {chain.kernel}, {chain.problem} are ahead by themselves only", err=True)
+    return set(order[:first])
 
 
 def best_of(bundle: Bundle, most: int, chains: Sequence[Chain] = ()) -> Bundle:
@@ -149,7 +155,7 @@ def main(export: Path, most: int, reports: tuple[Path, ...], output: Path) -> No
     for path in reports:
         for chain in read_chains(path):
             if not any(chain.is_of(trial.key) for trial in every.trials):
-                raise click.ClickException(
+                raise click.UsageError(
                     f"--chain {path}: {export} has no trial of {chain.kernel}, {chain.problem} on {chain.device[3]} in "
                     "that state of its template"
                 )

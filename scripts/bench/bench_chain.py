@@ -77,7 +77,11 @@ def tried(
     wanted = [dict(used), *(config for config, _ in alone[:most]), dict(spec.default(problem, traits))]
     found: list[Tried] = []
     for config in wanted:
-        if all(config != one.config for one in found) and spec.space.refusal(config, problem, traits) is None:
+        if any(config == one.config for one in found):
+            continue
+        if (why := spec.space.refusal(config, problem, traits)) is not None:
+            progress(f"  left out: {config_text(config)}: {why}")
+        else:
             found.append(Tried(config, next((seconds for other, seconds in alone if other == config), None)))
     return found
 
@@ -133,6 +137,8 @@ def measure(
     configs = tried(trials, device.info, kernel, problem, used, args.most)
     compile_side_by_side(device, [(MMSB.kernel(kernel), problem, one.config) for one in configs])
     with chains(device, parts, options, args.database, kernel, configs) as found:
+        if not found:
+            raise InputError(f"--kernel {kernel}: {device.info.name} takes none of {len(configs)} configurations")
         times = interleave({str(place): timed(one, args.count) for place, one in found.items()}, args.repetitions, 60.0)
     key = key_of(device.info, MMSB.kernel(kernel), problem)
     return {
@@ -161,29 +167,8 @@ def lines(k: int, found: dict[str, Any]) -> list[list[str]]:
     return told
 
 
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_device_option(parser)
-    parser.add_argument("--graph", type=Path, required=True, help="edge list")
-    parser.add_argument("--kernel", action="append", required=True, help="a kernel of the chain; repeat for several")
-    parser.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
-    parser.add_argument("--mini-batch", default="block", help="mini-batches (block)")
-    parser.add_argument("-m", type=int, help="vertices of a block, non-links of a star (what detect takes)")
-    parser.add_argument("-n", type=int, help="partners (what detect takes)")
-    parser.add_argument("--partners", default="stratified", help="of stars (stratified)")
-    parser.add_argument("--products", choices=("single", "half"), help="of shared partners (what detect takes)")
-    parser.add_argument("--step", default="split", help="step (split)")
-    parser.add_argument("--no-noise", action="store_true", help="steps do not draw")
-    parser.add_argument("--source", action="append", default=[], help="trials to try: a database or an exported file")
-    parser.add_argument("--most", type=int, default=6, help="configurations of a kernel, the best by themselves (6)")
-    parser.add_argument("--count", type=int, default=4, help="sweeps, or iterations, of a repetition (4)")
-    parser.add_argument("--repetitions", type=int, default=15, help="repetitions (15)")
-    parser.add_argument("--database", metavar="URL", help="tuning database (default: the user's)")
-    parser.add_argument("--name", help="of the report: chain-NAME")
-    parser.add_argument("--output", type=Path, default=REPORTS, help="folder of the report (docs/reports)")
-    args = parser.parse_args()
-
+def bench(args: argparse.Namespace) -> None:
+    """Measure all that was asked for, and write the report."""
     trials = trials_of(args.source, args.database)
     parts = split(load_edge_list(args.graph), validation=0.01, seed=0)
     what = "A sweep" if args.mini_batch == "block" else "An iteration"
@@ -221,6 +206,34 @@ def main() -> None:
         head = ["kernel", "configuration", "by itself, us", f"{what.lower()}, us", "over the one in use"]
         report.table(head, rows)
     report.write(f"chain-{args.name}" if args.name else "chain", folder=args.output)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_device_option(parser)
+    parser.add_argument("--graph", type=Path, required=True, help="edge list")
+    parser.add_argument("--kernel", action="append", required=True, help="a kernel of the chain; repeat for several")
+    parser.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
+    parser.add_argument("--mini-batch", default="block", help="mini-batches (block)")
+    parser.add_argument("-m", type=int, help="vertices of a block, non-links of a star (what detect takes)")
+    parser.add_argument("-n", type=int, help="partners (what detect takes)")
+    parser.add_argument("--partners", default="stratified", help="of stars (stratified)")
+    parser.add_argument("--products", choices=("single", "half"), help="of shared partners (what detect takes)")
+    parser.add_argument("--step", default="split", help="step (split)")
+    parser.add_argument("--no-noise", action="store_true", help="steps do not draw")
+    parser.add_argument("--source", action="append", default=[], help="trials to try: a database or an exported file")
+    parser.add_argument("--most", type=int, default=6, help="configurations of a kernel, the best by themselves (6)")
+    parser.add_argument("--count", type=int, default=4, help="sweeps, or iterations, of a repetition (4)")
+    parser.add_argument("--repetitions", type=int, default=15, help="repetitions (15)")
+    parser.add_argument("--database", metavar="URL", help="tuning database (default: the user's)")
+    parser.add_argument("--name", help="of the report: chain-NAME")
+    parser.add_argument("--output", type=Path, default=REPORTS, help="folder of the report (docs/reports)")
+    args = parser.parse_args()
+    try:
+        bench(args)
+    except InputError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,25 @@ def test_a_chain_is_timed_with_what_is_best_by_itself(scripts: Path, tmp_path: P
     assert [(one["in_use"], one["alone_s"]) for one in phi["configs"]] == [(True, None)]
     assert all(len(one["times_s"]) == 3 for one in theta["configs"])
     assert "An iteration by configurations of one kernel" in (tmp_path / "chain.md").read_text()
+    exported = tmp_path / "trials.jsonl.gz"
+    export = [sys.executable, "-m", "mmsbgen", "db", "--database", database, "export", str(exported)]
+    subprocess.run(export, capture_output=True, check=True, timeout=60)
+    command[command.index(database)] = str(exported)
+    subprocess.run([*command, "--kernel", "theta_partial"], capture_output=True, check=True, timeout=240)
+    (again,) = json.loads((tmp_path / "chain.json").read_text())["results"]
+    assert {one["alone_s"] for one in again["configs"]} == {one["alone_s"] for one in theta["configs"]}
     refused = subprocess.run([*command, "--kernel", "block_sums"], capture_output=True, text=True, check=False)
-    assert refused.returncode != 0
+    assert refused.returncode == 2
     assert "--kernel block_sums: this chain has draw_stars, " in refused.stderr
+
+
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_blocks_are_timed_by_whole_sweeps(scripts: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(scripts / "bench" / "bench_chain.py"), "--device", "pocl", "--kernel", "block_links"]
+    command += ["--graph", str(DATA / "CA-GrQc.txt.gz"), "-k", "8", "-m", "1024", "-n", "64", "--no-noise"]
+    command += ["--count", "1", "--repetitions", "2", "--database", str(tmp_path / "none.sqlite3"), "--name", "blocks"]
+    subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, check=True, timeout=240)
+    (found,) = json.loads((tmp_path / "chain-blocks.json").read_text())["results"]
+    assert (found["kernel"], found["problem"]["m"], found["problem"]["noise"]) == ("block_links", 1024, "off")
+    assert "A sweep by configurations of one kernel" in (tmp_path / "chain-blocks.md").read_text()

@@ -117,12 +117,17 @@ def _shipped(script: ModuleType, folder: Path, *reports: str) -> dict[int, list[
     return found
 
 
-def test_what_is_ahead_by_itself_only_is_not_shipped(script: ModuleType, tmp_path: Path) -> None:
+def test_what_is_ahead_by_itself_only_is_not_shipped(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """64 is slower in the chain, 128 was not measured there, 256 is the fastest; another problem stays as it is."""
     report = _report(tmp_path / "chain.json", (64, 1.05e-2, 1e-5), (256, 1e-2, 1e-5), (512, 1.1e-2, 1e-5))
     every = [64, 128, 256, 512]
     assert _shipped(script, tmp_path) == {64: every, 128: every}
     assert _shipped(script, tmp_path, report) == {64: [256, 512], 128: every}
+    bundle = exchange.read(tmp_path / "nvidia-h200.jsonl")
+    script.best_of(bundle, 5, script.read_chains(Path(report)))
+    assert "2 configurations of update_beta, {'K': 64, 'dtype': 'float32'} are ahead" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("slower", "iqr", "kept"), [(1.009, 1e-6, 64), (1.011, 1e-6, 256), (1.05, 6e-4, 64)])
@@ -144,6 +149,7 @@ def test_a_chain_whose_fastest_was_never_tuned_changes_nothing(script: ModuleTyp
         ({"template_digest": "old"}, "no trial of update_beta.* in that state of its template"),
         ({"device": [*GPU.identity[:3], "NVIDIA H100", *GPU.identity[4:]]}, "no trial of update_beta.* on NVIDIA H100"),
         ({"configs": "none"}, "not a report of bench_chain.py"),
+        ({"configs": []}, "not a report of bench_chain.py .*a result without a configuration"),
     ],
 )
 def test_reports_of_something_else_are_refused(
@@ -153,6 +159,6 @@ def test_reports_of_something_else_are_refused(
     report = _report(tmp_path / "chain.json", (64, 1e-2, 0.0), **changes)
     arguments = [str(tmp_path / "nvidia-h200.jsonl"), "--chain", report, "--output", str(tmp_path / "none")]
     done = CliRunner().invoke(script.main, arguments)
-    assert done.exit_code == 1
-    assert re.search(f"--chain {re.escape(report)}: .*{message}", " ".join(done.output.split()))
+    assert done.exit_code == 2
+    assert re.search(f"--chain {re.escape(report)}: .*{message}", " ".join(done.output.replace("\u2502", " ").split()))
     assert not (tmp_path / "none").exists()
