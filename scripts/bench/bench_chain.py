@@ -53,7 +53,7 @@ def trials_of(sources: Sequence[str], database: str | None) -> list[TrialRecord]
             found += [trial for trial in exchange.read(Path(source)).trials if trial.status == "ok"]
             continue
         with open_store(source, read_only=True) as store:
-            if source is not None and store.missing:
+            if sources and store.missing:  # a user who never tuned has no database, and is tried with the defaults
                 raise InputError(f"--source {source}: there is no tuning database at {store.location}")
             found += store.trials(status="ok")
     return found
