@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from _chains import TOLERANCES, chain, compared, loop_configs, small, star_options
@@ -20,7 +18,6 @@ from _chains import TOLERANCES, chain, compared, loop_configs, small, star_optio
 from mmsbgen.backends import Device, DeviceInfo, open_device
 from mmsbgen.build import check, compile_side_by_side, traits_of
 from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
 from mmsbgen.errors import MmsbgenError
 from mmsbgen.families import family
 from mmsbgen.family import KernelFamily, KernelSpec
@@ -70,17 +67,16 @@ def recorded(kernels: KernelFamily, info: DeviceInfo, k: int) -> Iterator[Case]:
     traits, seen = traits_of(info), set()
     written = kernels.written_in(traits.dialect)
     products = "half" if traits.dialect == "cuda" else "single"
-    with TemporaryDirectory() as folder, open_store(Path(folder) / "none.sqlite3") as store:
-        index = Index(store)
-        for run, names in RUNS:
-            for name in (name for name in names if name in written):
-                spec, problem = written[name], kernels.problem(K=k, products=products, **run)
-                found = look_up(index, info, kernels, name, problem)
-                case = Case("records of the package", spec, spec.check_problem(problem), found.config)
-                what = name, case.problem, describe(found.config)
-                if found.tier != "default" and what not in seen:
-                    seen.add(what)
-                    yield case
+    index = Index()
+    for run, names in RUNS:
+        for name in (name for name in names if name in written):
+            spec, problem = written[name], kernels.problem(K=k, products=products, **run)
+            found = look_up(index, info, kernels, name, problem)
+            case = Case("records of the package", spec, spec.check_problem(problem), found.config)
+            what = name, case.problem, describe(found.config)
+            if found.tier != "default" and what not in seen:
+                seen.add(what)
+                yield case
 
 
 def chosen(kernels: KernelFamily, traits: Traits, k: int) -> Iterator[Case]:

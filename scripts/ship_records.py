@@ -87,8 +87,8 @@ def read_chains(path: Path) -> list[Chain]:
 
 def ahead(trials: Sequence[TrialRecord], chain: Chain) -> set[str]:
     """The configurations of a key that are before the chain's fastest by themselves; none where it has no trial."""
-    order = [found.config_digest for found in ranked(map(candidate, trials))]
-    first = next((place for place, config in enumerate(order) if config in chain.fastest), None)
+    order, fastest = [found.config_digest for found in ranked(map(candidate, trials))], chain.fastest
+    first = next((place for place, config in enumerate(order) if config in fastest), None)
     if first is None:
         click.echo(f"no trial of what the chain of {chain.kernel}, {chain.problem} is the fastest with", err=True)
         return set()

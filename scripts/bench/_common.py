@@ -205,6 +205,13 @@ def add_device_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Options -m, -n and -N: the mini-batch and the state that update_phi is measured on."""
+    parser.add_argument("-m", type=int, default=4096, help="vertices of the mini-batch (4096)")
+    parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
+    parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
+
+
 def chosen_devices(names: Sequence[str] | None) -> list[DeviceInfo]:
     """The devices asked for, else every CPU that OpenCL shows."""
     devices, hints = discover()

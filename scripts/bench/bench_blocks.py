@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from _common import REPORTS, Report, add_device_option, chain, chosen_devices, progress, wall
+from _common import REPORTS, Report, add_device_option, advance, chain, chosen_devices, progress, wall
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.families.mmsb import MMSB
@@ -40,9 +40,7 @@ def warm(device: Device, parts: Split, options: Options, database: str | None) -
 
 def sweeps(sampler: Sampler, count: int) -> None:
     """Make sweeps, and wait for them."""
-    for _ in range(count * sampler.per_sweep):
-        sampler.step()
-    sampler.device.synchronize()
+    advance(sampler, count * sampler.per_sweep)
 
 
 def stages(sampler: Sampler) -> dict[str, float]:

@@ -14,13 +14,23 @@ configurations to leave out of what is shipped.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _common import REPORTS, Report, add_device_option, chain, chosen_devices, config_text, interleave, progress
+from _common import (
+    REPORTS,
+    Report,
+    add_device_option,
+    advance,
+    chain,
+    chosen_devices,
+    config_text,
+    interleave,
+    progress,
+    wall,
+)
 
 from mmsbgen.backends import Device, DeviceInfo, open_device
 from mmsbgen.build import compile_side_by_side, traits_of
@@ -100,30 +110,18 @@ def chains(
                 progress(f"  left out: {config_text(one.config)}: {error}")
                 continue
             make(sampler, 1)
-            sampler.stages.drain()
             found[place] = sampler
-        device.profiling = False
-        try:
-            yield found
-        finally:
-            device.profiling = True
+        yield found
 
 
 def make(sampler: Sampler, count: int) -> None:
     """Make ``count`` iterations, of blocks sweeps, and wait for them."""
-    sampler.iterate(count * (sampler.per_sweep if sampler.options.block else 1))
-    sampler.device.synchronize()
+    advance(sampler, count * (sampler.per_sweep if sampler.options.block else 1))
 
 
 def timed(sampler: Sampler, count: int) -> Callable[[int], float]:
     """Seconds of an iteration or a sweep, the mean of ``count``."""
-
-    def run(number: int) -> float:
-        begin = time.perf_counter()
-        make(sampler, count)
-        return (time.perf_counter() - begin) / count
-
-    return run
+    return lambda number: wall(sampler, make, count, 1).median
 
 
 def measure(

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from _common import Placed, Report, Sample, add_device_option, chosen_devices, progress
+from _common import Placed, Report, Sample, add_device_option, add_sizes, chosen_devices, progress
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.build import BoundKernel, build, compile_side_by_side, traits_of
@@ -86,9 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
     parser.add_argument("-k", type=int, action="append", help=f"communities; repeat for several ({KS})")
-    parser.add_argument("-m", type=int, default=4096, help="vertices of the mini-batch (4096)")
-    parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
-    parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
+    add_sizes(parser)
     parser.add_argument("--storage", choices=STORAGES, default=STORAGES[0], help="of rows of pi (float32)")
     parser.add_argument("--name", default="defaults", help="of the report's files (defaults)")
     parser.add_argument("--output", type=Path, default=None, help="folder of the report (docs/reports)")

@@ -20,6 +20,7 @@ from _common import (
     Report,
     Sample,
     add_device_option,
+    add_sizes,
     chosen_devices,
     config_text,
     host_values,
@@ -273,9 +274,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
     parser.add_argument("-k", type=int, default=1024, help="communities (1024)")
-    parser.add_argument("-m", type=int, default=4096, help="vertices of the mini-batch (4096)")
-    parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
-    parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
+    add_sizes(parser)
     parser.add_argument("--pairs", type=int, default=10498, help="held-out pairs (10498: 1 %% of com-DBLP's links)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--evaluate-every", type=int, default=100, help="iterations between evaluations (100)")

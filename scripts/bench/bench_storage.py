@@ -24,6 +24,7 @@ from _common import (
     Report,
     Sample,
     add_device_option,
+    add_sizes,
     chosen_devices,
     config_text,
     in_turns,
@@ -98,9 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
     parser.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
-    parser.add_argument("-m", type=int, default=4096, help="vertices of the mini-batch (4096)")
-    parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
-    parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
+    add_sizes(parser)
     parser.add_argument("--storage", action="append", choices=STORAGES[1:], help="of the other rows (bfloat16)")
     parser.add_argument("--step", action="append", choices=STEPS, help="a step; repeat for several (reflected, split)")
     parser.add_argument("--rounds", type=int, default=41, help="repetitions of each configuration (41)")

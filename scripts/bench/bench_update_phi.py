@@ -28,6 +28,7 @@ from _common import (
     Report,
     Sample,
     add_device_option,
+    add_sizes,
     chosen_devices,
     config_text,
     in_turns,
@@ -292,9 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
     parser.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
-    parser.add_argument("-m", type=int, default=4096, help="vertices of the mini-batch (4096)")
-    parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
-    parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
+    add_sizes(parser)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--storage", choices=STORAGES, default=STORAGES[0], help="of rows of pi (that of --dtype)")
     parser.add_argument("--step", action="append", choices=STEPS, help="a step; repeat for several (default: all)")
