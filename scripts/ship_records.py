@@ -163,6 +163,7 @@ def main(export: Path, most: int, reports: tuple[Path, ...], output: Path) -> No
     bundle = best_of(every, most, chains)
     if not bundle.trials:
         raise click.ClickException(f"{export} has no usable record of a GPU for the present templates: tune it anew")
+    output.mkdir(parents=True, exist_ok=True)
     exchange.write(bundle, output / export.name)
     keys = {trial.key for trial in bundle.trials}
     click.echo(f"{len(bundle.trials)} of {len(every.trials)} trials for {len(keys)} problems in {output / export.name}")
