@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +45,8 @@ _INFO = DeviceInfo(
     max_block_size=1024,
     sub_group_sizes=(32,),
 )
+#: What a launch takes by the device's clock, whatever it is: none is given up for being slower than another.
+_LAUNCH_S = 5e-6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,11 +82,11 @@ class FakeBuffer(Buffer):
 
 
 class FakeEvent(Event):
-    """A moment on the host's clock."""
+    """A piece of the device's own time, in seconds since it was opened."""
 
-    def __init__(self) -> None:
-        self.begin = time.perf_counter()
-        self.end = time.perf_counter()
+    def __init__(self, begin: float, end: float) -> None:
+        self.begin = begin
+        self.end = end
 
     def wait(self) -> None:
         return None
@@ -106,7 +107,7 @@ class FakeKernel(Kernel):
     ) -> FakeEvent:
         name = self._check(grid, block, args, shared)
         self.device.launches.append(Launch(name.kernel, name.grid, name.block, tuple(args), shared))
-        return FakeEvent()
+        return self.device.spend(_LAUNCH_S)
 
     def resources(self) -> dict[str, int]:
         return {"max_block_size": self.device.info.max_block_size, "shared_bytes": 0}
@@ -129,7 +130,7 @@ class FakeProgram(Program):
 
 
 class FakeDevice(Device):
-    """A device of the full protocol.
+    """A device of the full protocol, whose clock launches alone move: a tune of it ends the same on every host.
 
     Attributes:
         launches: every launch in order.
@@ -140,6 +141,7 @@ class FakeDevice(Device):
         super().__init__(info)
         self.launches: list[Launch] = []
         self.sources: list[str] = []
+        self._clock = 0.0
 
     def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> FakeBuffer:
         shape, dtype = as_shape(shape), np.dtype(dtype)
@@ -182,7 +184,13 @@ class FakeDevice(Device):
         return FakeProgram(self, kernel_names)
 
     def mark(self) -> FakeEvent:
-        return FakeEvent()
+        return self.spend(0.0)
+
+    def spend(self, seconds: float) -> FakeEvent:
+        """Let the device's clock run on; return what it ran."""
+        begin = self._clock
+        self._clock += seconds
+        return FakeEvent(begin, self._clock)
 
     def synchronize(self) -> None:
         return None

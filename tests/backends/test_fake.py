@@ -32,9 +32,18 @@ def test_keeps_buffers(device: FakeDevice) -> None:
 def test_records_launches(device: FakeDevice) -> None:
     kernel = device.compile("void k()", ["k"]).kernel("k")
     buffer = device.zeros(3, np.float32)
-    event = kernel.launch((2,), (64,), (buffer, np.float32(1)), shared=16)
-    assert event.seconds() >= 0
+    kernel.launch((2,), (64,), (buffer, np.float32(1)), shared=16)
     assert device.launches == [Launch("k", (2,), (64,), (buffer, np.float32(1)), 16)]
+
+
+def test_launches_alone_move_its_clock(device: FakeDevice) -> None:
+    kernel = device.compile("void k()", ["k"]).kernel("k")
+    before = device.mark()
+    first, second = (kernel.launch((1,), (64,)).seconds() for _ in range(2))
+    assert 0 < first == pytest.approx(second)
+    after = device.mark()
+    assert after.seconds() == 0
+    assert after.seconds_since(before) == pytest.approx(first + second)
 
 
 def test_refuses_what_devices_refuse(device: FakeDevice) -> None:
