@@ -105,6 +105,21 @@ def test_normals_have_their_law() -> None:
     assert stats.kstest(random.normals(SEED, k, vertex, 3, Purpose.phi_uniform), "norm").pvalue > ALPHA
 
 
+def test_normals_by_pairs_have_their_law_and_do_not_know_each_other() -> None:
+    k, vertex = coordinates()
+    drawn = random.pair_normals(SEED, k, vertex, 3, Purpose.phi_uniform)
+    assert stats.kstest(drawn, "norm").pvalue > ALPHA
+    rows = random.pair_normals(SEED, np.arange(512)[None, :], np.arange(256)[:, None], 3, Purpose.phi_uniform)
+    cosine, sine = rows[:, 0::2].ravel(), rows[:, 1::2].ravel()
+    # The two of a pair: no correlation of values, of sizes, nor of one's value and the other's size.
+    bound = stats.norm.isf(ALPHA / 8) / np.sqrt(cosine.size)
+    for first, second in ((cosine, sine), (cosine**2, sine**2), (cosine, sine**2), (cosine**2, sine)):
+        assert abs(correlation(first, second)) < bound
+    assert stats.kstest(np.arctan2(sine, cosine) / (2 * np.pi) + 0.5, "uniform").pvalue > ALPHA
+    assert stats.kstest(cosine**2 + sine**2, "chi2", (2,)).pvalue > ALPHA
+    assert np.unique(np.round(np.abs(rows), 12)).size == rows.size  # no draw is another's again
+
+
 def test_bounded_draws_are_even() -> None:
     for bound in (1, 2, 7, 100, 2**32 - 1):
         drawn = random.below(SEED, np.arange(COUNT), 5, 1, Purpose.partner, bound)

@@ -215,7 +215,7 @@ def test_noise_of_the_reflected_step_is_the_generator_s(device: Device) -> None:
     """Coordinate by coordinate the normal deviate of (seed, k, vertex, iteration): none is used twice."""
     for iteration, found in enumerate(noise_of(device, "reflected")):
         index = np.arange(512)
-        right = random.normals(42, index[None, :], index[:, None], iteration, Purpose.phi_uniform)
+        right = random.pair_normals(42, index[None, :], index[:, None], iteration, Purpose.phi_uniform)
         # phi near 1 is known to 1e-7, and a standard deviation is 0.1.
         np.testing.assert_allclose(found, right, atol=2e-5 * (1 + np.abs(right).max()))
 

@@ -1,4 +1,4 @@
-"""Counter-based random numbers in NumPy: the reference of ``templates/common/philox.jinja`` and ``draws.jinja``.
+"""Counter-based random numbers in NumPy: the reference of ``philox``, ``normals`` and ``draws`` in templates/common.
 
 Philox4x32-7 (Salmon, Moraes, Dror, Shaw 2011).  The key is the seed; the counter is (index, vertex, iteration,
 purpose and draw), so that the words do not depend on any launch shape and no two purposes share words.
@@ -59,6 +59,17 @@ def normals(seed: int, k: Any, vertex: Any, iteration: int, purpose: int) -> Flo
     """Standard normals of coordinates ``k`` by Box and Muller; the sine of each pair is not used."""
     u1, u2 = uniforms(seed, k, vertex, iteration, purpose)
     return np.sqrt(-2.0 * np.log(u1)) * np.cos(2.0 * np.pi * u2)
+
+
+def pair_normals(seed: int, k: Any, vertex: Any, iteration: Any, purpose: int) -> Floats:
+    """Standard normals of coordinates ``k`` by Box and Muller: 2j and 2j + 1 have the cosine and the sine of one angle.
+
+    Their two uniforms are those that :func:`uniforms` has for a coordinate j.
+    """
+    k = np.asarray(k, dtype=np.uint64)
+    u1, u2 = uniforms(seed, k >> np.uint64(1), vertex, iteration, purpose)
+    angle, odd = 2.0 * np.pi * u2, (k & np.uint64(1)).astype(bool)
+    return np.sqrt(-2.0 * np.log(u1)) * np.where(odd, np.sin(angle), np.cos(angle))
 
 
 def below(seed: int, j: Any, vertex: Any, iteration: Any, purpose: int, bound: Any) -> npt.NDArray[np.int64]:

@@ -122,7 +122,7 @@ def end_row(
     moved = phi + tau * (step.alpha - phi + gain)
     error = tau * gain_error + 8 * u * (phi + tau * (step.alpha + phi + np.abs(gain)))
     if step.noise:
-        xi = random.normals(step.seed, k, vertex, step.iteration, Purpose.phi_uniform)
+        xi = random.pair_normals(step.seed, k, vertex, step.iteration, Purpose.phi_uniform)
         scale = np.sqrt(2.0 * tau * phi)
         moved = moved + scale * xi
         error = error + scale * 96 * u * (1 + np.abs(xi))

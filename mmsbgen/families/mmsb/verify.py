@@ -290,7 +290,7 @@ def draws(given: Given, got: Got, seed: int, u: float) -> str | None:
     words = np.stack(random.philox(seed, i, vertex, iteration, Purpose.check_words << 24), axis=1)
     if not np.array_equal(got["words"], words.astype(np.uint32)):
         return "words differ from Philox4x32-7"
-    xi = random.normals(seed, i, vertex, iteration, Purpose.phi_uniform)
+    xi = random.pair_normals(seed, i, vertex, iteration, Purpose.phi_uniform)
     u1, u2 = random.uniforms(seed, i, vertex, iteration, Purpose.phi_uniform)
     n = random.poisson(rates, u1, seed, i, vertex, iteration)
     g = np.maximum(random.gamma(shapes, u2, u1, seed, i, vertex, iteration), FLOOR)
