@@ -188,6 +188,18 @@ def test_sub_groups_that_keep_intels_compiler_busy_are_refused_there_alone() -> 
     assert spec.space.refusal(config, problem, POCL) is None
 
 
+def test_local_sums_that_intels_compiler_dies_of_are_refused_there_alone() -> None:
+    spec, problem = MMSB.kernel("block_links"), MMSB.problem(K=1024, step="reflected", partners="block")
+    config = dict(spec.default(problem, INTEL)) | {"team": "block", "reduction": "local", "vector_width": 1}
+    config |= {"placement": "SRR", "block_size": 1024, "rows_in_flight": 2}
+    reason = spec.space.refusal(config, problem, INTEL)
+    assert reason == "compiler: Intel's compiler can die of local sums over 1024 work-items here; at most 512"
+    assert spec.space.refusal(config | {"block_size": 512}, problem, INTEL) is None
+    assert spec.space.refusal(config | {"reduction": "shuffle"}, problem, INTEL) is None
+    for elsewhere in (POCL, CUDA):
+        assert spec.space.refusal(config, problem, elsewhere) is None
+
+
 def test_tiles_of_short_rows_that_intels_compiler_makes_vectors_of() -> None:
     """It would allow a single work-item a block for thread-local arrays of so many bytes."""
     spec = MMSB.kernel("block_shared")

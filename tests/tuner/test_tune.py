@@ -80,7 +80,6 @@ def test_a_tiny_problem_end_to_end(opencl_device: Device, store: Store) -> None:
         assert (chosen.tier, chosen.config) == ("exact", dict(best.config))
 
 
-@pytest.mark.alone
 def test_known_configurations_are_not_measured_again_unless_asked(store: Store) -> None:
     first = faked(store, strategy="random", budget_trials=10)
     assert len(order(store, first)) == 10
@@ -169,7 +168,6 @@ def test_readers_find_the_verdict_of_the_last_run(store: Store, retune: bool) ->
     assert group.candidates[0].uid == best.uid
 
 
-@pytest.mark.alone
 def test_what_failed_in_use_is_measured_and_compared_again(store: Store) -> None:
     (first,) = faked(store, strategy="random", budget_trials=10).kernels
     best = first.best
