@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from mmsbgen.db.canonical import digest
 from mmsbgen.db.ranking import cost
 from mmsbgen.db.records import Key, RunRecord, TrialRecord
 from mmsbgen.db.store import Store
+from mmsbgen.problem import Value
 from mmsbgen.space import Config
 from mmsbgen.tuner.timing import timed_alone
 
-__all__ = ["end_dead_runs", "known_finals", "known_trials", "this_process"]
+__all__ = ["end_dead_runs", "known_finals", "known_trials", "order_of_going_on", "this_process"]
 
 _PROC = Path("/proc")
 _MACHINE = Path("/etc/machine-id")
@@ -70,6 +71,18 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
         if before is None or trial.round == 0 or before.round > 0:
             known[trial.config_digest] = trial
     return known
+
+
+def order_of_going_on(
+    store: Store, key: Key, configs: Sequence[dict[str, Value]], known: Collection[str]
+) -> list[dict[str, Value]]:
+    """``configs``: those of the digests ``known``, which take no time, then the untried, then the tried.
+
+    What earlier runs gave up is not known, and is measured again: a run that goes on with a space, and has no time for
+    all that is left of it, comes to what is new before.
+    """
+    tried = {trial.config_digest for trial in store.trials(key=key)}
+    return sorted(configs, key=lambda config: 0 if (name := digest(config)) in known else 1 + (name in tried))
 
 
 def known_finals(store: Store, key: Key, configs: Sequence[Config], objective: str = "time") -> Sequence[TrialRecord]:

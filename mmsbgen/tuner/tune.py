@@ -30,7 +30,7 @@ from mmsbgen.tuner.measure import Limits, Measurer
 from mmsbgen.tuner.noise import Verdict
 from mmsbgen.tuner.place import Entry, Interrupt, Place, new_run
 from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
-from mmsbgen.tuner.resume import known_finals, known_trials
+from mmsbgen.tuner.resume import known_finals, known_trials, order_of_going_on
 from mmsbgen.tuner.search import Candidates, Fixed, candidates, check_strategy
 from mmsbgen.tuner.surrogate import coordinates
 from mmsbgen.tuner.timing import Patience, Timing
@@ -238,10 +238,14 @@ class _Session:
             if ahead is not None:
                 ahead.begin(job.spec.name)
             evaluate = self._evaluator(kernel, made, ahead)
+            space, strategy = job.space, self.place.run.strategy
+            if strategy == "exhaustive" and not self.retune:
+                configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known)
+                space = replace(space, configs=configs)
             search_in_lanes(
                 self.place.lanes,
-                self.place.run.strategy,
-                job.space,
+                strategy,
+                space,
                 evaluate,
                 tried=lambda kernel=kernel: len(kernel.trials),  # type: ignore[misc]
                 budget=trials,

@@ -229,6 +229,21 @@ def test_the_budget_of_trials_holds(store: Store, strategy: str) -> None:
     assert len(order(store, report)) == 7
 
 
+def test_a_whole_space_is_gone_on_with_where_nothing_was_tried(store: Store) -> None:
+    """What is known is taken over, and what was given up before, so that it is measured again, comes last."""
+    with open_store("sqlite://") as other:
+        (tried,) = faked(other, strategy="exhaustive", budget_trials=9).kernels
+    names = [trial.config_digest for trial in tried.trials]
+    put(store, tried.trials, given_up=6)
+    (kernel,) = faked(store, strategy="exhaustive", budget_trials=7).kernels
+    taken = [trial.config_digest for trial in kernel.trials]
+    assert kernel.reused == 3
+    assert taken[:3] == names[:3]
+    assert len(set(taken[3:]) - set(names)) == 4
+    (retuned,) = faked(store, strategy="exhaustive", budget_trials=9, retune=True).kernels
+    assert [trial.config_digest for trial in retuned.trials] == names
+
+
 def test_a_space_that_fits_the_budget_is_tried_whole(store: Store) -> None:
     (kernel,) = faked(store, "update_beta", budget_trials=19).kernels
     assert len(kernel.space.configs) == len(kernel.trials) == 19
