@@ -20,6 +20,7 @@ typedef uint64_t u64;
 #define R(name) (sizeof(real) == 4 ? (real)name##f((float)x) : (real)name((double)x))
 static real log_of(real x) { return R(log); }
 static real cos_of(real x) { return R(cos); }
+static real sin_of(real x) { return R(sin); }
 static real sqrt_of(real x) { return R(sqrt); }
 static real magnitude(real x) { return x < 0 ? -x : x; }
 static real at_least(real x, real floor_value) { return x > floor_value ? x : floor_value; }
@@ -50,9 +51,11 @@ static void philox(u64 seed, u32 index, u32 vertex, u32 iteration, u32 tag, u32 
 
 static real unit(u32 word) { return ((real)(word >> 9) + (real)0.5) * (real)0x1p-23; }
 
-static real normal(u32 word1, u32 word2)
+/* One of the two standard normals that two words make: with the cosine or the sine of their angle. */
+static real normal(u32 word1, u32 word2, int second)
 {
-    return sqrt_of((real)-2.0 * log_of(unit(word1))) * cos_of((real)6.283185307179586 * unit(word2));
+    const real angle = (real)6.283185307179586 * unit(word2);
+    return sqrt_of((real)-2.0 * log_of(unit(word1))) * (second ? sin_of(angle) : cos_of(angle));
 }
 
 /* Draw number j of a vertex, in [0, bound): the upper half of 64 random bits times bound. */
@@ -194,8 +197,8 @@ double update_phi(real *pi, const real *row_sums, const u32 *slots, const u32 *s
             const real gain = published ? grads[k] * inverse : own[k] * grads[k];
             real next = phi + half_step * (alpha - phi + gain);
             if (noise) {
-                if (!(k & 1)) philox(seed, (u32)(k >> 1), vertex, iteration, (u32)PURPOSE_PHI_UNIFORM << 24, r);
-                next += sqrt_of((real)2 * half_step * phi) * ((k & 1) ? normal(r[2], r[3]) : normal(r[0], r[1]));
+                if (!(k & 3)) philox(seed, (u32)(k >> 2), vertex, iteration, (u32)PURPOSE_PHI_UNIFORM << 24, r);
+                next += sqrt_of((real)2 * half_step * phi) * normal(r[k & 2], r[(k & 2) + 1], k & 1);
             }
             out[k] = at_least(magnitude(next), (real)FLOOR);
         }
@@ -293,7 +296,7 @@ double theta_end(const real *counts, real *theta, real *beta, u32 n_groups, doub
             if (noise) {
                 u32 r[4];
                 philox(seed, (u32)(k >> 1), i, iteration, (u32)PURPOSE_THETA_NORMAL << 24, r);
-                next += sqrt(step * old[i]) * ((k & 1) ? normal(r[2], r[3]) : normal(r[0], r[1]));
+                next += sqrt(step * old[i]) * ((k & 1) ? normal(r[2], r[3], 0) : normal(r[0], r[1], 0));
             }
             next = fabs(next);
             theta[i * ld + k] = (real)(next > FLOOR ? next : FLOOR);
