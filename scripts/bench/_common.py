@@ -37,6 +37,7 @@ from mmsbgen.runtime import Runtime
 from mmsbgen.sampler.options import Options
 from mmsbgen.sampler.sampler import Sampler
 from mmsbgen.space import Config, describe
+from mmsbgen.tuner.limits import BUFFER_BYTES
 from mmsbgen.tuner.timing import time_turns
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -210,6 +211,17 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", type=int, default=4096, help="vertices of the mini-batch (4096)")
     parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
     parser.add_argument("-N", type=int, default=317080, help="vertices (317080, those of com-DBLP)")
+
+
+def add_roofs(parser: argparse.ArgumentParser) -> None:
+    """Option --roof-mib: how much memory the rates of a copy and of a gather are measured in."""
+    parser.add_argument(
+        "--roof-mib",
+        type=int,
+        default=BUFFER_BYTES >> 20,
+        metavar="MIB",
+        help="buffer to measure roofs in (%(default)s)",
+    )
 
 
 def chosen_devices(names: Sequence[str] | None) -> list[DeviceInfo]:

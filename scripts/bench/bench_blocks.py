@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from _common import REPORTS, Report, add_device_option, advance, chain, chosen_devices, progress, wall
+from _common import REPORTS, Report, add_device_option, add_roofs, advance, chain, chosen_devices, progress, wall
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.families.mmsb import MMSB
@@ -75,6 +75,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
+    add_roofs(parser)
     parser.add_argument("--graph", type=Path, required=True, help="edge list")
     parser.add_argument("-k", type=int, default=1024, help="communities (1024)")
     parser.add_argument("-m", type=int, help="vertices of a block (what detect takes)")
@@ -99,7 +100,7 @@ def main() -> None:
     for info in chosen_devices(args.device):
         with open_device(info.spec) as device:
             report.devices.append(info)
-            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base, device.info)))
+            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base, device.info)), args.roof_mib << 20)
             report.text(f"## {info.platform}: {info.name}")
             report.text(f"Random rows {roof.gather:.0f} GB/s, copy {roof.copy:.0f} GB/s.")
             rows = []

@@ -26,6 +26,7 @@ from _common import (
     Report,
     Sample,
     add_device_option,
+    add_roofs,
     advance,
     chain,
     chosen_devices,
@@ -127,6 +128,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
+    add_roofs(parser)
     parser.add_argument("--graph", type=Path, required=True, help="edge list")
     parser.add_argument("-k", type=int, default=1024, help="communities (1024)")
     parser.add_argument("-m", type=int, default=4096, help="non-links of a star (4096)")
@@ -156,7 +158,7 @@ def main() -> None:
     for info in chosen_devices(args.device):
         with open_device(info.spec) as device:
             report.devices.append(info)
-            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base, device.info)))
+            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base, device.info)), args.roof_mib << 20)
             report.text(f"## {info.platform}: {info.name}")
             report.text(f"Random rows {roof.gather:.0f} GB/s, copy {roof.copy:.0f} GB/s.")
             rows, told = [], []

@@ -25,7 +25,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import REPORTS, Report, Sample, add_device_option, chain, chosen_devices, interleave, progress, wall
+from _common import (
+    REPORTS,
+    Report,
+    Sample,
+    add_device_option,
+    add_roofs,
+    chain,
+    chosen_devices,
+    interleave,
+    progress,
+    wall,
+)
 
 from mmsbgen.backends import Device, Event, open_device
 from mmsbgen.families.mmsb import MMSB
@@ -268,6 +279,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
+    add_roofs(parser)
     parser.add_argument("--graph", type=Path, help="edge list (a random graph of N vertices)")
     parser.add_argument("-N", type=int, default=317080, help="vertices of the random graph (317080)")
     parser.add_argument("-k", type=int, default=1024, help="communities (1024)")
@@ -300,7 +312,7 @@ def main() -> None:
     for info in chosen_devices(args.device):
         with open_device(info.spec) as device:
             report.devices.append(info)
-            roof = measure_roofs(device, MMSB.row_bytes(MMSB.problem(K=args.k)))
+            roof = measure_roofs(device, MMSB.row_bytes(MMSB.problem(K=args.k)), args.roof_mib << 20)
             report.text(f"## {info.platform}: {info.name}")
             report.text(f"Random rows {roof.gather:.0f} GB/s, copy {roof.copy:.0f} GB/s.")
             lines, told = [], []

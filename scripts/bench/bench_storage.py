@@ -24,6 +24,7 @@ from _common import (
     Report,
     Sample,
     add_device_option,
+    add_roofs,
     add_sizes,
     chosen_devices,
     config_text,
@@ -56,11 +57,13 @@ class Rows(NamedTuple):
     """Bytes that the gather reads."""
 
 
-def place(device: Device, problem: Problem, seed: int) -> Rows:
+def place(device: Device, problem: Problem, seed: int, roof_bytes: int) -> Rows:
     """Make a state and its gather."""
     workload = SPEC.workload(problem, seed)
     placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
-    gathering, gathered = gather(device, placed, problem, measure_roofs(device, MMSB.row_bytes(problem)), seed)
+    gathering, gathered = gather(
+        device, placed, problem, measure_roofs(device, MMSB.row_bytes(problem), roof_bytes), seed
+    )
     return Rows(problem, workload, placed, gathering, gathered)
 
 
@@ -98,6 +101,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
+    add_roofs(parser)
     parser.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
     add_sizes(parser)
     parser.add_argument("--storage", action="append", choices=STORAGES[1:], help="of the other rows (bfloat16)")
@@ -124,7 +128,7 @@ def main() -> None:
                 states = {}
                 for storage in storages:
                     problem = MMSB.problem(K=k, N=args.N, m=args.m, n=args.n, storage=storage)
-                    states[storage] = place(device, problem, args.seed)
+                    states[storage] = place(device, problem, args.seed, args.roof_mib << 20)
                     stack.callback(states[storage].placed.release)
                 for case in ({"step": s, "noise": n} for s in args.step or STEPS[1::-1] for n in ("on", "off")):
                     known = {

@@ -28,6 +28,7 @@ from _common import (
     Report,
     Sample,
     add_device_option,
+    add_roofs,
     add_sizes,
     chosen_devices,
     config_text,
@@ -213,7 +214,7 @@ def report_device(
     report.devices.append(info)
     placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
     chosen = choose_all(device, placed, problem, args)
-    roofs = measure_roofs(device, MMSB.row_bytes(problem))
+    roofs = measure_roofs(device, MMSB.row_bytes(problem), args.roof_mib << 20)
     gathering, gathered = gather(device, placed, problem, roofs, args.seed)
     found = measure(device, placed, workload.arguments, problem, chosen, args.rounds, gathering)
     placed.release()
@@ -292,6 +293,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_device_option(parser)
+    add_roofs(parser)
     parser.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
     add_sizes(parser)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 DATA = Path(__file__).parents[1] / "data"
-SMALL = ["-k", "8", "-m", "16", "-n", "4"]
+SMALL = ["-k", "8", "-m", "16", "-n", "4", "--roof-mib", "16"]
 
 
 @pytest.mark.opencl

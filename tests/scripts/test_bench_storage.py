@@ -16,6 +16,7 @@ import pytest
 def test_both_kinds_of_rows_are_timed_in_one_run(scripts: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(scripts / "bench" / "bench_storage.py"), "--device", "pocl", "-k", "16"]
     command += ["-N", "2000", "-m", "64", "-n", "4", "--step", "split", "--rounds", "3", "--output", str(tmp_path)]
+    command += ["--roof-mib", "16"]
     subprocess.run(
         [*command, "--database", str(tmp_path / "none.sqlite3")], capture_output=True, check=True, timeout=240
     )
