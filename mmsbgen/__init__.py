@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 from mmsbgen._version import __version__
 
 if TYPE_CHECKING:
-    from mmsbgen.api import Detection, detect
-    from mmsbgen.db.store import open_store
+    from mmsbgen.db.store.tuning_store import open_store
+    from mmsbgen.detection.detect import Detection, detect
     from mmsbgen.estimator import MMSB
-    from mmsbgen.rendering import render
-    from mmsbgen.tuner.tune import tune
+    from mmsbgen.kernels.render import render
+    from mmsbgen.tuner.run.tune import tune
 
 __all__ = ["MMSB", "Detection", "__version__", "detect", "open_store", "render", "tune"]
 
 _PUBLIC = {
     "MMSB": "mmsbgen.estimator",
-    "Detection": "mmsbgen.api",
-    "detect": "mmsbgen.api",
-    "open_store": "mmsbgen.db.store",
-    "render": "mmsbgen.rendering",
-    "tune": "mmsbgen.tuner.tune",
+    "Detection": "mmsbgen.detection.detect",
+    "detect": "mmsbgen.detection.detect",
+    "open_store": "mmsbgen.db.store.tuning_store",
+    "render": "mmsbgen.kernels.render",
+    "tune": "mmsbgen.tuner.run.tune",
 }
 
 

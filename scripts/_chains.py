@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmsbgen.backends import Device
-from mmsbgen.build import traits_of
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.star_loop import STAGES, StarLoop, fitted, star_loop
-from mmsbgen.family import Array
+from mmsbgen.families.mmsb.stars.star_loop import STAGES, StarLoop, fitted, star_loop
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.runtime import Runtime
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.plan import Plan
-from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.space import Config
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.family import Array
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.kernels.space import Config
+from mmsbgen.sampler.chain.plan import Plan
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
 
 
 class Tolerance(NamedTuple):

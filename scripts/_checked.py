@@ -19,10 +19,10 @@ from _closure import digest
 from _variant_worker import Result
 from _variants import Variant
 
-from mmsbgen.build import check_built, compiler_options
-from mmsbgen.family import KernelFamily
-from mmsbgen.rendering import render
-from mmsbgen.space import Traits
+from mmsbgen.kernels.build import check_built, compiler_options
+from mmsbgen.kernels.family import KernelFamily
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
 
 #: Of a fingerprint: in a row of 3000, one check in a million that was not made is taken for one that was.
 BYTES = 4

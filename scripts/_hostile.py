@@ -12,8 +12,16 @@ import zipfile
 from collections.abc import Callable
 from urllib.parse import quote
 
-from mmsbgen.db.exchange import Bundle, lines
-from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
+from mmsbgen.db.exchange.jsonl import Bundle, lines
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
 
 TOKEN = "a-token-for-the-check-of-the-service"
 API = "/api/v1"

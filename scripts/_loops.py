@@ -19,10 +19,10 @@ from _chains import TOLERANCES, chain, compared, loop_configs, small, star_optio
 from _child import run_for
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.build import compiler_options, traits_of
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.graph import Split
-from mmsbgen.sampler.options import Options
+from mmsbgen.kernels.build import compiler_options, traits_of
+from mmsbgen.sampler.options.options import Options
 
 STEPS = ("split", "reflected")
 #: Types, and whether chains draw: in single precision a draw may flip on the last bit of its input.

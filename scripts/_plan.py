@@ -15,11 +15,11 @@ from _checked import Fingerprints
 from _variants import DEALT, DRAWN, Variant, in_turns
 
 import mmsbgen
-from mmsbgen.errors import InputError
-from mmsbgen.families.mmsb.axes import chunks
-from mmsbgen.families.mmsb.storage import STORAGES
-from mmsbgen.family import KernelFamily, KernelSpec
-from mmsbgen.space import Traits, describe
+from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb.axes.common_axes import chunks
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.space import Traits, describe
 
 #: How often the other parameters of a problem are drawn again where a configuration is not valid with them.
 _DRAWS = 10

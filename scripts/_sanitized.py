@@ -16,17 +16,17 @@ from typing import NamedTuple
 from _chains import TOLERANCES, chain, compared, loop_configs, small, star_options
 
 from mmsbgen.backends import Device, DeviceInfo, open_device
-from mmsbgen.build import check, compile_side_by_side, traits_of
-from mmsbgen.db.selection import Index
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.selection.index import Index
 from mmsbgen.families import family
-from mmsbgen.family import KernelFamily, KernelSpec
 from mmsbgen.graph import Split
-from mmsbgen.problem import Problem
-from mmsbgen.runtime import look_up
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.space import Config, Traits, describe
+from mmsbgen.kernels.build import check, compile_side_by_side, traits_of
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.runtime import look_up
+from mmsbgen.kernels.space import Config, Traits, describe
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
 
 KS = (100, 1024)
 _SHARED = ("draw_shared", "star_marks", "star_factors", "star_scales", "star_sums", "star_rows")

@@ -22,11 +22,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.build import check, compiler_options, traits_of
-from mmsbgen.errors import CompileError, ConfigError, DeviceMemoryError, LaunchError, MmsbgenError
+from mmsbgen.base.errors import CompileError, ConfigError, DeviceMemoryError, LaunchError, MmsbgenError
 from mmsbgen.families import family
-from mmsbgen.family import KernelFamily
-from mmsbgen.rendering import render
+from mmsbgen.kernels.build import check, compiler_options, traits_of
+from mmsbgen.kernels.family import KernelFamily
+from mmsbgen.kernels.render import render
 
 V = TypeVar("V", bound=tuple[str, Mapping[str, Any], Mapping[str, Any]])
 

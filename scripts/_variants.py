@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.errors import InputError
-from mmsbgen.families.mmsb.storage import STORAGES
-from mmsbgen.family import KernelFamily, KernelSpec
-from mmsbgen.host import cores
-from mmsbgen.rendering import template_digest
-from mmsbgen.space import Traits, describe
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.host_memory import cores
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.space import Traits, describe
 
 #: What is drawn for a problem beside K and dtype.
 DRAWN: dict[str, tuple[Any, ...]] = {

@@ -27,9 +27,9 @@ from _variant_worker import Result
 from _variants import Variant, digests, run
 
 from mmsbgen.backends import DeviceInfo, open_device
-from mmsbgen.build import compiler_options, traits_of
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families import family
+from mmsbgen.kernels.build import compiler_options, traits_of
 
 ROOT = Path(__file__).resolve().parent.parent
 KS = (1, 3, 7, 64, 100, 257, 1024)

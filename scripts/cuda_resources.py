@@ -14,10 +14,10 @@ from typing import Any
 import click
 from rich.progress import track
 
-from mmsbgen.backends.cuda_compile import KernelResources, compile_cuda, find_compiler
+from mmsbgen.backends.nvidia.cuda_compile import KernelResources, compile_cuda, find_compiler
 from mmsbgen.families import family
-from mmsbgen.rendering import render
-from mmsbgen.space import Traits
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
 
 TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
 BLOCKS = (32, 64, 96, 128, 256)

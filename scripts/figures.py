@@ -18,13 +18,13 @@ from pathlib import Path
 
 import click
 
-from mmsbgen.db import exchange
-from mmsbgen.db.records import TrialRecord
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import MmsbgenError
-from mmsbgen.report import sweeps
-from mmsbgen.report.cases import Case, by_device, cases_of, comparable
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.records.tuning_records import TrialRecord
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.report.style import Picture, drawing
+from mmsbgen.report.tuning import sweep_pictures
+from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "docs" / "reports" / "paper_cpu.json"
@@ -36,7 +36,7 @@ SWEPT = 100
 def read_trials(source: str) -> list[TrialRecord]:
     """The trials of an exported file or a database."""
     if source.endswith((".jsonl", ".jsonl.gz")):
-        return [trial for trial in exchange.read(Path(source)).trials if trial.key.kernel.name == KERNEL]
+        return [trial for trial in jsonl.read(Path(source)).trials if trial.key.kernel.name == KERNEL]
     with open_store(source, read_only=True) as store:
         if store.missing:
             raise click.ClickException(f"there is no tuning database at {store.location}")
@@ -55,7 +55,7 @@ def of_other_sizes(cases: Sequence[Case], k: int) -> list[Picture]:
         sizes = {case.size for case in of_device}
         for size in sorted(sizes - {min(sizes, key=lambda have: (abs(have - k), have))}):
             swept = [case for case in of_device if case.size == size and len(case.times) >= SWEPT]
-            for one in sweeps.block_sizes(swept, size):
+            for one in sweep_pictures.block_sizes(swept, size):
                 found.append(replace(one, name=f"{one.name}-k{size}", title=f"{one.title}, K = {size}"))
     return found
 
@@ -71,7 +71,7 @@ def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> st
     drivers = {(case.label, case.device.driver): by_device(cases)[case.label] for case in cases}
     for (label, driver), found in drivers.items():
         count = sum(len(case.times) for case in found)
-        sizes, dates = sweeps.sizes_of(found), sweeps.dates(found)
+        sizes, dates = sweep_pictures.sizes_of(found), sweep_pictures.dates(found)
         lines.append(f"- {label}: driver {driver}, {count} configurations at K = {sizes}, {dates}")
     for picture in pictures:
         lines += ["", f"## {picture.title}", "", picture.caption, ""]
@@ -89,12 +89,12 @@ def main(sources: tuple[str, ...], output: Path, k: int, baseline: Path) -> None
     if not cases:
         raise click.ClickException(f"no trial of {KERNEL} that works: tune first, with scripts/gpu_tune.py")
     try:
-        plain_c = sweeps.read_baseline(baseline, KERNEL) if baseline.exists() else None
+        plain_c = sweep_pictures.read_baseline(baseline, KERNEL) if baseline.exists() else None
     except MmsbgenError as error:
         raise click.ClickException(str(error)) from error
     output.mkdir(parents=True, exist_ok=True)
     with drawing():
-        pictures = sweeps.pictures(cases, k, plain_c) + of_other_sizes(cases, k)
+        pictures = sweep_pictures.pictures(cases, k, plain_c) + of_other_sizes(cases, k)
     for picture in pictures:
         (output / f"{picture.name}.png").write_bytes(picture.png())
     output.with_suffix(".md").write_text(page(pictures, cases, output))

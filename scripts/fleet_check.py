@@ -22,10 +22,10 @@ from typing import Any
 import click
 import psutil
 
-from mmsbgen.db.store import Store, open_store
+from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families import family
-from mmsbgen.problem import Problem
-from mmsbgen.tuner.fleet import tune_fleet
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.tuner.fleet.fleet_run import tune_fleet
 
 
 @click.command(help=__doc__)
@@ -92,7 +92,7 @@ def kill_one(store: Store, trials: int, killed: list[int], stop: threading.Event
             continue
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                if "mmsbgen.tuner.worker" in child.cmdline() and (parent := child.parent()) is not None:
+                if "mmsbgen.tuner.measure.trial_process" in child.cmdline() and (parent := child.parent()) is not None:
                     parent.kill()
                     killed.append(parent.pid)
                     return

@@ -31,10 +31,10 @@ from rich.console import Console
 
 from mmsbgen import __version__
 from mmsbgen.backends import DeviceInfo, open_device
-from mmsbgen.build import compiler_options, traits_of
 from mmsbgen.families import family
-from mmsbgen.family import KernelSpec
-from mmsbgen.space import Traits
+from mmsbgen.kernels.build import compiler_options, traits_of
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.space import Traits
 
 KS = (1, 7, 64, 100, 1000, 1024, 2048)
 #: Axes whose values the report counts.

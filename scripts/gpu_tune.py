@@ -25,17 +25,17 @@ from typing import NamedTuple
 import click
 
 from mmsbgen.backends import DeviceInfo, open_device
-from mmsbgen.build import traits_of
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families import family
-from mmsbgen.families.mmsb.storage import STORAGES
-from mmsbgen.family import KernelSpec
-from mmsbgen.problem import Problem, Value
-from mmsbgen.space import describe
-from mmsbgen.tuner.limits import Roofs
-from mmsbgen.tuner.report import KernelReport, Progress, TuneReport
-from mmsbgen.tuner.tune import tune
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.problem import Problem, Value
+from mmsbgen.kernels.space import describe
+from mmsbgen.tuner.measure.roofs import Roofs
+from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 
 KS = (128, 256, 512, 1024, 2048, 4096)
 STEPS = (

@@ -29,7 +29,7 @@ import click
 from sqlalchemy import text
 
 import mmsbgen
-from mmsbgen.db.store import Store, open_store
+from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Job, Queue
 
 GRAPH = Path(__file__).parents[1] / "tests" / "data" / "CA-GrQc.txt.gz"

@@ -19,15 +19,16 @@ from typing import Any
 
 import click
 
-from mmsbgen.db import exchange, transfer
-from mmsbgen.db.canonical import digest
-from mmsbgen.db.ranking import candidate, ranked
-from mmsbgen.db.records import Key, TrialRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db_keys import recorded_traits
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.tuning_records import Key, TrialRecord
+from mmsbgen.db.selection import transfer
+from mmsbgen.db.selection.index import Index
 from mmsbgen.families import family
-from mmsbgen.report.cases import device_label
-from mmsbgen.space import describe
+from mmsbgen.kernels.record_key import recorded_traits
+from mmsbgen.kernels.space import describe
+from mmsbgen.report.tuning.cases import device_label
 
 ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "docs" / "reports"
@@ -88,7 +89,7 @@ SETS = {
 
 def load(folder: Path = REPORTS) -> list[tuple[str, TrialRecord]]:
     """The trials that worked, each with the name of its sweep."""
-    found = [(name, trial) for name in SWEEPS for trial in exchange.read(folder / name).trials]
+    found = [(name, trial) for name in SWEEPS for trial in jsonl.read(folder / name).trials]
     return [(name, trial) for name, trial in found if trial.status == "ok"]
 
 

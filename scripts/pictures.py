@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 from _svg import BLUE, GREEN, GREY, ORANGE, PALE, PINK, YELLOW, Drawing
 
-from mmsbgen.families.mmsb.axes import PLACEMENTS
-from mmsbgen.families.mmsb.row_space import places
+from mmsbgen.families.mmsb.axes.common_axes import PLACEMENTS
+from mmsbgen.families.mmsb.axes.row_space import places
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = {

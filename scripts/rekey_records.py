@@ -23,15 +23,15 @@ from typing import Any
 
 import click
 
-from mmsbgen.db import exchange
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.records import Key, TrialRecord
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import Key, TrialRecord
 from mmsbgen.families import family
-from mmsbgen.space import Traits
+from mmsbgen.kernels.space import Traits
 
 try:
-    from mmsbgen.rendering import render, template_digest
+    from mmsbgen.kernels.render import render, template_digest
 except ImportError:  # an earlier checkout, which runs this too
     from mmsbgen.render import render, template_digest  # type: ignore[no-redef]
 
@@ -124,7 +124,7 @@ def rekeyed(trial: TrialRecord, digest: str) -> TrialRecord:
 def main(export: Path, earlier: Path, output: Path) -> None:
     if not (earlier / "mmsbgen" / "templates").is_dir():
         raise click.UsageError(f"--earlier {earlier} has no mmsbgen: name a checkout of the project")
-    every = exchange.read(export)
+    every = jsonl.read(export)
     trials = list(every.trials)
     before, now = ask(earlier.resolve(), trials), [digests(**query(trial)) for trial in trials]  # type: ignore[arg-type]
     kept, counts = [], Counter[str]()
@@ -143,7 +143,7 @@ def main(export: Path, earlier: Path, output: Path) -> None:
         roofs=[roof for roof in every.roofs if roof.run in runs],
         trials=kept,
     )
-    exchange.write(bundle, output)
+    jsonl.write(bundle, output)
     click.echo(f"{len(kept)} of {len(trials)} trials have the same source today: {output}")
     for why, count in counts.items():
         click.echo(f"{count} left out {why}")

@@ -17,14 +17,14 @@ from _svg import BLUE, GREEN, PALE, YELLOW, Drawing
 from sqlalchemy import Column, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mmsbgen.db import schema
+from mmsbgen.db.store import schema
 
 ROOT = Path(__file__).resolve().parent.parent
 INTRO = """\
 # Database schema
 
-Made from the declarations of `mmsbgen/db/schema.py` by `scripts/schema_page.py`; revision {revision}. The same tables
-are used on SQLite and on PostgreSQL.
+Made from the declarations of `mmsbgen/db/store/schema.py` by `scripts/schema_page.py`; revision {revision}. The same
+tables are used on SQLite and on PostgreSQL.
 
 ![Tables and what they refer to](../pictures/schema.svg)
 

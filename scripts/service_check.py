@@ -28,8 +28,8 @@ from urllib.parse import urlsplit
 import httpx
 from _hostile import API, TOKEN, Malformed, Uploads, bundle_lines
 
-from mmsbgen.db.exchange import lines
-from mmsbgen.db.store import open_store
+from mmsbgen.db.exchange.jsonl import lines
+from mmsbgen.db.store.tuning_store import open_store
 
 REPORT = Path(__file__).resolve().parents[1] / "docs" / "reports" / "service-hostile.md"
 

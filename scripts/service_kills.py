@@ -34,8 +34,8 @@ import psutil
 from _hostile import API, TOKEN, bundle_lines
 from sqlalchemy import text
 
-from mmsbgen.db import paging
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store import paging
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Queue
 
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "reports" / "service-kills.json"

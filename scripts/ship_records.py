@@ -23,15 +23,15 @@ from typing import Any, NamedTuple
 
 import click
 
-from mmsbgen.db import exchange, formats
-from mmsbgen.db.canonical import digest
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.ranking import candidate, ranked
-from mmsbgen.db.records import Key, TrialRecord
-from mmsbgen.db.selection import SHIPPED
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.tuning_records import Key, TrialRecord
+from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.families import family
-from mmsbgen.rendering import template_digest
+from mmsbgen.kernels.render import template_digest
 
 #: Times of a trial that are shipped.
 TIMES = 31
@@ -151,7 +151,7 @@ def _is_present(key: Key) -> bool:
 )
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=SHIPPED, help="Folder.")
 def main(export: Path, most: int, reports: tuple[Path, ...], output: Path) -> None:
-    every, chains = exchange.read(export), []
+    every, chains = jsonl.read(export), []
     for path in reports:
         for chain in read_chains(path):
             if not any(chain.is_of(trial.key) for trial in every.trials):
@@ -164,7 +164,7 @@ def main(export: Path, most: int, reports: tuple[Path, ...], output: Path) -> No
     if not bundle.trials:
         raise click.ClickException(f"{export} has no usable record of a GPU for the present templates: tune it anew")
     output.mkdir(parents=True, exist_ok=True)
-    exchange.write(bundle, output / export.name)
+    jsonl.write(bundle, output / export.name)
     keys = {trial.key for trial in bundle.trials}
     click.echo(f"{len(bundle.trials)} of {len(every.trials)} trials for {len(keys)} problems in {output / export.name}")
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import click
 
+from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.cli.tune import axis_values, pairs
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
-from mmsbgen.tuner.report import KernelReport, Progress
-from mmsbgen.tuner.timing import Patience
-from mmsbgen.tuner.tune import tune
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 
 
 class Told(Progress):

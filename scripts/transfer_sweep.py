@@ -20,14 +20,14 @@ import click
 from gpu_tune import PHI, Part, Told
 
 from mmsbgen.backends import open_device
-from mmsbgen.db import exchange
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
-from mmsbgen.problem import Value
-from mmsbgen.tuner.timing import Patience
-from mmsbgen.tuner.tune import tune
+from mmsbgen.kernels.problem import Value
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.tune import tune
 
 KS = (128, 256, 512, 768, 1024, 1536, 2048, 4096)
 OTHER = ({"m": 512}, {"m": 2048}, {"m": 16384}, {"n": 8}, {"n": 128})
@@ -106,7 +106,7 @@ def main(
         bundle = store.bundle()
     # The roofs were measured in a small buffer, to be quick: they say nothing, so no trial is held against them.
     found = [replace(trial, roof_gbps=None) for trial in bundle.trials]
-    exchange.write(Bundle(bundle.runs, [], found), output)
+    jsonl.write(Bundle(bundle.runs, [], found), output)
     click.echo(f"{len(found)} trials in {output}")
 
 

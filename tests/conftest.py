@@ -20,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 
 IN_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
 from mmsbgen.families import family
-from mmsbgen.space import Traits
+from mmsbgen.kernels.space import Traits
 
 GPU = DeviceRecord(
     backend="cuda",

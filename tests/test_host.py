@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mmsbgen.host import resident_bytes
+from mmsbgen.base.host_memory import resident_bytes
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 HELD = 100 << 20

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from mmsbgen.errors import InputError, LaunchError, LaunchLimitError
+from mmsbgen.base.errors import InputError, LaunchError, LaunchLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

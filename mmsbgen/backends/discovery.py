@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,11 +27,12 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
         The devices, and hints in plain words: what is missing and how to get it.  A missing library, driver or
         device is never an error here.
     """
-    from mmsbgen.backends import cuda, opencl
+    from mmsbgen.backends.nvidia import cuda_device
+    from mmsbgen.backends.opencl import opencl_device
 
     devices: list[DeviceInfo] = []
     hints: list[str] = []
-    for module in (cuda, opencl):
+    for module in (cuda_device, opencl_device):
         found, missing = module.discover()
         devices += found
         hints += missing
@@ -103,10 +104,10 @@ def opened(info: DeviceInfo) -> Device:
 
         return FakeDevice(info)
     if info.backend == "cuda":
-        from mmsbgen.backends.cuda import CudaDevice
+        from mmsbgen.backends.nvidia.cuda_device import CudaDevice
 
         return CudaDevice(info)
-    from mmsbgen.backends.opencl import OpenCLDevice
+    from mmsbgen.backends.opencl.opencl_device import OpenCLDevice
 
     return OpenCLDevice(info)
 

@@ -19,7 +19,7 @@ from mmsbgen.backends.base import (
     as_shape,
     checked_offset,
 )
-from mmsbgen.errors import CompileError, DeviceMemoryError, InputError
+from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

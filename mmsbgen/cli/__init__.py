@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from mmsbgen import __version__
-from mmsbgen.cli._common import LazyCommand, MmsbgenGroup
-from mmsbgen.cli._logs import log_options
-from mmsbgen.cli._settings import config_option
+from mmsbgen.cli.shared.common import LazyCommand, MmsbgenGroup
+from mmsbgen.cli.shared.configuration import config_option
+from mmsbgen.cli.shared.logs import log_options
 
 __all__ = ["main"]
 
@@ -15,7 +15,7 @@ _COMMANDS = {
     "completion": LazyCommand("mmsbgen.cli.completion:completion", "Print what completes commands in a shell."),
     "config": LazyCommand("mmsbgen.cli.config:config", "Show what the configuration file and the environment set."),
     "convert": LazyCommand("mmsbgen.cli.convert:convert", "Turn results of detect into files for other programs."),
-    "db": LazyCommand("mmsbgen.cli.db:db", "Ask the tuning database, and move its records between machines."),
+    "db": LazyCommand("mmsbgen.cli.db.commands:db", "Ask the tuning database, and move its records between machines."),
     "detect": LazyCommand("mmsbgen.cli.detect:detect", "Find overlapping communities in a graph."),
     "devices": LazyCommand("mmsbgen.cli.devices:devices", "List the devices that kernels can run on."),
     "doctor": LazyCommand("mmsbgen.cli.doctor:doctor", "Check what mmsbgen needs on this machine, and say what to do."),

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from mmsbgen.cli._common import print_table
-from mmsbgen.cli._logs import json_option, log_options
+from mmsbgen.cli.shared.common import print_table
+from mmsbgen.cli.shared.logs import json_option, log_options
 
 _HELP = """Show what the configuration file and the environment set, or every key that there is.
 
@@ -39,7 +39,7 @@ when something in the file or the environment cannot be meant.
 @click.pass_context
 def config(ctx: click.Context, keys: bool, as_json: bool) -> None:
     """Print a table or JSON."""
-    from mmsbgen.cli._settings import default_file, file_of
+    from mmsbgen.cli.shared.configuration import default_file, file_of
 
     rows = list(all_keys(ctx)) if keys else list(in_effect(ctx))
     wrong = wrong_settings(ctx)
@@ -83,7 +83,7 @@ def commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Comman
 
 def all_keys(ctx: click.Context) -> Iterator[dict[str, Any]]:
     """Every key of the file, with the variable that sets the same and the default."""
-    from mmsbgen.cli._settings import SharedOption, key_of, options_of, variable_of
+    from mmsbgen.cli.shared.configuration import SharedOption, key_of, options_of, variable_of
 
     for path, command in commands(ctx):
         for option in options_of(command):
@@ -99,8 +99,8 @@ def all_keys(ctx: click.Context) -> Iterator[dict[str, Any]]:
 
 def in_effect(ctx: click.Context) -> Iterator[dict[str, Any]]:
     """What the environment and the file set, by key and by who sets it."""
-    from mmsbgen.cli._settings import PREFIX, file_of, read
-    from mmsbgen.errors import InputError
+    from mmsbgen.base.errors import InputError
+    from mmsbgen.cli.shared.configuration import PREFIX, file_of, read
 
     for name in sorted(os.environ):
         if name.startswith(f"{PREFIX}_") and os.environ[name]:
@@ -137,7 +137,8 @@ def _hidden(name: str, value: Any) -> Any:
 
 def wrong_settings(ctx: click.Context) -> list[str]:
     """What in the file and the environment cannot be meant, each with its remedy."""
-    from mmsbgen.cli._settings import (
+    from mmsbgen.base.errors import InputError
+    from mmsbgen.cli.shared.configuration import (
         PREFIX,
         VARIABLES,
         check_environment,
@@ -147,7 +148,6 @@ def wrong_settings(ctx: click.Context) -> list[str]:
         read,
         variable_of,
     )
-    from mmsbgen.errors import InputError
 
     found: list[str] = []
     path, root = file_of(ctx), ctx.find_root()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from mmsbgen.cli._common import NamedPath
-from mmsbgen.cli._logs import is_quiet, log_options
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.common import NamedPath
+from mmsbgen.cli.shared.logs import is_quiet, log_options
 
 _FORMATS = ("csv", "gexf", "graphml", "parquet", "snap")
 _HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a file that MMSB.save wrote, into a file
@@ -43,9 +43,9 @@ Communities go by their numbers in the model, those that the summary shows.
 @log_options
 def convert(results: Path, out: Path, format: str | None, graph: Path | None, top: int) -> None:
     """Read the folder, write the file."""
-    from mmsbgen.export.files import NEED_LINKS, format_of, write
-    from mmsbgen.export.folder import graph_of_run, read_folder
-    from mmsbgen.sampler.folder import FILES
+    from mmsbgen.export.export_files import NEED_LINKS, format_of, write
+    from mmsbgen.export.run_folder import graph_of_run, read_folder
+    from mmsbgen.sampler.run.result_folder import FILES
 
     chosen = format_of(out, format)
     if results.name in FILES and (results.parent / "run.json").is_file():

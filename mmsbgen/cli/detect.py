@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mmsbgen.cli import _logs
-from mmsbgen.cli._common import INTERRUPTED, Communities, NamedPath
-from mmsbgen.cli._logs import is_quiet, json_option, log_options, no_progress
-from mmsbgen.cli._settings import shared_option
-from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.cli.shared import logs
+from mmsbgen.cli.shared.common import INTERRUPTED, Communities, NamedPath
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, no_progress
 
 if TYPE_CHECKING:
-    from mmsbgen.api import Detection
-    from mmsbgen.sampler.evaluation import Trace
-    from mmsbgen.sampler.sampler import Sampler
+    from mmsbgen.detection.detect import Detection
+    from mmsbgen.sampler.chain.sampler import Sampler
+    from mmsbgen.sampler.diagnostics.evaluation import Trace
 
 
 #: Options of the command line that are named as the sampler's.
@@ -147,9 +147,9 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.pass_context
 def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     """Run one detection and print its summary."""
-    from mmsbgen.api import Request, perform
-    from mmsbgen.detection import checkpoint_in
-    from mmsbgen.sampler._igraph import import_without_pictures
+    from mmsbgen.detection.detect import Request, perform
+    from mmsbgen.detection.request import checkpoint_in
+    from mmsbgen.sampler.starts.igraph_import import import_without_pictures
 
     import_without_pictures()
     report = _Report(no_progress(context))
@@ -190,11 +190,11 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
             click.echo(note, err=True)
         raise
     if given["as_json"]:
-        from mmsbgen.sampler.results import as_json
+        from mmsbgen.sampler.run.results import as_json
 
         click.echo(as_json(found.record))
     elif not is_quiet(context):
-        from mmsbgen.cli._summary import summary
+        from mmsbgen.cli.shared.run_summary import summary
 
         summary(found)
     if found.interrupted:
@@ -244,8 +244,8 @@ def _mini_batch(given: dict[str, Any], typed: set[str]) -> str:
     """The run's kind of mini-batches, after which its schedule goes: of one that goes on, its checkpoint's."""
     if given["resume"] is None or "mini_batch" in typed:
         return str(given["mini_batch"])
-    from mmsbgen.detection import checkpoint_in
-    from mmsbgen.sampler.checkpoint import load
+    from mmsbgen.detection.request import checkpoint_in
+    from mmsbgen.sampler.run.checkpoint import load
 
     return load(checkpoint_in(given["resume"])).options.mini_batch
 
@@ -253,7 +253,7 @@ def _mini_batch(given: dict[str, Any], typed: set[str]) -> str:
 def _schedule(a: float | None, mini_batch: str) -> Any:
     from dataclasses import replace
 
-    from mmsbgen.sampler.options import BLOCK_SCHEDULE, STAR_SCHEDULE
+    from mmsbgen.sampler.options.options import BLOCK_SCHEDULE, STAR_SCHEDULE
 
     if a is None:
         return None
@@ -281,7 +281,7 @@ class _Report:
             self._bar.stop()
 
     def message(self, text: str) -> None:
-        _logs.note(text)
+        logs.note(text)
         if not self.quiet:
             click.echo(text, err=True)
 
@@ -329,8 +329,8 @@ class _Report:
         if self._bar is None:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-            from mmsbgen.cli._console import stderr
-            from mmsbgen.cli._progress import mute_stages
+            from mmsbgen.cli.shared.console import stderr
+            from mmsbgen.cli.shared.progress_display import mute_stages
 
             mute_stages()
             self._bar = Progress(
@@ -347,7 +347,7 @@ class _Report:
 
 def _note(sampler: Sampler, trace: Trace) -> str:
     """Where the chain is, and its last metrics, with their iteration where that is another."""
-    from mmsbgen.cli._summary import auc_text
+    from mmsbgen.cli.shared.run_summary import auc_text
 
     last = trace[-1]
     note = f"{sampler.vertex_updates / sampler.split.graph.n_vertices:.1f} updates a vertex"

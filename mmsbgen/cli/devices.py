@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mmsbgen.cli._common import print_table
-from mmsbgen.cli._logs import json_option, log_options
+from mmsbgen.cli.shared.common import print_table
+from mmsbgen.cli.shared.logs import json_option, log_options
 
 if TYPE_CHECKING:
     from mmsbgen.backends import DeviceInfo

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from mmsbgen.cli._logs import json_option, log_options
-from mmsbgen.cli._settings import shared_option
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.logs import json_option, log_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mmsbgen.doctor import Finding
+    from mmsbgen.cli.shared.machine_checks import Finding
 
 _COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"}
 _HELP = """Look at what mmsbgen needs on this machine, try each device, and say what to do.
@@ -39,7 +39,7 @@ timed, a few seconds each. Nothing is changed. Ends with exit code 1 when there 
 def doctor(ctx: click.Context, device: str | None, database: str | None, self_test: bool, as_json: bool) -> None:
     """Print findings as they are made, or JSON."""
     from mmsbgen.backends.discovery import discover, select_device
-    from mmsbgen.doctor import examine
+    from mmsbgen.cli.shared.machine_checks import examine
 
     if device is not None and ctx.get_parameter_source("device") is ParameterSource.COMMANDLINE:
         devices, hints = discover()
@@ -65,9 +65,9 @@ doctor.tells_settings = True  # type: ignore[attr-defined]
 
 
 def _settings(ctx: click.Context) -> Iterator[Finding]:
-    from mmsbgen.cli._settings import default_file, file_of
     from mmsbgen.cli.config import in_effect, wrong_settings
-    from mmsbgen.doctor import Finding
+    from mmsbgen.cli.shared.configuration import default_file, file_of
+    from mmsbgen.cli.shared.machine_checks import Finding
 
     path = file_of(ctx)
     set_here = [row["setting"] for row in in_effect(ctx)]

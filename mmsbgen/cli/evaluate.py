@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mmsbgen.cli._common import print_table
-from mmsbgen.cli._logs import json_option, log_options
+from mmsbgen.cli.shared.common import print_table
+from mmsbgen.cli.shared.logs import json_option, log_options
 
 if TYPE_CHECKING:
     from mmsbgen.scores import Scores
@@ -46,7 +46,7 @@ def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> Non
     found, true = read_cover(cover), read_cover(truth)
     vertices = None
     if graph is not None:
-        from mmsbgen.canonical import canonical_word
+        from mmsbgen.base.id_text import canonical_word
         from mmsbgen.graph import GraphWarning, load_edge_list
 
         with warnings.catch_warnings():

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from mmsbgen.cli._logs import json_option, log_options, no_progress
-from mmsbgen.completion import complete, parse_value
-from mmsbgen.dialect import DIALECTS
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.families import family
-from mmsbgen.family import KernelFamily, KernelSpec
-from mmsbgen.problem import Problem, Value
-from mmsbgen.rendering import render as render_source
-from mmsbgen.space import Axis, Traits, describe
+from mmsbgen.kernels.complete import complete, parse_value
+from mmsbgen.kernels.dialect import DIALECTS
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.problem import Problem, Value
+from mmsbgen.kernels.render import render as render_source
+from mmsbgen.kernels.space import Axis, Traits, describe
 
 _SHORTCUTS = {"k": "K", "m": "m", "n": "n"}
 _SUB_GROUP = 32
@@ -100,7 +100,7 @@ def render(
     elif other is None:
         _print_source(texts[0])
     else:
-        from mmsbgen.cli._side_by_side import print_side_by_side
+        from mmsbgen.cli.shared.side_by_side import print_side_by_side
 
         print_side_by_side((dialects[0], dialects[1]), texts[0], texts[1])
 

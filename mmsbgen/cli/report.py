@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mmsbgen.cli._common import NamedPath, print_csv
-from mmsbgen.cli._db_output import Output
-from mmsbgen.cli._logs import is_quiet, json_option, log_options
-from mmsbgen.progress import stage
+from mmsbgen.base.progress import stage
+from mmsbgen.cli.db.output_options import Output
+from mmsbgen.cli.shared.common import NamedPath, print_csv
+from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 
 if TYPE_CHECKING:
     from mmsbgen.report.page import Page
@@ -39,7 +39,7 @@ def report(ctx: click.Context, run: Path, out: Path | None, graph: Path | None, 
     from mmsbgen.report import need_matplotlib
 
     need_matplotlib()
-    from mmsbgen.report.run_page import run_page
+    from mmsbgen.report.run.run_page import run_page
 
     written(ctx, lambda: run_page(run, graph), out or run / "report", Output(as_json, as_csv=False))
 

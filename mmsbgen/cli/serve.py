@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from mmsbgen.cli._common import NamedPath
-from mmsbgen.cli._logs import log_options
-from mmsbgen.cli._settings import shared_option
-from mmsbgen.errors import InputError, MissingDependencyError
+from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.cli.shared.common import NamedPath
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.logs import log_options
 
 
 @click.command()
@@ -58,8 +58,8 @@ def serve(
     data folder. Jobs are done by the workers beside it, and by every 'mmsbgen worker' on the same database. Ends by
     Ctrl-C; jobs that run are given back and go on when it is started again.
     """
-    from mmsbgen.service.settings import MIB, Limits, Settings, is_loopback
-    from mmsbgen.service.tokens import VARIABLE, given_token, kept_token
+    from mmsbgen.service.http.service_settings import MIB, Limits, Settings, is_loopback
+    from mmsbgen.service.http.tokens import VARIABLE, given_token, kept_token
 
     token = given_token(token_file, os.environ)
     if token is None and not is_loopback(host):
@@ -96,7 +96,7 @@ def serve(
         write_rate=write_rate,
     )
     settings = Settings(database=database, data=folder, token=token, host=host, port=port, hosts=hosts, limits=limits)
-    from mmsbgen.db.store import open_store
+    from mmsbgen.db.store.tuning_store import open_store
 
     with open_store(database) as store:
         where = store.place

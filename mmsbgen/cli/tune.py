@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mmsbgen.cli._common import INTERRUPTED, pairs, print_table, seconds
-from mmsbgen.cli._graph_problem import graph_options, of_graph
-from mmsbgen.cli._logs import json_option, log_options, no_progress
-from mmsbgen.cli._settings import shared_option
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table, seconds
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
+from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from mmsbgen.db.records import TrialRecord
-    from mmsbgen.family import KernelFamily, KernelSpec
-    from mmsbgen.problem import Value
-    from mmsbgen.tuner.fleet import FleetReport
-    from mmsbgen.tuner.limits import Roofs
-    from mmsbgen.tuner.noise import Verdict
-    from mmsbgen.tuner.report import KernelReport, TuneReport
+    from mmsbgen.db.records.tuning_records import TrialRecord
+    from mmsbgen.kernels.family import KernelFamily, KernelSpec
+    from mmsbgen.kernels.problem import Value
+    from mmsbgen.tuner.fleet.fleet_run import FleetReport
+    from mmsbgen.tuner.measure.noise import Verdict
+    from mmsbgen.tuner.measure.roofs import Roofs
+    from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
 
 
 @click.command()
@@ -108,10 +108,10 @@ def tune(
     if explain_space:
         _explain(device, found, kernels, dict(problem), axes, as_json)
         return
-    from mmsbgen.db.store import open_store
-    from mmsbgen.tuner.measure import Limits
-    from mmsbgen.tuner.search import check_strategy
-    from mmsbgen.tuner.tune import tune as run
+    from mmsbgen.db.store.tuning_store import open_store
+    from mmsbgen.tuner.measure.measurer import Limits
+    from mmsbgen.tuner.run.tune import tune as run
+    from mmsbgen.tuner.search.strategies import check_strategy
 
     check_strategy(strategy)
     several = workers is not None or scheduler is not None
@@ -137,7 +137,7 @@ def tune(
     try:
         with open_store(database, when_used=True) as store:
             if several:
-                from mmsbgen.tuner.fleet import tune_fleet
+                from mmsbgen.tuner.fleet.fleet_run import tune_fleet
 
                 if compilers:
                     raise InputError(f"--compilers {compilers}: the workers of a fleet compile what they measure")
@@ -163,7 +163,7 @@ def tune(
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:
     """The values meant by ``--fix``, in the types that the axes have."""
-    from mmsbgen.tuner.search import fixed_values
+    from mmsbgen.tuner.search.strategies import fixed_values
 
     given = {name: text.split(",") for name, text in pairs(texts, "--fix")}
     try:
@@ -182,8 +182,8 @@ def _explain(
 ) -> None:
     """Print what the constraints leave of each kernel's space on a device."""
     from mmsbgen.backends import open_device
-    from mmsbgen.build import traits_of
-    from mmsbgen.tuner.search import candidates
+    from mmsbgen.kernels.build import traits_of
+    from mmsbgen.tuner.search.strategies import candidates
 
     with open_device(device) as opened:
         traits, where = traits_of(opened.info), f"{opened.info.name} ({opened.info.platform})"
@@ -293,9 +293,9 @@ def _progress(budget_seconds: float | None, *, live: bool = True) -> Any:
     from rich.live import Live
     from rich.text import Text
 
-    from mmsbgen.cli._console import stderr
-    from mmsbgen.cli._progress import mute_stages
-    from mmsbgen.tuner.report import Progress
+    from mmsbgen.cli.shared.console import stderr
+    from mmsbgen.cli.shared.progress_display import mute_stages
+    from mmsbgen.tuner.run.tuning_report import Progress
 
     console = stderr()
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from mmsbgen.cli._common import INTERRUPTED, NamedPath
-from mmsbgen.cli._logs import is_quiet, log_options, note
-from mmsbgen.cli._settings import shared_option
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.common import INTERRUPTED, NamedPath
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.logs import is_quiet, log_options, note
 
 
 @click.command()
@@ -80,15 +80,15 @@ def worker(
             raise InputError(
                 f"--scheduler {scheduler} takes no jobs of a database: leave --database, --once, --drain out"
             )
-        from mmsbgen.tuner.fleet_cluster import serve
+        from mmsbgen.tuner.fleet.cluster import serve
 
         serve(scheduler, device, lambda info: click.echo(f"measuring on {info.name} ({info.platform}) for {scheduler}"))
         return
     import platformdirs
 
-    from mmsbgen.db.store import open_store
+    from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.jobs import Queue
-    from mmsbgen.worker.supervise import Settings, Worker
+    from mmsbgen.worker.supervisor import Settings, Worker
 
     def say(text: str) -> None:
         note(text)

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.detection import Detection
-from mmsbgen.errors import InputError, NotFittedError
+from mmsbgen.base.errors import InputError, NotFittedError
+from mmsbgen.base.host_memory import available_host_memory, readable
+from mmsbgen.detection.request import Detection
 from mmsbgen.export import Exports, Found
-from mmsbgen.export.found import library
+from mmsbgen.export.clustering import library
 from mmsbgen.graph import Graph
 from mmsbgen.graph.ids import numbered_pairs
-from mmsbgen.host import available_host_memory, readable
-from mmsbgen.sampler.communities import Cover, Memberships, checked_threshold, cover, entries_needed
-from mmsbgen.sampler.explain import RowSource
-from mmsbgen.sampler.heldout import log_likelihoods
-from mmsbgen.sampler.kept import KeptChain, with_largest
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, checked_threshold, cover, entries_needed
+from mmsbgen.sampler.diagnostics.explained_links import RowSource
+from mmsbgen.sampler.diagnostics.held_out import log_likelihoods
+from mmsbgen.sampler.run.saved_chain import KeptChain, with_largest
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Fitted(Exports):
         return float(np.average(log_likelihoods(p, links.astype(bool)), weights=weights))
 
     def exported(self) -> Found:
-        """What the exports see of it; raises :class:`mmsbgen.errors.NotFittedError` before a fit."""
+        """What the exports see of it; raises :class:`mmsbgen.base.errors.NotFittedError` before a fit."""
         fit = self._fitted("an export")
         return replace(fit.found.exported(), graph=fit.graph)
 

@@ -12,17 +12,17 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.api import perform
-from mmsbgen.detection import RULE, TOP, Request
-from mmsbgen.errors import InputError, ParameterError
+from mmsbgen.base.errors import InputError, ParameterError
+from mmsbgen.base.user_warning import warn_user
+from mmsbgen.detection.detect import perform
+from mmsbgen.detection.request import RULE, TOP, Request
 from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fit, Fitted
 from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.graph import Graph, as_graph
-from mmsbgen.sampler.kept import KeptChain
-from mmsbgen.sampler.options import Schedule
-from mmsbgen.sampler.sweeps import blocks_per_sweep
-from mmsbgen.warn import warn_user
+from mmsbgen.sampler.minibatch.block_sweeps import blocks_per_sweep
+from mmsbgen.sampler.options.options import Schedule
+from mmsbgen.sampler.run.saved_chain import KeptChain
 
 #: Parameters that say how a chain goes; the others may change between ``fit`` and ``partial_fit``.
 OPTIONS = (
@@ -81,7 +81,7 @@ class MMSB(Parameters, Fitted):
         verbose: whether ``fit`` tells what it does, on standard error.
         iterations: how long the chain goes; by default until the held-out log-likelihood has settled.
         mini_batch: ``block``, or the published stars and pairs; this and all that follow are fields of
-            :class:`mmsbgen.sampler.options.Options`, which says what they mean.
+            :class:`mmsbgen.sampler.options.options.Options`, which says what they mean.
 
     Attributes:
         ids_: names of the vertices ``[N]`` as the input has them, in the order of the rows of ``memberships_``.

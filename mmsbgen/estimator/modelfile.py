@@ -21,16 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen._version import __version__
-from mmsbgen.detection import Detection
-from mmsbgen.errors import InputError
+from mmsbgen.base.atomic_files import ArchiveWriter
+from mmsbgen.base.errors import InputError
+from mmsbgen.detection.request import Detection
 from mmsbgen.estimator.fitted import Fit
 from mmsbgen.graph import Graph, LoadReport
 from mmsbgen.graph.graph import object_ids
-from mmsbgen.graph.idtext import from_json, to_json
-from mmsbgen.sampler.archive import ArchiveWriter
-from mmsbgen.sampler.communities import Cover, Memberships
-from mmsbgen.sampler.kept import KeptChain
-from mmsbgen.sampler.options import Schedule
+from mmsbgen.graph.id_json import from_json, to_json
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
+from mmsbgen.sampler.options.options import Schedule
+from mmsbgen.sampler.run.saved_chain import KeptChain
 
 FORMAT = 1
 KIND = "mmsbgen model"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self
 
-from mmsbgen.errors import ParameterError
+from mmsbgen.base.errors import ParameterError
 
 
 class Parameters:
@@ -26,7 +26,8 @@ class Parameters:
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; returns the estimator.
 
-        Raises :class:`mmsbgen.errors.ParameterError` (a ValueError) for a name that there is not, and sets none then.
+        Raises :class:`mmsbgen.base.errors.ParameterError` (a ValueError) for a name that there is not, and sets none
+        then.
         """
         known = self._defaults()
         odd = next((name for name in params if name not in known), None)

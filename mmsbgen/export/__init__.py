@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mmsbgen.export.found import Exports, Found
+from mmsbgen.export.clustering import Exports, Found
 
 __all__ = ["Exports", "Found"]

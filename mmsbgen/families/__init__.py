@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from mmsbgen.errors import InputError
-from mmsbgen.family import KernelFamily
+from mmsbgen.base.errors import InputError
+from mmsbgen.kernels.family import KernelFamily
 
 _FAMILIES = {"mmsb": "mmsbgen.families.mmsb:MMSB"}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mmsbgen.graph.convert import as_graph
 from mmsbgen.graph.edgelist import load_edge_list
 from mmsbgen.graph.edgeset import EdgeSet, EdgeSetError
 from mmsbgen.graph.graph import Adjacency, Graph, GraphWarning, LoadReport
+from mmsbgen.graph.sources import as_graph
 from mmsbgen.graph.split import HeldOut, Split, split
 
 __all__ = [

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mmsbgen.errors import InputError
-from mmsbgen.files import read_bytes, unpacked
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import Stage, stage
+from mmsbgen.base.user_files import read_bytes, unpacked
 from mmsbgen.graph._tokens import Fields, parse_integers, split_fields
 from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers, string_ids
-from mmsbgen.progress import Stage, stage
 
 # Blocks of this size keep the temporaries of a large file small and in the cache.
 _BLOCK_BYTES = 1 << 22

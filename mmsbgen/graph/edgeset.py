@@ -37,9 +37,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.progress import Stage, stage
 from mmsbgen.graph.graph import MAX_VERTICES, Int64Array, UInt64Array, distinct_keys, pack_pairs, read_only
-from mmsbgen.progress import Stage, stage
 
 #: Keys in one bucket.
 BUCKET_SLOTS = 4

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.canonical import canonical_text
-from mmsbgen.errors import InputError
-from mmsbgen.warn import warn_user
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import canonical_text
+from mmsbgen.base.user_warning import warn_user
 
 Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]

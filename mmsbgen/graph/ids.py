@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.canonical import canonical_key
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import canonical_key
 from mmsbgen.graph.graph import Int64Array, number_integers, object_ids, string_ids
 
 _INT64 = range(-(2**63), 2**63)

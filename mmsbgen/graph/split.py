@@ -15,8 +15,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.canonical import plural
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
+from mmsbgen.base.progress import stage
 from mmsbgen.graph.graph import (
     Adjacency,
     Graph,
@@ -26,7 +27,6 @@ from mmsbgen.graph.graph import (
     read_only,
     unpack_pairs,
 )
-from mmsbgen.progress import stage
 
 
 @dataclass(frozen=True, eq=False)

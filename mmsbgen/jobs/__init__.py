@@ -5,9 +5,9 @@ It knows states, leases and bytes; what a job's payload means is known by who ru
 
 from __future__ import annotations
 
-from mmsbgen.jobs.errors import LeaseLostError, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.job_errors import LeaseLostError, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.job_records import AREAS, ENDED, KINDS, STATES, Event, Job, Lease
 from mmsbgen.jobs.queue import Queue
-from mmsbgen.jobs.records import AREAS, ENDED, KINDS, STATES, Event, Job, Lease
 
 __all__ = [
     "AREAS",

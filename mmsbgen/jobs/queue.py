@@ -24,18 +24,18 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from mmsbgen.db.canonical import json_object, storable_text, utc_now, utc_timestamp
-from mmsbgen.db.connect import Database
-from mmsbgen.db.records import DeviceRecord
-from mmsbgen.db.schema import Job as JobRow
-from mmsbgen.db.schema import JobEvent, JobFile
-from mmsbgen.db.store import Store
-from mmsbgen.errors import InputError
-from mmsbgen.jobs import files
-from mmsbgen.jobs.ends import end, lost, requeue
-from mmsbgen.jobs.files import Source
-from mmsbgen.jobs.records import ENDED, KINDS, STATES, Event, Job, Lease
-from mmsbgen.jobs.rows import (
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.canonical_json import json_object, storable_text, utc_now, utc_timestamp
+from mmsbgen.db.records.tuning_records import DeviceRecord
+from mmsbgen.db.store.connect import Database
+from mmsbgen.db.store.schema import Job as JobRow
+from mmsbgen.db.store.schema import JobEvent, JobFile
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.jobs import job_files
+from mmsbgen.jobs.job_ends import end, lost, requeue
+from mmsbgen.jobs.job_files import Source
+from mmsbgen.jobs.job_records import ENDED, KINDS, STATES, Event, Job, Lease
+from mmsbgen.jobs.job_rows import (
     by_id,
     fenced,
     file_of,
@@ -59,8 +59,9 @@ class Queue:
     ``store`` is open for writing and stays its owner's.  ``clock`` tells the present time; by default a server's own
     clock does, so that machines need not agree, and this machine's where the database is a file.
 
-    All methods raise :class:`mmsbgen.db.errors.StoreError` when the database cannot be reached; those that take an id
-    raise :class:`UnknownJobError`; those that take a lease raise :class:`LeaseLostError` and then have done nothing.
+    All methods raise :class:`mmsbgen.db.store.store_errors.StoreError` when the database cannot be reached; those that
+    take an id raise :class:`UnknownJobError`; those that take a lease raise :class:`LeaseLostError` and then have done
+    nothing.
     """
 
     def __init__(self, store: Store | Database, *, clock: Callable[[], datetime] | None = None) -> None:
@@ -93,7 +94,7 @@ class Queue:
         except (TypeError, ValueError) as error:
             raise InputError(f"the payload of a job must be JSON: {error}") from error
         sources = dict(inputs or {})
-        told = files.described(sources)
+        told = job_files.described(sources)
         same = {"kind": kind, "payload": plain, "inputs": told, "device": device}
 
         def work(connection: Connection) -> str:
@@ -114,7 +115,7 @@ class Queue:
                 "created_at": now,
             }
             number = connection.execute(insert(JobRow).values(row).returning(JobRow.id)).scalar_one()
-            files.put(connection, number, "input", sources)
+            job_files.put(connection, number, "input", sources)
             tell(connection, number, 0, "state", {"state": "queued"}, now)
             return str(row["uuid"])
 
@@ -203,11 +204,11 @@ class Queue:
 
     def checkpoint(self, lease: Lease, sources: Mapping[str, Source]) -> None:
         """Store the files that another attempt goes on from, in place of those before; keeps the job as a heartbeat."""
-        told = files.described(sources)
+        told = job_files.described(sources)
 
         def work(connection: Connection) -> None:
             row = fenced(connection, lease)
-            files.put(connection, row.id, "checkpoint", sources)
+            job_files.put(connection, row.id, "checkpoint", sources)
             until = later(self._now(connection), lease.seconds)
             connection.execute(update(JobRow).where(JobRow.id == row.id).values(checkpoint=told, lease_until=until))
 
@@ -216,11 +217,11 @@ class Queue:
     def finish(self, lease: Lease, result: Mapping[str, Any], outputs: Mapping[str, Source] | None = None) -> None:
         """End the job as done, with its result and files, all or nothing.  Its checkpoint is not kept."""
         plain, sources = json_object(result), dict(outputs or {})
-        told = files.described(sources)
+        told = job_files.described(sources)
 
         def work(connection: Connection) -> None:
             row = fenced(connection, lease)
-            files.put(connection, row.id, "output", sources)
+            job_files.put(connection, row.id, "output", sources)
             end(connection, row, self._now(connection), "done", result=plain, outputs=told)
 
         self.database.write(work)
@@ -345,12 +346,12 @@ class Queue:
         Raises ``StoreError`` where it is not what was stored, and what ``each`` raises.
         """
         number, told = self.database.read(lambda connection: file_of(connection, id, area, name))
-        files.save(self._parts(number, area, name), told["sha256"], path, each)
+        job_files.save(self._parts(number, area, name), told["sha256"], path, each)
 
     def _parts(self, number: int, area: str, name: str) -> Iterator[bytes]:
         """The parts of a file, each read by itself, so that no transaction lasts as long as a transfer."""
         part = 0
-        while (data := self.database.read(partial(files.read_part, number, area, name, part))) is not None:
+        while (data := self.database.read(partial(job_files.read_part, number, area, name, part))) is not None:
             yield data
             part += 1
 

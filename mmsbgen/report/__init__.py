@@ -5,7 +5,7 @@ Nothing here is imported by ``import mmsbgen``; the modules that draw need Matpl
 
 from __future__ import annotations
 
-from mmsbgen.errors import MissingDependencyError
+from mmsbgen.base.errors import MissingDependencyError
 
 
 def need_matplotlib() -> None:

@@ -12,11 +12,11 @@ import jinja2
 from markupsafe import Markup
 
 from mmsbgen._version import __version__
-from mmsbgen.canonical import plain
-from mmsbgen.errors import InputError
-from mmsbgen.progress import Stage, stage
+from mmsbgen.base.atomic_files import Together, writable_folder, write_bytes
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
+from mmsbgen.base.progress import Stage, stage
 from mmsbgen.report.style import Picture
-from mmsbgen.sampler.archive import Together, writable_folder, write_bytes
 
 #: Characters of a piece of text.
 _LONGEST = 2000

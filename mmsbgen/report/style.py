@@ -18,7 +18,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from mmsbgen.canonical import plain
+from mmsbgen.base.id_text import plain
 
 #: Of text and axes, and of the page behind them: in an SVG they become the page's own, dark or light.
 INK, PAPER = "#1c1e21", "#fffffe"

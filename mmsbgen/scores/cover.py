@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mmsbgen.canonical import canonical_word
-from mmsbgen.errors import InputError
-from mmsbgen.files import read_bytes, unpacked
-from mmsbgen.progress import Stage, stage
-from mmsbgen.warn import warn_user
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import canonical_word
+from mmsbgen.base.progress import Stage, stage
+from mmsbgen.base.user_files import read_bytes, unpacked
+from mmsbgen.base.user_warning import warn_user
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
 

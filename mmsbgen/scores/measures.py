@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.canonical import canonical_word
-from mmsbgen.errors import InputError, MissingDependencyError
-from mmsbgen.progress import Stage, stage
+from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.base.id_text import canonical_word
+from mmsbgen.base.progress import Stage, stage
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

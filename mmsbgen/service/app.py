@@ -13,10 +13,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from mmsbgen import __version__
-from mmsbgen.service import problems, routes_jobs, routes_kernels, routes_results, routes_service, routes_tuning
-from mmsbgen.service.core import Core
-from mmsbgen.service.gate import Gate
-from mmsbgen.service.settings import Settings
+from mmsbgen.service.http import problem_details
+from mmsbgen.service.http.middleware import Gate
+from mmsbgen.service.http.service_settings import Settings
+from mmsbgen.service.routes import job_routes, kernel_routes, result_routes, service_routes, tuning_routes
+from mmsbgen.service.service_context import Core
 
 STATIC = Path(__file__).parent / "static"
 """What is served at /: files that need nothing from another host."""
@@ -46,8 +47,8 @@ def create_app(settings: Settings) -> tuple[ASGIApp, Core]:
         separate_input_output_schemas=False,
     )
     app.state.core = core
-    problems.install(app)
-    for module in (routes_tuning, routes_kernels, routes_jobs, routes_results, routes_service):
+    problem_details.install(app)
+    for module in (tuning_routes, kernel_routes, job_routes, result_routes, service_routes):
         app.include_router(module.router)
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
@@ -73,4 +74,4 @@ def _as_problems(operation: dict[str, Any]) -> None:
     for response in operation["responses"].values():
         content = response.get("content", {})
         if "ErrorBody" in str(content.get("application/json", "")):
-            content[problems.MEDIA_TYPE] = content.pop("application/json")
+            content[problem_details.MEDIA_TYPE] = content.pop("application/json")

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.jobs import Job, Queue
-from mmsbgen.service.models_jobs import Community, DetectionResult, Member, MemberPage, Vertex
+from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, Vertex
 
 __all__ = ["Detection", "Detections"]
 

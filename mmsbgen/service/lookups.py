@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from mmsbgen.db.live import Changed, KernelName, LiveIndex
-from mmsbgen.db.records import KernelRecord, Key, ToolchainRecord
-from mmsbgen.db.selection import Selection
-from mmsbgen.db.store import Store
-from mmsbgen.db_keys import key_of, problem_record
-from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.db.records.tuning_records import KernelRecord, Key, ToolchainRecord
+from mmsbgen.db.selection.index import Selection
+from mmsbgen.db.selection.live_index import Changed, KernelName, LiveIndex
+from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family
-from mmsbgen.family import KernelFamily, KernelSpec
-from mmsbgen.problem import Problem
-from mmsbgen.rendering import template_digest
-from mmsbgen.runtime import look_up_key
-from mmsbgen.service.devices import Devices, Target
-from mmsbgen.service.models import Best, ExpectedLoss
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.record_key import key_of, problem_record
+from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.runtime import look_up_key
+from mmsbgen.service.device_list import Devices, Target
+from mmsbgen.service.models.kernel_models import Best, ExpectedLoss
 
 __all__ = ["Asked", "LookUps"]
 

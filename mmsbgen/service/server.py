@@ -11,12 +11,12 @@ from types import FrameType
 
 import uvicorn
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.service.app import create_app
-from mmsbgen.service.core import Core
-from mmsbgen.service.protocol import bounded
-from mmsbgen.service.settings import Settings
-from mmsbgen.service.workers import beside
+from mmsbgen.service.http.bounded_protocol import bounded
+from mmsbgen.service.http.service_settings import Settings
+from mmsbgen.service.local_workers import beside
+from mmsbgen.service.service_context import Core
 
 __all__ = ["listening", "serve"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 
 __all__ = ["Outcome", "StoppedError", "Task", "Tells", "Throttle", "known_keys", "plain"]
 

@@ -25,20 +25,20 @@ from mmsbgen import __version__
 from mmsbgen.backends import Device, DeviceInfo, discover
 from mmsbgen.backends.base import Event
 from mmsbgen.backends.discovery import select_device
-from mmsbgen.build import BoundKernel
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import device_record, key_of
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.family import Array, KernelSpec
 from mmsbgen.graph import Split
-from mmsbgen.problem import Problem
-from mmsbgen.runtime import Runtime
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.space import Config, describe
-from mmsbgen.tuner.limits import BUFFER_BYTES
-from mmsbgen.tuner.timing import time_turns
+from mmsbgen.kernels.build import BoundKernel
+from mmsbgen.kernels.family import Array, KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.record_key import device_record, key_of
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.kernels.space import Config, describe
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
+from mmsbgen.tuner.measure.timing import time_turns
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "docs" / "reports"

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.graph import Graph, HeldOut, Split, load_edge_list, split
-from mmsbgen.sampler.heldout import auc
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.starts import STARTS
+from mmsbgen.sampler.diagnostics.held_out import auc
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.starts.start_methods import STARTS
 
 Communities = Iterable[Sequence[int]]
 

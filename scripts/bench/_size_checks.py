@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mmsbgen.families.mmsb import reference
-from mmsbgen.family import Array
-from mmsbgen.sampler.rows import Rows
-from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.state_rows import Rows
 
 #: What a float32 row may be off by from one, and an element of the start from the reference, relatively.
 SUM, START = 1e-5, 1e-4
@@ -50,7 +50,7 @@ def check_start(sampler: Sampler, offsets: Sequence[int]) -> int:
     wanted = {0, 1, n - 2, n - 1, *(v for edge in edges for v in (edge - 1, edge, edge + 1, n - 1 - edge))}
     vertices = np.array(sorted(v for v in wanted if 0 <= v < n))
     found = Rows(sampler, 0)(vertices)
-    right, _ = reference.initial_rows(sampler.options.seed, vertices, sampler.options.n_communities)
+    right, _ = equations.initial_rows(sampler.options.seed, vertices, sampler.options.n_communities)
     # The exponentials, of which a row has K that sum to about K, are off by 1e-7 each where they are small.
     wrong = np.abs(found - right) > START * right + 1e-6 / right.shape[1]
     if wrong.any():
@@ -146,7 +146,7 @@ def check_reference(sampler: Sampler, offsets: Sequence[int]) -> Against:
     for vertex in vertices.tolist():
         near = split.training_adjacency.row(vertex).astype(np.int64)
         held = frozenset(split.held_out_adjacency.row(vertex).tolist())
-        drawn.append(reference.sample_partners(vertex, graph.n_vertices, near, held, rule))
+        drawn.append(equations.sample_partners(vertex, graph.n_vertices, near, held, rule))
     before = Rows(sampler, 0)
     own = before(vertices).astype(np.float64)
     theirs = [before(partners).astype(np.float64) for partners, _ in drawn]
@@ -156,11 +156,11 @@ def check_reference(sampler: Sampler, offsets: Sequence[int]) -> Against:
     options, real, u = sampler.options, sampler.shape.real.type, 2.0**-24
     half_step, delta = float(real(options.step_sizes(sampler.time) / 2)), float(real(options.crossing))
     prior = float(real(options.prior))
-    step = reference.Step(options.step, half_step, prior, options.draws_noise, options.seed, sampler.iteration, delta)
+    step = equations.Step(options.step, half_step, prior, options.draws_noise, options.seed, sampler.iteration, delta)
     flipped, expected = 0, 0.0
     for i, (vertex, (_, weights)) in enumerate(zip(vertices.tolist(), drawn, strict=True)):
-        drift, error = reference.drift(own[i], beta, theirs[i], weights, delta, u)
-        end = reference.end_row(own[i] * sums[i], own[i], drift, error, vertex, step, u)
+        drift, error = equations.drift(own[i], beta, theirs[i], weights, delta, u)
+        end = equations.end_row(own[i] * sums[i], own[i], drift, error, vertex, step, u)
         total = end.phi.sum()
         phi_error = end.error + 8 * u * end.phi + 1e-20
         total_error = phi_error.sum() + 16 * u * total

@@ -24,10 +24,10 @@ from _common import REPORTS, Report, add_device_option, add_roofs, advance, chai
 from mmsbgen.backends import Device, open_device
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.problem import problem_of
-from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.tuner.limits import measure_roofs
+from mmsbgen.sampler.chain.chain_problem import problem_of
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.tuner.measure.roofs import measure_roofs
 
 
 @contextmanager

@@ -33,19 +33,19 @@ from _common import (
 )
 
 from mmsbgen.backends import Device, DeviceInfo, open_device
-from mmsbgen.build import compile_side_by_side, traits_of
-from mmsbgen.db import exchange
-from mmsbgen.db.ranking import candidate, ranked
-from mmsbgen.db.records import TrialRecord
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import key_of
-from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.tuning_records import TrialRecord
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
-from mmsbgen.problem import Problem
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.space import Config
+from mmsbgen.kernels.build import compile_side_by_side, traits_of
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.space import Config
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
 
 
 class Tried(NamedTuple):
@@ -60,7 +60,7 @@ def trials_of(sources: Sequence[str], database: str | None) -> list[TrialRecord]
     found: list[TrialRecord] = []
     for source in sources or [database]:
         if source is not None and source.endswith((".jsonl", ".jsonl.gz")):
-            found += [trial for trial in exchange.read(Path(source)).trials if trial.status == "ok"]
+            found += [trial for trial in jsonl.read(Path(source)).trials if trial.status == "ok"]
             continue
         with open_store(source, read_only=True) as store:
             if sources and store.missing:  # a user who never tuned has no database, and is tried with the defaults

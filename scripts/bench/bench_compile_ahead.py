@@ -24,13 +24,13 @@ import psutil
 from _common import Report, Sample, add_device_option, chosen_devices, progress
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.build import traits_of
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families import family
-from mmsbgen.space import Config
-from mmsbgen.tuner.ahead import CompileAhead
-from mmsbgen.tuner.measure import Measurer
-from mmsbgen.tuner.search import candidates
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.compile_ahead import CompileAhead
+from mmsbgen.tuner.measure.measurer import Measurer
+from mmsbgen.tuner.search.strategies import candidates
 
 KERNEL = "update_phi"
 PROBLEM = family().problem(K=128, m=512, n=32, N=4096)

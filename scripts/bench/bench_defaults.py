@@ -17,13 +17,13 @@ from pathlib import Path
 from _common import Placed, Report, Sample, add_device_option, add_sizes, chosen_devices, progress
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.build import BoundKernel, build, compile_side_by_side, traits_of
-from mmsbgen.errors import CompileError, LaunchError
+from mmsbgen.base.errors import CompileError, LaunchError
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.storage import STORAGES, storage_of
-from mmsbgen.problem import Problem
-from mmsbgen.space import Config, Traits, describe
-from mmsbgen.tuner.timing import Patience, time_launches, time_turns
+from mmsbgen.families.mmsb.numbers.storage import STORAGES, storage_of
+from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Traits, describe
+from mmsbgen.tuner.measure.timing import Patience, time_launches, time_turns
 
 SPEC = MMSB.kernel("update_phi")
 KS = (128, 256, 512, 1024, 2048, 4096)

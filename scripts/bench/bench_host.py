@@ -15,17 +15,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from mmsbgen.api import Request, perform
 from mmsbgen.backends import open_device
+from mmsbgen.detection.detect import Request, perform
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Graph, Split, load_edge_list, split
-from mmsbgen.runtime import Runtime
-from mmsbgen.sampler import results, starts
-from mmsbgen.sampler.communities import cover
-from mmsbgen.sampler.evaluation import evaluation, of_result
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.rows import row_source
-from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.communities import cover
+from mmsbgen.sampler.diagnostics.evaluation import evaluation, of_result
+from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.run import results
+from mmsbgen.sampler.starts import start_methods
 
 SHARES = {"validation": 0.01, "test": 0.01}
 
@@ -56,10 +57,10 @@ def parts(data: Split, k: int, device_name: str) -> Iterator[tuple[str, float]]:
         made = make()
         return made, time.perf_counter() - begin
 
-    leiden, seconds = timed(lambda: starts.communities(data, k, 0))
+    leiden, seconds = timed(lambda: start_methods.communities(data, k, 0))
     yield "Leiden's communities", seconds
-    yield "ego nets", timed(lambda: starts.ego_nets(data, k, 0))[1]
-    starts.forget(data)
+    yield "ego nets", timed(lambda: start_methods.ego_nets(data, k, 0))[1]
+    start_methods.forget(data)
     with open_device(device_name) as device:
         sampler, seconds = timed(lambda: Sampler(data, Options(k, **SHARES), Runtime(device, MMSB, None)))
         yield "edge sets, arrays, kernels from the cache", seconds

@@ -37,14 +37,14 @@ from _common import (
 )
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.build import BoundKernel, build
-from mmsbgen.db.selection import TIERS
+from mmsbgen.db.selection.index import TIERS
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.problem import problem_of
-from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.tuner.limits import measure_roofs
+from mmsbgen.kernels.build import BoundKernel, build
+from mmsbgen.sampler.chain.chain_problem import problem_of
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.tuner.measure.roofs import measure_roofs
 
 PHI = "update_phi"
 KINDS = ("random-node-non-link", "random-node-link", "random-node")

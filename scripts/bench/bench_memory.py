@@ -18,9 +18,9 @@ import numpy as np
 from _common import REPORTS, ROOT, Report, chosen_devices, markdown_table, progress
 
 from mmsbgen.backends import open_device
-from mmsbgen.build import build, traits_of
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.sampler.state import Shape, State
+from mmsbgen.kernels.build import build, traits_of
+from mmsbgen.sampler.state.device_state import Shape, State
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 DOCUMENT = ROOT / "docs" / "memory.md"

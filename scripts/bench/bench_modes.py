@@ -31,11 +31,11 @@ from _common import REPORTS, ROOT, Report, chain, chosen_devices, progress
 from _spread import compared, holm, outside_by_chance
 
 from mmsbgen.backends import Device, DeviceInfo, open_device
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Graph, GraphWarning, Split, load_edge_list, split
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.problem import products_of
-from mmsbgen.sampler.run import run
+from mmsbgen.sampler.chain.chain_problem import products_of
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.run.run import run
 
 
 @dataclass(frozen=True)

@@ -27,15 +27,15 @@ from _common import (
     interleave,
     progress,
 )
+from baseline import Baseline
 
 from mmsbgen.backends import DeviceInfo, open_device
-from mmsbgen.baseline import Baseline
-from mmsbgen.build import build, traits_of
-from mmsbgen.errors import CompileError, LaunchError
+from mmsbgen.base.errors import CompileError, LaunchError
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.family import KernelSpec, Workload
-from mmsbgen.problem import Problem
-from mmsbgen.space import Config, Traits
+from mmsbgen.kernels.build import build, traits_of
+from mmsbgen.kernels.family import KernelSpec, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Traits
 
 WIDTHS = (1, 2, 4, 8, 16)
 FASTER_ARITHMETIC = ("-O3", "-march=native", "-ffast-math")

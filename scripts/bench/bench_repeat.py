@@ -22,14 +22,14 @@ from typing import Any
 from _common import Report, add_device_option, chosen_devices, config_text, progress
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
-from mmsbgen.problem import Problem
-from mmsbgen.space import Config
-from mmsbgen.tuner.measure import Measurer
-from mmsbgen.tuner.noise import median_interval
-from mmsbgen.tuner.tune import DEFAULT_TRIALS, tune
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.measurer import Measurer
+from mmsbgen.tuner.measure.noise import median_interval
+from mmsbgen.tuner.run.tune import DEFAULT_TRIALS, tune
 
 KERNEL = "update_phi"
 

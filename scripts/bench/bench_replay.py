@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from _common import Report, progress
+from replay import Replay, Sweep, replay, sweeps
 
-from mmsbgen.db import exchange
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.families import family
-from mmsbgen.tuner.replay import Replay, Sweep, replay, sweeps
-from mmsbgen.tuner.search import STRATEGIES
+from mmsbgen.tuner.search.strategies import STRATEGIES
 
 NEAR = 0.03
 #: Searches of the strategies that are compared, and of the first number in a column of two.
@@ -103,8 +103,8 @@ def main() -> None:
     parser.add_argument("--least", type=int, default=100, help="configurations that a sweep must have (default: 100)")
     parser.add_argument("--held-out", nargs="+", type=Path, default=[], metavar="RECORDS", help="sweeps from 50 on")
     args = parser.parse_args()
-    have = [sweep for path in args.files for sweep in sweeps(exchange.read(path).trials, family(), least=args.least)]
-    held_out = [sweep for path in args.held_out for sweep in sweeps(exchange.read(path).trials, family(), least=50)]
+    have = [sweep for path in args.files for sweep in sweeps(jsonl.read(path).trials, family(), least=args.least)]
+    held_out = [sweep for path in args.held_out for sweep in sweeps(jsonl.read(path).trials, family(), least=50)]
     if not have:
         raise SystemExit(f"no sweep of at least {args.least} configurations in these files")
     report = Report(

@@ -34,12 +34,12 @@ from urllib.parse import urlencode, urlsplit
 
 from _common import REPORTS, Report, progress
 
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, RunRecord, ToolchainRecord, TrialRecord
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import problem_record, recorded_traits
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import DeviceRecord, KernelRecord, Key, RunRecord, ToolchainRecord, TrialRecord
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
-from mmsbgen.rendering import template_digest
+from mmsbgen.kernels.record_key import problem_record, recorded_traits
+from mmsbgen.kernels.render import template_digest
 
 MMSB = family()
 KERNELS = ("update_phi", "update_pi", "theta_partial", "block_shared")

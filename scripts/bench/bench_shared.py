@@ -40,15 +40,15 @@ from _common import (
 
 from mmsbgen.backends import Device, Event, open_device
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.storage import storage_of
-from mmsbgen.families.mmsb.workloads import memberships
+from mmsbgen.families.mmsb.numbers.storage import storage_of
+from mmsbgen.families.mmsb.reference.workloads import memberships
 from mmsbgen.graph import Split, load_edge_list, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler.ahead import Ahead
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.problem import products_of
-from mmsbgen.sampler.sampler import Sampler
-from mmsbgen.tuner.limits import measure_roofs
+from mmsbgen.sampler.chain.chain_problem import products_of
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.minibatch.drawn_ahead import Ahead
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.tuner.measure.roofs import measure_roofs
 
 #: Links of the largest hub, and of a vertex in the mean, of the synthetic graph: those of com-DBLP.
 HUB, MEAN_DEGREE = 343, 6.6

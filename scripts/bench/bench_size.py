@@ -26,14 +26,14 @@ from _common import REPORTS, Report, advance, chain, chosen_devices, progress, w
 from _size_checks import WITNESSES, CheckError, beyond, check_all_rows, check_reference, check_start, check_updates
 
 from mmsbgen.backends import Device, DeviceInfo, open_device
-from mmsbgen.errors import DeviceMemoryError, InputError, LaunchError, MmsbgenError
+from mmsbgen.base.errors import DeviceMemoryError, InputError, LaunchError, MmsbgenError
+from mmsbgen.base.host_memory import readable
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.host import readable
-from mmsbgen.runtime import Runtime
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
 
 KS = (1024, 1100)
 OFFSETS = (2**31, 2**32)

@@ -27,20 +27,20 @@ from typing import Any
 from _common import REPORTS, Report, Sample, chosen_devices, progress
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.build import traits_of
-from mmsbgen.db.records import RunRecord, TrialRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import key_of
+from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.sampler.state import Shape
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.sampler.state.device_state import Shape
 
 # Runs in a process of its own; the parent's clock is the same clock (CLOCK_MONOTONIC).
 _FIRST_ITERATION = """
 import sys, time
 from pathlib import Path
 begin, graph, k, device, iterations = float(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
-from mmsbgen.api import Request, perform
+from mmsbgen.detection.detect import Request, perform
 
 seen = []
 

@@ -36,12 +36,12 @@ from bench_update_phi import SPEC, STEPS, gather
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.backends.base import Event
-from mmsbgen.build import build, traits_of
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.storage import STORAGES
-from mmsbgen.family import Workload
-from mmsbgen.problem import Problem
-from mmsbgen.tuner.limits import measure_roofs
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.kernels.build import build, traits_of
+from mmsbgen.kernels.family import Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.tuner.measure.roofs import measure_roofs
 
 FLOAT32 = STORAGES[0]
 

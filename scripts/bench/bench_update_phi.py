@@ -40,13 +40,13 @@ from _common import (
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.backends.base import Event
-from mmsbgen.build import build, traits_of
-from mmsbgen.errors import CompileError, LaunchError
+from mmsbgen.base.errors import CompileError, LaunchError
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.storage import STORAGES
-from mmsbgen.problem import Problem
-from mmsbgen.space import Config, describe
-from mmsbgen.tuner.limits import ROOF_GATHER, ROOFS, Roofs, measure_roofs
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.kernels.build import build, traits_of
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, describe
+from mmsbgen.tuner.measure.roofs import ROOF_GATHER, ROOFS, Roofs, measure_roofs
 
 SPEC = MMSB.kernel("update_phi")
 STEPS = ("split", "reflected", "published")

@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse
 
 import mmsbgen
-from mmsbgen import api
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.detection import detect
 from mmsbgen.graph import load_edge_list
 from tests.api.detections import FAST, RING, cli
 from tests.disks import MMSBGEN
@@ -259,8 +259,8 @@ def test_refusals_are_one_line_and_leave_nothing(ring, tmp_path, args, words):
 
 def test_a_state_that_does_not_fit_is_refused_with_the_numbers(ring, tmp_path, monkeypatch):
     # Whatever this machine has: 100 MB, of which the rows of pi alone would take 250.
-    monkeypatch.setattr("mmsbgen.sampler.memory.available_host_memory", lambda: (10**8, "a test"))
-    monkeypatch.setattr(api.Sampler, "step", lambda self: pytest.fail("sampled a state that does not fit"))
+    monkeypatch.setattr("mmsbgen.sampler.state.memory_needs.available_host_memory", lambda: (10**8, "a test"))
+    monkeypatch.setattr(detect.Sampler, "step", lambda self: pytest.fail("sampled a state that does not fit"))
     result = cli(ring, "-k", 2**20, "--dtype", "float64", "-m", 30, "-o", tmp_path / "out", code=2)
     assert "does not fit" in result.stderr
     assert "100 MB" in result.stderr
@@ -302,7 +302,7 @@ def test_odd_ids_are_shown_short_and_written_whole(tmp_path, monkeypatch):
     assert "x" * 24 not in out
     assert "\x1b" not in out
     assert long in (tmp_path / "out" / "communities.txt").read_text()
-    monkeypatch.setattr("mmsbgen.sampler.results.available_host_memory", lambda: (10_000, "a test"))
+    monkeypatch.setattr("mmsbgen.sampler.run.results.available_host_memory", lambda: (10_000, "a test"))
     said = cli(tmp_path / "odd.txt", "-k", 1, "-n", 2, "-o", tmp_path / "none", code=2).stderr
     assert "has 1000 characters: 3 ids of that width take 12 kB, and a test leaves 10 kB" in said
     assert not (tmp_path / "none").exists()
@@ -310,7 +310,7 @@ def test_odd_ids_are_shown_short_and_written_whole(tmp_path, monkeypatch):
 
 def test_missing_graph_and_unwritable_folder(ring, tmp_path, monkeypatch):
     assert "absent.txt" in cli(tmp_path / "absent.txt", "-k", 3, code=2).stderr
-    monkeypatch.setattr(api.Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
+    monkeypatch.setattr(detect.Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
     (tmp_path / "file").write_text("")
     for bad in (tmp_path / "file", tmp_path / "file" / "below"):
         result = cli(ring, "-k", 3, "-o", bad, code=2)
@@ -340,8 +340,8 @@ def test_python_refusals(ring):
 
 
 def test_a_chain_that_diverges_is_said(ring):
-    from mmsbgen.errors import MmsbgenError
-    from mmsbgen.sampler.options import Schedule
+    from mmsbgen.base.errors import MmsbgenError
+    from mmsbgen.sampler.options.options import Schedule
 
     with pytest.raises(MmsbgenError, match="left the range of float32"):
         mmsbgen.detect(
@@ -354,7 +354,7 @@ def test_the_making_of_communities_is_told_where_it_takes_long(ring, tmp_path, m
 
     monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
     monkeypatch.setattr(module, "_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr("mmsbgen.sampler.buffers.EXPLAINED", 20)
+    monkeypatch.setattr("mmsbgen.sampler.state.buffers.EXPLAINED", 20)
     lines = [line for line in cli(ring, "-k", 4, "-n", 5).stderr.splitlines() if line.startswith("making ")]
     assert lines[0] == "making memberships, 100% done, about 0 s left"
     assert [line.split(",")[1] for line in lines[1:]] == [" 33% done", " 67% done", " 100% done"]
@@ -398,7 +398,7 @@ def test_a_graph_comes_from_standard_input(ring, tmp_path):
 
 
 def test_links_are_predicted_from_the_memberships(ring):
-    found = api.detect(ring, 4, random_state=1)
+    found = detect.detect(ring, 4, random_state=1)
     graph = mmsbgen.graph.as_graph(ring)
     linked = graph.ids[graph.links]
     p = found.predict_links(linked)

@@ -20,9 +20,9 @@ import sklearn.utils.validation
 
 import mmsbgen
 from mmsbgen import MMSB
-from mmsbgen.errors import InputError, NotFittedError, ParameterError
+from mmsbgen.base.errors import InputError, NotFittedError, ParameterError
 from mmsbgen.estimator.mmsb import OPTIONS
-from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.options.options import Options
 from tests.api.estimators import FAST, RING, fast, of_four_shares
 
 pytestmark = pytest.mark.opencl

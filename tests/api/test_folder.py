@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import mmsbgen
-from mmsbgen import api
-from mmsbgen.errors import InputError, MmsbgenError
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.detection import detect
 from tests.api.detections import FAST, cli
 from tests.disks import MMSBGEN, in_a_file_system_of_its_own
 
@@ -52,7 +52,7 @@ def test_a_full_disk_leaves_the_results_before_as_they_were(ring, tmp_path):
 
 
 def test_a_run_that_fails_leaves_no_folder(ring, tmp_path):
-    from mmsbgen.sampler.options import Schedule
+    from mmsbgen.sampler.options.options import Schedule
 
     options = {"step": "published", "iterations": 400, "schedule": Schedule(1e30, 1.0, 0.0), "delta": 1e-7}
     with pytest.raises(MmsbgenError, match="left the range"):
@@ -91,7 +91,7 @@ def test_files_of_no_run_are_not_overwritten(ring, tmp_path, monkeypatch):
     for name, text in (("communities.txt", "1 2 3\n"), ("run.json", '{"miles": 5}')):
         (mine.parent / name).write_text(text)
         with monkeypatch.context() as patch:
-            patch.setattr(api.Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
+            patch.setattr(detect.Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
             said = cli(ring, "-k", 3, "-o", mine.parent, code=2).stderr
         assert f"{mine} is not of a run of mmsbgen" in said
         assert "--overwrite" in said

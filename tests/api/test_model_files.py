@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from mmsbgen import MMSB
-from mmsbgen.errors import InputError
-from mmsbgen.sampler.options import Schedule
+from mmsbgen.base.errors import InputError
+from mmsbgen.sampler.options.options import Schedule
 from tests.api.estimators import RING, fast, of_four_shares
 
 pytestmark = pytest.mark.opencl
@@ -171,7 +171,7 @@ def test_a_forked_process_leaves_the_chain_to_its_parent(tmp_path):
     """In an interpreter of its own, as forking a process with threads is no good."""
     code = (
         "import os, sys, numpy as np\n"
-        "from mmsbgen.sampler.kept import KeptChain\n"
+        "from mmsbgen.sampler.run.saved_chain import KeptChain\n"
         "chain = KeptChain.new()\n"
         "chain.path.write_bytes(b'rows')\n"
         "child = os.fork()\n"
@@ -203,7 +203,7 @@ def test_a_fit_that_fails_leaves_no_chain_and_promises_none(monkeypatch, tmp_pat
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("mmsbgen.api.cover", ended)
+    monkeypatch.setattr("mmsbgen.detection.detect.cover", ended)
     with pytest.raises(KeyboardInterrupt) as raised:
         fast().fit(RING)
     assert not getattr(raised.value, "__notes__", ())
@@ -213,7 +213,7 @@ def test_a_fit_that_fails_leaves_no_chain_and_promises_none(monkeypatch, tmp_pat
 
 
 def test_without_room_for_the_chain_there_is_a_result(monkeypatch, tmp_path, capsys):
-    from mmsbgen.sampler import checkpoint
+    from mmsbgen.sampler.run import checkpoint
 
     def full(*args: Any) -> None:
         raise InputError("cannot write it: no space left on device")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mmsbgen.api import Request, perform
-from mmsbgen.backends.opencl import OpenCLDevice
-from mmsbgen.errors import DeviceMemoryError
-from mmsbgen.sampler import memory, sought
+from mmsbgen.backends.opencl.opencl_device import OpenCLDevice
+from mmsbgen.base.errors import DeviceMemoryError
+from mmsbgen.detection.detect import Request, perform
+from mmsbgen.sampler.starts import background_search
+from mmsbgen.sampler.state import memory_needs
 from tests.api.detections import RING
 
 pytestmark = pytest.mark.opencl
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.opencl
 def events(monkeypatch) -> list[str]:
     """Words on needs, allocations and searches for starts, in their order; every graph counts as a large one."""
     found: list[str] = []
-    alloc, init = OpenCLDevice.alloc, sought.Sought.__init__
+    alloc, init = OpenCLDevice.alloc, background_search.Sought.__init__
 
     def allocates(self, *args):
         found.append("allocates")
@@ -28,8 +29,8 @@ def events(monkeypatch) -> list[str]:
         init(self, *args)
 
     monkeypatch.setattr(OpenCLDevice, "alloc", allocates)
-    monkeypatch.setattr(sought.Sought, "__init__", seeks)
-    monkeypatch.setattr(sought, "MANY", 10)
+    monkeypatch.setattr(background_search.Sought, "__init__", seeks)
+    monkeypatch.setattr(background_search, "MANY", 10)
     return found
 
 
@@ -57,7 +58,7 @@ def test_of_every_number_of_communities_that_is_tried(events):
 
 
 def test_what_does_not_fit_is_refused_before_starts_are_sought(events, monkeypatch):
-    monkeypatch.setattr(memory, "available_host_memory", lambda: (1_000_000, "the limit of this test"))
+    monkeypatch.setattr(memory_needs, "available_host_memory", lambda: (1_000_000, "the limit of this test"))
     with pytest.raises(DeviceMemoryError, match="does not fit"):
         go(events)
     assert events == []

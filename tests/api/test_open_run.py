@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import mmsbgen
-from mmsbgen.api import Detection, Request, perform
-from mmsbgen.errors import InputError
-from mmsbgen.sampler.course import BLIND_SWEEPS, CLOSING_SWEEPS, NOISY_SWEEPS, WARM_UP
-from mmsbgen.sampler.options import MOST_SWEEPS
+from mmsbgen.base.errors import InputError
+from mmsbgen.detection.detect import Detection, Request, perform
+from mmsbgen.sampler.options.options import MOST_SWEEPS
+from mmsbgen.sampler.options.phases import BLIND_SWEEPS, CLOSING_SWEEPS, NOISY_SWEEPS, WARM_UP
 
 pytestmark = pytest.mark.opencl
 

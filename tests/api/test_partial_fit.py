@@ -14,9 +14,9 @@ import pytest
 import sklearn.base
 
 from mmsbgen import MMSB
-from mmsbgen.errors import InputError, ParameterError
+from mmsbgen.base.errors import InputError, ParameterError
 from mmsbgen.estimator.mmsb import InterruptedFit
-from mmsbgen.sampler.options import Schedule
+from mmsbgen.sampler.options.options import Schedule
 from tests.api.estimators import RING, fast, of_four_shares
 
 pytestmark = pytest.mark.opencl

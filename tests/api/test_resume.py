@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import mmsbgen
-from mmsbgen import api
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.detection import detect
 from tests.api.detections import FAST, cli
 from tests.conftest import open_or_skip
 
@@ -50,7 +50,7 @@ def test_resuming_to_more_iterations(ring, tmp_path):
 @pytest.fixture
 def stopped(ring, tmp_path, monkeypatch) -> Path:
     """The folder of a run of 20 iterations that was interrupted after 10."""
-    from mmsbgen.sampler import run
+    from mmsbgen.sampler.run import run
 
     out = tmp_path / "stopped"
 
@@ -66,7 +66,7 @@ def stopped(ring, tmp_path, monkeypatch) -> Path:
         yield AfterTen()
 
     with monkeypatch.context() as patch:
-        patch.setattr(api, "graceful", graceful)
+        patch.setattr(detect, "graceful", graceful)
         said = cli(ring, "-k", 3, "-n", 20, "--start", "random", "-o", out, code=130).stderr
     assert f"--resume {out / 'checkpoint.npz'}" in said
     return out
@@ -74,7 +74,7 @@ def stopped(ring, tmp_path, monkeypatch) -> Path:
 
 def test_interrupted_before_there_is_a_chain_nothing_is_left(ring, tmp_path, monkeypatch):
     """While starts are tried; folders that were there stay."""
-    from mmsbgen.sampler import run
+    from mmsbgen.sampler.run import run
 
     @contextmanager
     def graceful():
@@ -82,7 +82,7 @@ def test_interrupted_before_there_is_a_chain_nothing_is_left(ring, tmp_path, mon
         state.asked = True
         yield state
 
-    monkeypatch.setattr(api, "graceful", graceful)
+    monkeypatch.setattr(detect, "graceful", graceful)
     before = tmp_path / "before"
     before.mkdir()
     for out in (tmp_path / "new" / "folder", before, before / "below"):
@@ -126,7 +126,7 @@ def test_results_are_made_where_the_chain_cannot_be_kept(ring, tmp_path, monkeyp
     def full(*_: object) -> None:
         raise InputError("cannot write: no space left on device")
 
-    monkeypatch.setattr(api.checkpoints, "save", full)
+    monkeypatch.setattr(detect.checkpoints, "save", full)
     found = cli(ring, "-k", 3, "-n", 5, "-o", tmp_path / "out")
     assert "Going on without a checkpoint: cannot write" in found.stderr
     assert sorted(os.listdir(tmp_path / "out")) == ["communities.txt", "memberships.npz", "run.json"]
@@ -139,7 +139,7 @@ def test_a_new_run_keeps_the_checkpoint_of_an_interrupted_one(ring, stopped, tmp
     other = tmp_path / "other.npz"
     other.write_bytes(saved.read_bytes())
     with monkeypatch.context() as patch:
-        patch.setattr(api.Sampler, "step", lambda self: pytest.fail("sampled before looking for a checkpoint"))
+        patch.setattr(detect.Sampler, "step", lambda self: pytest.fail("sampled before looking for a checkpoint"))
         for more in (["-k", 3], ["-k", 3, "--checkpoint"], ["--resume", other]):
             said = cli(ring, *more, "-o", stopped, code=2).stderr
             assert f"--resume {saved}" in said
@@ -163,11 +163,11 @@ def test_a_run_that_finishes_removes_its_checkpoint(ring, stopped):
     cli(ring, "--resume", stopped / "checkpoint.npz", "-o", same)
     assert not (stopped / "checkpoint.npz").exists()
     assert json.loads((stopped / "run.json").read_text())["iterations"] == 20
-    request = api.Request(FAST | {"n_communities": 3}, device="pocl", out=stopped, checkpoint_seconds=0.0)
+    request = detect.Request(FAST | {"n_communities": 3}, device="pocl", out=stopped, checkpoint_seconds=0.0)
     del request.options["device"]
     written: list[bool] = []
     request.on_progress = lambda sampler, trace: written.append(request.saved.exists())
-    api.perform(ring, request)
+    detect.perform(ring, request)
     assert any(written)
     assert not request.saved.exists()
 
@@ -225,7 +225,7 @@ def test_another_constant_in_a_kernels_source_is_said(ring, stopped, monkeypatch
     """Constants that Python works out are in no template."""
     import dataclasses
 
-    from mmsbgen import build
+    from mmsbgen.kernels import build
 
     real = build.render
 
@@ -293,10 +293,10 @@ def test_resuming_on_another_device(ring, tmp_path):
         open_or_skip(name).close()
     cli(ring, "-k", 3, "-n", 20, "-o", tmp_path, "--checkpoint")
     messages: list[str] = []
-    request = api.Request(
+    request = detect.Request(
         {"iterations": 25}, device="intel", resume=tmp_path / "checkpoint.npz", on_message=messages.append
     )
-    found = api.perform(ring, request)
+    found = detect.perform(ring, request)
     assert found.record["iterations"] == 25
     assert any("not bitwise, since these differ: " in text and "device" in text for text in messages)
 

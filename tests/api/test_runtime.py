@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmsbgen import runtime
-from mmsbgen.api import Request, perform
 from mmsbgen.backends import open_device
 from mmsbgen.backends.fake import FakeDevice, FakeEvent, FakeKernel
-from mmsbgen.backends.opencl import OpenCLKernel
-from mmsbgen.build import upload
-from mmsbgen.db.records import RunRecord, TrialRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import key_of
-from mmsbgen.errors import CompileError, InputError, LaunchError
+from mmsbgen.backends.opencl.opencl_device import OpenCLKernel
+from mmsbgen.base.errors import CompileError, InputError, LaunchError
+from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.detection.detect import Request, perform
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.runtime import Choice, Runtime, by_tier
-from mmsbgen.space import describe
+from mmsbgen.kernels import runtime
+from mmsbgen.kernels.build import upload
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.runtime import Choice, Runtime, by_tier
+from mmsbgen.kernels.space import describe
 
 pytestmark = pytest.mark.opencl
 
@@ -303,7 +303,7 @@ def test_a_failure_that_the_device_does_not_survive_names_kernel_configuration_a
         compiled = len(device.sources)
     message = str(caught.value)
     assert message.startswith(f"gather_rows ({describe(config)}): illegal memory access")
-    assert "configs={'gather_rows': {...}} of mmsbgen.api.Request" in message
+    assert "configs={'gather_rows': {...}} of mmsbgen.detection.detect.Request" in message
     assert "mmsbgen tune --device fake:0 --kernel gather_rows" in message
     assert ("the context is lost" in message) is (when == "refused")
     assert (compiled, caplog.text) == (1, "")

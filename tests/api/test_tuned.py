@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.tuner.timing import Patience
-from mmsbgen.tuner.tune import tune
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.tune import tune
 
 #: Two cliques of 20 and a few links between them.
 LINKS = [(a, b) for first in (0, 20) for a in range(first, first + 20) for b in range(a + 1, first + 20)]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mmsbgen.backends._binary_cache import BinaryCache
+from mmsbgen.backends.nvidia.binary_cache import BinaryCache
 
 
 def test_round_trip(tmp_path: Path) -> None:

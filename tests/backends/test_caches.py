@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmsbgen.backends._caches import POCL_VARIABLE, PYOPENCL_VARIABLE, why_unwritable
+from mmsbgen.backends.opencl.compiler_caches import POCL_VARIABLE, PYOPENCL_VARIABLE, why_unwritable
 
 pytestmark = pytest.mark.opencl
 
@@ -94,7 +94,7 @@ def test_folders_that_are_not_there_yet_and_full_disks(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from pathlib import Path
-from mmsbgen.backends._caches import why_unwritable
+from mmsbgen.backends.opencl.compiler_caches import why_unwritable
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 print(why_unwritable(Path(sys.argv[1])))
 """

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.backends import Device, cuda, discover, open_device
-from mmsbgen.backends._cuda_arguments import CudaBuffer, Layout
-from mmsbgen.errors import CompileError, DeviceMemoryError, InputError, LaunchError, MissingDependencyError
+from mmsbgen.backends import Device, discover, open_device
+from mmsbgen.backends.nvidia import cuda_device
+from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout
+from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError, MissingDependencyError
 
 SOURCE = """
 extern "C" __global__ void scale(float* a, float s) { a[blockIdx.x * blockDim.x + threadIdx.x] *= s; }
@@ -46,8 +47,8 @@ def test_without_a_gpu_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "pycuda", None)
     monkeypatch.delitem(sys.modules, "pycuda.driver", raising=False)
     with pytest.raises(MissingDependencyError, match=r"pip install 'mmsbgen\[cuda\]'"):
-        cuda._driver()
-    assert cuda.discover()[0] == []
+        cuda_device._driver()
+    assert cuda_device.discover()[0] == []
 
 
 def test_arguments_are_laid_out_as_in_c() -> None:
@@ -227,7 +228,7 @@ def test_a_failed_kernel_is_named(device: Device, wait: str, of: str) -> None:
 import time
 import numpy as np
 from mmsbgen.backends import open_device
-from mmsbgen.errors import LaunchError
+from mmsbgen.base.errors import LaunchError
 with open_device({device.info.spec!r}) as device:
     program = device.compile({SOURCE!r}, ["scale", "outside"])
     scale, outside = program.kernel("scale"), program.kernel("outside")

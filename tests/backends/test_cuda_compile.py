@@ -10,16 +10,16 @@ from typing import Literal
 
 import pytest
 
-from mmsbgen.backends import _held, cuda_compile
-from mmsbgen.backends._binary_cache import BinaryCache
-from mmsbgen.backends.cuda_compile import (
+from mmsbgen.backends.nvidia import cuda_compile, held_launches
+from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.nvidia.cuda_compile import (
     CudaCompiler,
     compile_cuda,
     compile_side_by_side,
     find_compiler,
     parse_resources,
 )
-from mmsbgen.errors import CompileError, InputError, MissingDependencyError
+from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
 
 SOURCE = """
 extern "C" __global__ void axpy(float* y, const float* x, float a) {
@@ -50,7 +50,7 @@ def compiler(request: pytest.FixtureRequest) -> CudaCompiler:
 
 
 def test_the_kernel_that_holds_a_stream_compiles(compiler: CudaCompiler) -> None:
-    assert compile_cuda(_held.SPIN, compiler=compiler).resources["hold"].spill_stores == 0
+    assert compile_cuda(held_launches.SPIN, compiler=compiler).resources["hold"].spill_stores == 0
 
 
 def test_reports_resources(compiler: CudaCompiler) -> None:

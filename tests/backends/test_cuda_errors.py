@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmsbgen.backends import cuda
-from mmsbgen.backends._binary_cache import BinaryCache
-from mmsbgen.backends._cuda_errors import after, recent_launches
 from mmsbgen.backends.base import Buffer, LaunchName
-from mmsbgen.backends.cuda import CudaDevice
-from mmsbgen.backends.cuda_compile import CudaCompiler, find_compiler
-from mmsbgen.errors import CompileError, DeviceMemoryError, LaunchError
+from mmsbgen.backends.nvidia import cuda_device
+from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.nvidia.cuda_compile import CudaCompiler, find_compiler
+from mmsbgen.backends.nvidia.cuda_device import CudaDevice
+from mmsbgen.backends.nvidia.launch_errors import after, recent_launches
+from mmsbgen.base.errors import CompileError, DeviceMemoryError, LaunchError
 from tests.backends.cuda_driver import ILLEGAL, Driver
 
 SOURCE = """
@@ -56,9 +56,9 @@ def compiler() -> Counting:
 def device(
     driver: Driver, compiler: Counting, private_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[CudaDevice]:
-    monkeypatch.setattr(cuda, "_driver", lambda: driver)
-    monkeypatch.setattr(cuda, "find_compiler", lambda: compiler)
-    (info,), hints = cuda.discover()
+    monkeypatch.setattr(cuda_device, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda_device, "find_compiler", lambda: compiler)
+    (info,), hints = cuda_device.discover()
     assert (info.architecture, hints) == ("sm_80", [])
     with CudaDevice(info) as opened:
         yield opened

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from baseline import _library
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.backends._cuda_overlap import Library, Module, find
-from mmsbgen.baseline import _library
-from mmsbgen.errors import LaunchError, MissingDependencyError
+from mmsbgen.backends.nvidia.overlapping_launches import Library, Module, find
+from mmsbgen.base.errors import LaunchError, MissingDependencyError
 
 #: The driver's calls and structs as cuda.h has them; a launch is written down, and fails for blocks of 1024.
 DRIVER = r"""

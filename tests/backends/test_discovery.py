@@ -8,11 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from mmsbgen import backends
-from mmsbgen.backends import DeviceInfo, cuda, discovery, opencl
+from mmsbgen.backends import DeviceInfo, discovery
 from mmsbgen.backends.discovery import discover, select_device
 from mmsbgen.backends.fake import FakeDevice
+from mmsbgen.backends.nvidia import cuda_device
+from mmsbgen.backends.opencl import opencl_device
+from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
-from mmsbgen.errors import InputError
 
 BASE = FakeDevice().info
 GPU = dataclasses.replace(BASE, backend="cuda", index=1, name="NVIDIA H200", platform="CUDA", kind="gpu")
@@ -23,8 +25,8 @@ INTEL = dataclasses.replace(BASE, backend="opencl", index=2, name="AMD EPYC", pl
 
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> list[DeviceInfo]:
-    monkeypatch.setattr(cuda, "discover", lambda: ([GPU], ["hint one"]))
-    monkeypatch.setattr(opencl, "discover", lambda: ([GPU_CL, POCL, INTEL], []))
+    monkeypatch.setattr(cuda_device, "discover", lambda: ([GPU], ["hint one"]))
+    monkeypatch.setattr(opencl_device, "discover", lambda: ([GPU_CL, POCL, INTEL], []))
     return [GPU, GPU_CL, INTEL, POCL]
 
 
@@ -97,7 +99,7 @@ def test_no_device_at_all_says_how_to_get_one() -> None:
 @pytest.mark.parametrize(("module", "extra"), [("pyopencl", "opencl"), ("pycuda", "cuda")])
 def test_a_missing_library_is_a_hint(monkeypatch: pytest.MonkeyPatch, module: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    backend = opencl if module == "pyopencl" else cuda
+    backend = opencl_device if module == "pyopencl" else cuda_device
     found, (hint,) = backend.discover()
     assert found == []
     assert f"pip install 'mmsbgen[{extra}]'" in hint

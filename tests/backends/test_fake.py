@@ -5,7 +5,7 @@ import pytest
 
 from mmsbgen.backends import open_device
 from mmsbgen.backends.fake import FakeDevice, Launch
-from mmsbgen.errors import CompileError, DeviceMemoryError, InputError, LaunchError
+from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.backends.opencl import OpenCLDevice, OpenCLKernel
-from mmsbgen.errors import CompileError, DeviceMemoryError, InputError, LaunchError, LaunchLimitError
+from mmsbgen.backends.opencl.opencl_device import OpenCLDevice, OpenCLKernel
+from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError, LaunchLimitError
 
 SCALE = "kernel void scale(global float* a, float s) { a[get_global_id(0)] *= s; }"
 REVERSE = """
@@ -227,6 +227,6 @@ def test_warps_are_sub_groups_only_where_the_language_has_them(
     extensions: tuple[str, ...], sizes: tuple[int, ...]
 ) -> None:
     """NVIDIA's OpenCL tells the size of a warp but has no sub-group functions."""
-    from mmsbgen.backends.opencl import _sub_group_sizes
+    from mmsbgen.backends.opencl.opencl_device import _sub_group_sizes
 
     assert _sub_group_sizes(SimpleNamespace(warp_size_nv=32), extensions) == sizes

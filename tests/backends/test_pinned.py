@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.backends._pinned import LARGEST, Pinned
+from mmsbgen.backends.nvidia.pinned_memory import LARGEST, Pinned
 
 
 class Driver:

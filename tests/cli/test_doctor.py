@@ -14,13 +14,13 @@ from click.testing import CliRunner
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
-from mmsbgen.db.records import RunRecord, TrialRecord
-from mmsbgen.db.schema import REVISIONS
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import key_of
-from mmsbgen.doctor import Finding, examine, self_test
+from mmsbgen.cli.shared.machine_checks import Finding, examine, self_test
+from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
+from mmsbgen.db.store.schema import REVISIONS
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
-from mmsbgen.tuner.exclusive import device_lock
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.tuner.measure.device_lock import device_lock
 
 
 def doctor(*words: object, code: int = 0, **env: str) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ def test_without_any_device_it_says_how_to_get_one(tmp_path: Path) -> None:
 
 
 def test_a_check_that_fails_itself_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmsbgen import doctor as module
+    from mmsbgen.cli.shared import machine_checks as module
 
     def broken() -> Any:
         raise ZeroDivisionError("a driver's surprise")

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from mmsbgen import detect
-from mmsbgen.cli import _progress
-from mmsbgen.cli._progress import StageDisplay, line
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.progress import Stage, listening, stage
+from mmsbgen.base.progress import Stage, listening, stage
+from mmsbgen.cli.shared import progress_display
+from mmsbgen.cli.shared.progress_display import StageDisplay, line
+from mmsbgen.db.exchange.jsonl import Bundle
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -24,9 +24,9 @@ DATA = Path(__file__).parents[1] / "data"
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages are long after a tenth of a second, and lines come as often."""
-    monkeypatch.setattr(_progress, "FIRST", 0.1)
-    monkeypatch.setattr(_progress, "BETWEEN_LINES", 0.1)
-    monkeypatch.setattr(_progress, "LOOK", 0.02)
+    monkeypatch.setattr(progress_display, "FIRST", 0.1)
+    monkeypatch.setattr(progress_display, "BETWEEN_LINES", 0.1)
+    monkeypatch.setattr(progress_display, "LOOK", 0.02)
 
 
 def test_nobody_needs_to_listen() -> None:
@@ -89,10 +89,10 @@ def test_a_stage_that_fails_ends_and_its_error_goes_on() -> None:
 _DRAWING = """
 import time
 from mmsbgen import detect
-from mmsbgen.cli import _progress
-_progress.FIRST = 0.1
-from mmsbgen.progress import listening, stage
-with listening(_progress.StageDisplay()), stage("reading a graph", 100, "B") as one:
+from mmsbgen.cli.shared import progress_display
+progress_display.FIRST = 0.1
+from mmsbgen.base.progress import listening, stage
+with listening(progress_display.StageDisplay()), stage("reading a graph", 100, "B") as one:
     for done in range(30):
         one.tell(done)
         time.sleep(0.05)
@@ -172,10 +172,10 @@ def test_graphs_and_covers_tell_how_far_they_are(heard: Heard) -> None:
 
 def test_records_tell_how_far_they_are(heard: Heard, tmp_path: Path) -> None:
     from mmsbgen.backends.fake import FakeDevice
-    from mmsbgen.db.records import RunRecord, TrialRecord
-    from mmsbgen.db.store import open_store
-    from mmsbgen.db_keys import key_of
+    from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
+    from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.families import family
+    from mmsbgen.kernels.record_key import key_of
 
     run, key = RunRecord(strategy="random"), key_of(FakeDevice().info, family().kernel("draws"), family().problem())
     trials = [TrialRecord(run=run.uuid, key=key, config={"n": n}, status="ok", times=(1.0,)) for n in range(1200)]

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mmsbgen.cli import main
-from mmsbgen.cli._common import MmsbgenGroup
-from mmsbgen.cli._logs import log_options
-from mmsbgen.cli._settings import config_option, shared_option
+from mmsbgen.cli.shared.common import MmsbgenGroup
+from mmsbgen.cli.shared.configuration import config_option, shared_option
+from mmsbgen.cli.shared.logs import log_options
 
 
 @click.group(cls=MmsbgenGroup)

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
-from mmsbgen.db.store import Store, open_store
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
+from mmsbgen.db.store.tuning_store import Store, open_store
 
 
 class Make:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jinja2
 import numpy as np
 
-from mmsbgen.family import Argument, Expected, KernelFamily, KernelSpec, Launch, Workload
-from mmsbgen.problem import Parameter
-from mmsbgen.rendering import environment
-from mmsbgen.space import Axis, Space
+from mmsbgen.kernels.family import Argument, Expected, KernelFamily, KernelSpec, Launch, Workload
+from mmsbgen.kernels.problem import Parameter
+from mmsbgen.kernels.render import environment
+from mmsbgen.kernels.space import Axis, Space
 
 TEMPLATE = """
 {% from "common/signature.jinja" import signature with context %}

@@ -15,13 +15,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mmsbgen.backends import discover
-from mmsbgen.cli._common import LazyCommand, MmsbgenGroup, seconds
-from mmsbgen.cli.db import db
-from mmsbgen.db import exchange
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.records import QuarantineRecord, RoofRecord, RunRecord
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import device_record
+from mmsbgen.cli.db.commands import db
+from mmsbgen.cli.shared.common import LazyCommand, MmsbgenGroup, seconds
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import QuarantineRecord, RoofRecord, RunRecord
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.kernels.record_key import device_record
 
 QUERIES = ["best", "trials", "devices", "runs"]
 ALL_QUERIES = [*QUERIES, "quarantine"]
@@ -237,7 +237,7 @@ def test_merge(filled: Path, tmp_path: Path, url: str, make: Any) -> None:
 
 
 def text_of(bundle: Bundle) -> list[str]:
-    return list(exchange.lines(bundle))
+    return list(jsonl.lines(bundle))
 
 
 def test_export_and_import(filled: Path, tmp_path: Path) -> None:
@@ -348,7 +348,10 @@ def test_every_command_has_help() -> None:
 
 
 def test_lazy_commands_are_imported_when_they_run() -> None:
-    lazy = {"bomb": LazyCommand("no.such.module:x", "Explode."), "db": LazyCommand("mmsbgen.cli.db:db", "Ask.")}
+    lazy = {
+        "bomb": LazyCommand("no.such.module:x", "Explode."),
+        "db": LazyCommand("mmsbgen.cli.db.commands:db", "Ask."),
+    }
     group = MmsbgenGroup("root", lazy=lazy)
     shown = CliRunner().invoke(group, ["--help"]).stdout
     assert "bomb  Explode." in shown
@@ -358,7 +361,7 @@ def test_lazy_commands_are_imported_when_they_run() -> None:
 
 
 def test_help_imports_no_database_library() -> None:
-    code = "import sys; import mmsbgen.cli.db; print(sorted({'sqlalchemy', 'rich', 'alembic'} & set(sys.modules)))"
+    code = "import mmsbgen.cli.db.commands, sys; print(sorted({'sqlalchemy', 'rich', 'alembic'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert done.stdout.strip() == "[]"
 

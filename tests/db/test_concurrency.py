@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 
 WRITERS = 32
 COUNT = 5

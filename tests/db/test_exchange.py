@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_tuner.file_utils import output_file_schema
 
-from mmsbgen.db import exchange, formats
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.records import (
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import (
     TRIAL_STATUSES,
     DeviceRecord,
     KernelRecord,
@@ -26,8 +27,7 @@ from mmsbgen.db.records import (
     ToolchainRecord,
     TrialRecord,
 )
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.errors import InputError
+from mmsbgen.db.store.tuning_store import Store, open_store
 
 any_text = st.text(st.characters(exclude_categories=[]), max_size=8)
 texts = st.text(max_size=4)
@@ -115,14 +115,14 @@ def bundles(draw: st.DrawFn) -> Bundle:
 
 
 def text_of(bundle: Bundle) -> list[str]:
-    return list(exchange.lines(bundle))
+    return list(jsonl.lines(bundle))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(bundle=bundles())
 def test_what_is_written_is_read(bundle: Bundle) -> None:
     wanted = text_of(bundle)
-    back = exchange.parse((line.encode() + b"\n" for line in wanted), "memory")
+    back = jsonl.parse((line.encode() + b"\n" for line in wanted), "memory")
     assert sorted(back.trials, key=lambda t: t.uid) == sorted(bundle.trials, key=lambda t: t.uid)
     assert sorted(back.roofs, key=lambda r: r.uid) == sorted(bundle.roofs, key=lambda r: r.uid)
     assert sorted(back.runs, key=lambda r: r.uuid) == sorted(bundle.runs, key=lambda r: r.uuid)

@@ -15,14 +15,14 @@ from click.testing import CliRunner, Result
 from kernel_tuner.file_utils import output_file_schema
 from kernel_tuner.util import read_cache
 
-from mmsbgen.cli.db import db
-from mmsbgen.db import exchange, formats
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.foreign import Named
-from mmsbgen.db.records import TRIAL_STATUSES, RoofRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.db.commands import db
+from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange.imported_records import Named
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import TRIAL_STATUSES, RoofRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
 
 
 def call(*arguments: object) -> Result:
@@ -30,7 +30,7 @@ def call(*arguments: object) -> Result:
 
 
 def text_of(bundle: Bundle) -> list[str]:
-    return list(exchange.lines(bundle))
+    return list(jsonl.lines(bundle))
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.db.store import Store
-from mmsbgen.tuner.resume import known_trials
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.tuner.run.earlier_trials import known_trials
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from mmsbgen.db import paging, selection, transfer
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.live import LiveIndex
-from mmsbgen.db.records import Key, QuarantineRecord, RunRecord
-from mmsbgen.db.schema import Trial
-from mmsbgen.db.selection import Index, Selection
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.db.transfer import Loss
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, RunRecord
+from mmsbgen.db.selection import index, transfer
+from mmsbgen.db.selection.index import Index, Selection
+from mmsbgen.db.selection.live_index import LiveIndex
+from mmsbgen.db.selection.transfer import Loss
+from mmsbgen.db.store import paging
+from mmsbgen.db.store.schema import Trial
+from mmsbgen.db.store.tuning_store import Store, open_store
 
 
 def selected(index: Index, key: Key) -> Selection:
@@ -83,7 +84,7 @@ def test_the_same_question_again_sorts_nothing_again(memory: Store, make: Any, m
     for width in (64, 256):
         memory.add_trial(make.trial(make.key(params={"width": width}), 1e-3))
     live, asked = LiveIndex(memory, shipped=None), []
-    monkeypatch.setattr(selection, "ordered", lambda *of: asked.append(of) or transfer.ordered(*of))
+    monkeypatch.setattr(index, "ordered", lambda *of: asked.append(of) or transfer.ordered(*of))
     first, second = (selected(live, make.key(params={"width": 128})) for _ in range(2))
     assert first == second
     assert len(asked) == 1

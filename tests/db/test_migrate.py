@@ -18,14 +18,14 @@ from alembic.runtime.migration import MigrationContext
 from click.testing import CliRunner
 from sqlalchemy import text
 
-from mmsbgen.cli.db import db
-from mmsbgen.db import connect, migrate
-from mmsbgen.db.connect import locate
-from mmsbgen.db.records import QuarantineRecord
-from mmsbgen.db.schema import REVISIONS, VERSION_TABLE, Base
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.db.commands import db
+from mmsbgen.db.records.tuning_records import QuarantineRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store import connect, migrate
+from mmsbgen.db.store.connect import locate
+from mmsbgen.db.store.schema import REVISIONS, VERSION_TABLE, Base
+from mmsbgen.db.store.tuning_store import open_store
 
 RELEASED = Path(__file__).with_name("released")
 PAST = REVISIONS[:-1]
@@ -147,7 +147,9 @@ def test_a_migration_that_breaks_off_leaves_the_old_schema(
 
 def test_several_processes_migrate_one_database(url: str, revision: str) -> None:
     restore(url, revision)
-    code = "import sys; from mmsbgen.db.store import open_store; print(len(open_store(sys.argv[1]).trials()))"
+    code = (
+        "import sys; from mmsbgen.db.store.tuning_store import open_store; print(len(open_store(sys.argv[1]).trials()))"
+    )
     command = [sys.executable, "-c", code, url]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) for _ in range(4)]
     assert [process.communicate(timeout=120)[0].strip() for process in processes] == ["4"] * 4
@@ -155,7 +157,7 @@ def test_several_processes_migrate_one_database(url: str, revision: str) -> None
 
 _UNPRIVILEGED = """
 import os, sys
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 open_store("sqlite://").close()
 if os.geteuid() == 0:
     os.setuid(65534)

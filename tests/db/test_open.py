@@ -18,12 +18,12 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, text
 
-from mmsbgen.db import connect, migrate
-from mmsbgen.db.connect import URL_VARIABLE, locate
-from mmsbgen.db.errors import StoreError, explained
-from mmsbgen.db.schema import REVISIONS, VERSION_TABLE, Base
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.store import connect, migrate
+from mmsbgen.db.store.connect import URL_VARIABLE, locate
+from mmsbgen.db.store.schema import REVISIONS, VERSION_TABLE, Base
+from mmsbgen.db.store.store_errors import StoreError, explained
+from mmsbgen.db.store.tuning_store import open_store
 
 
 def test_migrations_make_the_schema_of_the_models(url: str) -> None:
@@ -38,7 +38,7 @@ def test_migrations_make_the_schema_of_the_models(url: str) -> None:
 
 def test_revisions_are_those_of_the_migration_scripts() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(migrate.__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(Path(migrate.__file__).parents[1] / "migrations"))
     config.set_main_option("path_separator", "os")
     scripts = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
     assert tuple(reversed(scripts)) == REVISIONS
@@ -207,8 +207,8 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 _UNPRIVILEGED = """
 import os, sys
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.base.errors import MmsbgenError
 open_store("sqlite://").close()
 if os.geteuid() == 0:
     os.setuid(65534)
@@ -296,8 +296,8 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, make: Any) -> None:
 
 _NO_ROOM = """
 import resource, signal, sys
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.base.errors import MmsbgenError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 try:
@@ -318,8 +318,8 @@ def test_a_database_that_a_full_disk_has_no_room_for_is_one_sentence(tmp_path: P
 _LITTLE_ROOM = """
 import resource, signal, sys
 from pathlib import Path
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.base.errors import MmsbgenError
 path = Path(sys.argv[1])
 with open_store(path) as store:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

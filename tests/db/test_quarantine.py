@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from mmsbgen import runtime
 from mmsbgen.backends import open_device
-from mmsbgen.build import upload
-from mmsbgen.db import connect
-from mmsbgen.db.canonical import digest
-from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.db_keys import key_of
-from mmsbgen.runtime import Runtime
-from mmsbgen.tuner.resume import known_trials
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.tuning_records import QuarantineRecord, RunRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store import connect
+from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.kernels import runtime
+from mmsbgen.kernels.build import upload
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.tuner.run.earlier_trials import known_trials
 
 BROKEN = {"broken": True, "block_size": 16}
 TOO_WIDE = {"broken": False, "block_size": 1 << 20}
@@ -106,7 +106,7 @@ def test_what_another_problem_could_have_is_passed_over_quietly(
     path = tmp_path / "t.sqlite3"
     with open_device("pocl") as device:
         tuned(path, device.info, failing, TOO_WIDE, BROKEN, GOOD, n=2048)
-        with open_store(path, read_only=True) as store, caplog.at_level(logging.INFO, "mmsbgen.runtime"):
+        with open_store(path, read_only=True) as store, caplog.at_level(logging.INFO, "mmsbgen.kernels.runtime"):
             spec, problem = failing.kernel("twice"), failing.problem(n=4096)
             work = spec.workload(problem, 0)
             values = upload(device, work)
@@ -118,7 +118,7 @@ def test_what_another_problem_could_have_is_passed_over_quietly(
     assert (choice.config, choice.tier) == (GOOD, "problem")
     assert "one of tier problem is above what this kernel can have: block_size=1048576 broken=False" in choice.reason
     assert built == [TOO_WIDE, BROKEN, GOOD, GOOD], "none that failed is compiled again"
-    told = [r.getMessage() for r in caplog.records if (r.name, r.levelname) == ("mmsbgen.runtime", "INFO")]
+    told = [r.getMessage() for r in caplog.records if (r.name, r.levelname) == ("mmsbgen.kernels.runtime", "INFO")]
     (limit,) = [message for message in told if "a block of 1048576 is above the" in message]
     assert "passed over" in limit
     assert [r.levelname for r in caplog.records].count("WARNING") == 1, "of the one that does not compile"
@@ -148,9 +148,9 @@ def test_a_database_that_cannot_be_written_does_not_stop_the_run(
 
 _UNPRIVILEGED = """
 import os, sys, logging
-from mmsbgen.db.records import QuarantineRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
+from mmsbgen.db.records.tuning_records import QuarantineRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
 open_store("sqlite://").close()
 if os.geteuid() == 0:
     os.setuid(65534)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from mmsbgen.db import exchange
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.explain import explain
-from mmsbgen.db.nearness import problem_distance
-from mmsbgen.db.records import Key
-from mmsbgen.db.selection import Index, Selection
-from mmsbgen.db.store import Store
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.nearness import problem_distance
+from mmsbgen.db.records.tuning_records import Key
+from mmsbgen.db.selection.explain_selection import explain
+from mmsbgen.db.selection.index import Index, Selection
+from mmsbgen.db.store.tuning_store import Store
 
 DEFAULT = {"block": 1}
 
@@ -106,7 +106,7 @@ def test_exact_records_come_before_faster_ones_that_differ_in_irrelevant_paramet
     assert (chosen.tier, chosen.config) == ("problem", {"from": "one"}), "the one that differs in less"
     assert chosen.reason == "no record for step=split: nearest has step=reflected"
 
-    exchange.write(Bundle(runs=[make.run], trials=[exact]), tmp_path / "a.jsonl")
+    jsonl.write(Bundle(runs=[make.run], trials=[exact]), tmp_path / "a.jsonl")
     memory.add_trial(one)
     chosen = choose(Index(memory, shipped=tmp_path), key("split"), irrelevant=soft)
     assert (chosen.tier, chosen.config) == ("exact", {"from": "exact"}), "a shipped exact one before an own near one"
@@ -167,7 +167,7 @@ def test_the_next_device_of_a_tier_is_asked_too(make: Any) -> None:
 
 
 def test_shipped_records_are_used_where_the_users_are_not_valid(memory: Store, make: Any, tmp_path: Path) -> None:
-    exchange.write(Bundle(runs=[make.run], trials=[make.trial(config={"from": "package"})]), tmp_path / "h200.jsonl")
+    jsonl.write(Bundle(runs=[make.run], trials=[make.trial(config={"from": "package"})]), tmp_path / "h200.jsonl")
     memory.add_trial(make.trial(config={"from": "user"}))
     index = Index(memory, shipped=tmp_path)
     chosen = choose(index, make.key(), valid=lambda config: config["from"] == "package")
@@ -223,7 +223,7 @@ def test_refresh_sees_new_trials(memory: Store, make: Any) -> None:
 @pytest.mark.parametrize("name", ["h200.jsonl", "h200.jsonl.gz"])
 def test_shipped_records_are_used_but_the_users_win(memory: Store, make: Any, tmp_path: Path, name: str) -> None:
     shipped = make.trial(config={"from": "package"}, time=1e-6)
-    exchange.write(Bundle(runs=[make.run], trials=[shipped]), tmp_path / name)
+    jsonl.write(Bundle(runs=[make.run], trials=[shipped]), tmp_path / name)
     chosen = choose(Index(memory, shipped=tmp_path), make.key())
     assert chosen.config == {"from": "package"}
     assert chosen.reason.endswith(f"(shipped in {name})")

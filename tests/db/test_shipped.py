@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.db import exchange
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.explain import explain
-from mmsbgen.db.records import Key
-from mmsbgen.db.selection import SHIPPED, Index, Selection
-from mmsbgen.db.store import open_store
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import Key
+from mmsbgen.db.selection.explain_selection import explain
+from mmsbgen.db.selection.index import SHIPPED, Index, Selection
+from mmsbgen.db.store.tuning_store import open_store
 
 PACKAGE = Path(__file__).parents[2] / "mmsbgen"
 CPU = {"backend": "opencl", "platform": "PoCL", "vendor": "AMD", "name": "EPYC", "architecture": "zen5", "kind": "cpu"}
@@ -29,7 +29,7 @@ def shipped(tmp_path: Path, make: Any) -> Path:
     """A folder as the package has one, with one record of an H200."""
     folder = tmp_path / "shipped"
     folder.mkdir()
-    exchange.write(Bundle(runs=[make.run], trials=[make.trial(config={"from": "package"})]), folder / "h200.jsonl")
+    jsonl.write(Bundle(runs=[make.run], trials=[make.trial(config={"from": "package"})]), folder / "h200.jsonl")
     return folder
 
 
@@ -67,7 +67,7 @@ def test_they_are_no_part_of_an_export(tmp_path: Path, make: Any, shipped: Path)
 def test_a_newer_version_of_the_package_replaces_them(make: Any, tmp_path: Path, shipped: Path) -> None:
     newer = tmp_path / "newer"
     shutil.copytree(shipped, newer)
-    exchange.write(Bundle(runs=[make.run], trials=[make.trial(config={"from": "newer"})]), newer / "h200.jsonl")
+    jsonl.write(Bundle(runs=[make.run], trials=[make.trial(config={"from": "newer"})]), newer / "h200.jsonl")
     with open_store("sqlite://") as store:
         assert choose(Index(store, shipped=shipped), make.key()).config == {"from": "package"}
         assert choose(Index(store, shipped=newer), make.key()).config == {"from": "newer"}
@@ -91,7 +91,7 @@ def test_explain_names_the_file(make: Any, shipped: Path, monkeypatch: pytest.Mo
 def test_the_packages_own_files_can_be_read_and_hold_no_processor() -> None:
     """Processors differ too much under one name for another machine's records to be a help."""
     for path in [*SHIPPED.glob("*.jsonl"), *SHIPPED.glob("*.jsonl.gz")]:
-        bundle = exchange.read(path)
+        bundle = jsonl.read(path)
         assert bundle.trials, path.name
         assert {trial.key.device.kind for trial in bundle.trials} == {"gpu"}, path.name
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.db import exchange
-from mmsbgen.db.selection import SHIPPED, Index, Selection
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import device_record, toolchain_record
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.selection.index import SHIPPED, Index, Selection
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.runtime import look_up
+from mmsbgen.kernels.record_key import device_record, toolchain_record
+from mmsbgen.kernels.runtime import look_up
 from tests.devices import H200
 
 RECORDS = SHIPPED / "nvidia-h200.jsonl"
@@ -74,7 +74,7 @@ def _assert_exact(found: Selection) -> None:
 
 
 def test_the_devices_are_those_of_the_records() -> None:
-    keys = [trial.key for trial in exchange.read(RECORDS).trials]
+    keys = [trial.key for trial in jsonl.read(RECORDS).trials]
     for info in (CUDA, OPENCL):
         assert any(key.device.key == device_record(info).key for key in keys)
         assert any(key.toolchain == toolchain_record(info) for key in keys)

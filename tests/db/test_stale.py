@@ -11,17 +11,18 @@ import jinja2
 import pytest
 from click.testing import CliRunner
 
-from mmsbgen import build, db_keys, rendering
 from mmsbgen.backends import open_device
-from mmsbgen.build import traits_of
-from mmsbgen.cli.db import db
-from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import Present, key_of
+from mmsbgen.cli.db.commands import db
+from mmsbgen.db.records.tuning_records import QuarantineRecord, RunRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.problem import problem_of_graph
+from mmsbgen.kernels import build, record_key, render
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.sampler.chain.chain_problem import problem_of_graph
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.tuner.run.changed_keys import Present
 
 pytestmark = pytest.mark.opencl
 
@@ -100,13 +101,13 @@ def _found(key: Any, part: str) -> str:
 def test_an_edited_template_even_an_included_one(tmp_path: Path, info: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path, old = recorded(tmp_path, info)
     assert [row["stale"] for row in rows(path, "best")] == [[]]
-    environment = rendering.environment()
+    environment = render.environment()
     loader = environment.loader
     assert loader is not None
     text = loader.get_source(environment, "common/prelude.jinja")[0]
     edited = jinja2.DictLoader({"common/prelude.jinja": text + "\n/* edited */\n"})
     monkeypatch.setattr(environment, "loader", jinja2.ChoiceLoader([edited, loader]))
-    rendering.template_digest.cache_clear()
+    render.template_digest.cache_clear()
     try:
         key = key_of(info, SPEC, PROBLEM)
         chosen = look_up(path, key)
@@ -120,13 +121,13 @@ def test_an_edited_template_even_an_included_one(tmp_path: Path, info: Any, monk
         assert f"template digest {old.kernel.template_digest} (wanted template digest" in shown
     finally:
         monkeypatch.undo()
-        rendering.template_digest.cache_clear()
+        render.template_digest.cache_clear()
     assert look_up(path, key_of(info, SPEC, PROBLEM)).tier == "exact"
 
 
 def test_other_compiler_options_of_the_package(tmp_path: Path, info: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = recorded(tmp_path, info)
-    monkeypatch.setattr(db_keys, "compiler_options", lambda traits: (*build.compiler_options(traits), "-w"))
+    monkeypatch.setattr(record_key, "compiler_options", lambda traits: (*build.compiler_options(traits), "-w"))
     assert look_up(path, key_of(info, SPEC, PROBLEM)).tier == "architecture"
     assert [d["part"] for d in rows(path, "best")[0]["stale"]] == ["compiler options"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.db.ranking import candidate, ranked
-from mmsbgen.db.records import RoofRecord, RunRecord, TrialRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import Store
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import Store
 
 
 def full_trial(make: Any) -> TrialRecord:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.db.nearness import problem_distance
-from mmsbgen.db.records import Key
-from mmsbgen.db.selection import Index, Selection
+from mmsbgen.db.records.nearness import problem_distance
+from mmsbgen.db.records.tuning_records import Key
+from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.axes import of_row
-from mmsbgen.space import Traits
+from mmsbgen.families.mmsb.axes.common_axes import of_row
+from mmsbgen.kernels.space import Traits
 
 
 def key(make: Any, width: int, **changes: Any) -> Key:

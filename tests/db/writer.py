@@ -13,7 +13,7 @@ import traceback
 import alembic.command  # noqa: F401
 import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
 
-from mmsbgen.db.records import (
+from mmsbgen.db.records.tuning_records import (
     DeviceRecord,
     KernelRecord,
     Key,
@@ -24,7 +24,7 @@ from mmsbgen.db.records import (
     ToolchainRecord,
     TrialRecord,
 )
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 
 
 def write(url: str, number: int, count: int) -> None:

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from sybil import Document
 
 from mmsbgen.backends import Device
-from mmsbgen.cli._graph_problem import of_graph
+from mmsbgen.cli.shared.graph_problem import of_graph
 from mmsbgen.families.mmsb import MMSB
 from tests.docs.blocks import LANGUAGES, Page, Shell, blocks, renewed
 

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 import mmsbgen
+from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
-from mmsbgen.errors import InputError
-from mmsbgen.export.folder import read_folder
+from mmsbgen.export.run_folder import read_folder
 from mmsbgen.graph import load_edge_list
 from mmsbgen.scores import read_cover
 from mmsbgen.scores.cover import words_of

@@ -24,11 +24,11 @@ import pytest
 from xsdata.formats.dataclass.parsers import XmlParser
 from xsdata.formats.dataclass.parsers.config import ParserConfig
 
-from mmsbgen.errors import InputError, MissingDependencyError
+from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.export import Exports, Found
-from mmsbgen.export.files import FORMATS
+from mmsbgen.export.export_files import FORMATS
 from mmsbgen.graph import as_graph
-from mmsbgen.sampler.communities import Cover, Memberships
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
 from mmsbgen.scores import read_cover
 
 LINKS = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("e", "f"), ("f", "d")]
@@ -363,10 +363,10 @@ def test_a_missing_library_names_the_extra(library: str, call: str, extra: str, 
         f"sys.modules[{library!r}] = None\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import numpy as np\n"
-        "from mmsbgen.errors import MissingDependencyError\n"
+        "from mmsbgen.base.errors import MissingDependencyError\n"
         "from mmsbgen.export import Exports, Found\n"
         "from mmsbgen.graph import as_graph\n"
-        "from mmsbgen.sampler.communities import Cover, Memberships\n"
+        "from mmsbgen.sampler.diagnostics.communities import Cover, Memberships\n"
         "g = as_graph([(0, 1), (1, 2)])\n"
         "m = Memberships(g.ids, np.zeros((3, 1), np.int32), np.ones((3, 1)), np.ones(1))\n"
         "class Given(Exports):\n"

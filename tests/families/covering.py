@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from mmsbgen.families.mmsb.axes import chunks
-from mmsbgen.families.mmsb.storage import STORAGES
-from mmsbgen.family import KernelFamily, KernelSpec
-from mmsbgen.problem import Problem
-from mmsbgen.space import Traits
+from mmsbgen.families.mmsb.axes.common_axes import chunks
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Traits
 
 KS = (1, 3, 7, 64, 100, 257, 1024)
 #: Values over which problems vary; a kernel takes those of its own parameters.

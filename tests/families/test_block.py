@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.build import build, check_built, release, traits_of
-from mmsbgen.families.mmsb import MMSB, block_kernels, block_reference, block_workloads, link_kernels, reference
-from mmsbgen.families.mmsb.graph_workloads import adjacency
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.blocks import block_kernels, block_workloads, link_kernels
+from mmsbgen.families.mmsb.reference import block_equations, equations
+from mmsbgen.families.mmsb.stages.graph_workloads import adjacency
+from mmsbgen.kernels.build import build, check_built, release, traits_of
 
 N, K, SEED, ITERATION, DELTA = 23, 20, 77, 5, 1e-4
 #: Vertex 0 is linked to most, 17 to 22 have no link; links and non-links are held out, of the hub too.
@@ -36,23 +38,23 @@ def ends(pairs: Any, vertex: int) -> Any:
 def by_definition(vertex: int, n: int, u: float = 0.0) -> tuple[Any, Any]:
     """D_k and its rounding bound, from every partner with its explicit weight."""
     pi, _, beta = state()
-    rule = reference.PartnerRule("block", n, seed=SEED, iteration=ITERATION)
+    rule = equations.PartnerRule("block", n, seed=SEED, iteration=ITERATION)
     held = frozenset(ends(HELD, vertex).tolist())
-    partners, weights = reference.sample_partners(vertex, N, ends(LINKS, vertex), held, rule)
-    return reference.drift(pi[vertex], beta, pi[partners], weights, DELTA, u)
+    partners, weights = equations.sample_partners(vertex, N, ends(LINKS, vertex), held, rule)
+    return equations.drift(pi[vertex], beta, pi[partners], weights, DELTA, u)
 
 
 @pytest.mark.parametrize("n", [1, 6, 40, 300])
 @pytest.mark.parametrize("vertex", BLOCK)
 def test_the_references_make_up_the_definition(vertex: int, n: int) -> None:
     pi, _, beta = state()
-    _, distinct, times = block_reference.shared_partners(n, N, SEED, ITERATION)
+    _, distinct, times = block_equations.shared_partners(n, N, SEED, ITERATION)
     assert distinct.size == np.unique(distinct).size
     assert times.sum() == n
     masked = np.concatenate([[vertex], ends(LINKS, vertex), ends(HELD, vertex)])
     weights = np.where(np.isin(distinct, masked), 0.0, times * N / n)
-    acc, _ = block_reference.shared_sum(pi[vertex], beta, pi[distinct], weights, DELTA)
-    drift, _ = block_reference.link_drift(pi[vertex], beta, acc, pi[ends(LINKS, vertex)], DELTA)
+    acc, _ = block_equations.shared_sum(pi[vertex], beta, pi[distinct], weights, DELTA)
+    drift, _ = block_equations.link_drift(pi[vertex], beta, acc, pi[ends(LINKS, vertex)], DELTA)
     right, _ = by_definition(int(vertex), n)
     np.testing.assert_allclose(drift, right, rtol=1e-12, atol=1e-12 * np.abs(right).max())
 
@@ -116,10 +118,10 @@ def test_one_iteration_equals_the_definition_with_explicit_masks(
     finally:
         release(placed)
     pi, before, _ = state()
-    step = reference.Step("split", 0.01, 1 / K, noise == "on", SEED, ITERATION, DELTA)
+    step = equations.Step("split", 0.01, 1 / K, noise == "on", SEED, ITERATION, DELTA)
     for i, vertex in enumerate(BLOCK.tolist()):
         drift, error = by_definition(vertex, n, 2.0**-53)
-        end = reference.end_row(pi[vertex] * before[vertex], pi[vertex], drift, error, vertex, step, 2.0**-53)
+        end = equations.end_row(pi[vertex] * before[vertex], pi[vertex], drift, error, vertex, step, 2.0**-53)
         phi = rows[i, :K] * sums[i]
         assert not rows[i, K:].any()
         np.testing.assert_allclose(rows[i].sum(), 1.0, rtol=1e-14)
@@ -139,7 +141,7 @@ def test_a_vertex_is_not_confused_with_what_an_earlier_iteration_left(opencl_dev
             bound.launch(1, placed | {"iteration": np.uint32(iteration)}).wait()
             names = ("n_shared", "drawn", "places", "times")
             (count,), drawn, places, times = (opencl_device.download(placed[name]) for name in names)
-            _, distinct, counts = block_reference.shared_partners(6, N, SEED, iteration)
+            _, distinct, counts = block_equations.shared_partners(6, N, SEED, iteration)
             assert np.array_equal(drawn[:count], distinct)
             assert np.array_equal(times[:count], counts)
             found = [vertex for vertex in range(N) if places[vertex] < count and drawn[places[vertex]] == vertex]

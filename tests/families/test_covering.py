@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.families import family
-from mmsbgen.family import KernelSpec
-from mmsbgen.space import Traits
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.space import Traits
 from tests.families.covering import BLOCKS, FACTORS, GROUPS, KS, covering, factors, groups, pairs
 
 MMSB = family()

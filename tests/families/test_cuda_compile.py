@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.backends.cuda_compile import CudaCompiler, KernelResources, compile_cuda, find_compiler
-from mmsbgen.errors import CompileError, ConfigError, MissingDependencyError
+from mmsbgen.backends.nvidia.cuda_compile import CudaCompiler, KernelResources, compile_cuda, find_compiler
+from mmsbgen.base.errors import CompileError, ConfigError, MissingDependencyError
 from mmsbgen.families import family
-from mmsbgen.families.mmsb.row_space import shared_bytes
-from mmsbgen.families.mmsb.star_loop import STAGES, fitted, star_loop
-from mmsbgen.family import KernelSpec
-from mmsbgen.problem import Problem
-from mmsbgen.rendering import overlapping, render
-from mmsbgen.space import Config, Traits
+from mmsbgen.families.mmsb.axes.row_space import shared_bytes
+from mmsbgen.families.mmsb.stars.star_loop import STAGES, fitted, star_loop
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.render import overlapping, render
+from mmsbgen.kernels.space import Config, Traits
 from tests.families.covering import FACTORS, Item, covering
 
 MMSB = family()

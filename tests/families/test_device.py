@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.build import traits_of
 from mmsbgen.families import family
+from mmsbgen.kernels.build import traits_of
 from tests.families.covering import Variant, covering, groups, pairs, row_of
 
 MMSB = family()

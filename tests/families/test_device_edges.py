@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.build import build, check, check_built, release, traits_of, upload
 from mmsbgen.families import family
-from mmsbgen.families.mmsb import graph_workloads, random, reference
-from mmsbgen.families.mmsb.layout import DELTA, row_length
-from mmsbgen.families.mmsb.storage import STORAGES, storage_named
+from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
+from mmsbgen.families.mmsb.numbers.storage import STORAGES, storage_named
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.graph.edgeset import EdgeSet
-from mmsbgen.problem import Problem
+from mmsbgen.kernels.build import build, check, check_built, release, traits_of, upload
+from mmsbgen.kernels.problem import Problem
 
 MMSB = family()
 PHI = MMSB.kernel("update_phi")
@@ -51,7 +53,7 @@ def test_smallest_sizes(opencl_device: Device, kernel: str, sizes: dict[str, int
     expect_right(opencl_device, kernel, MMSB.problem(**({"K": 20} | sizes), partners=partners))
 
 
-def drawn_partners(device: Device, links: Any, held: Any, n_total: int, rule: reference.PartnerRule) -> Any:
+def drawn_partners(device: Device, links: Any, held: Any, n_total: int, rule: equations.PartnerRule) -> Any:
     """Partners and weights of all vertices of a graph as the device draws them: ``[N, n]`` each."""
     spec = MMSB.kernel("sample_partners")
     problem = MMSB.problem(N=n_total, m=n_total, n=rule.n, partners=rule.name)
@@ -91,7 +93,7 @@ def test_isolated_vertex_and_vertex_linked_to_all(opencl_device: Device, rule: t
     n_total = 9
     links = np.array([(0, i) for i in range(1, 8)] + [(2, 3)])
     held = np.array([(1, 2)])
-    asked = reference.PartnerRule(rule[0], n, rule[1], seed=5, iteration=2)
+    asked = equations.PartnerRule(rule[0], n, rule[1], seed=5, iteration=2)
     partners, weights = drawn_partners(opencl_device, links, held, n_total, asked)
     linked = {tuple(pair) for pair in links.tolist()}
     for vertex, other, weight in zip(np.repeat(range(n_total), n), partners.ravel(), weights.ravel(), strict=True):
@@ -186,7 +188,7 @@ def test_words_do_not_depend_on_the_launch(opencl_device: Device) -> None:
         outputs.append(opencl_device.download(placed["words"]))
         release(placed)
     assert all(np.array_equal(outputs[0], other) for other in outputs[1:])
-    expected = random.philox(int(workload.arguments["seed"]), np.arange(1000), 12345, 7, 9 << 24)
+    expected = counter_random.philox(int(workload.arguments["seed"]), np.arange(1000), 12345, 7, 9 << 24)
     assert np.array_equal(outputs[0], np.stack(expected, axis=1).astype(np.uint32))
 
 
@@ -250,9 +252,9 @@ def test_states_of_more_than_two_to_the_31_elements(opencl_device: Device) -> No
         for i, vertex in enumerate(vertices.tolist()):
             own = rows[vertex - last].astype(np.float64)
             theirs = rows[partners[i] - last].astype(np.float64)
-            drift, _ = reference.drift(own, beta.astype(np.float64), theirs, weights[i].astype(np.float64))
-            step = reference.Step("split", 0.01, 1 / k, noise=False)
-            end = reference.end_row(own * 2, own, drift, drift * 0, vertex, step)
+            drift, _ = equations.drift(own, beta.astype(np.float64), theirs, weights[i].astype(np.float64))
+            step = equations.Step("split", 0.01, 1 / k, noise=False)
+            end = equations.end_row(own * 2, own, drift, drift * 0, vertex, step)
             assert np.allclose(written[i] * new_sums[i], end.phi, rtol=1e-4 + storage.step)
         gather = MMSB.kernel("gather_rows")
         out = {

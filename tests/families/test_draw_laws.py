@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from mmsbgen.build import build, release, upload
 from mmsbgen.families.mmsb import MMSB
+from mmsbgen.kernels.build import build, release, upload
 
 pytestmark = pytest.mark.opencl
 

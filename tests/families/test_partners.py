@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.families.mmsb import random, reference
-from mmsbgen.families.mmsb.layout import Purpose
-from mmsbgen.families.mmsb.reference import PartnerRule
+from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.row_layout import Purpose
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.families.mmsb.reference.equations import PartnerRule
 
 N = 7
 #: Vertex 6 is isolated, vertex 0 is linked to all but it; {1, 2} and {3, 6} are held out.
@@ -38,8 +39,8 @@ def expected_weights(vertex: int, rule: PartnerRule, monkeypatch: pytest.MonkeyP
             return np.full(np.size(j), turn % bound)
 
         with monkeypatch.context() as patch:
-            patch.setattr(random, "below", below)
-            partners, weights = reference.sample_partners(vertex, N, neighbours(vertex), held(vertex), rule)
+            patch.setattr(counter_random, "below", below)
+            partners, weights = equations.sample_partners(vertex, N, neighbours(vertex), held(vertex), rule)
         for partner, weight in zip(partners.tolist(), weights.tolist(), strict=True):
             total[partner] += weight / period
     return total
@@ -83,7 +84,7 @@ def test_random_draws_have_that_mean(rule: PartnerRule) -> None:
         seen = np.zeros((turns, N))
         for iteration in range(turns):
             now = PartnerRule(rule.name, rule.n, rule.n_link, seed=99, iteration=iteration)
-            partners, weights = reference.sample_partners(vertex, N, neighbours(vertex), held(vertex), now)
+            partners, weights = equations.sample_partners(vertex, N, neighbours(vertex), held(vertex), now)
             np.add.at(seen[iteration], partners, weights)
         linked = np.isin(np.arange(N), neighbours(vertex))
         right = np.where(linked, 1.0, -1.0)
@@ -93,20 +94,20 @@ def test_random_draws_have_that_mean(rule: PartnerRule) -> None:
 
 
 def test_all_others_once_when_there_are_no_more() -> None:
-    partners, weights = reference.sample_partners(2, N, neighbours(2), held(2), PartnerRule("uniform", N - 1))
+    partners, weights = equations.sample_partners(2, N, neighbours(2), held(2), PartnerRule("uniform", N - 1))
     assert sorted(partners.tolist()) == [0, 1, 3, 4, 5, 6]
     assert dict(zip(partners.tolist(), weights.tolist(), strict=True)) == {0: 1, 1: 0, 3: 1, 4: -1, 5: -1, 6: -1}
 
 
 def test_block_shares_its_non_links() -> None:
     rule = PartnerRule("block", 5, seed=3, iteration=8)
-    drawn = [reference.sample_partners(v, N, neighbours(v), held(v), rule)[0][neighbours(v).size :] for v in range(N)]
+    drawn = [equations.sample_partners(v, N, neighbours(v), held(v), rule)[0][neighbours(v).size :] for v in range(N)]
     assert all(np.array_equal(drawn[0], other) for other in drawn)
 
 
 def test_vertices_draw_their_own_partners() -> None:
     rule = PartnerRule("uniform", 40, seed=3)
     big = 10_000
-    first, second = (reference.sample_partners(v, big, np.zeros(0, np.int64), frozenset(), rule)[0] for v in (1, 2))
+    first, second = (equations.sample_partners(v, big, np.zeros(0, np.int64), frozenset(), rule)[0] for v in (1, 2))
     assert len(set(first.tolist()) & set(second.tolist())) < 5
-    assert np.array_equal(first - (first > 1), random.below(3, np.arange(40), 1, 0, Purpose.partner, big - 1))
+    assert np.array_equal(first - (first > 1), counter_random.below(3, np.arange(40), 1, 0, Purpose.partner, big - 1))

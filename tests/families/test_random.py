@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mmsbgen.families.mmsb import random
-from mmsbgen.families.mmsb.layout import FLOOR, Purpose
+from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.row_layout import FLOOR, Purpose
 
 SEED = 0x1234_5678_9ABC_DEF0
 #: Each test below has one chance in a million to fail for a right generator; seeds are fixed besides.
@@ -35,12 +35,12 @@ def test_known_answers_of_random123(
     rounds: int, key: tuple[int, int], counter: tuple[int, ...], answer: tuple[int, ...]
 ) -> None:
     index, vertex, iteration, tag = counter
-    words = random.philox(key[0] | key[1] << 32, index, vertex, iteration, tag, rounds=rounds)
+    words = counter_random.philox(key[0] | key[1] << 32, index, vertex, iteration, tag, rounds=rounds)
     assert [int(word) for word in words] == list(answer)
 
 
 def test_uniforms_are_exact_in_single_precision() -> None:
-    every = random.unit(np.array([0, 511, 512, 2**31, 2**32 - 1], dtype=np.uint64))
+    every = counter_random.unit(np.array([0, 511, 512, 2**31, 2**32 - 1], dtype=np.uint64))
     assert np.array_equal(every.astype(np.float32).astype(np.float64), every)
     assert every.min() > 0
     assert every.max() < 1
@@ -54,14 +54,14 @@ def coordinates() -> tuple[Any, Any]:
 
 def poissons(rate: float) -> Any:
     k, vertex = coordinates()
-    u, _ = random.uniforms(SEED, k, vertex, 3, Purpose.phi_uniform)
-    return random.poisson(np.full(COUNT, rate), u, SEED, k, vertex, 3)
+    u, _ = counter_random.uniforms(SEED, k, vertex, 3, Purpose.phi_uniform)
+    return counter_random.poisson(np.full(COUNT, rate), u, SEED, k, vertex, 3)
 
 
 def gammas(shape: float) -> Any:
     k, vertex = coordinates()
-    v, u = random.uniforms(SEED, k, vertex, 3, Purpose.phi_uniform)
-    return random.gamma(np.full(COUNT, shape), u, v, SEED, k, vertex, 3)
+    v, u = counter_random.uniforms(SEED, k, vertex, 3, Purpose.phi_uniform)
+    return counter_random.gamma(np.full(COUNT, shape), u, v, SEED, k, vertex, 3)
 
 
 @pytest.mark.parametrize("rate", [1e-3, 0.1, 1.0, 5.0, 9.99, 10.0, 30.0, 300.0, 1e4, 1e5])
@@ -102,14 +102,14 @@ def test_gamma_has_its_law(shape: float) -> None:
 
 def test_normals_have_their_law() -> None:
     k, vertex = coordinates()
-    assert stats.kstest(random.normals(SEED, k, vertex, 3, Purpose.phi_uniform), "norm").pvalue > ALPHA
+    assert stats.kstest(counter_random.normals(SEED, k, vertex, 3, Purpose.phi_uniform), "norm").pvalue > ALPHA
 
 
 def test_normals_by_pairs_have_their_law_and_do_not_know_each_other() -> None:
     k, vertex = coordinates()
-    drawn = random.pair_normals(SEED, k, vertex, 3, Purpose.phi_uniform)
+    drawn = counter_random.pair_normals(SEED, k, vertex, 3, Purpose.phi_uniform)
     assert stats.kstest(drawn, "norm").pvalue > ALPHA
-    rows = random.pair_normals(SEED, np.arange(512)[None, :], np.arange(256)[:, None], 3, Purpose.phi_uniform)
+    rows = counter_random.pair_normals(SEED, np.arange(512)[None, :], np.arange(256)[:, None], 3, Purpose.phi_uniform)
     cosine, sine = rows[:, 0::2].ravel(), rows[:, 1::2].ravel()
     # The two of a pair: no correlation of values, of sizes, nor of one's value and the other's size.
     bound = stats.norm.isf(ALPHA / 8) / np.sqrt(cosine.size)
@@ -122,7 +122,7 @@ def test_normals_by_pairs_have_their_law_and_do_not_know_each_other() -> None:
 
 def test_bounded_draws_are_even() -> None:
     for bound in (1, 2, 7, 100, 2**32 - 1):
-        drawn = random.below(SEED, np.arange(COUNT), 5, 1, Purpose.partner, bound)
+        drawn = counter_random.below(SEED, np.arange(COUNT), 5, 1, Purpose.partner, bound)
         assert drawn.min() >= 0
         assert drawn.max() < bound
         counts = np.bincount(np.minimum(drawn * 7 // bound, 6), minlength=7) if bound >= 7 else np.bincount(drawn)
@@ -132,7 +132,7 @@ def test_bounded_draws_are_even() -> None:
 
 
 def grid(iteration: int = 3, purpose: int = Purpose.phi_uniform) -> tuple[Any, Any]:
-    return random.uniforms(SEED, np.arange(256)[None, :], np.arange(256)[:, None], iteration, purpose)
+    return counter_random.uniforms(SEED, np.arange(256)[None, :], np.arange(256)[:, None], iteration, purpose)
 
 
 def correlation(a: Any, b: Any) -> float:
@@ -154,5 +154,5 @@ def test_no_correlation_across_uniforms_iterations_and_purposes() -> None:
 
 
 def test_no_two_purposes_share_words() -> None:
-    seen = {tuple(int(word) for word in random.philox(SEED, 0, 0, 0, purpose << 24)) for purpose in Purpose}
+    seen = {tuple(int(word) for word in counter_random.philox(SEED, 0, 0, 0, purpose << 24)) for purpose in Purpose}
     assert len(seen) == len(Purpose)

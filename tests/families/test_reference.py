@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.families.mmsb import reference
-from mmsbgen.families.mmsb.layout import DELTA, FLOOR
-from mmsbgen.families.mmsb.reference import Step, ThetaStep
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, FLOOR
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.families.mmsb.reference.equations import Step, ThetaStep
 
 STEP = 1e-30  # of complex-step derivatives: exact to rounding, also at memberships of 0
 
@@ -58,7 +58,7 @@ def test_drift_is_the_derivative_of_log_z(own_kind: str, partner_kind: str, beta
     own, partners, beta = rows(own_kind, 1, k, rng)[0], rows(partner_kind, 9, k, rng), strengths(beta_kind, k, rng)
     weights = rng.uniform(0.5, 3.0, 9) * np.array([1, -1, 1, -1, -1, 0, 1, -1, -1])
     phi = own * 2.5
-    d, error = reference.drift(own, beta, partners, weights, u=2.0**-53)
+    d, error = equations.drift(own, beta, partners, weights, u=2.0**-53)
     for i in range(k):
         slope = sum(
             abs(w) * derivative(lambda x, b=b, w=w: log_z(x, b, beta, int(w > 0)), phi, i)
@@ -76,7 +76,7 @@ def test_theta_counts_give_the_derivative_of_log_z(kind: str, beta_kind: str, k:
     a, b, beta = rows(kind, 8, k, rng), rows(kind, 8, k, rng), strengths(beta_kind, k, rng)
     theta = np.stack([1 - beta, beta]) * rng.uniform(1, 3, k)
     weights = rng.uniform(0.5, 3.0, 8) * np.array([1, -1, 1, -1, -1, 1, 1, -1])
-    counts, _ = reference.theta_counts(a, b, beta, weights)
+    counts, _ = equations.theta_counts(a, b, beta, weights)
     link = (1 - beta) * counts[1] - beta * counts[0]
     for i in range(k):
         for column, value in ((0, -link[i]), (1, link[i])):
@@ -94,7 +94,7 @@ def test_responsibilities_minus_memberships_sum_to_nothing(kind: str, beta_kind:
     rng = np.random.default_rng(1)
     own, partners, beta = rows(kind, 1, 40, rng)[0], rows(kind, 30, 40, rng), strengths(beta_kind, 40, rng)
     weights = rng.uniform(1, 100, 30) * rng.choice([1.0, -1.0], 30)
-    d, error = reference.drift(own, beta, partners, weights, u=2.0**-53)
+    d, error = equations.drift(own, beta, partners, weights, u=2.0**-53)
     assert abs(own @ d) <= 4 * own @ error
 
 
@@ -102,8 +102,8 @@ def test_both_columns_of_theta_move_opposite_ways() -> None:
     """Eq. (3.7): the data moves probability between the columns and leaves their sum to the prior."""
     rng = np.random.default_rng(2)
     theta, counts = rng.gamma(2.0, size=(2, 9)) + 1, rng.gamma(1.0, size=(2, 9))
-    moved = reference.update_theta(theta, counts, ThetaStep("reflected", 1e-3, noise=False))
-    prior = reference.update_theta(theta, np.zeros((2, 9)), ThetaStep("reflected", 1e-3, noise=False))
+    moved = equations.update_theta(theta, counts, ThetaStep("reflected", 1e-3, noise=False))
+    prior = equations.update_theta(theta, np.zeros((2, 9)), ThetaStep("reflected", 1e-3, noise=False))
     assert np.allclose((moved - prior).sum(axis=0), 0, atol=1e-15)
     assert np.all(moved != prior)
 
@@ -113,7 +113,7 @@ def test_both_columns_of_theta_move_opposite_ways() -> None:
 def test_probabilities_of_link_and_non_link_sum_to_one(kind: str, k: int) -> None:
     rng = np.random.default_rng(k)
     a, b, beta = rows(kind, 20, k, rng), rows(kind, 20, k, rng), strengths("extreme", k, rng)
-    p, published = reference.held_out(a, b, beta)
+    p, published = equations.held_out(a, b, beta)
     for x, y, link, without in zip(a, b, p, published, strict=True):
         assert link == pytest.approx(likelihood(x, y, beta, 1), rel=1e-12)
         assert 1 - link == pytest.approx(likelihood(x, y, beta, 0), rel=1e-12, abs=1e-15)
@@ -133,10 +133,10 @@ def test_without_weights_only_the_prior_acts(name: str) -> None:
     """No partner counts: the drift is exactly 0, and without noise the row goes to alpha as its prior says."""
     rng = np.random.default_rng(4)
     phi, pi = a_row()
-    d, error = reference.drift(pi, strengths("inner", 12, rng), rows("spread", 5, 12, rng), np.zeros(5))
+    d, error = equations.drift(pi, strengths("inner", 12, rng), rows("spread", 5, 12, rng), np.zeros(5))
     assert np.all(d == 0)
     tau, alpha = 0.01, 0.25
-    end = reference.end_row(phi, pi, d, error, 0, Step(name, tau, alpha, noise=False))
+    end = equations.end_row(phi, pi, d, error, 0, Step(name, tau, alpha, noise=False))
     exact = alpha + (phi - alpha) * np.exp(-tau)
     assert np.allclose(end.phi, exact, rtol=1e-13 if name == "split" else tau**2)
     assert end.clips == 0
@@ -147,7 +147,7 @@ def test_published_step_lacks_the_factor_phi() -> None:
     phi, pi = a_row()
     d, error = rng.normal(size=12) * 0.1, np.zeros(12)
     prior, published, reflected = (
-        reference.end_row(phi, pi, drift, error, 0, Step(name, 1e-3, 0.1, noise=False)).phi
+        equations.end_row(phi, pi, drift, error, 0, Step(name, 1e-3, 0.1, noise=False)).phi
         for name, drift in (("reflected", d * 0), ("published", d), ("reflected", d))
     )
     assert np.allclose(reflected - prior, phi * (published - prior), rtol=1e-9)
@@ -161,7 +161,7 @@ def test_steps_agree_to_first_order() -> None:
     gaps = []
     for tau in (1e-3, 1e-4):
         split, reflected = (
-            reference.end_row(phi, pi, d, error, 0, Step(name, tau, 0.1, noise=False)).phi
+            equations.end_row(phi, pi, d, error, 0, Step(name, tau, 0.1, noise=False)).phi
             for name in ("split", "reflected")
         )
         gaps.append(np.abs(split - reflected).max())
@@ -172,14 +172,14 @@ def test_flow_is_bounded_on_both_sides_and_counted() -> None:
     phi, pi = a_row()
     d = np.zeros(12)
     d[:3], d[3] = 1e9, -1e9
-    end = reference.end_row(phi, pi, d, np.zeros(12), 0, Step("split", 1e-2, 0.1, noise=False))
+    end = equations.end_row(phi, pi, d, np.zeros(12), 0, Step("split", 1e-2, 0.1, noise=False))
     assert end.clips == 4
     assert end.phi[0] / phi[0] == pytest.approx(np.exp(3 - 0.01), rel=1e-3)
 
 
 def test_noise_of_the_reflected_step_has_its_size() -> None:
     phi = np.full(40_000, 5.0)
-    end = reference.end_row(phi, phi / phi.sum(), phi * 0, phi * 0, 0, Step("reflected", 0.005, 5.0, seed=1))
+    end = equations.end_row(phi, phi / phi.sum(), phi * 0, phi * 0, 0, Step("reflected", 0.005, 5.0, seed=1))
     assert end.phi.std() == pytest.approx(np.sqrt(0.01 * 5.0), rel=0.02)
 
 
@@ -195,7 +195,7 @@ def test_split_step_keeps_the_prior(k: int, n_rows: int) -> None:
     phi = np.random.default_rng(7).exponential(size=k * n_rows)
     for iteration in range(8):
         step = Step("split", 1.0, 1 / k, seed=11, iteration=iteration)
-        phi = reference.end_row(phi, phi, phi * 0, phi * 0, 0, step).phi
+        phi = equations.end_row(phi, phi, phi * 0, phi * 0, 0, step).phi
     table = phi.reshape(n_rows, k)
     sums = table.sum(axis=1)
     assert sums.mean() == pytest.approx(1.0, abs=max(0.05, 4 / np.sqrt(n_rows)))
@@ -211,13 +211,13 @@ def test_reflected_step_flattens_the_prior() -> None:
     phi = np.random.default_rng(9).gamma(0.1, size=20_000)
     for iteration in range(600):
         step = Step("reflected", 0.005, 0.1, seed=12, iteration=iteration)
-        phi = reference.end_row(phi, phi, phi * 0, phi * 0, 0, step).phi
+        phi = equations.end_row(phi, phi, phi * 0, phi * 0, 0, step).phi
     assert 1.8 < phi.mean() * 10 < 2.4
 
 
 def test_start_is_dirichlet_and_does_not_depend_on_the_order_of_vertices() -> None:
-    one, sums = reference.initial_rows(5, [3, 1, 2], 37)
-    other, _ = reference.initial_rows(5, [1, 2, 3], 37)
+    one, sums = equations.initial_rows(5, [3, 1, 2], 37)
+    other, _ = equations.initial_rows(5, [1, 2, 3], 37)
     assert np.array_equal(one[0], other[2])
     assert np.allclose(one.sum(axis=1), 1)
     assert sums.mean() == pytest.approx(37, rel=0.5)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.errors import ConfigError
+from mmsbgen.base.errors import ConfigError
 from mmsbgen.families import family
-from mmsbgen.families.mmsb.row_space import places, shared_bytes
-from mmsbgen.family import KernelSpec
-from mmsbgen.problem import Problem
-from mmsbgen.rendering import render
-from mmsbgen.space import Axis, Config, Constraint, Space, Traits
+from mmsbgen.families.mmsb.axes.row_space import places, shared_bytes
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 MMSB = family()
 CUDA = Traits("cuda", "gpu", sub_group_size=32)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.build import build, check, release, traits_of, upload
-from mmsbgen.errors import ConfigError, InputError
+from mmsbgen.base.errors import ConfigError, InputError
 from mmsbgen.families import family
-from mmsbgen.families.mmsb import reference
-from mmsbgen.families.mmsb.storage import HALF_SCALE, STORAGES, Storage, random_bits, storage_named
-from mmsbgen.family import Workload
-from mmsbgen.rendering import render
-from mmsbgen.space import Traits
+from mmsbgen.families.mmsb.numbers.storage import HALF_SCALE, STORAGES, Storage, random_bits, storage_named
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.kernels.build import build, check, release, traits_of, upload
+from mmsbgen.kernels.family import Workload
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
 
 MMSB = family()
 PHI = MMSB.kernel("update_phi")
@@ -180,8 +180,8 @@ def test_the_check_sees_wrong_sums_of_rows(pocl_device: Device, storage: Storage
 def test_a_coordinate_that_is_stored_as_0_can_grow(step: str, noise: bool) -> None:
     """No step divides by it: it goes on from 0 as the prior has it, alpha eps/2 a step in the mean."""
     phi = np.full(20_000, 0.0)
-    how = reference.Step(step, 0.01, 0.2, noise, seed=3)
-    after = reference.end_row(phi, phi, phi, phi, 0, how, row_sum=1.0).phi
+    how = equations.Step(step, 0.01, 0.2, noise, seed=3)
+    after = equations.end_row(phi, phi, phi, phi, 0, how, row_sum=1.0).phi
     mean = 0.2 * -np.expm1(-0.01) if step == "split" else 0.2 * 0.01
     assert np.all(np.isfinite(after))
     assert after.mean() == pytest.approx(mean, abs=5 * after.std() / np.sqrt(phi.size) + 1e-12)

@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.backends.cuda_compile import compile_cuda
-from mmsbgen.build import check, traits_of
-from mmsbgen.errors import MissingDependencyError
-from mmsbgen.families.mmsb import MMSB, block_reference, star_tensor, tensor_kernels
-from mmsbgen.families.mmsb.layout import BETA_FLOOR
-from mmsbgen.rendering import render
-from mmsbgen.space import Traits
+from mmsbgen.backends.nvidia.cuda_compile import compile_cuda
+from mmsbgen.base.errors import MissingDependencyError
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.blocks import tensor_kernels
+from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR
+from mmsbgen.families.mmsb.reference import block_equations
+from mmsbgen.families.mmsb.stars import star_tensor
+from mmsbgen.kernels.build import check, traits_of
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
 
 CUDA = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32)
 HOPPER = Traits("cuda", "gpu", sub_group_size=32, launch_memory=227 * 1024, warp_groups=True)
@@ -116,7 +119,7 @@ def test_what_half_wide_factors_cost_is_in_the_bound() -> None:
     rng = np.random.default_rng(0)
     beta, own, rows = rng.uniform(0, 0.9, 64), rng.dirichlet(np.full(64, 0.1)), rng.dirichlet(np.full(64, 0.1), 300)
     weights = rng.integers(0, 4, 300).astype(float)
-    right, error = block_reference.shared_sum(own, beta, rows, weights, DELTA, factors=(2.0**-10, 2.0**-8))
+    right, error = block_equations.shared_sum(own, beta, rows, weights, DELTA, factors=(2.0**-10, 2.0**-8))
 
     def rounded(x: Any, digits: int, how: Any = np.round) -> Any:
         fraction, exponent = np.frexp(x)
@@ -126,7 +129,7 @@ def test_what_half_wide_factors_cost_is_in_the_bound() -> None:
     found = -rounded(weights / (1 - DELTA - dots), 8) @ rounded(rows, 8)
     share = np.abs(found - right) / error
     assert 0.01 < share.max() <= 1
-    assert block_reference.shared_sum(own, beta, rows, weights, DELTA)[1].max() == 0
+    assert block_equations.shared_sum(own, beta, rows, weights, DELTA)[1].max() == 0
 
 
 @pytest.mark.parametrize("strength", [0.9, 0.999, 0.99978, 1 - 1e-6])

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.build import build, release, traits_of, upload
 from mmsbgen.families import family
-from mmsbgen.family import KernelSpec
-from mmsbgen.problem import Problem
-from mmsbgen.space import Traits
+from mmsbgen.kernels.build import build, release, traits_of, upload
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Traits
 
 MMSB = family()
 PARTIAL, END = MMSB.kernel("theta_partial"), MMSB.kernel("theta_end")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Graph, GraphWarning, edgelist, load_edge_list
 
 DATA = Path(__file__).parents[1] / "data"

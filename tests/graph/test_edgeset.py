@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import EdgeSet, EdgeSetError, edgeset
 from mmsbgen.graph.edgeset import EMPTY_KEY
 

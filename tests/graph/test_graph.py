@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Adjacency, Graph, GraphWarning, LoadReport, as_graph
 
 DATA = Path(__file__).parents[1] / "data"

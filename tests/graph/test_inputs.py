@@ -25,12 +25,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmsbgen.canonical import canonical_key
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import canonical_key
 from mmsbgen.graph import Graph, GraphWarning, as_graph
 from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.id_json import from_json, to_json
 from mmsbgen.graph.ids import numbered_pairs
-from mmsbgen.graph.idtext import from_json, to_json
 
 atoms = (
     st.none()

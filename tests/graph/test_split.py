@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import EdgeSet, Graph, HeldOut, Split, as_graph, split
 
 DATA = Path(__file__).parents[1] / "data"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mmsbgen.db.store import Store, open_store
+from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Queue
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from mmsbgen.db.errors import StoreError
-from mmsbgen.db.schema import JobFile
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.store.schema import JobFile
+from mmsbgen.db.store.store_errors import StoreError
+from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Lease, LeaseLostError, Queue, RequestKeyError, UnknownJobError
 from tests.records import GPU
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mmsbgen.families import family
-from mmsbgen.rendering import render
-from mmsbgen.space import Traits
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CUDA = Traits("cuda", "gpu", sub_group_size=32)

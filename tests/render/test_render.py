@@ -10,12 +10,12 @@ from pathlib import Path
 import jinja2
 import pytest
 
-import mmsbgen.rendering
-from mmsbgen.errors import ConfigError, InputError
+import mmsbgen.kernels.render
+from mmsbgen.base.errors import ConfigError, InputError
 from mmsbgen.families import family
-from mmsbgen.rendering import Source, environment, overlapping, render, template_digest
-from mmsbgen.space import Traits
-from mmsbgen.tidy import tidy
+from mmsbgen.kernels.indent_source import tidy
+from mmsbgen.kernels.render import Source, environment, overlapping, render, template_digest
+from mmsbgen.kernels.space import Traits
 
 CUDA = Traits("cuda", "gpu", sub_group_size=32)
 
@@ -40,9 +40,9 @@ def test_unknown_dialect() -> None:
 def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the templates that a test may change."""
     folder = tmp_path / "templates"
-    shutil.copytree(Path(mmsbgen.rendering.__file__).parent / "templates", folder)
+    shutil.copytree(Path(mmsbgen.kernels.render.__file__).parents[1] / "templates", folder)
     other = environment().overlay(loader=jinja2.FileSystemLoader(folder))
-    monkeypatch.setattr(mmsbgen.rendering, "environment", lambda: other)
+    monkeypatch.setattr(mmsbgen.kernels.render, "environment", lambda: other)
     template_digest.cache_clear()
     yield folder
     template_digest.cache_clear()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.api import Detection, detect
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.formats import read
+from mmsbgen.db.exchange.formats import read
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.detection.detect import Detection, detect
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mmsbgen.db.records import KernelRecord, ProblemRecord
+from mmsbgen.db.records.tuning_records import KernelRecord, ProblemRecord
 from mmsbgen.families import family
-from mmsbgen.report.cases import cases_of, comparable, device_label, problem_texts
+from mmsbgen.report.tuning.cases import cases_of, comparable, device_label, problem_texts
 from tests.records import GPU, PHI, trial
 
 

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mmsbgen.report import links as counting
-from mmsbgen.report.links import links_between
-from mmsbgen.sampler.communities import Cover
+from mmsbgen.report.run import community_links as counting
+from mmsbgen.report.run.community_links import links_between
+from mmsbgen.sampler.diagnostics.communities import Cover
 
 
 @pytest.mark.parametrize("together", [1, 30, 1 << 20])

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from matplotlib.collections import LineCollection, PatchCollection
 
-from mmsbgen.api import Detection, detect
 from mmsbgen.cli import main
+from mmsbgen.detection.detect import Detection, detect
 from mmsbgen.report.page import write
-from mmsbgen.report.run_page import run_page
+from mmsbgen.report.run.run_page import run_page
 from mmsbgen.report.style import Picture
 from tests.report.conftest import DATA, check_self_contained, parsed
 

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from mmsbgen.canonical import plain
+from mmsbgen.base.id_text import plain
 from mmsbgen.cli import main
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.store import open_store
-from mmsbgen.report import records, sweeps
-from mmsbgen.report.cases import cases_of, comparable
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.report.page import Page, write
 from mmsbgen.report.style import Picture, drawing, slug
-from mmsbgen.report.tuning_page import tuning_page
+from mmsbgen.report.tuning import database_pictures, sweep_pictures
+from mmsbgen.report.tuning.cases import cases_of, comparable
+from mmsbgen.report.tuning.tuning_page import tuning_page
 from tests.report.conftest import REPORTS, check_self_contained, parsed
 
 BASELINE = REPORTS / "paper_cpu.json"
@@ -33,7 +33,7 @@ def called(*arguments: object) -> Result:
 
 @pytest.fixture(scope="module")
 def page(bundle: Bundle) -> Page:
-    return tuning_page(bundle, "here.sqlite3", 1024, sweeps.read_baseline(BASELINE, "update_phi"))
+    return tuning_page(bundle, "here.sqlite3", 1024, sweep_pictures.read_baseline(BASELINE, "update_phi"))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_one_command_makes_the_page_of_a_database(bundle: Bundle, tmp_path: Path
 def test_the_tiles_and_failures_are_those_of_the_records(page: Page, bundle: Bundle) -> None:
     tiles = {tile.name: tile.value for tile in page.tiles}
     assert tiles["of the trials failed (51)"] == f"{51 / len(bundle.trials):.1%}"
-    found = records.reasons(bundle.trials)
+    found = database_pictures.reasons(bundle.trials)
     assert [(reason.status, reason.text, reason.trials) for reason in found] == [
         ("compile_error", "Unresolved extern function 'sub_group_reduce_add'", 39),
         ("launch_error", "a block of # is above the # that this kernel can have", 9),
@@ -90,7 +90,7 @@ def test_the_roofline_has_every_trial(pictures: dict[str, Picture], bundle: Bund
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
         assert axes.get_xlabel() == "bytes that a call must move"
         label = axes.get_title().rpartition(" (")[0]
-        of_device = [roof for roof in bundle.roofs if plain(records.device_label(roof.device), 46) == label]
+        of_device = [roof for roof in bundle.roofs if plain(database_pictures.device_label(roof.device), 46) == label]
         copy = max(roof.gbps for roof in of_device if roof.kind == "copy")
         assert copy in [line.get_ydata()[0] for line in axes.lines]
     heights = np.concatenate([c.get_offsets()[:, 1] for axes in shown for c in axes.collections])
@@ -114,7 +114,7 @@ def test_the_sweep_figures_have_the_fastest_of_each_value(pictures: dict[str, Pi
     widths = pictures["vector-width"].figure.axes[0]
     assert widths.get_xlabel() == "vector width (elements)"
     bars = pictures["speed-up"].figure.axes[0].patches
-    plain_c = sweeps.read_baseline(BASELINE, "update_phi").seconds
+    plain_c = sweep_pictures.read_baseline(BASELINE, "update_phi").seconds
     assert sorted(bar.get_width() for bar in bars) == pytest.approx(sorted(plain_c / case.best_s for case in cases))
 
 
@@ -137,11 +137,11 @@ def test_history_tells_drivers_apart(bundle: Bundle) -> None:
     device = replace(first.key.device, driver="newer")
     slower = tuple(2 * t for t in first.times)
     later = replace(first, run=later_run.uuid, key=replace(first.key, device=device), times=slower)
-    (series,) = records.history_of([later, first], [run, later_run])
+    (series,) = database_pictures.history_of([later, first], [run, later_run])
     assert series.drivers == [first.key.device.driver, "newer"]
     assert series.best_s == [first.median_s, 2 * (first.median_s or 0)]
     with drawing():
-        picture = records.history([series])
+        picture = database_pictures.history([series])
     assert picture is not None
     assert "newer" in picture.caption
     axes = picture.figure.axes[0]
@@ -150,7 +150,7 @@ def test_history_tells_drivers_apart(bundle: Bundle) -> None:
 
 
 def test_hostile_records_stay_text(bundle: Bundle, tmp_path: Path) -> None:
-    some = [trial for trial in bundle.trials if "PoCL" in records.device_label(trial.key.device)][:8]
+    some = [trial for trial in bundle.trials if "PoCL" in database_pictures.device_label(trial.key.device)][:8]
     name = "<script>alert(1)</script>$x^2$\u202e"
 
     def hostile(trial: Any) -> Any:
@@ -169,7 +169,7 @@ def test_hostile_records_stay_text(bundle: Bundle, tmp_path: Path) -> None:
 
 
 def test_devices_of_one_name_have_pictures_of_their_own(bundle: Bundle, tmp_path: Path) -> None:
-    some = [trial for trial in bundle.trials if "PoCL" in records.device_label(trial.key.device)]
+    some = [trial for trial in bundle.trials if "PoCL" in database_pictures.device_label(trial.key.device)]
 
     def of(trial: Any, name: str) -> Any:
         return replace(trial, key=replace(trial.key, device=replace(trial.key.device, name=name)))
@@ -184,7 +184,7 @@ def test_devices_of_one_name_have_pictures_of_their_own(bundle: Bundle, tmp_path
 def test_the_users_settings_of_matplotlib_do_not_count(bundle: Bundle) -> None:
     with matplotlib.rc_context({"text.usetex": True, "svg.fonttype": "path", "axes.facecolor": "red"}):
         with drawing():
-            picture = records.coverage(bundle.trials)
+            picture = database_pictures.coverage(bundle.trials)
         assert picture is not None
         svg = picture.svg()
         assert matplotlib.rcParams["text.usetex"], "and are back afterwards"

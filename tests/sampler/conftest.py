@@ -11,9 +11,9 @@ from mmsbgen.backends import Device
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Graph, Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.runtime import Runtime
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
 
 
 def graph_of(n: int, links: list[tuple[int, int]]) -> Graph:

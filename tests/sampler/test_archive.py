@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.errors import InputError
-from mmsbgen.sampler.archive import Together, write_text
+from mmsbgen.base.atomic_files import Together, write_text
+from mmsbgen.base.errors import InputError
 
 
 def put(text: str, *paths: Path) -> None:

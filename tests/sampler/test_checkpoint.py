@@ -12,11 +12,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from mmsbgen.db_keys import toolchain_record
-from mmsbgen.errors import InputError
-from mmsbgen.sampler import checkpoint as checkpoints
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.run import Interrupted, run
+from mmsbgen.base.errors import InputError
+from mmsbgen.kernels.record_key import toolchain_record
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.run import checkpoint as checkpoints
+from mmsbgen.sampler.run.run import Interrupted, run
 
 MODES = [
     {"mini_batch": "random-node", "average": True, "partners": "stratified"},

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler.choose_k import _Fit, _Search, _sets, choose_k
-from mmsbgen.sampler.starts import of_sets
+from mmsbgen.sampler.run.choose_k import _Fit, _Search, _sets, choose_k
+from mmsbgen.sampler.starts.start_methods import of_sets
 
 
 def planted(groups: int, size: int, inside: float, seed: int = 0):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmsbgen.errors import InputError
-from mmsbgen.sampler import communities
-from mmsbgen.sampler.communities import Memberships, checked_threshold, cover, entries_needed, largest
+from mmsbgen.base.errors import InputError
+from mmsbgen.sampler.diagnostics import communities
+from mmsbgen.sampler.diagnostics.communities import Memberships, checked_threshold, cover, entries_needed, largest
 
 PI = np.array(
     [

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.sampler import contraction
-from mmsbgen.sampler.contraction import Contracted, between, graph_of, labels_for, merged_to
-from mmsbgen.sampler.starts import seeded
+from mmsbgen.sampler.starts import contraction
+from mmsbgen.sampler.starts.contraction import Contracted, between, graph_of, labels_for, merged_to
+from mmsbgen.sampler.starts.start_methods import seeded
 
 
 def clustered(n_clusters: int, size: int, seed: int) -> np.ndarray:

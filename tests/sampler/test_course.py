@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from mmsbgen.sampler import course as course_module
-from mmsbgen.sampler.course import (
+from mmsbgen.sampler.options import phases as course_module
+from mmsbgen.sampler.options.options import MOST_SWEEPS, Options
+from mmsbgen.sampler.options.phases import (
     BLIND_SWEEPS,
     CLOSING_SWEEPS,
     NOISY_SWEEPS,
@@ -20,7 +21,6 @@ from mmsbgen.sampler.course import (
     Course,
     settled,
 )
-from mmsbgen.sampler.options import MOST_SWEEPS, Options
 
 OPEN = Options(4)
 SAMPLING = Options(4, sample_sweeps=50)

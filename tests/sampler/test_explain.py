@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmsbgen.sampler import explain
-from mmsbgen.sampler.communities import Memberships, cover, largest
-from mmsbgen.sampler.explain import explained, explained_at
+from mmsbgen.sampler.diagnostics import explained_links
+from mmsbgen.sampler.diagnostics.communities import Memberships, cover, largest
+from mmsbgen.sampler.diagnostics.explained_links import explained, explained_at
 
 #: So small that across communities nothing is explained: sums of shares are 1 to the last bit.
 NEVER = 1e-300
@@ -40,7 +40,7 @@ def test_shares_are_those_of_the_equation(example, monkeypatch, dtype, delta, bl
     """However many links are worked on at a time; rows are asked for once a part."""
     links, pi, beta = example
     pi = pi.astype(dtype)
-    monkeypatch.setattr(explain, "_BLOCK", block)
+    monkeypatch.setattr(explained_links, "_BLOCK", block)
     asked = []
 
     def rows(vertices):
@@ -69,8 +69,8 @@ def test_shares_of_some_communities_are_those_of_the_equation(example, monkeypat
     so that 3 x 9 units of 2**-24 are room enough, 1.6e-6, and with those of the quotient 3e-6."""
     links, pi, beta = example
     pi = pi.astype(dtype)
-    monkeypatch.setattr(explain, "_BLOCK", block)
-    monkeypatch.setattr(explain, "_CACHED", cached)
+    monkeypatch.setattr(explained_links, "_BLOCK", block)
+    monkeypatch.setattr(explained_links, "_CACHED", cached)
     at = largest(pi, 3)[0]
     parts = list(explained_at(links, lambda vertices: pi[vertices], beta, delta, at))
     assert np.array_equal(np.concatenate([ends for ends, _ in parts]), links)
@@ -103,7 +103,7 @@ def test_rows_of_unknown_vertices_are_not_read(example, dtype, unlinked):
         asked.append(vertices.tolist())
         return pi[vertices]
 
-    found = explain.as_unknown(rows, np.array(unlinked, np.int64), 7)(wanted)
+    found = explained_links.as_unknown(rows, np.array(unlinked, np.int64), 7)(wanted)
     assert asked == [[v for v in wanted.tolist() if v not in unlinked]]
     assert found.dtype == dtype
     right = np.where(np.isin(wanted, unlinked)[:, None], dtype(1 / 7), pi[wanted])
@@ -205,7 +205,7 @@ def test_share_agrees_with_a_loop(example, monkeypatch):
     """In small parts, of vertices whose links are in several of them."""
     links, pi, beta = example
     delta = 1e-3
-    monkeypatch.setattr(explain, "_BLOCK", 7 * 10)
+    monkeypatch.setattr(explained_links, "_BLOCK", 7 * 10)
     shares, _ = one_by_one(links, pi, beta, delta)
     right: dict[int, list[int]] = {}
     for k in range(7):

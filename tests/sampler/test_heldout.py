@@ -8,13 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from mmsbgen.families.mmsb import reference
+from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.graph import HeldOut, Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler import heldout
-from mmsbgen.sampler.evaluation import of_result
-from mmsbgen.sampler.results import memberships
-from mmsbgen.sampler.run import evaluation
+from mmsbgen.sampler.diagnostics import held_out
+from mmsbgen.sampler.diagnostics.evaluation import of_result
+from mmsbgen.sampler.run.results import memberships
+from mmsbgen.sampler.run.run import evaluation
 
 
 def test_auc_counts_ties_by_half():
@@ -24,18 +24,18 @@ def test_auc_counts_ties_by_half():
         links = rng.random(30) < 0.4
         pairs = itertools.product(p[links], p[~links])
         brute = np.mean([1.0 if x > y else 0.5 if x == y else 0.0 for x, y in pairs])
-        assert heldout.auc(p, links) == pytest.approx(brute)
-    assert math.isnan(heldout.auc(np.ones(2), np.array([True, True])))
+        assert held_out.auc(p, links) == pytest.approx(brute)
+    assert math.isnan(held_out.auc(np.ones(2), np.array([True, True])))
 
 
 def test_formulas():
-    assert heldout.perplexity(math.log(0.5) * 3, math.log(0.5) * 2, 5) == pytest.approx(2.0)
-    assert heldout.perplexity(-1e9, 0.0, 1) == pytest.approx(math.exp(700))
-    assert heldout.weighted(-6.0, -0.5, 3, 5, 0.25) == pytest.approx(0.25 * -2.0 + 0.75 * -0.1)
-    assert heldout.weighted(-6.0, 0.0, 3, 0, 0.25) == pytest.approx(-0.5)
+    assert held_out.perplexity(math.log(0.5) * 3, math.log(0.5) * 2, 5) == pytest.approx(2.0)
+    assert held_out.perplexity(-1e9, 0.0, 1) == pytest.approx(math.exp(700))
+    assert held_out.weighted(-6.0, -0.5, 3, 5, 0.25) == pytest.approx(0.25 * -2.0 + 0.75 * -0.1)
+    assert held_out.weighted(-6.0, 0.0, 3, 0, 0.25) == pytest.approx(-0.5)
     means, links = np.array([0.5, 0.0, 0.2]), np.array([True, True, False])
     right = math.exp(-(math.log(0.5) + math.log(1e-30) + math.log(0.8)) / 3)
-    assert heldout.published(means, links) == pytest.approx(right)
+    assert held_out.published(means, links) == pytest.approx(right)
 
 
 def test_standard_errors_are_those_of_repeated_draws():
@@ -45,11 +45,11 @@ def test_standard_errors_are_those_of_repeated_draws():
     draws = 1 / (1 + np.exp(-rng.normal(np.where(links, 1.0, -0.5), 1.0, (4000, 100))))
     areas, errors, weighted, weighted_errors = [], [], [], []
     for p in draws:
-        areas.append(heldout.auc(p, links))
-        errors.append(heldout.auc_error(p, links))
-        logs = heldout.log_likelihoods(p, links)
-        weighted.append(heldout.weighted(logs[links].sum(), logs[~links].sum(), 40, 60, density))
-        weighted_errors.append(heldout.weighted_error(logs, links, density))
+        areas.append(held_out.auc(p, links))
+        errors.append(held_out.auc_error(p, links))
+        logs = held_out.log_likelihoods(p, links)
+        weighted.append(held_out.weighted(logs[links].sum(), logs[~links].sum(), 40, 60, density))
+        weighted_errors.append(held_out.weighted_error(logs, links, density))
     assert np.mean(np.square(errors)) == pytest.approx(np.var(areas), rel=5 * math.sqrt(2 / 4000))
     # Log-likelihoods have long tails: their variance varies twice as much as that of normal numbers.
     assert np.mean(np.square(weighted_errors)) == pytest.approx(np.var(weighted), rel=10 * math.sqrt(2 / 4000))
@@ -57,11 +57,11 @@ def test_standard_errors_are_those_of_repeated_draws():
 
 def test_standard_errors_where_a_class_is_missing():
     two = np.array([0.2, 0.4])
-    assert math.isnan(heldout.auc_error(two, np.array([True, True])))
-    assert math.isnan(heldout.auc_error(two, np.array([True, False])))
-    assert heldout.weighted_error(two, np.array([True, False]), 0.5) == 0.0
-    assert heldout.weighted_error(two, np.array([True, True]), 0.5) == pytest.approx(0.5 * 0.1)
-    assert heldout.log_likelihoods(np.array([0.0, 1.0, 0.5]), np.array([True, False, True])) == pytest.approx(
+    assert math.isnan(held_out.auc_error(two, np.array([True, True])))
+    assert math.isnan(held_out.auc_error(two, np.array([True, False])))
+    assert held_out.weighted_error(two, np.array([True, False]), 0.5) == 0.0
+    assert held_out.weighted_error(two, np.array([True, True]), 0.5) == pytest.approx(0.5 * 0.1)
+    assert held_out.log_likelihoods(np.array([0.0, 1.0, 0.5]), np.array([True, False, True])) == pytest.approx(
         [math.log(1e-300), math.log(2**-53), math.log(0.5)]
     )
 
@@ -69,7 +69,7 @@ def test_standard_errors_where_a_class_is_missing():
 @pytest.mark.parametrize("average", [False, True])
 def test_results_are_evaluated_on_pairs_that_nothing_else_sees(opencl_device, chain, middling, monkeypatch, average):
     """By eq. (2.2) of the rows that the run reports, a part at a time, and alike for validation and test."""
-    monkeypatch.setattr("mmsbgen.sampler.explain._BLOCK", 5 * 7)
+    monkeypatch.setattr("mmsbgen.sampler.diagnostics.explained_links._BLOCK", 5 * 7)
     parts = split(middling.graph, validation=0.1, test=0.2, seed=1)
     sampler = chain(opencl_device, parts, iterations=6, evaluate_every=1, delta=1e-4, dtype="float64", average=average)
     sampler.initialise()
@@ -85,7 +85,7 @@ def test_results_are_evaluated_on_pairs_that_nothing_else_sees(opencl_device, ch
         right = parts.graph.density * np.log(p[links]).mean() + (1 - parts.graph.density) * np.log1p(-p[~links]).mean()
         assert (found["links"], found["non_links"]) == (pairs.n_links, pairs.n_non_links)
         assert found["log_likelihood"] == pytest.approx(right, rel=1e-10)
-        assert found["auc"] == pytest.approx(heldout.auc(p, links))
+        assert found["auc"] == pytest.approx(held_out.auc(p, links))
         assert found["perplexity"] == pytest.approx(math.exp(-np.log(np.where(links, p, 1 - p)).mean()), rel=1e-10)
         assert 0 < found["auc_error"] < 0.2
         assert found["log_likelihood_error"] > 0
@@ -110,10 +110,10 @@ def test_running_means_begin_after_burn_in_and_published_ones_at_the_start(openc
             sampler.step()
         got = evaluation(sampler, 0.0)
         pi = sampler.rows(0, 60)[0].astype(np.float64)
-        p, without = reference.held_out(pi[pairs[:, 0]], pi[pairs[:, 1]], sampler.state.beta(), 1e-4)
+        p, without = equations.held_out(pi[pairs[:, 0]], pi[pairs[:, 1]], sampler.state.beta(), 1e-4)
         published.append(np.where(links, without, p))
         pi[middling.unlinked] = 1 / 5
-        p, _ = reference.held_out(pi[pairs[:, 0]], pi[pairs[:, 1]], sampler.state.beta(), 1e-4)
+        p, _ = equations.held_out(pi[pairs[:, 0]], pi[pairs[:, 1]], sampler.state.beta(), 1e-4)
         samples = [*samples, p] if iteration > 4 else [p]
         mean = np.mean(samples, axis=0)
 
@@ -127,7 +127,7 @@ def test_running_means_begin_after_burn_in_and_published_ones_at_the_start(openc
         a, b = sums(mean)
         right = density * a / links.sum() + (1 - density) * b / (~links).sum()
         assert got["log_likelihood"] == pytest.approx(right, rel=rel)
-        assert got["auc"] == pytest.approx(heldout.auc(mean, links), abs=2e-3)
+        assert got["auc"] == pytest.approx(held_out.auc(mean, links), abs=2e-3)
         a, b = sums(np.maximum(np.mean(published, axis=0), 1e-30))
         assert got["published_perplexity"] == pytest.approx(math.exp(-(a + b) / count), rel=rel)
 
@@ -171,9 +171,9 @@ def test_a_vertex_all_of_whose_links_are_held_out_is_unknown_not_unlinked(opencl
     pi, beta = sampler.rows(0, 41)[0].astype(np.float64), sampler.state.beta()
     found = [evaluation(sampler, 0.0), of_result(sampler, pairs)]
     pi[40] = 1 / 6
-    p, _ = reference.held_out(pi[pairs.pairs[:, 0]], pi[pairs.pairs[:, 1]], beta, 1e-5)
+    p, _ = equations.held_out(pi[pairs.pairs[:, 0]], pi[pairs.pairs[:, 1]], beta, 1e-5)
     for metrics in found:
-        assert metrics["auc"] == heldout.auc(p, labels) > 0.95
+        assert metrics["auc"] == held_out.auc(p, labels) > 0.95
         assert metrics["perplexity"] == pytest.approx(math.exp(-np.log(np.where(labels, p, 1 - p)).mean()), rel=1e-4)
     m = memberships(sampler, 6)
     assert m.link_probabilities(pairs.pairs) == pytest.approx(p, rel=1e-5)

@@ -8,13 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from mmsbgen.families.mmsb import reference
-from mmsbgen.families.mmsb.update_phi import UPDATE_PHI
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
 from mmsbgen.graph import Split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.graph.split import HeldOut
-from mmsbgen.sampler import stages
-from mmsbgen.sampler.evaluation import evaluate
+from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.minibatch import strategies
+from mmsbgen.sampler.state import stage_clock
 
 K = 5
 MODES = [
@@ -67,7 +68,7 @@ def compare(sampler, before, batch, u):
     options, real = sampler.options, sampler.shape.real.type
     delta = float(real(options.delta))
     eps = options.step_sizes(sampler.time)
-    step = reference.Step(
+    step = equations.Step(
         options.step,
         float(real(eps / 2)),
         float(real(options.prior)),
@@ -81,11 +82,11 @@ def compare(sampler, before, batch, u):
     counts = np.zeros((2, *theta.shape))
     for vertex in batch.vertices.tolist():
         near, held = neighbours(sampler, vertex)
-        partners, weights = reference.sample_partners(vertex, sampler.split.graph.n_vertices, near, held, rule)
-        drift, error = reference.drift(pi[vertex], beta, pi[partners], weights, delta, u)
+        partners, weights = equations.sample_partners(vertex, sampler.split.graph.n_vertices, near, held, rule)
+        drift, error = equations.drift(pi[vertex], beta, pi[partners], weights, delta, u)
         of_vertex = np.broadcast_to(pi[vertex], (partners.size, pi.shape[1]))
-        counts += np.stack(reference.theta_counts(of_vertex, pi[partners], beta, weights, delta, u))
-        end = reference.end_row(pi[vertex] * sums[vertex], pi[vertex], drift, error, vertex, step, u)
+        counts += np.stack(equations.theta_counts(of_vertex, pi[partners], beta, weights, delta, u))
+        end = equations.end_row(pi[vertex] * sums[vertex], pi[vertex], drift, error, vertex, step, u)
         total = end.phi.sum()
         phi_error = end.error + 8 * u * end.phi + 1e-20
         total_error = phi_error.sum() + 16 * u * total
@@ -105,7 +106,7 @@ def compare(sampler, before, batch, u):
         found = counts * 0.5 * sampler.per_sweep
     else:
         weights = batch.weights.astype(sampler.shape.real).astype(np.float64)
-        found = reference.theta_counts(new_pi[batch.pairs_a], new_pi[batch.pairs_b], beta, weights, delta, u)
+        found = equations.theta_counts(new_pi[batch.pairs_a], new_pi[batch.pairs_b], beta, weights, delta, u)
     compare_theta(sampler, batch, found, theta, (new_theta, new_beta), u, eps)
 
 
@@ -113,12 +114,12 @@ def compare_theta(sampler, batch, found, theta, new, u, eps):
     options, (counts, error) = sampler.options, found
     name = "gain" if options.block else "published" if options.step == "published" else "reflected"
     size = sampler._theta_step(eps, batch.vertices.size)
-    step = reference.ThetaStep(name, size, options.eta, options.noise, options.seed, sampler.iteration)
-    right = reference.update_theta(theta, counts, step)
+    step = equations.ThetaStep(name, size, options.eta, options.noise, options.seed, sampler.iteration)
+    right = equations.update_theta(theta, counts, step)
     gain_error = error.sum(axis=0) * (np.maximum(1.0, 1.0 / theta) if name == "published" else 1.0)
     tolerance = size * (gain_error + 1e-15 * counts.sum(axis=0)) + 4 * u * right + 1e-13 * (theta + right)
     assert np.all(np.abs(new[0] - right) <= tolerance), (new[0] - right, tolerance)
-    assert np.allclose(new[1], reference.beta_of(new[0]), rtol=8 * u, atol=0)
+    assert np.allclose(new[1], equations.beta_of(new[0]), rtol=8 * u, atol=0)
 
 
 @pytest.mark.parametrize(("step", "noise", "partners", "mini_batch"), MODES)
@@ -202,7 +203,7 @@ def test_the_start_is_the_reference_s(opencl_device, chain, middling):
     sampler = chain(opencl_device, middling, dtype="float64", initial_row_sum=None)
     sampler.initialise()
     pi, sums, theta, beta = state_of(sampler)
-    rows, total = reference.initial_rows(11, np.arange(60), K)
+    rows, total = equations.initial_rows(11, np.arange(60), K)
     np.testing.assert_allclose(pi, rows, rtol=1e-13)
     np.testing.assert_allclose(sums, total, rtol=1e-13)
     np.testing.assert_allclose(beta, theta[1] / theta.sum(axis=0), rtol=1e-14)
@@ -318,20 +319,19 @@ def test_padding_stays_zero_and_every_slot_has_one_row(opencl_device, chain, awk
 
 
 def test_a_step_with_an_empty_batch_changes_nothing(opencl_device, chain, awkward, monkeypatch):
-    from mmsbgen.sampler import minibatch
 
     sampler = chain(opencl_device, awkward, mini_batch="random-node-link")
     sampler.initialise()
     before = everything(sampler)
     # Vertex 12 has no links.
-    monkeypatch.setattr(minibatch, "_draw", lambda _s, iterations, *_: np.full(iterations.size, 12))
+    monkeypatch.setattr(strategies, "_draw", lambda _s, iterations, *_: np.full(iterations.size, 12))
     assert sampler.step().n_vertices == 0
     assert sampler.iteration == 1
     assert all(np.array_equal(x, y) for x, y in zip(before, everything(sampler), strict=True))
 
 
 def test_times_are_read_before_events_pile_up(opencl_device, chain, awkward, monkeypatch):
-    monkeypatch.setattr(stages, "MOST_EVENTS", 20)
+    monkeypatch.setattr(stage_clock, "MOST_EVENTS", 20)
     sampler = chain(opencl_device, awkward)
     sampler.initialise()
     for _ in range(30):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends.fake import FakeDevice, FakeKernel
-from mmsbgen.errors import CompileError, ConfigError, LaunchError
+from mmsbgen.base.errors import CompileError, ConfigError, LaunchError
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.star_loop import STAGES
-from mmsbgen.runtime import Runtime
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.families.mmsb.stars.star_loop import STAGES
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
 from tests.devices import H200
 from tests.sampler.test_iteration import batch_of, compare, everything, state_of
 

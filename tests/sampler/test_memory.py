@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends.fake import FakeDevice
-from mmsbgen.errors import DeviceMemoryError
-from mmsbgen.sampler import memory, state
-from mmsbgen.sampler.evaluation import evaluate
-from mmsbgen.sampler.memory import Needs, available_host_memory, readable
-from mmsbgen.sampler.starts import of_sets
+from mmsbgen.base.errors import DeviceMemoryError
+from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.starts.start_methods import of_sets
+from mmsbgen.sampler.state import device_state, memory_needs
+from mmsbgen.sampler.state.memory_needs import Needs, available_host_memory, readable
 from tests.devices import H200
 
 GB = 10**9
@@ -95,7 +95,7 @@ def test_readable():
 
 def test_refused_with_numbers_before_anything_is_allocated(opencl_device, chain, middling, monkeypatch):
     before = opencl_device.allocated
-    monkeypatch.setattr(memory, "available_host_memory", lambda: (310_000_000, "the limit of this test"))
+    monkeypatch.setattr(memory_needs, "available_host_memory", lambda: (310_000_000, "the limit of this test"))
     with pytest.raises(
         DeviceMemoryError, match=r"does not fit: it needs .* MB on the device .*the limit of this test "
     ):
@@ -109,7 +109,7 @@ def test_starts_are_counted_where_there_are_any(opencl_device, chain, middling, 
     """Stars from a random start need no graph of igraph's; whatever refines does."""
     stars = chain(opencl_device, middling, n_communities=5, start=start)
     blocks = chain(opencl_device, middling, n_communities=5, start=start, mini_batch="block", noise=None)
-    counted = memory.of_start(60, middling.graph.n_links, 60 * 16 * 4)
+    counted = memory_needs.of_start(60, middling.graph.n_links, 60 * 16 * 4)
     assert blocks.needs.host["starts"] == counted > 10_000_000
     assert stars.needs.host["starts"] == (counted if start == "communities" else 0)
 
@@ -140,14 +140,14 @@ def test_limits_of_a_device_are_kept(opencl_device):
     needs = Needs({"pi": 3 * GB}, {"graph": 1})
     gpu = dataclasses.replace(info, kind="gpu", global_memory=2 * GB, max_allocation=GB)
     with pytest.raises(DeviceMemoryError, match=r"3\.00 GB on the device .* of 2\.00 GB"):
-        memory.require(needs, gpu)
+        memory_needs.require(needs, gpu)
     with pytest.raises(DeviceMemoryError, match=r"its pi array takes 3\.00 GB.* at most 1\.00 GB at once"):
-        memory.require(needs, dataclasses.replace(gpu, global_memory=8 * GB))
+        memory_needs.require(needs, dataclasses.replace(gpu, global_memory=8 * GB))
     with pytest.raises(DeviceMemoryError, match=r"2\.00 GB are taken"):
-        memory.require(needs, dataclasses.replace(gpu, global_memory=4 * GB, max_allocation=0), used=2 * GB)
-    if memory.available_host_memory()[0] > 4 * GB:
+        memory_needs.require(needs, dataclasses.replace(gpu, global_memory=4 * GB, max_allocation=0), used=2 * GB)
+    if memory_needs.available_host_memory()[0] > 4 * GB:
         with pytest.raises(DeviceMemoryError, match=r"has 1\.00 GB"):
-            memory.require(needs, dataclasses.replace(info, global_memory=GB))
+            memory_needs.require(needs, dataclasses.replace(info, global_memory=GB))
 
 
 _IN_CHILD = """
@@ -155,7 +155,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from mmsbgen.graph import as_graph, split
-from mmsbgen.sampler import starts
+from mmsbgen.sampler.starts import start_methods as starts
 
 def resident(name):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -181,14 +181,14 @@ def test_starts_take_no_more_of_the_host_than_is_counted(n_links, n_vertices):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     grown, links, vertices = map(int, done.stdout.split())
-    counted = memory.of_start(vertices, links, 0)
+    counted = memory_needs.of_start(vertices, links, 0)
     assert counted / 3 < grown < counted
 
 
 @pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
 def test_rows_of_a_start_take_no_more_than_is_counted(storage):
-    n, k, each = 4000, 256, 4 if storage == "float32" else memory.NARROWED
-    start, shape = of_sets("one", [np.arange(n)]), state.Shape(n, k, 1, "float32", storage)
+    n, k, each = 4000, 256, 4 if storage == "float32" else memory_needs.NARROWED
+    start, shape = of_sets("one", [np.arange(n)]), device_state.Shape(n, k, 1, "float32", storage)
     tracemalloc.start()
     try:
         vertices, rows = start.rows(0, n, shape)
@@ -208,7 +208,7 @@ def test_rows_of_a_start_take_no_more_than_is_counted(storage):
 def test_every_byte_is_counted_and_no_phi_matrix_exists(
     opencl_device, chain, middling, monkeypatch, average, mini_batch, storage
 ):
-    monkeypatch.setattr(state, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(device_state, "CHUNK_ROWS", 10)
     before = opencl_device.allocated
     sampler = chain(
         opencl_device,
@@ -237,7 +237,7 @@ def test_every_byte_is_counted_and_no_phi_matrix_exists(
 
 
 def test_a_failed_build_gives_everything_back(opencl_device, chain, middling, monkeypatch):
-    from mmsbgen.runtime import Runtime
+    from mmsbgen.kernels.runtime import Runtime
 
     before = opencl_device.allocated
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import EdgeSet, Split
-from mmsbgen.sampler import minibatch
-from mmsbgen.sampler.minibatch import MiniBatch, Sources
-from mmsbgen.sampler.options import Options
+from mmsbgen.sampler.minibatch import strategies
+from mmsbgen.sampler.minibatch.strategies import MiniBatch, Sources
+from mmsbgen.sampler.options.options import Options
 
-ALL = sorted(minibatch.STRATEGIES)
+ALL = sorted(strategies.STRATEGIES)
 #: A block's pairs are those of its vertices with all their links and shared partners: tests/statistics/test_weights.py.
 WITH_PAIRS = sorted(set(ALL) - {"block"})
 
@@ -44,8 +44,8 @@ def enumerated(parts: Split, name: str, monkeypatch: pytest.MonkeyPatch, size: i
     n, total = s.n_vertices, 0.0
     for vertex in range(n):
         for coin in (0, 1):
-            monkeypatch.setattr(minibatch, "_draw", lambda _s, _i, number, _b, c=(vertex, coin): np.array([c[number]]))
-            total = total + matrix(minibatch.strategy(name).draw(s, 1), n) / (2 * n)
+            monkeypatch.setattr(strategies, "_draw", lambda _s, _i, number, _b, c=(vertex, coin): np.array([c[number]]))
+            total = total + matrix(strategies.strategy(name).draw(s, 1), n) / (2 * n)
     monkeypatch.undo()
     return total
 
@@ -75,8 +75,8 @@ def test_non_links_of_a_vertex_are_clamped_and_so_is_their_weight(awkward, monke
         eligible = [v for v in range(n) if v != vertex and v not in near and frozenset((v, vertex)) not in held]
         assert s.eligible(vertex) == len(eligible)
         with monkeypatch.context() as patch:
-            patch.setattr(minibatch, "_draw", lambda _s, _i, number, _b, v=vertex: np.array([(v, 0)[number]]))
-            batch = minibatch.strategy("random-node").draw(s, 5)
+            patch.setattr(strategies, "_draw", lambda _s, _i, number, _b, v=vertex: np.array([(v, 0)[number]]))
+            batch = strategies.strategy("random-node").draw(s, 5)
         assert batch.pairs_b.size == min(size, len(eligible)) == np.unique(batch.pairs_b).size
         assert set(batch.pairs_b.tolist()) <= set(eligible)
         if eligible:
@@ -92,7 +92,7 @@ def test_means_over_draws_are_one(awkward, name, size):
     total, squares = np.zeros((n, n)), np.zeros((n, n))
     first, second = np.array(np.triu_indices(n, 1))
     for iteration in range(1, rounds + 1):
-        w = matrix(minibatch.strategy(name).draw(s, iteration), n)
+        w = matrix(strategies.strategy(name).draw(s, iteration), n)
         total += w
         squares += w * w
     right = truth(awkward, name != "random-node-non-link", name != "random-node-link")[first, second]
@@ -108,7 +108,7 @@ def test_means_over_draws_are_one(awkward, name, size):
 def test_batches_fit_what_is_allocated(awkward, name):
     for size in (1, 4, 13, 500):
         s = sources(awkward, size)
-        chosen = minibatch.strategy(name)
+        chosen = strategies.strategy(name)
         for iteration in range(1, 60):
             batch = chosen.draw(s, iteration)
             assert batch.vertices.size == np.unique(batch.vertices).size <= chosen.max_vertices(s)
@@ -123,10 +123,10 @@ def test_batches_fit_what_is_allocated(awkward, name):
 @pytest.mark.parametrize("size", [1, 5, 7, 14, 100])
 def test_a_sweep_of_blocks_updates_every_vertex_once(awkward, size):
     s = sources(awkward, size, mini_batch="block")
-    per_sweep = minibatch.sweeps(s).per_sweep
+    per_sweep = strategies.sweeps(s).per_sweep
     orders = []
     for sweep in range(2):
-        batches = [minibatch.block(s, sweep * per_sweep + part + 1) for part in range(per_sweep)]
+        batches = [strategies.block(s, sweep * per_sweep + part + 1) for part in range(per_sweep)]
         seen = np.concatenate([batch.vertices for batch in batches])
         orders.append(seen.tolist())
         assert sorted(seen.tolist()) == list(range(14))
@@ -139,7 +139,7 @@ def test_a_sweep_of_blocks_updates_every_vertex_once(awkward, size):
 @pytest.mark.parametrize("name", ALL)
 def test_draws_depend_on_seed_and_iteration_alone(awkward, name):
     s = sources(awkward, 5)
-    draw = minibatch.strategy(name).draw
+    draw = strategies.strategy(name).draw
     there = draw(s, 9)
     draw(s, 1)
     again = draw(s, 9)
@@ -152,7 +152,7 @@ def test_distinct_non_links_are_uniform(middling):
     vertex, rounds = 2, 2000
     counts = np.zeros(s.n_vertices)
     for iteration in range(rounds):
-        found = minibatch.distinct_non_links(s, vertex, iteration)
+        found = strategies.distinct_non_links(s, vertex, iteration)
         assert found.size == 6 == np.unique(found).size
         counts[found] += 1
     p = 6 / s.eligible(vertex)
@@ -163,4 +163,4 @@ def test_distinct_non_links_are_uniform(middling):
 
 def test_unknown_strategy_is_named():
     with pytest.raises(InputError, match=r"'stars' is not one of block, random-node"):
-        minibatch.strategy("stars")
+        strategies.strategy("stars")

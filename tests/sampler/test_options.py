@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from mmsbgen.errors import InputError
-from mmsbgen.sampler.options import Options, Schedule
-from mmsbgen.sampler.problem import partner_rule
+from mmsbgen.base.errors import InputError
+from mmsbgen.sampler.chain.chain_problem import partner_rule
+from mmsbgen.sampler.options.options import Options, Schedule
 
 
 @pytest.mark.parametrize(

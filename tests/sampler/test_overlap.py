@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from mmsbgen.backends.fake import FakeDevice, FakeKernel, FakeProgram
-from mmsbgen.errors import LaunchError
+from mmsbgen.base.errors import LaunchError
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.runtime import Runtime
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.sampler import Sampler
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
 from tests.devices import H200
 
 WAIT = "griddepcontrol.wait;"

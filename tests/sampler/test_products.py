@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends.fake import FakeDevice
-from mmsbgen.errors import InputError
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.problem import products_of
+from mmsbgen.base.errors import InputError
+from mmsbgen.sampler.chain.chain_problem import products_of
+from mmsbgen.sampler.options.options import Options
 
 INFO = FakeDevice().info
 

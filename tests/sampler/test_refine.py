@@ -8,16 +8,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mmsbgen.families.mmsb import reference
+from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler import buffers
-from mmsbgen.sampler import refine as refine_module
-from mmsbgen.sampler.best import best_communities, leading_communities
-from mmsbgen.sampler.explain import explained, explained_at
-from mmsbgen.sampler.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
-from mmsbgen.sampler.rows import row_source
-from mmsbgen.sampler.starts import of_sets as sets_of
+from mmsbgen.sampler.diagnostics.best_community import best_communities, leading_communities
+from mmsbgen.sampler.diagnostics.explained_links import explained, explained_at
+from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.run import refine as refine_module
+from mmsbgen.sampler.run.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
+from mmsbgen.sampler.starts.start_methods import of_sets as sets_of
+from mmsbgen.sampler.state import buffers
 
 DELTA = 1e-4
 
@@ -48,7 +48,7 @@ def rows_on(sets: list[np.ndarray], k: int, n: int = 30, mass: float = 0.9) -> n
 
 def wanted(pi: np.ndarray, links: np.ndarray = LINKS, seed: int = 0) -> list[tuple[int, int, list[int]]]:
     k = pi.shape[1]
-    shares = reference.explained(pi[links[:, 0]], pi[links[:, 1]], np.full(k, 0.5), DELTA)
+    shares = equations.explained(pi[links[:, 0]], pi[links[:, 1]], np.full(k, 0.5), DELTA)
     best = shares.argmax(axis=1)
     found = moves(links, best, shares[np.arange(len(links)), best], k, seed)
     return [(move.source, move.target, move.members.tolist()) for move in found]

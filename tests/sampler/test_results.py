@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmsbgen.sampler.rows import row_source
+from mmsbgen.sampler.diagnostics.state_rows import row_source
 
 
 @pytest.mark.opencl

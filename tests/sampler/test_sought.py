@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmsbgen.sampler import sought, starts
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.sought import Sought, seeking
-from mmsbgen.sampler.starts import STARTS, Start
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.starts import background_search, start_methods
+from mmsbgen.sampler.starts.background_search import Sought, seeking
+from mmsbgen.sampler.starts.start_methods import STARTS, Start
 
 NAMES = ("communities", "ego")
 
@@ -43,7 +43,7 @@ def test_a_process_finds_what_would_be_found_here(middling, seed, caplog):
 def test_what_is_sought_is_what_a_run_may_begin_from(middling, monkeypatch, start, mini_batch):
     if start == "auto" and mini_batch != "block":
         return
-    monkeypatch.setattr(sought, "MANY", 10)
+    monkeypatch.setattr(background_search, "MANY", 10)
     given = start or ("auto" if mini_batch == "block" else "random")
     with seeking(middling, Options(5, start=start, mini_batch=mini_batch)) as one:
         names = NAMES if given == "auto" else tuple({given} - {"random"})
@@ -51,13 +51,13 @@ def test_what_is_sought_is_what_a_run_may_begin_from(middling, monkeypatch, star
 
 
 def test_in_small_graphs_nothing_is_sought_beside(middling):
-    assert middling.n_training_links <= starts.MANY
+    assert middling.n_training_links <= start_methods.MANY
     with seeking(middling, Options(5)) as one:
         assert one is None
 
 
 def test_the_process_ends_with_the_context(middling, monkeypatch):
-    monkeypatch.setattr(sought, "MANY", 10)
+    monkeypatch.setattr(background_search, "MANY", 10)
     with seeking(middling, Options(5)) as one:
         process = one._process
     assert process.returncode is not None
@@ -82,7 +82,7 @@ def test_without_a_process_starts_are_found_here(middling, monkeypatch, caplog, 
         (tmp_path / "python").chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     else:
-        monkeypatch.setattr(sought.np, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        monkeypatch.setattr(background_search.np, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     one = Sought(middling, 7, 1, NAMES)
     try:
         assert same(one.start("ego"), STARTS["ego"](middling, 7, 1))
@@ -98,7 +98,7 @@ def test_the_process_ends_with_the_run(tmp_path):
     program = """
 import os, subprocess, sys, time
 read, write = os.pipe()
-words = [sys.executable, "-m", "mmsbgen.sampler.starts_child", str(os.getpid()), "4", "2", "0", "ego"]
+words = [sys.executable, "-m", "mmsbgen.sampler.starts.search_process", str(os.getpid()), "4", "2", "0", "ego"]
 print(subprocess.Popen(words, stdin=read, stdout=subprocess.DEVNULL).pid, flush=True)
 time.sleep(60)
 """

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.families.mmsb import reference
-from mmsbgen.sampler import starts, state
-from mmsbgen.sampler.starts import MASS
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.sampler.starts import start_methods
+from mmsbgen.sampler.starts.start_methods import MASS
+from mmsbgen.sampler.state import device_state
 
 
-def shape_of(n: int, k: int, dtype: str = "float64") -> state.Shape:
-    return state.Shape(n, k, 1, dtype)
+def shape_of(n: int, k: int, dtype: str = "float64") -> device_state.Shape:
+    return device_state.Shape(n, k, 1, dtype)
 
 
 def test_rows_put_their_mass_on_their_sets():
-    start = starts.of_sets("some", [np.array([1, 3, 4]), np.array([0, 1]), np.array([1, 4])])
+    start = start_methods.of_sets("some", [np.array([1, 3, 4]), np.array([0, 1]), np.array([1, 4])])
     vertices, rows = start.rows(0, 6, shape_of(6, 5))
     assert vertices.tolist() == [0, 1, 3, 4]
     rest = (1 - MASS) / 5
@@ -35,7 +36,7 @@ def test_rows_put_their_mass_on_their_sets():
 @given(st.sets(st.integers(1, 19), max_size=5))
 @settings(deadline=None, max_examples=40)
 def test_rows_do_not_depend_on_the_parts_they_are_made_in(cuts):
-    start = starts.of_sets("some", [np.arange(2, 9), np.arange(5, 14), np.array([0, 17])])
+    start = start_methods.of_sets("some", [np.arange(2, 9), np.arange(5, 14), np.array([0, 17])])
     shape = shape_of(20, 4)
     vertices, whole = start.rows(0, 20, shape)
     assert vertices.tolist() == np.unique(start.vertices).tolist()
@@ -44,17 +45,17 @@ def test_rows_do_not_depend_on_the_parts_they_are_made_in(cuts):
     assert np.array_equal(np.concatenate([rows for _, rows in parts]), whole)
 
 
-@pytest.mark.parametrize("name", starts.STARTS)
+@pytest.mark.parametrize("name", start_methods.STARTS)
 def test_a_chain_starts_with_the_rows(opencl_device, chain, middling, monkeypatch, name):
     """Those of sets, and Dirichlet draws for vertices in none."""
-    monkeypatch.setattr(state, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(device_state, "CHUNK_ROWS", 7)
     sampler = chain(opencl_device, middling, mini_batch="block", mini_batch_size=17, initial_row_sum=2.5, noise=None)
-    start = starts.STARTS[name](middling, 5, 11)
+    start = start_methods.STARTS[name](middling, 5, 11)
     sampler.initialise(start)
     pi, sums = (
         np.concatenate(part) for part in zip(*(sampler.rows(*at) for at in sampler.state_chunks()), strict=True)
     )
-    right = reference.initial_rows(sampler.options.seed, np.arange(60), 5)[0]
+    right = equations.initial_rows(sampler.options.seed, np.arange(60), 5)[0]
     vertices, rows = start.rows(0, 60, shape_of(60, 5))
     assert (name == "random") == (not vertices.size)
     right[vertices] = rows[:, :5]
@@ -67,18 +68,18 @@ def test_a_chain_starts_with_the_rows(opencl_device, chain, middling, monkeypatc
 def test_rows_of_a_start_without_a_size_of_its_own_sum_to_that_of_the_prior(opencl_device, chain, middling):
     sampler = chain(opencl_device, middling, mini_batch="block", initial_row_sum=None, noise=None)
     for sets, right in (([np.arange(20)], np.full(60, 5.0)), ([], None)):
-        sampler.initialise(starts.of_sets("some", sets))
+        sampler.initialise(start_methods.of_sets("some", sets))
         sums = sampler.rows(0, 60)[1]
         if right is None:
-            right = reference.initial_rows(sampler.options.seed, np.arange(60), 5)[1]
+            right = equations.initial_rows(sampler.options.seed, np.arange(60), 5)[1]
         assert sums == pytest.approx(right, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", starts.STARTS)
+@pytest.mark.parametrize("name", start_methods.STARTS)
 @pytest.mark.parametrize(("k", "dtype"), [(1, "float32"), (7, "float64"), (70, "float32")])
 def test_the_device_places_the_rows_that_the_host_makes(opencl_device, chain, middling, name, k, dtype):
     """Bit for bit; vertices in no set have the rows that were drawn, and no other ones are touched."""
-    start = starts.STARTS[name](middling, k, 2)
+    start = start_methods.STARTS[name](middling, k, 2)
     states = []
     for host in (True, False):
         sampler = chain(opencl_device, middling, n_communities=k, mini_batch="block", noise=None, dtype=dtype)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler import contraction, starts, state
-from mmsbgen.sampler.options import STARTS, Options
-from mmsbgen.sampler.starts import Start
+from mmsbgen.sampler.options.options import STARTS, Options
+from mmsbgen.sampler.starts import contraction, start_methods
+from mmsbgen.sampler.starts.start_methods import Start
+from mmsbgen.sampler.state import device_state
 
 
 def split_of(n: int, links, validation: float = 0.0, seed: int = 0) -> Split:
@@ -81,17 +82,17 @@ def nets_of(parts: Split) -> list[set[int]]:
 def test_leiden_gives_the_cliques_of_a_ring(cliques, size):
     """Of 30 cliques modularity at resolution 1 would join neighbours: the resolution has to be found."""
     parts = ring_of_cliques(cliques, size)
-    found = starts.communities(parts, cliques, seed=4)
+    found = start_methods.communities(parts, cliques, seed=4)
     assert found.name == "communities"
     assert sorted(sets_of(found)) == [list(range(at * size, (at + 1) * size)) for at in range(cliques)]
     if cliques == 30:
-        with starts.seeded(4):
-            assert len(starts.leiden(starts.training_graph(parts), 1.0)) < 30
+        with start_methods.seeded(4):
+            assert len(start_methods.leiden(start_methods.training_graph(parts), 1.0)) < 30
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 11, 100])
 def test_at_most_k_communities_largest_first(middling, k):
-    sets = sets_of(starts.communities(middling, k, seed=1))
+    sets = sets_of(start_methods.communities(middling, k, seed=1))
     sizes = [len(members) for members in sets]
     assert 1 <= len(sets) <= k
     assert sizes == sorted(sizes, reverse=True)
@@ -103,7 +104,7 @@ def test_of_parts_that_nothing_joins_the_largest_are_kept():
     sizes = [3, 7, 4, 6, 5, 8]
     first = np.cumsum([0, *sizes])
     parts = split_of(33, [link for at, size in zip(first, sizes, strict=False) for link in clique(int(at), size)])
-    assert [len(members) for members in sets_of(starts.communities(parts, 3, seed=0))] == [8, 7, 6]
+    assert [len(members) for members in sets_of(start_methods.communities(parts, 3, seed=0))] == [8, 7, 6]
 
 
 def test_small_parts_do_not_count_towards_the_number():
@@ -111,18 +112,18 @@ def test_small_parts_do_not_count_towards_the_number():
     ring = ring_of_cliques(6, 30)
     apart = [(180 + 2 * at, 181 + 2 * at) for at in range(20)]
     parts = split_of(220, [*map(tuple, ring.training_links.tolist()), *apart])
-    sets = sets_of(starts.communities(parts, 6, seed=0))
+    sets = sets_of(start_methods.communities(parts, 6, seed=0))
     assert sorted(sets) == [list(range(30 * at, 30 * at + 30)) for at in range(6)]
 
 
-@pytest.mark.parametrize("name", starts.STARTS)
+@pytest.mark.parametrize("name", start_methods.STARTS)
 def test_the_same_seed_gives_the_same_start(middling, name):
-    assert same(*(starts.STARTS[name](middling, 7, 12) for _ in range(2)))
+    assert same(*(start_methods.STARTS[name](middling, 7, 12) for _ in range(2)))
 
 
 def test_the_seed_reaches_leiden(middling):
     """Random links have no clear communities: other seeds cut them otherwise."""
-    found = [starts.communities(middling, 7, seed) for seed in range(8)]
+    found = [start_methods.communities(middling, 7, seed) for seed in range(8)]
     assert not all(same(found[0], other) for other in found[1:])
 
 
@@ -136,9 +137,9 @@ def test_the_generators_of_others_are_left_alone(middling):
     right = [drawn(), drawn()]
     random.seed(5)
     first = drawn()
-    starts.communities(middling, 6, seed=3)
+    start_methods.communities(middling, 6, seed=3)
     assert [first, drawn()] == right
-    with pytest.raises(RuntimeError, match="stop"), starts.seeded(3):
+    with pytest.raises(RuntimeError, match="stop"), start_methods.seeded(3):
         raise RuntimeError("stop")
     random.seed(5)
     assert [drawn(), drawn()] == right
@@ -148,21 +149,21 @@ def test_the_generators_of_others_are_left_alone(middling):
 def test_large_graphs_are_searched_by_contraction(monkeypatch, cliques, size):
     """The cliques of a ring again, by a single run on the whole graph."""
     runs = []
-    monkeypatch.setattr(starts, "MANY", 1)
-    monkeypatch.setattr(starts, "leiden", lambda *_: pytest.fail("the whole graph is not to be searched"))
+    monkeypatch.setattr(start_methods, "MANY", 1)
+    monkeypatch.setattr(start_methods, "leiden", lambda *_: pytest.fail("the whole graph is not to be searched"))
     monkeypatch.setattr(contraction, "_run", lambda *given, run=contraction._run: runs.append(given) or run(*given))
-    found = starts.communities(ring_of_cliques(cliques, size), cliques, seed=4)
+    found = start_methods.communities(ring_of_cliques(cliques, size), cliques, seed=4)
     assert found.name == "communities"
     assert sorted(sets_of(found)) == [list(range(at * size, (at + 1) * size)) for at in range(cliques)]
     assert 1 <= len(runs) <= 3
 
 
 def test_the_graph_of_the_training_links_is_made_once(middling):
-    graph = starts.training_graph(middling)
-    starts.communities(middling, 5, 0)
-    assert starts.training_graph(middling) is graph
-    starts.forget(middling)
-    assert starts.training_graph(middling) is not graph
+    graph = start_methods.training_graph(middling)
+    start_methods.communities(middling, 5, 0)
+    assert start_methods.training_graph(middling) is graph
+    start_methods.forget(middling)
+    assert start_methods.training_graph(middling) is not graph
 
 
 # Ego nets -----------------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ def test_conductance_is_that_of_counting(parts):
         conductance_of(net, links) if degree >= 2 else np.inf
         for net, degree in zip(nets_of(parts), degrees, strict=True)
     ]
-    assert starts._ego_conductance(parts).tolist() == right
+    assert start_methods._ego_conductance(parts).tolist() == right
 
 
 def test_conductance_of_larger_graphs():
@@ -185,20 +186,20 @@ def test_conductance_of_larger_graphs():
         rng = np.random.default_rng(seed)
         parts = split_of(80, [pair for pair in clique(0, 80) if rng.random() < share])
         links, degrees = parts.training_links.tolist(), parts.training_adjacency.degrees
-        found = starts._ego_conductance(parts)
+        found = start_methods._ego_conductance(parts)
         for v, net in enumerate(nets_of(parts)):
             assert found[v] == (conductance_of(net, links) if degrees[v] >= 2 else np.inf)
 
 
 def test_conductance_by_hand():
-    whole = starts._ego_conductance(split_of(5, clique(0, 5)))
+    whole = start_methods._ego_conductance(split_of(5, clique(0, 5)))
     assert whole.tolist() == [1.0] * 5, "a clique that is the whole graph has no other side"
-    star = starts._ego_conductance(split_of(6, [(0, v) for v in range(1, 5)]))
+    star = start_methods._ego_conductance(split_of(6, [(0, v) for v in range(1, 5)]))
     assert star.tolist() == [1.0] + [np.inf] * 5, "leaves and isolated vertices have no net"
     # A triangle with one link out, to a vertex of a square: 6 of its 7 ends stay.
     tailed = split_of(8, [*clique(0, 3), (2, 3), (3, 4), (4, 5), (5, 6), (3, 6)])
-    assert starts._ego_conductance(tailed)[0] == 1 / 7
-    cliques = starts._ego_conductance(split_of(8, [*clique(0, 4), *clique(4, 4)]))
+    assert start_methods._ego_conductance(tailed)[0] == 1 / 7
+    cliques = start_methods._ego_conductance(split_of(8, [*clique(0, 4), *clique(4, 4)]))
     assert cliques.tolist() == [0.0] * 8
 
 
@@ -221,7 +222,7 @@ def greedy(parts: Split, k: int) -> list[list[int]]:
 @given(graphs(), st.integers(1, 6))
 @settings(deadline=None, max_examples=150)
 def test_ego_nets_are_chosen_as_by_hand(parts, k):
-    found = starts.ego_nets(parts, k, seed=0)
+    found = start_methods.ego_nets(parts, k, seed=0)
     assert found.name == "ego"
     assert sets_of(found) == greedy(parts, k)
 
@@ -233,11 +234,11 @@ def test_ego_nets_of_larger_graphs_are_chosen_as_by_hand(seed):
     links = [(a, b) for a, b in clique(0, 50) if rng.random() < (0.5 if a // 8 == b // 8 else 0.04)]
     parts = split_of(50, links)
     for k in (4, 50):
-        assert sets_of(starts.ego_nets(parts, k, seed=0)) == greedy(parts, k)
+        assert sets_of(start_methods.ego_nets(parts, k, seed=0)) == greedy(parts, k)
 
 
 def test_ego_nets_overlap_with_earlier_ones_by_half_at_most(middling):
-    sets, nets = sets_of(starts.ego_nets(middling, 60, seed=0)), nets_of(middling)
+    sets, nets = sets_of(start_methods.ego_nets(middling, 60, seed=0)), nets_of(middling)
     assert len(sets) > 3
     taken: set[int] = set()
     overlaps = []
@@ -250,65 +251,65 @@ def test_ego_nets_overlap_with_earlier_ones_by_half_at_most(middling):
 
 
 def test_ego_nets_of_a_ring_of_cliques_are_the_cliques():
-    sets = sets_of(starts.ego_nets(ring_of_cliques(6, 5), 6, seed=0))
+    sets = sets_of(start_methods.ego_nets(ring_of_cliques(6, 5), 6, seed=0))
     assert sorted(sets) == [list(range(at * 5, at * 5 + 5)) for at in range(6)]
 
 
 # What all starts have in common -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", starts.STARTS)
+@pytest.mark.parametrize("name", start_methods.STARTS)
 def test_held_out_links_do_not_count(name):
     """A graph that lacks them gives the same start; one that has them for training does not."""
     held = ring_of_cliques(6, 6, validation=0.25)
     lacking = split_of(36, held.training_links.tolist())
-    make = starts.STARTS[name]
+    make = start_methods.STARTS[name]
     assert same(make(held, 9, 2), make(lacking, 9, 2))
     if name != "random":
         assert not same(make(held, 9, 2), make(split_of(36, held.graph.links.tolist()), 9, 2))
 
 
-@pytest.mark.parametrize("name", starts.STARTS)
+@pytest.mark.parametrize("name", start_methods.STARTS)
 def test_no_training_links_give_no_sets(name):
-    start = starts.STARTS[name](unlinked(6), 4, 0)
+    start = start_methods.STARTS[name](unlinked(6), 4, 0)
     assert start.name == name
     assert sets_of(start) == []
-    assert start.rows(0, 6, state.Shape(6, 4, 1, "float64"))[1].shape == (0, 16)
+    assert start.rows(0, 6, device_state.Shape(6, 4, 1, "float64"))[1].shape == (0, 16)
 
 
-@pytest.mark.parametrize("name", starts.STARTS)
+@pytest.mark.parametrize("name", start_methods.STARTS)
 @pytest.mark.parametrize("k", [1, 500])
 def test_one_community_and_more_than_vertices(middling, name, k):
-    start = starts.STARTS[name](middling, k, 0)
+    start = start_methods.STARTS[name](middling, k, 0)
     assert len(sets_of(start)) <= min(k, 60)
     assert (len(sets_of(start)) > 0) == (name != "random")
-    vertices, rows = start.rows(0, 60, state.Shape(60, k, 1, "float64"))
+    vertices, rows = start.rows(0, 60, device_state.Shape(60, k, 1, "float64"))
     assert rows.shape == (vertices.size, -(-k // 16) * 16)
     assert rows.sum(axis=1) == pytest.approx(np.ones(vertices.size))
 
 
 def test_there_is_one_function_for_every_option():
-    assert set(starts.STARTS) | {"auto"} == set(STARTS)
-    assert all(make(ring_of_cliques(3, 4), 3, 0).name == name for name, make in starts.STARTS.items())
+    assert set(start_methods.STARTS) | {"auto"} == set(STARTS)
+    assert all(make(ring_of_cliques(3, 4), 3, 0).name == name for name, make in start_methods.STARTS.items())
 
 
 # Rows ---------------------------------------------------------------------------------------------------------
 
 
 def test_of_sets_sorts_by_vertex():
-    start = starts.of_sets("some", [np.array([4, 1]), np.array([1, 0, 4]), np.array([2])])
+    start = start_methods.of_sets("some", [np.array([4, 1]), np.array([1, 0, 4]), np.array([2])])
     assert start.name == "some"
     assert start.vertices.tolist() == [0, 1, 1, 2, 4, 4]
     assert start.communities.tolist() == [1, 0, 1, 2, 0, 1]
-    nothing = starts.of_sets("none", [])
+    nothing = start_methods.of_sets("none", [])
     assert nothing.vertices.size == nothing.communities.size == 0
 
 
 def test_by_label_leaves_single_vertices_out():
-    sets = starts.by_label(np.array([7, 2, 7, 0, 5, 5, 2, 7]))
+    sets = start_methods.by_label(np.array([7, 2, 7, 0, 5, 5, 2, 7]))
     assert [members.tolist() for members in sets] == [[0, 2, 7], [1, 6], [4, 5]]
-    assert starts.by_label(np.arange(4)) == []
-    assert starts.by_label(np.zeros(0, np.int64)) == []
+    assert start_methods.by_label(np.arange(4)) == []
+    assert start_methods.by_label(np.zeros(0, np.int64)) == []
 
 
 # theta --------------------------------------------------------------------------------------------------------
@@ -321,7 +322,7 @@ def test_by_label_leaves_single_vertices_out():
 )
 def test_theta_of_blocks_is_a_guess_at_the_strengths(links, n, strength):
     """Five times the density: 15 of 120 pairs are 1/8."""
-    theta = starts.first_theta(split_of(n, links).graph, Options(3, mini_batch="block"))
+    theta = start_methods.first_theta(split_of(n, links).graph, Options(3, mini_batch="block"))
     assert theta.shape == (2, 3)
     assert theta[1] == pytest.approx(np.full(3, strength), rel=1e-12)
     assert theta.sum(axis=0) == pytest.approx(np.ones(3), rel=1e-12)
@@ -330,11 +331,11 @@ def test_theta_of_blocks_is_a_guess_at_the_strengths(links, n, strength):
 def test_theta_of_stars_is_drawn_from_the_prior(middling):
     k = 20000
     options = Options(k, mini_batch="random-node", eta=(2.0, 0.5), seed=3)
-    theta = starts.first_theta(middling.graph, options)
+    theta = start_methods.first_theta(middling.graph, options)
     assert theta.shape == (2, k)
     for row, eta in zip(theta, options.eta, strict=True):
         assert abs(row.mean() - eta) < 5 * np.sqrt(eta / k)
-    assert np.array_equal(theta, starts.first_theta(middling.graph, options))
-    assert not np.array_equal(theta, starts.first_theta(middling.graph, replace(options, seed=4)))
-    tiny = starts.first_theta(middling.graph, replace(options, eta=(1e-3, 1e-3)))
+    assert np.array_equal(theta, start_methods.first_theta(middling.graph, options))
+    assert not np.array_equal(theta, start_methods.first_theta(middling.graph, replace(options, seed=4)))
+    tiny = start_methods.first_theta(middling.graph, replace(options, eta=(1e-3, 1e-3)))
     assert tiny.min() == 1e-6, "Gamma(0.001) draws zeros, of which no strength could be made"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmsbgen.api import Request, perform
+from mmsbgen.detection.detect import Request, perform
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler.options import Schedule
+from mmsbgen.sampler.options.options import Schedule
 
 pytestmark = pytest.mark.opencl
 

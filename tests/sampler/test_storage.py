@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from mmsbgen.cli import main
-from mmsbgen.families.mmsb import reference
-from mmsbgen.families.mmsb.storage import storage_named
-from mmsbgen.sampler.evaluation import evaluate
-from mmsbgen.sampler.rows import row_source
-from mmsbgen.sampler.starts import of_sets
+from mmsbgen.families.mmsb.numbers.storage import storage_named
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.starts.start_methods import of_sets
 
 NARROW = ["bfloat16", "float16"]
 GR_QC = Path(__file__).parents[1] / "data" / "CA-GrQc.txt.gz"
@@ -26,7 +26,7 @@ def test_a_start_is_rounded_and_read_as_it_is_stored(opencl_device, chain, middl
     start = of_sets("communities", [np.arange(20), np.arange(15, 40)])
     sampler.initialise(start)
     rows, sums = sampler.rows(0, 60)
-    wanted = reference.initial_rows(sampler.options.seed, np.arange(60), 37)[0]
+    wanted = equations.initial_rows(sampler.options.seed, np.arange(60), 37)[0]
     vertices, placed = start.rows(0, 60, sampler.shape)
     wanted[vertices] = placed[:, :37]
     type_ = storage_named(storage)

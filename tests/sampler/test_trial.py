@@ -9,9 +9,9 @@ import pytest
 
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler import trial
-from mmsbgen.sampler.starts import STARTS
-from mmsbgen.sampler.trial import SWEEPS, SWEEPS_LARGE, choose, trials_told
+from mmsbgen.sampler.run import start_trials
+from mmsbgen.sampler.run.start_trials import SWEEPS, SWEEPS_LARGE, choose, trials_told
+from mmsbgen.sampler.starts.start_methods import STARTS
 
 COUNTS = ("iteration", "samples", "averaged", "vertex_updates", "clips", "published_evaluations")
 
@@ -67,7 +67,7 @@ def test_the_start_with_the_best_held_out_log_likelihood_is_taken(blocks, groups
 @pytest.mark.parametrize("best", STARTS)
 def test_each_start_can_win_and_begins_anew(blocks, groups, monkeypatch, best):
     """The chain is that of the start by name: nothing of the trials is left."""
-    measure, seen = trial.evaluate, []
+    measure, seen = start_trials.evaluate, []
 
     def prefer(sampler, burnt_in):
         metrics = measure(sampler, burnt_in)
@@ -77,8 +77,8 @@ def test_each_start_can_win_and_begins_anew(blocks, groups, monkeypatch, best):
         # What a start scores by itself does not count.
         return replace(metrics, sample_log_likelihood=-0.1 if liked else -0.05 if not sampler.iteration else -0.2)
 
-    monkeypatch.setattr(trial, "evaluate", prefer)
-    monkeypatch.setattr(trial, "SWEEPS", 4)
+    monkeypatch.setattr(start_trials, "evaluate", prefer)
+    monkeypatch.setattr(start_trials, "SWEEPS", 4)
     sampler, plain = blocks(groups, start="auto"), blocks(groups, start=best)
     choose(sampler)
     choose(plain)
@@ -99,7 +99,7 @@ def test_each_start_can_win_and_begins_anew(blocks, groups, monkeypatch, best):
 
 @pytest.mark.parametrize("name", STARTS)
 def test_a_named_start_is_taken_without_trials(blocks, groups, monkeypatch, name):
-    monkeypatch.setattr(trial, "evaluate", lambda *_: pytest.fail("nothing is to be compared"))
+    monkeypatch.setattr(start_trials, "evaluate", lambda *_: pytest.fail("nothing is to be compared"))
     sampler, right = blocks(groups, start=name), blocks(groups, start=name)
     choose(sampler)
     right.initialise(STARTS[name](groups, 4, 11))
@@ -110,7 +110,7 @@ def test_a_named_start_is_taken_without_trials(blocks, groups, monkeypatch, name
 
 
 def test_without_held_out_pairs_it_is_leidens_communities(blocks, groups, monkeypatch):
-    monkeypatch.setattr(trial, "evaluate", lambda *_: pytest.fail("nothing is to be compared"))
+    monkeypatch.setattr(start_trials, "evaluate", lambda *_: pytest.fail("nothing is to be compared"))
     whole = split(groups.graph, validation=0.0, seed=1)
     sampler, right = blocks(whole, start="auto"), blocks(whole, start="communities")
     choose(sampler)
@@ -121,7 +121,7 @@ def test_without_held_out_pairs_it_is_leidens_communities(blocks, groups, monkey
 
 
 def test_large_states_are_tried_shorter_and_not_at_random(blocks, groups, monkeypatch):
-    monkeypatch.setattr(trial, "_LARGE", 239)
+    monkeypatch.setattr(start_trials, "_LARGE", 239)
     sampler = blocks(groups, start="auto")
     choose(sampler)
     assert [each["start"] for each in sampler.course.trials] == ["communities", "ego"]
@@ -129,7 +129,7 @@ def test_large_states_are_tried_shorter_and_not_at_random(blocks, groups, monkey
 
 
 def test_the_same_choice_twice(blocks, groups, monkeypatch):
-    monkeypatch.setattr(trial, "SWEEPS", 12)
+    monkeypatch.setattr(start_trials, "SWEEPS", 12)
     first, second = blocks(groups, start="auto"), blocks(groups, start="auto")
     choose(first)
     choose(second)
@@ -140,7 +140,7 @@ def test_the_same_choice_twice(blocks, groups, monkeypatch):
 @pytest.mark.parametrize("answers", [0, 1, 5, 11])
 def test_once_asked_to_stop_nothing_is_decided(blocks, groups, monkeypatch, answers):
     """Half a trial would choose another start than an undisturbed run, whose bits a resumed one is to have."""
-    monkeypatch.setattr(trial, "SWEEPS", 4)
+    monkeypatch.setattr(start_trials, "SWEEPS", 4)
     sampler = blocks(groups, start="auto")
     left = iter(range(answers))
     with pytest.raises(KeyboardInterrupt):
@@ -150,7 +150,7 @@ def test_once_asked_to_stop_nothing_is_decided(blocks, groups, monkeypatch, answ
 
 def test_trials_take_a_quarter_of_a_run_at_most(blocks, groups, monkeypatch):
     """A run too short to try anything begins from Leiden's communities."""
-    monkeypatch.setattr(trial, "SWEEPS", 6)
+    monkeypatch.setattr(start_trials, "SWEEPS", 6)
     for iterations, each in ((400, 12), (43, 10), (8, 2)):
         sampler = blocks(groups, start="auto", iterations=iterations)
         choose(sampler)
@@ -161,7 +161,7 @@ def test_trials_take_a_quarter_of_a_run_at_most(blocks, groups, monkeypatch):
 
 
 def test_trials_are_told(blocks, groups, monkeypatch):
-    monkeypatch.setattr(trial, "SWEEPS", 6)
+    monkeypatch.setattr(start_trials, "SWEEPS", 6)
     sampler = blocks(groups, start="auto")
     choose(sampler)
     (line,) = trials_told(sampler)
@@ -172,7 +172,7 @@ def test_trials_are_told(blocks, groups, monkeypatch):
 
 
 def test_one_community_and_more_than_vertices(blocks, groups, monkeypatch):
-    monkeypatch.setattr(trial, "SWEEPS", 4)
+    monkeypatch.setattr(start_trials, "SWEEPS", 4)
     for k in (1, 70):
         sampler = blocks(groups, start="auto", n_communities=k)
         choose(sampler)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import load_edge_list
 from mmsbgen.graph.graph import object_ids
 from mmsbgen.scores import evaluate, read_cover

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.errors import InputError, MissingDependencyError
+from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.graph import load_edge_list
 from mmsbgen.scores import Scores, evaluate, measures, read_cover
 

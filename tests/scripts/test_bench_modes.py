@@ -18,8 +18,8 @@ import pytest
 from scipy import stats
 
 from mmsbgen.backends import Device
-from mmsbgen.errors import InputError
-from mmsbgen.sampler.options import Options
+from mmsbgen.base.errors import InputError
+from mmsbgen.sampler.options.options import Options
 from tests.conftest import open_or_skip
 from tests.devices import H200
 

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from mmsbgen.graph import Graph, as_graph, split
-from mmsbgen.sampler.heldout import auc
-from mmsbgen.sampler.options import Options
-from mmsbgen.sampler.starts import STARTS
+from mmsbgen.sampler.diagnostics.held_out import auc
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.starts.start_methods import STARTS
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.errors import DeviceMemoryError
-from mmsbgen.sampler.plan import Plan
+from mmsbgen.base.errors import DeviceMemoryError
+from mmsbgen.sampler.chain.plan import Plan
 from tests.conftest import open_or_skip
 from tests.devices import H200
 

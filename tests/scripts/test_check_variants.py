@@ -21,10 +21,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmsbgen import rendering
-from mmsbgen.build import check_built
 from mmsbgen.families import family
-from mmsbgen.space import Traits
+from mmsbgen.kernels import render
+from mmsbgen.kernels.build import check_built
+from mmsbgen.kernels.space import Traits
 
 KERNELS = ("update_beta", "edge_lookup")
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
@@ -149,7 +149,7 @@ def test_every_kernel_rests_on_its_reference_and_tolerance() -> None:
 @pytest.fixture
 def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
     """Replaces text in a template."""
-    environment = rendering.environment()
+    environment = render.environment()
     loader = environment.loader
     assert loader is not None
 
@@ -158,13 +158,13 @@ def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str]
         assert before in text
         other = jinja2.DictLoader({name: text.replace(before, after)})
         monkeypatch.setattr(environment, "loader", jinja2.ChoiceLoader([other, loader]))
-        rendering.template_digest.cache_clear()
+        render.template_digest.cache_clear()
 
     # A template's text comes from the files, which here stay as they are: a plan is made anew.
     monkeypatch.setattr(module("check_variants"), "kept_plan", lambda path, *asked: module("_plan").plan(*asked))
     yield edit
     monkeypatch.undo()
-    rendering.template_digest.cache_clear()
+    render.template_digest.cache_clear()
 
 
 def test_a_fingerprint_is_of_what_the_check_does(edited: Callable[[str, str, str], None]) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mmsbgen.db.exchange import Bundle, write
-from mmsbgen.db.records import ProblemRecord
-from mmsbgen.errors import InputError
-from mmsbgen.report.sweeps import read_baseline
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.exchange.jsonl import Bundle, write
+from mmsbgen.db.records.tuning_records import ProblemRecord
+from mmsbgen.report.tuning.sweep_pictures import read_baseline
 from tests.records import GPU, RUN, trial
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mmsbgen.families import family
-from mmsbgen.space import Traits
+from mmsbgen.kernels.space import Traits
 
 GPU = Traits("cuda", "gpu", sub_group_size=32, compute_units=132)
 MEMCHECK = "========= COMPUTE-SANITIZER\nok defaults: draws K=7 block_size=1\n========= ERROR SUMMARY: {} errors\n"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.build import traits_of
-from mmsbgen.db import exchange
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.families import family
-from mmsbgen.problem import Problem
-from mmsbgen.space import Config
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
 from tests.devices import H200
 
 PHI = family().kernel("update_phi")
@@ -93,7 +93,7 @@ def test_the_script_tunes_exports_and_goes_on(scripts: Path, tmp_path: Path) -> 
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stderr
         (file,) = tmp_path.glob("portable-*.jsonl")
-        return exchange.read(file)
+        return jsonl.read(file)
 
     bundle = run()
     assert {trial.key.kernel.name for trial in bundle.trials} == {"update_phi"}

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.backends.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.backends.fake import FakeDevice, FakeKernel
-from mmsbgen.build import traits_of
-from mmsbgen.errors import MissingDependencyError
+from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
+from mmsbgen.base.errors import MissingDependencyError
 from mmsbgen.families import family
-from mmsbgen.rendering import render
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.render import render
 from tests.devices import H200
 
 KS = (1, 7, 64, 100, 1000, 1024, 2048)

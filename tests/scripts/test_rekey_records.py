@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.db import exchange
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.selection import SHIPPED
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.selection.index import SHIPPED
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def run(scripts: Path, *args: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
     """Three shipped trials of update_phi, and one that says that it is of other templates."""
-    every = exchange.read(SHIPPED / "nvidia-h200.jsonl")
+    every = jsonl.read(SHIPPED / "nvidia-h200.jsonl")
     trials = [trial for trial in every.trials if trial.key.kernel.name == "update_phi"][:4]
     trials = [replace(trial, extra={}) for trial in trials]
     last = trials[-1]
@@ -34,7 +34,7 @@ def records(tmp_path: Path) -> Path:
     trials[-1] = replace(last, key=replace(last.key, kernel=strange))
     runs = {trial.run for trial in trials}
     path = tmp_path / "records.jsonl"
-    exchange.write(Bundle(runs=[run for run in every.runs if run.uuid in runs], trials=trials), path)
+    jsonl.write(Bundle(runs=[run for run in every.runs if run.uuid in runs], trials=trials), path)
     return path
 
 
@@ -43,13 +43,13 @@ def stated(earlier: Path, text: str, records: Path, tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "mmsbgen", earlier / "mmsbgen", ignore=shutil.ignore_patterns("__pycache__"))
     template = earlier / "mmsbgen" / "templates" / "mmsb" / "step.jinja"
     template.write_text(template.read_text() + text)
-    asked = "from mmsbgen.families import family; from mmsbgen.rendering import template_digest; "
+    asked = "from mmsbgen.families import family; from mmsbgen.kernels.render import template_digest; "
     asked += "print(template_digest(family('mmsb').kernel('update_phi').template, 'cuda'))"
     done = subprocess.run(
         [sys.executable, "-c", asked], cwd=earlier, env=os.environ | {"PYTHONPATH": str(earlier)}, capture_output=True,
         text=True, check=True,
     )  # fmt: skip
-    bundle, digest = exchange.read(records), done.stdout.strip()
+    bundle, digest = jsonl.read(records), done.stdout.strip()
     assert digest != bundle.trials[0].key.kernel.template_digest
     trials = [
         replace(trial, key=replace(trial.key, kernel=replace(trial.key.kernel, template_digest=digest)))
@@ -58,7 +58,7 @@ def stated(earlier: Path, text: str, records: Path, tmp_path: Path) -> Path:
         for trial in bundle.trials
     ]
     path = tmp_path / "earlier.jsonl"
-    exchange.write(Bundle(runs=bundle.runs, trials=trials), path)
+    jsonl.write(Bundle(runs=bundle.runs, trials=trials), path)
     return path
 
 
@@ -69,11 +69,9 @@ def test_a_comment_of_a_template_changes_no_source(scripts: Path, records: Path,
     assert done.returncode == 0, done.stderr
     assert "3 of 4 trials have the same source today" in done.stdout
     assert "1 left out of other templates than the checkout's" in done.stdout
-    found, now = exchange.read(output).trials, exchange.read(records).trials
+    found, now = jsonl.read(output).trials, jsonl.read(records).trials
     assert {trial.key.kernel.template_digest for trial in found} == {now[0].key.kernel.template_digest}
-    assert {trial.extra["measured_under"] for trial in found} == {
-        exchange.read(path).trials[0].key.kernel.template_digest
-    }
+    assert {trial.extra["measured_under"] for trial in found} == {jsonl.read(path).trials[0].key.kernel.template_digest}
 
 
 def test_another_statement_is_another_source(scripts: Path, records: Path, tmp_path: Path) -> None:

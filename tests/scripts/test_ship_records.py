@@ -10,13 +10,21 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from mmsbgen.db import exchange, formats
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.ranking import candidate, ranked
-from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, RunRecord, ToolchainRecord, TrialRecord
-from mmsbgen.db.selection import SHIPPED, Index
+from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
+from mmsbgen.db.selection.index import SHIPPED, Index
 from mmsbgen.families import family
-from mmsbgen.rendering import template_digest
+from mmsbgen.kernels.render import template_digest
 
 SPEC = family().kernel("update_beta")
 KERNEL = KernelRecord("mmsb", SPEC.name, template_digest(SPEC.template, "cuda"))
@@ -56,12 +64,12 @@ def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path
     ]
     trials += [_trial(4, 1e-9, key=replace(KEY, device=replace(GPU, kind="cpu")), run=1), _trial(8, 1e-9, key=gone)]
     trials += [_trial(512, 1e-3, key=other)]
-    exchange.write(Bundle(runs=RUNS, trials=trials), tmp_path / "nvidia-h200.jsonl")
+    jsonl.write(Bundle(runs=RUNS, trials=trials), tmp_path / "nvidia-h200.jsonl")
     (tmp_path / "shipped").mkdir()
     arguments = [str(tmp_path / "nvidia-h200.jsonl"), "--most", "2", "--output", str(tmp_path / "shipped")]
     done = CliRunner().invoke(script.main, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    found = exchange.read(tmp_path / "shipped" / "nvidia-h200.jsonl")
+    found = jsonl.read(tmp_path / "shipped" / "nvidia-h200.jsonl")
     assert {(t.key.problem.params["K"], t.config["block_size"], t.round) for t in found.trials} == {
         (64, 64, 1),
         (64, 128, 1),
@@ -69,7 +77,7 @@ def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path
     }
     assert [(run.uuid, run.host, run.extra) for run in found.runs] == [(RUNS[0].uuid, "", {})]
     for file in SHIPPED.glob("*.jsonl"):
-        bundle = exchange.read(file)
+        bundle = jsonl.read(file)
         assert formats.anonymous(bundle) == bundle
     chosen = Index(shipped=tmp_path / "shipped").select(KEY, valid=lambda config: True, default={})
     assert (chosen.config, chosen.tier) == ({"block_size": 64}, "exact")
@@ -86,7 +94,7 @@ def test_what_is_shipped_ranks_as_the_whole(script: ModuleType) -> None:
 
 
 def test_an_export_without_a_gpu_is_refused(script: ModuleType, tmp_path: Path) -> None:
-    exchange.write(Bundle(runs=RUNS), tmp_path / "empty.jsonl")
+    jsonl.write(Bundle(runs=RUNS), tmp_path / "empty.jsonl")
     done = CliRunner().invoke(script.main, [str(tmp_path / "empty.jsonl"), "--output", str(tmp_path / "none")])
     assert done.exit_code == 1
     assert "no usable record of a GPU" in done.output
@@ -104,7 +112,7 @@ def _shipped(script: ModuleType, folder: Path, *reports: str) -> dict[int, list[
     """Block sizes by K in the order of a look-up, of 64 to 512 by themselves in this order."""
     other = replace(KEY, problem=ProblemRecord("mmsb", {"K": 128, "dtype": "float32"}))
     trials = [_trial(block, block * 1e-6, key=key) for key in (KEY, other) for block in (64, 128, 256, 512)]
-    exchange.write(Bundle(runs=RUNS, trials=trials), folder / "nvidia-h200.jsonl")
+    jsonl.write(Bundle(runs=RUNS, trials=trials), folder / "nvidia-h200.jsonl")
     (folder / "shipped").mkdir(exist_ok=True)
     arguments = [str(folder / "nvidia-h200.jsonl"), "--output", str(folder / "shipped")]
     for report in reports:
@@ -112,7 +120,7 @@ def _shipped(script: ModuleType, folder: Path, *reports: str) -> dict[int, list[
     done = CliRunner().invoke(script.main, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     found: dict[int, list[int]] = {64: [], 128: []}
-    for trial in sorted(exchange.read(folder / "shipped" / "nvidia-h200.jsonl").trials, key=lambda trial: trial.times):
+    for trial in sorted(jsonl.read(folder / "shipped" / "nvidia-h200.jsonl").trials, key=lambda trial: trial.times):
         found[trial.key.problem.params["K"]].append(trial.config["block_size"])
     return found
 
@@ -125,7 +133,7 @@ def test_what_is_ahead_by_itself_only_is_not_shipped(
     every = [64, 128, 256, 512]
     assert _shipped(script, tmp_path) == {64: every, 128: every}
     assert _shipped(script, tmp_path, report) == {64: [256, 512], 128: every}
-    bundle = exchange.read(tmp_path / "nvidia-h200.jsonl")
+    bundle = jsonl.read(tmp_path / "nvidia-h200.jsonl")
     script.best_of(bundle, 5, script.read_chains(Path(report)))
     assert "2 configurations of update_beta, {'K': 64, 'dtype': 'float32'} are ahead" in capsys.readouterr().err
 
@@ -155,7 +163,7 @@ def test_a_chain_whose_fastest_was_never_tuned_changes_nothing(script: ModuleTyp
 def test_reports_of_something_else_are_refused(
     script: ModuleType, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    exchange.write(Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), tmp_path / "nvidia-h200.jsonl")
+    jsonl.write(Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), tmp_path / "nvidia-h200.jsonl")
     report = _report(tmp_path / "chain.json", (64, 1e-2, 0.0), **changes)
     arguments = [str(tmp_path / "nvidia-h200.jsonl"), "--chain", report, "--output", str(tmp_path / "none")]
     done = CliRunner().invoke(script.main, arguments)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mmsbgen.db import exchange
+from mmsbgen.db.exchange import jsonl
 
 
 @pytest.mark.opencl
@@ -33,7 +33,7 @@ def test_it_measures_the_same_configurations_at_each_k(tmp_path: Path) -> None:
     ]
     done = CliRunner().invoke(sweep.main, [*arguments, "--total-seconds", "2"])
     assert done.exit_code == 0, done.output
-    bundle = exchange.read(file)
+    bundle = jsonl.read(file)
     assert bundle.roofs == []
     worked = [trial for trial in bundle.trials if trial.status == "ok"]
     assert {trial.config["placement"] for trial in worked} >= {"RRR"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mmsbgen.families import family
-from mmsbgen.space import Traits, describe
+from mmsbgen.kernels.space import Traits, describe
 
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
 

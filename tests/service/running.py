@@ -18,12 +18,20 @@ from typing import Any
 import httpx
 import pytest
 
-from mmsbgen.db.exchange import Bundle
-from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, RoofRecord, RunRecord, ToolchainRecord, TrialRecord
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import problem_record, recorded_traits
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    RoofRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
-from mmsbgen.rendering import template_digest
+from mmsbgen.kernels.record_key import problem_record, recorded_traits
+from mmsbgen.kernels.render import template_digest
 
 TOKEN = "a-token-that-only-the-tests-know"
 COMMAND = [sys.executable, "-c", "from mmsbgen.cli import main; main(prog_name='mmsbgen')"]

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from mmsbgen.errors import InputError
-from mmsbgen.service.tokens import given_token, kept_token
+from mmsbgen.base.errors import InputError
+from mmsbgen.service.http.tokens import given_token, kept_token
 from tests.service.running import COMMAND, TOKEN, Service, serving
 
 EDGES = b"1 2\n2 3\n1 3\n"

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Queue
 from mmsbgen.service.detections import Detections
 from tests.service.running import Service, serving

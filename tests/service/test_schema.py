@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.service.problems import MEDIA_TYPE
+from mmsbgen.service.http.problem_details import MEDIA_TYPE
 from tests.service.running import Service
 
 METHODS = {"get", "post", "put", "patch", "delete"}

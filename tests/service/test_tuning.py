@@ -9,15 +9,15 @@ import httpx
 import pytest
 
 from mmsbgen.backends.fake import FakeDevice
-from mmsbgen.db.exchange import Bundle, lines
-from mmsbgen.db.records import RunRecord, TrialRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import open_store
-from mmsbgen.db_keys import recorded_traits
-from mmsbgen.errors import InputError
-from mmsbgen.rendering import render
-from mmsbgen.runtime import look_up_key
-from mmsbgen.service.devices import Devices
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.exchange.jsonl import Bundle, lines
+from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.kernels.record_key import recorded_traits
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.runtime import look_up_key
+from mmsbgen.service.device_list import Devices
 from tests.service.running import MMSB, Service, device, key, records
 
 BEST = "/api/v1/best"

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Queue
 from tests.service.running import Service, serving
 

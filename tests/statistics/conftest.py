@@ -47,7 +47,7 @@ from collections.abc import Iterator
 import pytest
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
 from tests.conftest import open_or_skip
 
 DEVICES = [

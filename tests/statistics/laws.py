@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import integrate, special
 
-from mmsbgen.families.mmsb.layout import FLOOR
+from mmsbgen.families.mmsb.numbers.row_layout import FLOOR
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from mmsbgen.backends import Device
-from mmsbgen.families.mmsb import reference
-from mmsbgen.families.mmsb.layout import DELTA, FLOOR
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, FLOOR
+from mmsbgen.families.mmsb.reference import equations
 from tests.statistics.laws import Floats, Moments, exact_dirichlet, observe
 from tests.statistics.toys import BlockRows, ListedRows, Strengths
 
@@ -44,7 +44,7 @@ def test_the_toy_is_what_it_is_called() -> None:
     np.testing.assert_allclose(SD[:3], [0.105, 0.097, 0.064], atol=5e-4)
     assert MEAN[3] == pytest.approx(0.0048, abs=5e-5)
     own = np.random.default_rng(1).dirichlet(np.full(K, 0.5))
-    drift, _ = reference.drift(own, np.full(K, BETA), ANCHORS, np.ones(20), DELTA)
+    drift, _ = equations.drift(own, np.full(K, BETA), ANCHORS, np.ones(20), DELTA)
     np.testing.assert_allclose(own * (drift + 20), [*COUNTS, *[0] * 7], atol=1e-3)
 
 
@@ -72,9 +72,9 @@ def test_memberships_by_the_reference() -> None:
         sums = phi.sum(axis=1, keepdims=True)
         pi = phi / sums
         drift = (q / (pi @ q.T)[:, :, None]).sum(axis=1) - len(ANCHORS)
-        step = reference.Step("split", EPS / 2, 1 / K, seed=32, iteration=iteration)
+        step = equations.Step("split", EPS / 2, 1 / K, seed=32, iteration=iteration)
         whole = phi.ravel()
-        end = reference.end_row(whole, pi.ravel(), (drift * phi.sum() / sums).ravel(), whole * 0, 0, step)
+        end = equations.end_row(whole, pi.ravel(), (drift * phi.sum() / sums).ravel(), whole * 0, 0, step)
         phi = end.phi.reshape(m, K)
         if iteration >= 500 and iteration % 50 == 0:
             found.add(phi / phi.sum(axis=1, keepdims=True))

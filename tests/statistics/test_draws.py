@@ -14,8 +14,9 @@ import pytest
 from scipy import special, stats
 
 from mmsbgen.backends import Device
-from mmsbgen.families.mmsb import random, reference
-from mmsbgen.families.mmsb.layout import FLOOR, Purpose
+from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.row_layout import FLOOR, Purpose
+from mmsbgen.families.mmsb.reference import equations
 from tests.statistics.laws import Floats
 from tests.statistics.toys import ListedRows
 
@@ -57,7 +58,7 @@ def levels() -> list[tuple[Level, slice]]:
 def start(tau: float) -> tuple[Floats, Floats, Floats, Floats]:
     """Memberships, sums, the anchor's row, and the weight of its link ``[ROWS, 1]`` that gives each level's flow."""
     pi, anchor = np.full((ROWS, K), 1 / K), np.where(np.arange(K) % 2, 0.0, 2 / K)
-    drift, _ = reference.drift(pi[0], np.full(K, BETA), anchor[None], np.ones(1))
+    drift, _ = equations.drift(pi[0], np.full(K, BETA), anchor[None], np.ones(1))
     assert drift[0] == pytest.approx(-drift[1], rel=1e-9)  # eq. (3.3): all pi_k D_k together are 0
     sums, weights = np.empty(ROWS), np.empty((ROWS, 1))
     for level, rows in levels():
@@ -215,7 +216,7 @@ def test_noise_of_the_reflected_step_is_the_generator_s(device: Device) -> None:
     """Coordinate by coordinate the normal deviate of (seed, k, vertex, iteration): none is used twice."""
     for iteration, found in enumerate(noise_of(device, "reflected")):
         index = np.arange(512)
-        right = random.pair_normals(42, index[None, :], index[:, None], iteration, Purpose.phi_uniform)
+        right = counter_random.pair_normals(42, index[None, :], index[:, None], iteration, Purpose.phi_uniform)
         # phi near 1 is known to 1e-7, and a standard deviation is 0.1.
         np.testing.assert_allclose(found, right, atol=2e-5 * (1 + np.abs(right).max()))
 

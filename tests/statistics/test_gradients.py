@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.build import build, release, traits_of
-from mmsbgen.families.mmsb import MMSB, reference
-from mmsbgen.families.mmsb.layout import DELTA, row_length
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.kernels.build import build, release, traits_of
 from tests.families.test_reference import derivative, likelihood, log_z, log_z_of_theta, rows, strengths
 from tests.statistics.laws import Floats
 from tests.statistics.toys import ListedRows
@@ -75,7 +76,7 @@ def test_drift_is_the_derivative_of_log_z(device: Device, beta_kind: str, k: int
             for index in range(k)
         ]
         gradient = (found[i] - phi) / TAU - ALPHA + phi
-        _, error = reference.drift(own, case.beta, partners, weights, u=U["float64"])
+        _, error = equations.drift(own, case.beta, partners, weights, u=U["float64"])
         # The step hides the gradient's last digits under those of phi' and of the row's normalisation.
         hidden = (16 + k) * U["float64"] * (found[i] / TAU + ALPHA)
         assert np.all(abs(gradient - slopes) <= 1e-9 * np.abs(slopes) + 4 * error / total + hidden)
@@ -90,9 +91,9 @@ def test_the_data_leave_row_sums_to_the_prior(device: Device, k: int, beta_kind:
     found = case.after(device, "reflected")
     right = case.sums + TAU * (k * float(np.dtype(dtype).type(ALPHA)) - case.sums)
     for i, own in enumerate(case.own):
-        _, error = reference.drift(own, case.beta, case.partners(i), case.weights[i], u=U[dtype])
+        _, error = equations.drift(own, case.beta, case.partners(i), case.weights[i], u=U[dtype])
         # Memberships in single precision do not sum to 1 exactly, which the data's share feels.
-        drift, _ = reference.drift(own, case.beta, case.partners(i), case.weights[i])
+        drift, _ = equations.drift(own, case.beta, case.partners(i), case.weights[i])
         data = TAU * (4 * own @ error + abs(own @ drift) + 4 * U[dtype] * own @ abs(drift))
         assert abs(found[i].sum() - right[i]) <= data + (16 + 2 * k) * U[dtype] * right[i]
         # The data did move something.
@@ -156,7 +157,7 @@ def test_theta_counts_give_the_derivative_of_log_z(device: Device, kind: str, be
     weights = rng.uniform(0.5, 3.0, 12) * rng.choice([1.0, -1.0], 12)
     counts = on_pairs(device, "theta_partial", a, b, beta, weights)
     for x, y, w, (non_link, link) in zip(a, b, weights, counts, strict=True):
-        _, error = reference.theta_counts(x[None], y[None], beta, np.array([w]), u=U["float64"])
+        _, error = equations.theta_counts(x[None], y[None], beta, np.array([w]), u=U["float64"])
         moved = (1 - beta) * link - beta * non_link
         for i in range(k):
             for column, value in ((0, -moved[i]), (1, moved[i])):

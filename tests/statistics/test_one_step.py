@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.build import build, check_built, release, traits_of, upload
-from mmsbgen.families.mmsb import MMSB, random, reference
-from mmsbgen.families.mmsb.layout import row_length
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.kernels.build import build, check_built, release, traits_of, upload
 from tests.statistics.laws import Floats
 from tests.statistics.toys import ListedRows, SharingGraph
 
@@ -60,9 +62,9 @@ def signs(vertex: int) -> Floats:
 def one_step(k: int, vertex: int, partners: Any, weights: Any, step: str) -> Floats:
     pi, sums, beta = state(k)
     u = np.float32
-    how = reference.Step(step, float(u(TAU)), float(u(1 / k)), noise=False, delta=float(u(DELTA)))
-    drift, _ = reference.drift(pi[vertex], beta, pi[partners], weights, how.delta)
-    return reference.end_row(pi[vertex] * sums[vertex], pi[vertex], drift, drift * 0, vertex, how).phi
+    how = equations.Step(step, float(u(TAU)), float(u(1 / k)), noise=False, delta=float(u(DELTA)))
+    drift, _ = equations.drift(pi[vertex], beta, pi[partners], weights, how.delta)
+    return equations.end_row(pi[vertex] * sums[vertex], pi[vertex], drift, drift * 0, vertex, how).phi
 
 
 @pytest.mark.parametrize("form", CONFIGS)
@@ -93,7 +95,7 @@ def test_blocks_without_noise(device: Device, k: int, n: int) -> None:
     """The block of all vertices, with one shared draw, with some, and with more than there are vertices."""
     pi, sums, beta = state(k)
     links, held = graph()
-    rule = reference.PartnerRule("block", n, seed=5, iteration=6)
+    rule = equations.PartnerRule("block", n, seed=5, iteration=6)
     with SharingGraph(
         device, pi, sums, beta, links, held, n=n, noise=False, delta=DELTA, tau=TAU, dtype="float32", seed=5
     ) as block:
@@ -102,7 +104,7 @@ def test_blocks_without_noise(device: Device, k: int, n: int) -> None:
         ends = [links[links[:, 1 - side] == vertex, side] for side in (0, 1)]
         closed = [held[held[:, 1 - side] == vertex, side] for side in (0, 1)]
         near, out = np.sort(np.concatenate(ends)), frozenset(np.concatenate(closed).tolist())
-        partners, weights = reference.sample_partners(vertex, N, near, out, rule)
+        partners, weights = equations.sample_partners(vertex, N, near, out, rule)
         right = one_step(k, vertex, partners, weights, "split")
         np.testing.assert_allclose(found[vertex], right, rtol=RTOL, err_msg=f"vertex {vertex}")
 
@@ -150,10 +152,10 @@ def test_strengths_without_noise(device: Device, k: int, n_pairs: int) -> None:
         found, new = (device.download(placed[name]).astype(np.float64) for name in ("theta", "beta"))
     finally:
         release(placed)
-    counts, _ = reference.theta_counts(pi[a], pi[b], beta, weights, float(np.float32(DELTA)))
-    right = reference.update_theta(theta, counts, reference.ThetaStep("reflected", step, noise=False))
+    counts, _ = equations.theta_counts(pi[a], pi[b], beta, weights, float(np.float32(DELTA)))
+    right = equations.update_theta(theta, counts, equations.ThetaStep("reflected", step, noise=False))
     np.testing.assert_allclose(found[:, :k], right, rtol=RTOL)
-    np.testing.assert_allclose(new[:k], reference.beta_of(right), rtol=RTOL)
+    np.testing.assert_allclose(new[:k], equations.beta_of(right), rtol=RTOL)
 
 
 # Launches -------------------------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ def test_words_do_not_depend_on_the_launch(device: Device) -> None:
         bound.launch(workload.count, placed).wait()
         words = device.download(placed["words"])
         release(placed)
-        expected = random.philox(int(workload.arguments["seed"]), np.arange(1000), 12345, 7, 9 << 24)
+        expected = counter_random.philox(int(workload.arguments["seed"]), np.arange(1000), 12345, 7, 9 << 24)
         assert np.array_equal(words, np.stack(expected, axis=1).astype(np.uint32)), config
 
 

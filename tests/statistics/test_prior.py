@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from mmsbgen.backends import Device
-from mmsbgen.families.mmsb import reference
+from mmsbgen.families.mmsb.reference import equations
 from tests.statistics.laws import Floats, dirichlet_rows, mean_largest
 from tests.statistics.toys import BlockRows, ListedRows
 
@@ -49,8 +49,8 @@ def test_the_reference_finds_the_prior(k: int) -> None:
     pi, sums = flat(k)
     phi = (pi * sums[:, None]).ravel()
     for iteration in range(5):
-        step = reference.Step("split", 2.0, 1 / k, seed=21, iteration=iteration)
-        phi = reference.end_row(phi, phi, phi * 0, phi * 0, 0, step).phi
+        step = equations.Step("split", 2.0, 1 / k, seed=21, iteration=iteration)
+        phi = equations.end_row(phi, phi, phi * 0, phi * 0, 0, step).phi
     table = phi.reshape(M, k)
     expect_prior(table / table.sum(axis=1, keepdims=True), table.sum(axis=1))
 

@@ -17,15 +17,18 @@ import pytest
 from scipy import stats
 
 from mmsbgen.backends import Device
-from mmsbgen.build import build, release, traits_of
-from mmsbgen.families.mmsb import MMSB, graph_workloads, random, reference
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.graph import EdgeSet, Split, as_graph, split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.graph.split import HeldOut
-from mmsbgen.sampler import minibatch
-from mmsbgen.sampler.blocks import theta_scales
-from mmsbgen.sampler.minibatch import MiniBatch, Sources
-from mmsbgen.sampler.options import Options
+from mmsbgen.kernels.build import build, release, traits_of
+from mmsbgen.sampler.minibatch import strategies
+from mmsbgen.sampler.minibatch.block_partners import theta_scales
+from mmsbgen.sampler.minibatch.strategies import MiniBatch, Sources
+from mmsbgen.sampler.options.options import Options
 from tests.statistics.laws import Floats
 from tests.statistics.toys import SharingGraph
 
@@ -87,13 +90,13 @@ def test_stars(six: Split, monkeypatch: pytest.MonkeyPatch, name: str, links: bo
     orders = [np.array(order) for order in itertools.permutations(range(N))]
     for centre, coin in itertools.product(range(N), (0, 1)):
         draws = (centre, coin)
-        monkeypatch.setattr(minibatch, "_draw", lambda s, i, number, bound, d=draws: np.array([d[number]]))
+        monkeypatch.setattr(strategies, "_draw", lambda s, i, number, bound, d=draws: np.array([d[number]]))
         # A star of links does not look at the order.
         depends = name == "random-node-non-link" or (name == "random-node" and coin == 0)
         for order in orders if depends else orders[:1]:
-            monkeypatch.setattr(random, "permuted", lambda seed, j, v, i, n, order=order: order[np.asarray(j)])
+            monkeypatch.setattr(counter_random, "permuted", lambda seed, j, v, i, n, order=order: order[np.asarray(j)])
             share = 1 / (2 * N * (len(orders) if depends else 1))
-            total += share * matrix(minibatch.strategy(name).draw(chosen, 1))
+            total += share * matrix(strategies.strategy(name).draw(chosen, 1))
     np.testing.assert_allclose(total, truth(links, non_links), rtol=1e-12, atol=1e-12)
 
 
@@ -105,8 +108,8 @@ def test_pairs(six: Split, monkeypatch: pytest.MonkeyPatch) -> None:
         assert bound == (N, N - 1)[vertex]
         return j // (N - 1) if vertex == 0 else j % (N - 1)
 
-    monkeypatch.setattr(minibatch, "below", below)
-    batch = minibatch.random_pair(sources(six, every, "random-pair"), 1)
+    monkeypatch.setattr(strategies, "below", below)
+    batch = strategies.random_pair(sources(six, every, "random-pair"), 1)
     np.testing.assert_allclose(matrix(batch), truth(), rtol=1e-12, atol=1e-12)
 
 
@@ -116,7 +119,7 @@ def test_blocks(six: Split, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
     A block's counts are linear in its vertices, so that with the next test theta's are right too.
     """
-    sweeps = minibatch.sweeps(sources(six, size, "block"))
+    sweeps = strategies.sweeps(sources(six, size, "block"))
     scale = 2 * float(theta_scales(sweeps.per_sweep, 1.0, np.dtype(np.float64))["link_scale"])
     every = list(itertools.product(range(sweeps.per_sweep), repeat=sweeps.largest))
     total = np.zeros(N)
@@ -193,7 +196,7 @@ def test_partners_drawn_on_the_device(device: Device, rule: tuple[str, int, int]
 def test_stars_drawn_on_the_device(device: Device, six: Split, m: int) -> None:
     """6000 stars: all centres and both coins, each star of non-links any of the sets that are possible."""
     rounds, stride = 6000, N
-    stars = minibatch.random_node(sources(six, m, seed=5), 1, rounds)
+    stars = strategies.random_node(sources(six, m, seed=5), 1, rounds)
     values: dict[str, Any] = {
         "centres": stars.centres.astype(np.uint32),
         "sizes": stars.sizes.astype(np.uint32),
@@ -248,9 +251,9 @@ def test_shared_partners_give_the_whole_gradient(device: Device) -> None:
     whole = np.zeros((N, k))
     both = truth() + truth().T
     for vertex in range(N):
-        whole[vertex] = reference.drift(pi[vertex], beta, pi, both[vertex], 1e-4)[0]
+        whole[vertex] = equations.drift(pi[vertex], beta, pi, both[vertex], 1e-4)[0]
     pairs, signs = np.array(PAIRS), truth()[tuple(np.array(PAIRS).T)]
-    right, _ = reference.theta_counts(pi[pairs[:, 0]], pi[pairs[:, 1]], beta, signs, 1e-4)
+    right, _ = equations.theta_counts(pi[pairs[:, 0]], pi[pairs[:, 1]], beta, signs, 1e-4)
     drawn: dict[int, Floats] = {}
     counts: dict[int, Floats] = {}
     with SharingGraph(
@@ -282,7 +285,7 @@ def test_partners_shared_by_a_star_give_the_whole_gradient(device: Device, partn
     pi, beta = rng.dirichlet(np.full(k, 0.5), N), rng.uniform(0.1, 0.9, k)
     pi[1], pi[2] = np.eye(k)[0], np.eye(k)[3]
     both = truth() + truth().T
-    whole = np.stack([reference.drift(pi[a], beta, pi, both[a], 1e-4)[0] for a in range(N)])
+    whole = np.stack([equations.drift(pi[a], beta, pi, both[a], 1e-4)[0] for a in range(N)])
     options = {"n": n, "partners": partners, "step": "published", "noise": False, "alpha": 1e3}
     drawn: dict[tuple[int, ...], Floats] = {}
     met: dict[tuple[int, ...], int] = defaultdict(int)
@@ -306,7 +309,7 @@ def test_partners_shared_by_a_star_give_the_whole_gradient(device: Device, partn
     np.testing.assert_allclose(mean, whole, rtol=1e-9, atol=1e-6)
     if n == 1:
         # Links come with weight 1 each time, or now and then with weight N.
-        linked = reference.drift(pi[0], beta, pi[1:5], np.ones(4), 1e-4)[0]
+        linked = equations.drift(pi[0], beta, pi[1:5], np.ones(4), 1e-4)[0]
         own = drawn[(0,)][0]
         assert np.allclose(own, linked if partners == "shared" else 0.0, rtol=1e-9, atol=1e-6)
 
@@ -341,7 +344,7 @@ def test_no_non_link_is_a_link_or_held_out(device: Device, collaboration: Split)
     """3000 stars and their vertices' partners, as a run draws them ahead, against sets of pairs."""
     parts, n, rounds = collaboration, collaboration.graph.n_vertices, 3000
     chosen = sources(parts, 64)
-    stars = minibatch.random_node(chosen, 1, rounds)
+    stars = strategies.random_node(chosen, 1, rounds)
     stride, n_partners = int(stars.sizes.max()), 8
     offsets, neighbours = graph_workloads.adjacency(n, parts.training_links)
     values: dict[str, Any] = graph_workloads.edge_set_arguments("link", chosen.links)

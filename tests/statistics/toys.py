@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends import Device
-from mmsbgen.build import BoundKernel, build, release, traits_of
-from mmsbgen.families.mmsb import MMSB, block_workloads, graph_workloads
-from mmsbgen.families.mmsb.layout import DELTA, row_length
-from mmsbgen.families.mmsb.link_kernels import links_groups
-from mmsbgen.families.mmsb.star_shared import LABELS
-from mmsbgen.families.mmsb.storage import storage_named
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.blocks import block_workloads
+from mmsbgen.families.mmsb.blocks.link_kernels import links_groups
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
+from mmsbgen.families.mmsb.numbers.storage import storage_named
+from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.families.mmsb.stars.star_shared import LABELS
+from mmsbgen.kernels.build import BoundKernel, build, release, traits_of
 from tests.statistics.laws import Floats
 
 #: Launches after which the host waits, so that queues and their events stay short.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.db.store import Store, open_store
+from mmsbgen.db.store.tuning_store import Store, open_store
 
 
 @pytest.fixture

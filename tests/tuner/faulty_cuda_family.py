@@ -7,9 +7,9 @@ from dataclasses import replace
 import jinja2
 from faulty_family import DOUBLE, FAULTY
 
-from mmsbgen.problem import Problem
-from mmsbgen.rendering import environment
-from mmsbgen.space import Axis, Config, Space, Traits
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.render import environment
+from mmsbgen.kernels.space import Axis, Config, Space, Traits
 
 TEMPLATE = """
 {% from "common/signature.jinja" import signature with context %}

@@ -12,10 +12,10 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from mmsbgen.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Workload
-from mmsbgen.problem import Parameter, Problem
-from mmsbgen.rendering import environment
-from mmsbgen.space import Axis, Config, Constraint, Space, Traits
+from mmsbgen.kernels.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Workload
+from mmsbgen.kernels.problem import Parameter, Problem
+from mmsbgen.kernels.render import environment
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 TEMPLATE = """
 {% if fault in system_calls %}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psycopg
 
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 
 #: The catalogs of a new database take 7 to 8 MB, which are in the table space too.
 _SIZE = "24m"

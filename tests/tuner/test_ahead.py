@@ -17,25 +17,25 @@ import psutil
 import pytest
 
 from mmsbgen.backends import Device, DeviceInfo
-from mmsbgen.backends._binary_cache import BinaryCache
-from mmsbgen.backends.cuda_compile import Nvcc, compile_cuda
-from mmsbgen.build import compiler_options, traits_of
-from mmsbgen.db.canonical import digest
-from mmsbgen.db.records import RunRecord
-from mmsbgen.db.store import Store
-from mmsbgen.db_keys import key_of
+from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.nvidia.cuda_compile import Nvcc, compile_cuda
+from mmsbgen.base.host_memory import available_host_memory
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.tuning_records import RunRecord
+from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family
-from mmsbgen.host import available_host_memory
-from mmsbgen.rendering import render
-from mmsbgen.space import Config
-from mmsbgen.tuner.ahead import CompileAhead, default_jobs
-from mmsbgen.tuner.measure import Limits, Measurer
-from mmsbgen.tuner.report import KernelReport, Progress
-from mmsbgen.tuner.search import BudgetSpentError, candidates
-from mmsbgen.tuner.timing import Patience, Timing
-from mmsbgen.tuner.trials import Evaluator, Recorder
-from mmsbgen.tuner.tune import tune
-from mmsbgen.tuner.worker import Outcome
+from mmsbgen.kernels.build import compiler_options, traits_of
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
+from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.trial_process import Outcome
+from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder
+from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
+from mmsbgen.tuner.search.strategies import BudgetSpentError, candidates
 from tests.devices import H200
 
 PROBLEM = family().problem(K=32, m=16, n=8, N=100)
@@ -216,7 +216,7 @@ def test_what_compiles_dies_with_its_run(tmp_path: Path, number: int) -> None:
     program = slow_nvcc(tmp_path)
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs ignore it
-        "from mmsbgen.backends import cuda_compile as c; c.Nvcc(sys.argv[1], cancellable=1).compile('', ())"
+        "from mmsbgen.backends.nvidia import cuda_compile as c; c.Nvcc(sys.argv[1], cancellable=1).compile('', ())"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(program)], stderr=subprocess.PIPE, text=True) as run:
         begin = time.monotonic()

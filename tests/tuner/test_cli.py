@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
 from mmsbgen.cli.tune import _certainty
-from mmsbgen.db.store import open_store
-from mmsbgen.tuner.noise import judge
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.tuner.measure.noise import judge
 
 SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]
 

@@ -9,13 +9,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from mmsbgen.db.records import DeviceRecord, KernelRecord, Key, ProblemRecord, ToolchainRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.space import Config, Traits
-from mmsbgen.tuner.climb import Climb, neighbours
-from mmsbgen.tuner.search import BudgetSpentError, candidates
-from mmsbgen.tuner.surrogate import coordinates
-from mmsbgen.tuner.timing import Timing
+from mmsbgen.kernels.space import Config, Traits
+from mmsbgen.tuner.measure.timing import Timing
+from mmsbgen.tuner.search.coordinate_descent import Climb, neighbours
+from mmsbgen.tuner.search.strategies import BudgetSpentError, candidates
+from mmsbgen.tuner.search.surrogate import coordinates
 
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
 SPACE = candidates(MMSB.kernel("update_phi"), MMSB.problem(), CPU, {"normalise": True})

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.errors import InputError
-from mmsbgen.tuner.tune import tune
-from mmsbgen.tuner.worker import resolve_family
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.tuner.measure.trial_process import resolve_family
+from mmsbgen.tuner.run.tune import tune
 from tests.disks import MMSBGEN, in_a_file_system_of_its_own
 
 TUNE = "tune --device fake --kernel update_phi --roof-mib 1 --quiet --budget-trials 3"

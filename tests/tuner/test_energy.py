@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from mmsbgen.backends import Device, Event
+from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli import main
-from mmsbgen.db.ranking import check_objective
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.errors import InputError, MmsbgenError
-from mmsbgen.tuner.energy import NvmlMeter, measure_energy, meter_of
-from mmsbgen.tuner.resume import known_trials
-from mmsbgen.tuner.tune import tune
-from mmsbgen.tuner.worker import resolve_family
+from mmsbgen.db.records.ranking import check_objective
+from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.tuner.measure.energy import NvmlMeter, measure_energy, meter_of
+from mmsbgen.tuner.measure.trial_process import resolve_family
+from mmsbgen.tuner.run.earlier_trials import known_trials
+from mmsbgen.tuner.run.tune import tune
 
 SPIN = """
 __kernel void spin(__global float* y, const uint turns)
@@ -193,9 +193,9 @@ def test_a_tune_by_energy_stores_joules_beside_seconds(cuda_device: Device, stor
 def test_the_best_follows_the_objective(store: Store) -> None:
     """Trials with the joules of three boards: the fastest uses most, the thriftiest is slowest."""
     from mmsbgen.backends.fake import FakeDevice
-    from mmsbgen.db.records import RunRecord, TrialRecord
-    from mmsbgen.db_keys import key_of
+    from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
     from mmsbgen.families.mmsb import MMSB
+    from mmsbgen.kernels.record_key import key_of
 
     key = key_of(FakeDevice().info, MMSB.kernel("update_beta"), MMSB.problem())
     run = RunRecord(strategy="exhaustive")

@@ -12,13 +12,13 @@ import pytest
 from filelock import Timeout
 
 from mmsbgen.backends import Device
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import InputError
-from mmsbgen.tuner.exclusive import device_lock, file_name, having_device
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.tuner.measure.device_lock import device_lock, file_name, having_device
 
 _HOLD = """
 import sys, time
-from mmsbgen.tuner.exclusive import device_lock
+from mmsbgen.tuner.measure.device_lock import device_lock
 with device_lock("a device"):
     print("held", flush=True)
     time.sleep(60)
@@ -125,7 +125,7 @@ _LOGGED = """
 import sys, time
 from contextlib import contextmanager
 from pathlib import Path
-from mmsbgen.tuner import timing, worker
+from mmsbgen.tuner.measure import timing, trial_process
 
 log, name = Path(sys.argv.pop()), sys.argv.pop()
 real = timing.time_launches
@@ -138,22 +138,22 @@ def logged(*args, **kwargs):
         file.write(f"{name} end {time.monotonic()}\\n")
     return found
 
-worker.time_launches = logged
-worker.main()
+trial_process.time_launches = logged
+trial_process.main()
 """
 
 _TUNE = """
 import sys, time
 from pathlib import Path
 from mmsbgen.families import family
-from mmsbgen.db.store import open_store
-from mmsbgen.tuner import measure
-from mmsbgen.tuner.report import Progress
-from mmsbgen.tuner.timing import Patience
-from mmsbgen.tuner.tune import tune
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.tuner.measure import measurer
+from mmsbgen.tuner.run.tuning_report import Progress
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.tune import tune
 
 device, database, name, log, logged = sys.argv[1:]
-real = measure.subprocess.Popen
+real = measurer.subprocess.Popen
 
 class Together(Progress):  # each goes on after its first trial when the other has one too
 
@@ -166,7 +166,7 @@ def with_log(command, **options):
     place = command.index("-m")
     return real([*command[:place], logged, *command[place + 2 :], name, log], **options)
 
-measure.subprocess.Popen = with_log
+measurer.subprocess.Popen = with_log
 with open_store(database) as store:
     report = tune(
         device, "mmsb", ["update_phi"], family().problem(K=64, m=512, n=16, N=2000), store=store, budget_trials=12,

@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import Store
-from mmsbgen.errors import InputError
-from mmsbgen.tuner.measure import Limits, Measurer, WorkerLostError
-from mmsbgen.tuner.tune import tune
-from mmsbgen.tuner.worker import resolve_family
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.tuner.measure.measurer import Limits, Measurer, WorkerLostError
+from mmsbgen.tuner.measure.trial_process import resolve_family
+from mmsbgen.tuner.run.tune import tune
 
 LIMITS = Limits(compile_s=8.0, run_s=8.0)
 """Many times what good candidates take here, so that they keep them where other programs have the cores."""
@@ -130,7 +130,7 @@ def test_inputs_that_do_not_fit_are_an_input_error(pocl_device: Device, store: S
 
 
 _OWNER = """
-from mmsbgen.tuner.measure import Measurer
+from mmsbgen.tuner.measure.measurer import Measurer
 measurer = Measurer("fake", "mmsb")
 measurer.open()
 print(measurer._child._process.pid, flush=True)

@@ -7,15 +7,15 @@ import re
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.backends.cuda_compile import compile_cuda, find_compiler
-from mmsbgen.build import compiler_options
-from mmsbgen.db.store import Store
-from mmsbgen.errors import MissingDependencyError
-from mmsbgen.rendering import render
-from mmsbgen.space import Traits
-from mmsbgen.tuner.measure import Limits, Measurer
-from mmsbgen.tuner.tune import tune
-from mmsbgen.tuner.worker import resolve_family
+from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
+from mmsbgen.base.errors import MissingDependencyError
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.build import compiler_options
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
+from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.trial_process import resolve_family
+from mmsbgen.tuner.run.tune import tune
 
 LIMITS = Limits(run_s=10.0)
 SAID = {

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mmsbgen.tuner.finals import METER_S, metered
+from mmsbgen.tuner.run.finals import METER_S, metered
 
 
 def test_without_a_budget_of_seconds_all_are_metered_the_winner_first() -> None:
@@ -30,7 +30,7 @@ def test_where_seconds_count_metering_takes_a_small_part_of_them(whole: float, l
 def test_metering_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes :data:`METER_S`: with time for two and a half, two are metered."""
     clock = [100.0]
-    monkeypatch.setattr("mmsbgen.tuner.finals.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("mmsbgen.tuner.run.finals.time.monotonic", lambda: clock[0])
     found = []
     for place in metered(5, 0, (90.0, 100.0 + 2.5 * METER_S)):
         found.append(place)

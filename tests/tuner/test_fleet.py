@@ -20,16 +20,16 @@ import psutil
 import pytest
 
 from mmsbgen.backends import open_device
-from mmsbgen.db import formats
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.errors import InputError
-from mmsbgen.tuner.fleet import tune_fleet
-from mmsbgen.tuner.lanes import Lanes, deal, search_in_lanes, try_in_lanes
-from mmsbgen.tuner.measure import Limits
-from mmsbgen.tuner.resume import known_trials, this_process
-from mmsbgen.tuner.search import BudgetSpentError, Candidates
-from mmsbgen.tuner.timing import Patience
-from mmsbgen.tuner.worker import resolve_family
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.exchange import formats
+from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.tuner.fleet.fleet_run import tune_fleet
+from mmsbgen.tuner.measure.measurer import Limits
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.measure.trial_process import resolve_family
+from mmsbgen.tuner.run.earlier_trials import known_trials, this_process
+from mmsbgen.tuner.search.parallel_search import Lanes, deal, search_in_lanes, try_in_lanes
+from mmsbgen.tuner.search.strategies import BudgetSpentError, Candidates
 
 MMSBGEN = [sys.executable, "-c", "from mmsbgen.cli import main; main()"]
 SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]
@@ -243,7 +243,7 @@ def test_bad_input_is_told_and_nothing_is_written(
 
     from mmsbgen.cli import main
 
-    monkeypatch.setattr("mmsbgen.tuner.fleet_cluster._CONNECT_S", 1.0)
+    monkeypatch.setattr("mmsbgen.tuner.fleet.cluster._CONNECT_S", 1.0)
     database = tmp_path / "tuning.sqlite3"
     result = CliRunner().invoke(main, ["tune", *words.split(), "--database", str(database)])
     assert result.exit_code == 2, result.output

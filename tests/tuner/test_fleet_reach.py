@@ -53,7 +53,7 @@ def speaks_http(port: int) -> bool:
 
 _RUN = """
 import sys
-from mmsbgen.tuner.fleet_cluster import local_workers
+from mmsbgen.tuner.fleet.cluster import local_workers
 
 if __name__ == "__main__":
     with local_workers(["fake"]) as client:

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.backends.cuda_compile import compile_cuda, find_compiler
-from mmsbgen.build import check, compiler_options, traits_of
-from mmsbgen.errors import InputError
-from mmsbgen.rendering import render
-from mmsbgen.space import Traits
-from mmsbgen.tuner.limits import ROOFS, measure_roofs
+from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
+from mmsbgen.base.errors import InputError
+from mmsbgen.kernels.build import check, compiler_options, traits_of
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
+from mmsbgen.tuner.measure.roofs import ROOFS, measure_roofs
 
 GPU = Traits("cuda", "gpu", sub_group_size=32)
 

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from mmsbgen.tuner.noise import Noise, judge, median_interval
+from mmsbgen.tuner.measure.noise import Noise, judge, median_interval
 
 
 def drawn(rng: random.Random, median: float, count: int) -> list[float]:

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.db.records import RunRecord, TrialRecord
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.tuner import resume
-from mmsbgen.tuner.resume import end_dead_runs, this_process
+from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
+from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.tuner.run import earlier_trials
+from mmsbgen.tuner.run.earlier_trials import end_dead_runs, this_process
 from tests.conftest import IN_CI
 
 KILLS = 20
@@ -53,7 +53,9 @@ def test_killed_at_random_points_a_tune_repeats_nothing_and_loses_nothing(
 
     # Processes are forked from one that has imported everything, so that the kills fall on the tuner's work.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tuning_process", "mmsbgen.backends.opencl", "sqlalchemy.dialects.sqlite"])
+    context.set_forkserver_preload(
+        ["tuning_process", "mmsbgen.backends.opencl.opencl_device", "sqlalchemy.dialects.sqlite"]
+    )
     database, seed = tmp_path / "tuning.sqlite3", 20 if IN_CI else random.randrange(1 << 32)
     draw = random.Random(seed)
     before: dict[str, TrialRecord] = {}
@@ -104,7 +106,7 @@ def test_killed_at_random_points_a_tune_repeats_nothing_and_loses_nothing(
 
 def test_runs_whose_process_is_gone_are_ended(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
-    monkeypatch.setattr(resume, "_MACHINE", tmp_path / "machine-id")
+    monkeypatch.setattr(earlier_trials, "_MACHINE", tmp_path / "machine-id")
     mine, numbers = this_process(), this_process()["numbers"]
     assert "0123456789abcdef" not in str(mine)
     boot, space = numbers.split()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmsbgen.tuner.surrogate import coordinates, expected_improvement, fitted, posterior
+from mmsbgen.tuner.search.surrogate import coordinates, expected_improvement, fitted, posterior
 
 
 def test_numbers_lie_by_their_logarithm_and_words_apart() -> None:

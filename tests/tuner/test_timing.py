@@ -9,7 +9,7 @@ import pytest
 
 from mmsbgen.backends.base import Event
 from mmsbgen.backends.fake import FakeDevice
-from mmsbgen.tuner.timing import Patience, time_launches, time_turns
+from mmsbgen.tuner.measure.timing import Patience, time_launches, time_turns
 
 
 class Scripted(Event):

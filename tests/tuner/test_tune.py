@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.build import traits_of
-from mmsbgen.db.canonical import utc_now
-from mmsbgen.db.records import QuarantineRecord, RunRecord, TrialRecord
-from mmsbgen.db.selection import Index
-from mmsbgen.db.store import Store, open_store
-from mmsbgen.db_keys import key_of
-from mmsbgen.errors import InputError
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.canonical_json import utc_now
+from mmsbgen.db.records.tuning_records import QuarantineRecord, RunRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.tuner.climb import neighbours
-from mmsbgen.tuner.report import KernelReport, Progress
-from mmsbgen.tuner.resume import known_trials
-from mmsbgen.tuner.search import STRATEGIES
-from mmsbgen.tuner.surrogate import coordinates
-from mmsbgen.tuner.timing import Patience
-from mmsbgen.tuner.tune import TuneReport, tune
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.earlier_trials import known_trials
+from mmsbgen.tuner.run.tune import TuneReport, tune
+from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
+from mmsbgen.tuner.search.coordinate_descent import neighbours
+from mmsbgen.tuner.search.strategies import STRATEGIES
+from mmsbgen.tuner.search.surrogate import coordinates
 
 TINY = MMSB.problem(K=20, N=500, m=64, n=4, pairs=256)
 HASTY = Patience(repetitions=3, enough_s=0.0)

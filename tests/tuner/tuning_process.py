@@ -6,15 +6,15 @@ import os
 import resource
 import sys
 
-from mmsbgen.db.records import TrialRecord
-from mmsbgen.db.store import open_store
-from mmsbgen.errors import MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.records.tuning_records import TrialRecord
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.tuner.measure import Limits
-from mmsbgen.tuner.report import KernelReport, Progress
-from mmsbgen.tuner.timing import Patience
-from mmsbgen.tuner.tune import tune
-from mmsbgen.tuner.worker import resolve_family
+from mmsbgen.tuner.measure.measurer import Limits
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.measure.trial_process import resolve_family
+from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 
 
 def tune_many(device: str, family: str, database: str, mark: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Job, Queue
 
 DATA = Path(__file__).parents[1] / "data"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.db.store import open_store
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Queue
-from mmsbgen.worker.supervise import Settings, Worker
+from mmsbgen.worker.supervisor import Settings, Worker
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 

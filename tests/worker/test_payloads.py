@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.errors import InputError
-from mmsbgen.worker import detect, tune
+from mmsbgen.base.errors import InputError
+from mmsbgen.worker import detection_job, tuning_job
 from mmsbgen.worker.task import plain
 
 
 def test_a_detection_takes_the_options_of_the_sampler() -> None:
-    options = detect.checked(
+    options = detection_job.checked(
         {
             "n_communities": 5,
             "seed": 3,
@@ -27,7 +27,7 @@ def test_a_detection_takes_the_options_of_the_sampler() -> None:
     )
     assert (options["n_communities"], options["eta"], options["schedule"].a) == (5, (1.0, 2.0), 0.1)
     assert "rule" not in options
-    assert detect.checked({"n_communities": "auto", "alpha": 0.1}) == {"alpha": 0.1}
+    assert detection_job.checked({"n_communities": "auto", "alpha": 0.1}) == {"alpha": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_a_detection_takes_the_options_of_the_sampler() -> None:
 )
 def test_a_detection_refuses_the_rest(payload: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        detect.checked(payload)
+        detection_job.checked(payload)
 
 
 def test_a_tune_takes_what_the_command_does() -> None:
-    wanted = tune.checked(
+    wanted = tuning_job.checked(
         {
             "kernels": ["update_phi"],
             "problem": {"K": 32},
@@ -86,7 +86,7 @@ def test_a_tune_takes_what_the_command_does() -> None:
     assert (wanted.options["roof_bytes"], wanted.options["limits"].compile_s) == (1 << 20, 9)
     assert (wanted.options["budget_trials"], wanted.options["budget_seconds"]) == (5, 2.5)
     assert wanted.sampler is not None
-    assert tune.checked({}).kernels is None
+    assert tuning_job.checked({}).kernels is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_tune_takes_what_the_command_does() -> None:
 )
 def test_a_tune_refuses_the_rest(payload: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        tune.checked(payload)
+        tuning_job.checked(payload)
 
 
 def test_plain_values_are_those_of_json() -> None:

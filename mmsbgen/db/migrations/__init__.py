@@ -1,1 +1,1 @@
-"""Alembic migrations of the tuning database, run by :mod:`mmsbgen.db.migrate`."""
+"""Alembic migrations of the tuning database, run by :mod:`mmsbgen.db.store.migrate`."""

@@ -1,10 +1,10 @@
-"""Runs migrations on the connection that :mod:`mmsbgen.db.migrate` hands over, inside its transaction."""
+"""Runs migrations on the connection that :mod:`mmsbgen.db.store.migrate` hands over, inside its transaction."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from mmsbgen.db.schema import VERSION_TABLE, Base
+from mmsbgen.db.store.schema import VERSION_TABLE, Base
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from mmsbgen.families.mmsb import (
-    block_kernels,
-    explain_kernels,
-    kernels,
-    link_kernels,
-    star_kernels,
-    star_rows,
-    star_shared,
-    star_tensor,
-    state_kernels,
-    storage,
-    tensor_kernels,
-    theta_kernels,
-    workloads,
-)
-from mmsbgen.families.mmsb.axes import stored_size
-from mmsbgen.families.mmsb.layout import row_length
-from mmsbgen.families.mmsb.update_phi import UPDATE_PHI
-from mmsbgen.family import KernelFamily
-from mmsbgen.problem import Parameter
+from mmsbgen.families.mmsb.axes.common_axes import stored_size
+from mmsbgen.families.mmsb.blocks import block_kernels, link_kernels, tensor_kernels
+from mmsbgen.families.mmsb.numbers import storage
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.families.mmsb.stages import explain_kernels, partner_kernels, state_kernels, theta_kernels
+from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
+from mmsbgen.families.mmsb.stars import star_kernels, star_rows, star_shared, star_tensor
+from mmsbgen.kernels.family import KernelFamily
+from mmsbgen.kernels.problem import Parameter
 
 PARAMETERS = (
     Parameter("K", 1024, "communities", minimum=1, maximum=2**24),
@@ -59,7 +49,7 @@ MMSB = KernelFamily(
         spec.name: spec
         for spec in (
             star_kernels.DRAW_STARS,
-            kernels.SAMPLE_PARTNERS,
+            partner_kernels.SAMPLE_PARTNERS,
             UPDATE_PHI,
             block_kernels.SHARED_PARTNERS,
             block_kernels.BLOCK_SHARED,
@@ -70,12 +60,12 @@ MMSB = KernelFamily(
             star_tensor.AHEAD,
             *star_tensor.KERNELS,
             star_rows.STAR_ROWS,
-            kernels.UPDATE_PI,
+            partner_kernels.UPDATE_PI,
             theta_kernels.THETA_PARTIAL,
             theta_kernels.THETA_END,
             theta_kernels.UPDATE_BETA,
-            kernels.PERPLEXITY_PAIRS,
-            kernels.PERPLEXITY_SUM,
+            partner_kernels.PERPLEXITY_PAIRS,
+            partner_kernels.PERPLEXITY_SUM,
             explain_kernels.EXPLAIN_LINKS,
             explain_kernels.EXPLAIN_AT,
             state_kernels.EXCHANGE_SLOTS,

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs by CUDA: compile, load, launch."""

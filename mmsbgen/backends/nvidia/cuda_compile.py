@@ -1,0 +1,334 @@
+"""Compile CUDA C to machine code, with or without a GPU: by nvcc, or by NVRTC from the package index."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
+from mmsbgen.base.host_memory import cores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Compiled",
+    "CudaCompiler",
+    "KernelResources",
+    "compile_cuda",
+    "compile_side_by_side",
+    "find_compiler",
+    "parse_resources",
+]
+
+_NO_COMPILER = (
+    "CUDA: no compiler was found; put nvcc of the CUDA toolkit on the PATH (or set CUDA_HOME), "
+    "or get NVRTC with: pip install 'mmsbgen[nvrtc]'"
+)
+#: Instructions that sm_90 alone has; they need its own target, whose code runs there as any other does.
+_OF_SM_90 = "wgmma."
+_COMMON_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+#: Runs a command as the leader of its group of processes, and ends that group when the process named first has ended,
+#: however that was.  A program, as functions that run between fork and exec may wait for other threads for ever.
+_GUARD = """
+import ctypes, os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() == int(sys.argv[1]):
+    sys.exit(subprocess.call(sys.argv[2:]))
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What ptxas reports of one kernel: 32-bit registers a thread, bytes a block, bytes a thread."""
+
+    registers: int
+    shared_bytes: int
+    spill_stores: int
+    spill_loads: int
+    stack_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compiled:
+    """Machine code (a cubin) and what the compiler said of it; ``resources`` is by kernel.
+
+    ``cached`` tells that it was compiled before and read from a cache.
+    """
+
+    cubin: bytes
+    log: str
+    compiler: str
+    arch: str
+    resources: dict[str, KernelResources]
+    cached: bool = False
+
+
+class CudaCompiler(Protocol):
+    """A way to compile CUDA C; ``version`` is its name and version, for example "nvcc 13.0.88"."""
+
+    version: str
+
+    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
+        """Return cubin and log; raise CompileError with the log."""
+
+
+def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> CudaCompiler:
+    """Return nvcc where there is one, else NVRTC; or the preferred one.
+
+    Raises:
+        MissingDependencyError: it is not installed; the message says how to get it.
+    """
+    if prefer not in {None, "nvcc", "nvrtc"}:
+        raise InputError(f"unknown CUDA compiler {prefer!r}: choose nvcc or nvrtc")
+    if prefer != "nvrtc" and (path := _nvcc_path()) is not None:
+        return Nvcc(path)
+    if prefer != "nvcc" and _has_nvrtc():
+        return Nvrtc()
+    raise MissingDependencyError(_NO_COMPILER)
+
+
+def compile_cuda(
+    source: str,
+    arch: str = "sm_90",
+    options: Sequence[str] = (),
+    *,
+    compiler: CudaCompiler | None = None,
+    cache: BinaryCache | None = None,
+    anew: bool = False,
+) -> Compiled:
+    """Compile CUDA C for one architecture; neither a GPU nor a driver is needed.
+
+    Args:
+        source: the text; kernels have C linkage (``extern "C"``).
+        arch: the architecture whose machine code is wanted, such as "sm_90".
+        options: more options, in the long form that nvcc and NVRTC share (``--maxrregcount=64``).
+        compiler: from :func:`find_compiler`; None takes its choice.
+        cache: where results are kept under a digest of source, options, compiler and architecture; None keeps none.
+        anew: compile although the cache has a result, which is discarded.
+
+    Raises:
+        CompileError: the source was refused; the message holds the log.
+        MissingDependencyError: there is no compiler.
+    """
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
+        raise InputError(f"unknown CUDA architecture {arch!r}: it looks like sm_90")
+    compiler = find_compiler() if compiler is None else compiler
+    target = "sm_90a" if arch == "sm_90" and _OF_SM_90 in source else arch
+    flags = [f"--gpu-architecture={target}", *_COMMON_OPTIONS, *options]
+    key = BinaryCache.key(["cuda", compiler.version, *flags, source])
+    if anew and cache is not None:
+        cache.discard(key)
+    found = cached = cache.load(key) if cache is not None else None
+    if found is None:
+        found = compiler.compile(source, flags)
+        if cache is not None:
+            cache.store(key, *found)
+    cubin, log = found
+    return Compiled(cubin, log, compiler.version, arch, parse_resources(log), cached is not None)
+
+
+def compile_side_by_side(
+    sources: Sequence[str],
+    arch: str,
+    options: Sequence[str] = (),
+    *,
+    compiler: CudaCompiler,
+    cache: BinaryCache,
+) -> None:
+    """Put what :func:`compile_cuda` makes of the sources into ``cache``, a core each; what is refused is left out."""
+
+    def one(source: str) -> None:
+        with contextlib.suppress(CompileError):
+            compile_cuda(source, arch, options, compiler=compiler, cache=cache)
+
+    with ThreadPoolExecutor(cores(), thread_name_prefix="compile") as pool:
+        list(pool.map(one, sources))
+
+
+def parse_resources(log: str) -> dict[str, KernelResources]:
+    """Read registers, shared memory and spills of every kernel from the log of ``ptxas -v``."""
+    result = {}
+    for section in re.split(r"Compiling entry function ", log)[1:]:
+        name = re.match(r"'(\w+)'", section)
+        if name is None:
+            continue
+
+        def number(pattern: str, section: str = section) -> int:
+            match = re.search(pattern, section)
+            return int(match[1]) if match else 0
+
+        result[name[1]] = KernelResources(
+            registers=number(r"Used (\d+) registers"),
+            shared_bytes=number(r"(\d+) bytes smem"),
+            spill_stores=number(r"(\d+) bytes spill stores"),
+            spill_loads=number(r"(\d+) bytes spill loads"),
+            stack_bytes=number(r"(\d+) bytes stack frame"),
+        )
+    return result
+
+
+class Nvcc:
+    """The compiler driver of a CUDA toolkit, run as a child process.
+
+    It ends with the group of processes that asks for it, as a child does that hangs in its compiler; one that is
+    ``cancellable`` runs in a group of its own, and is ended by :meth:`cancel`, or by Linux with the thread that asked.
+    """
+
+    def __init__(self, path: str, *, cancellable: bool = False) -> None:
+        self.path = path
+        self.cancellable = cancellable
+        self.version = f"nvcc {_nvcc_version(path)}"
+        self._running: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._cancelled = False
+
+    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
+        """Return cubin and log; raise CompileError with the log."""
+        with tempfile.TemporaryDirectory(prefix="mmsbgen-nvcc-") as folder:
+            Path(folder, "kernel.cu").write_text(source)
+            command = [self.path, "--cubin", *options, "--output-file", "kernel.cubin", "kernel.cu"]
+            returncode, log = self._run(command, folder)
+            if returncode != 0:
+                raise CompileError(f"{self.version} refused the source, options {list(options)}:\n{log}")
+            return Path(folder, "kernel.cubin").read_bytes(), log
+
+    def cancel(self) -> None:
+        """End what other threads compile with this object, which raises CompileError there, and compile no more.
+
+        Raises RuntimeError where it was not made to be ``cancellable``.
+        """
+        if not self.cancellable:
+            raise RuntimeError("only a cancellable compiler can be cancelled")
+        with self._lock:
+            self._cancelled = True
+            for process in self._running:
+                self._kill(process)
+
+    def _run(self, command: Sequence[str], folder: str) -> tuple[int, str]:
+        """The exit code and all output of a command."""
+        with self._lock:
+            if self._cancelled:
+                raise CompileError(f"{self.version}: compiling was cancelled")
+            guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())] if self.cancellable else []
+            process = subprocess.Popen(
+                [*guard, *command],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                process_group=0 if self.cancellable else None,  # nvcc starts several programs, which end together
+            )
+            self._running.add(process)
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            with self._lock:
+                self._kill(process)
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+            raise
+        finally:
+            with self._lock:
+                self._running.remove(process)
+        return process.returncode, output.strip()
+
+    def _kill(self, process: subprocess.Popen[str]) -> None:
+        """End what was started, and with a group of its own all of that, unless it has ended and its number is free."""
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL) if self.cancellable else process.kill()
+
+
+class Nvrtc:
+    """NVIDIA's run-time compiler as a library, by the package ``cuda-bindings``."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import nvrtc
+
+        self._nvrtc: Any = nvrtc
+        try:
+            _, major, minor = self._checked(nvrtc.nvrtcVersion(), "nvrtcVersion")
+        except (RuntimeError, OSError) as error:
+            raise MissingDependencyError(f"{_NO_COMPILER} (NVRTC does not load: {error})") from error
+        self.version = f"NVRTC {major}.{minor}"
+
+    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
+        """Return cubin and log; raise CompileError with the log."""
+        nvrtc = self._nvrtc
+        _, program = self._checked(
+            nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []), "nvrtcCreateProgram"
+        )
+        try:
+            flags = [flag.encode() for flag in (*options, *(f"-I{path}" for path in _header_folders()))]
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+            _, size = self._checked(nvrtc.nvrtcGetProgramLogSize(program), "nvrtcGetProgramLogSize")
+            text = bytearray(size)
+            self._checked(nvrtc.nvrtcGetProgramLog(program, text), "nvrtcGetProgramLog")
+            log = text.decode(errors="replace").strip(" \n\0")
+            if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+                reason = log or status.name
+                raise CompileError(f"{self.version} refused the source, options {list(options)}:\n{reason}")
+            _, size = self._checked(nvrtc.nvrtcGetCUBINSize(program), "nvrtcGetCUBINSize")
+            cubin = bytearray(size)
+            self._checked(nvrtc.nvrtcGetCUBIN(program, cubin), "nvrtcGetCUBIN")
+            return bytes(cubin), log
+        finally:
+            nvrtc.nvrtcDestroyProgram(program)
+
+    def _checked(self, answer: tuple[Any, ...], call: str) -> tuple[Any, ...]:
+        if answer[0] != self._nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(f"NVRTC: {call} failed: {answer[0].name}")
+        return answer
+
+
+def _nvcc_path() -> str | None:
+    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    folders = [os.path.join(home, "bin") for home in (*homes, "/usr/local/cuda", "/opt/cuda")]
+    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(folders))
+
+
+@functools.cache
+def _nvcc_version(path: str) -> str:
+    try:
+        text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise MissingDependencyError(f"CUDA: {path} does not run: {error}") from error
+    match = re.search(r"\bV(\d+(?:\.\d+)+)", text)
+    return match[1] if match else "of unknown version"
+
+
+def _has_nvrtc() -> bool:
+    try:
+        from cuda.bindings import nvrtc  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@functools.cache
+def _header_folders() -> tuple[str, ...]:
+    """Return the first folder that has CUDA's own headers: NVRTC does not look for them by itself."""
+    candidates = [Path(folder, "nvidia", "cu13", "include") for folder in sys.path if folder]
+    if (nvcc := _nvcc_path()) is not None:
+        candidates.append(Path(nvcc).resolve().parent.parent / "include")
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    candidates += [Path(home, "include") for home in homes if home]
+    return tuple(str(path) for path in candidates if (path / "cuda_fp16.h").exists())[:1]

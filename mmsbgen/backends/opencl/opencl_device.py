@@ -1,0 +1,404 @@
+"""The OpenCL backend, by PyOpenCL.  PyOpenCL is imported when a device is looked for, not before."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import operator
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmsbgen.backends.base import (
+    Argument,
+    Buffer,
+    Device,
+    DeviceInfo,
+    Event,
+    Kernel,
+    LaunchName,
+    Program,
+    as_shape,
+    checked_offset,
+)
+from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.opencl import compiler_caches, intel_runtime
+from mmsbgen.base.errors import (
+    CompileError,
+    DeviceMemoryError,
+    InputError,
+    LaunchError,
+    LaunchLimitError,
+    MissingDependencyError,
+    MmsbgenError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["OpenCLDevice", "discover"]
+
+_POCL = "Portable Computing Language"
+_NO_PYOPENCL = "OpenCL: PyOpenCL is not installed; get it with: pip install 'mmsbgen[opencl]'"
+_NO_PLATFORM = (
+    "OpenCL: no platform is installed; get one for the processor with: "
+    f"{intel_runtime.ADVICE} (x86-64 Linux, no root needed), or: apt install pocl-opencl-icd"
+)
+_NO_INTEL = (
+    f"OpenCL: Intel's CPU runtime (also for AMD processors, usually the fastest) is missing: {intel_runtime.ADVICE}"
+)
+# PoCL aligns each local array and aborts the process when the padded sum overflows.
+_POCL_LOCAL_RESERVE = 4096
+_SUB_GROUP_SIZES_INTEL = 0x4108
+
+
+def discover() -> tuple[list[DeviceInfo], list[str]]:
+    """List the OpenCL devices that are processors or GPUs, and hints on what is missing.  Never raises."""
+    try:
+        devices, hints = _devices()
+    except MissingDependencyError as error:
+        return [], [str(error)]
+    infos = [_describe(device, index) for index, device in enumerate(devices)]
+    if not infos:
+        hints.append(_NO_PLATFORM)
+    elif not hints and all(info.kind == "cpu" and "Intel" not in info.platform for info in infos):
+        hints.append(_NO_INTEL)
+    return infos, hints
+
+
+class OpenCLBuffer(Buffer):
+    """A ``cl_mem``."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], handle: Any) -> None:
+        super().__init__(shape, dtype)
+        self.handle = handle
+
+    @property
+    def released(self) -> bool:
+        return self.handle is None
+
+    def release(self) -> None:
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            handle.release()
+
+
+class OpenCLEvent(Event):
+    """A ``cl_event`` of a queue with profiling."""
+
+    def __init__(self, handle: Any, name: LaunchName | str) -> None:
+        self.handle = handle
+        self.name = name
+
+    def wait(self) -> None:
+        with _errors(LaunchError, f"{self.name} failed while running"):
+            self.handle.wait()
+
+    def seconds_since(self, first: Event) -> float:
+        if not isinstance(first, OpenCLEvent):
+            raise InputError(f"cannot compare the times of an OpenCL event and of {first!r}")
+        first.wait()
+        self.wait()
+        return float(self.handle.profile.end - first.handle.profile.start) * 1e-9
+
+
+class OpenCLKernel(Kernel):
+    """A ``cl_kernel``; as it keeps its arguments, one thread at a time may launch it."""
+
+    device: OpenCLDevice
+
+    def __init__(self, device: OpenCLDevice, name: str, handle: Any) -> None:
+        super().__init__(device, name)
+        self._handle = handle
+        self._arguments = int(handle.num_args)
+        info = device.cl.kernel_work_group_info
+        local = handle.get_work_group_info(info.LOCAL_MEM_SIZE, device.handle)
+        private = handle.get_work_group_info(info.PRIVATE_MEM_SIZE, device.handle)
+        limit = handle.get_work_group_info(info.WORK_GROUP_SIZE, device.handle)
+        self._reported = int(limit)
+        if "NVIDIA" in device.info.platform:
+            # This driver says 256 of every kernel, also of one that it compiled for larger blocks and runs with them.
+            limit = max(limit, math.prod(handle.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device.handle)))
+        self._resources = {"shared_bytes": int(local), "private_bytes": int(private), "max_block_size": int(limit)}
+
+    def launch(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
+    ) -> OpenCLEvent:
+        name = self._check(grid, block, args, shared)
+        given = len(args) + (shared > 0)
+        if given != self._arguments:
+            raise LaunchError(f"{name}: takes {self._arguments} arguments, {given} were given")
+        cl = self.device.cl
+        position = 0
+        try:
+            for arg in args:
+                self._handle.set_arg(position, arg.handle if isinstance(arg, OpenCLBuffer) else arg)
+                position += 1
+            if shared:
+                self._handle.set_arg(position, cl.LocalMemory(shared))
+                position += 1
+            total = tuple(map(operator.mul, name.grid, name.block))
+            event = cl.enqueue_nd_range_kernel(self.device.queue, self._handle, total, name.block)
+        except (cl.Error, TypeError, ValueError) as error:
+            where = f"argument {position}: " if position < given else ""
+            limited = math.prod(name.block) > self._reported
+            raise (LaunchLimitError if limited else LaunchError)(f"{name}: {where}{error}") from error
+        return OpenCLEvent(event, name)
+
+    def resources(self) -> dict[str, int]:
+        return dict(self._resources)
+
+
+class OpenCLProgram(Program):
+    """A built ``cl_program``."""
+
+    def __init__(self, device: OpenCLDevice, handle: Any, names: Sequence[str], log: str) -> None:
+        self._device = device
+        self._log = log
+        with _errors(CompileError, f"kernels {', '.join(names)} on {device.info.name}"):
+            self._kernels = {
+                name: OpenCLKernel(device, name, compiler_caches.kernel(device.cl, handle, name)) for name in names
+            }
+
+    @property
+    def log(self) -> str:
+        return self._log
+
+    def kernel(self, name: str) -> OpenCLKernel:
+        if name not in self._kernels:
+            raise InputError(f"no kernel {name!r} in this program; it was compiled with {', '.join(self._kernels)}")
+        return self._kernels[name]
+
+
+class OpenCLDevice(Device):
+    """A device with a context and an in-order queue of its own."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        super().__init__(info)
+        devices, _ = _devices()
+        self.handle = devices[info.index]
+        import pyopencl
+
+        self.cl: Any = pyopencl
+        self.context = pyopencl.Context([self.handle])
+        profiling = pyopencl.command_queue_properties.PROFILING_ENABLE
+        self.queue = pyopencl.CommandQueue(self.context, self.handle, properties=profiling)
+        # PoCL and NVIDIA's driver cache what they compile; Intel's runtime does not.
+        caches_itself = info.platform == _POCL or "NVIDIA" in info.platform
+        self._cache = None if caches_itself else BinaryCache()
+
+    def pci_address(self) -> str | None:
+        with contextlib.suppress(Exception):  # NVIDIA's extension; PyOpenCL's errors for a lack of it vary
+            bus, slot = int(self.handle.pci_bus_id_nv), int(self.handle.pci_slot_id_nv)
+            domain = int(getattr(self.handle, "pci_domain_id_nv", 0))
+            return f"{domain:04x}:{bus:02x}:{slot >> 3:02x}.0"
+        return None
+
+    def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> OpenCLBuffer:
+        shape, dtype = as_shape(shape), np.dtype(dtype)
+        buffer = OpenCLBuffer(shape, dtype, None)
+        info = self.info
+        what = f"cannot allocate {buffer.nbytes:,} bytes for {shape} {dtype} on {info.name} ({info.platform})"
+        if buffer.nbytes > info.max_allocation:
+            raise DeviceMemoryError(f"{what}: one buffer may have at most {info.max_allocation:,} bytes there")
+        if buffer.nbytes + self.allocated > info.global_memory:
+            raise DeviceMemoryError(
+                f"{what}: it has {info.global_memory:,} bytes, of which {self.allocated:,} are in use here"
+            )
+        with _errors(DeviceMemoryError, what):
+            buffer.handle = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, max(buffer.nbytes, 1))
+        self._buffers.add(buffer)
+        return buffer
+
+    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> OpenCLBuffer:
+        buffer = self.alloc(shape, dtype)
+        if buffer.nbytes:
+            width = next(width for width in (16, 8, 4, 2, 1) if buffer.nbytes % width == 0)
+            pattern = np.zeros(width, np.uint8)
+            try:
+                with _errors(DeviceMemoryError, f"cannot fill {buffer!r} with zeros"):
+                    self.cl.enqueue_fill_buffer(self.queue, buffer.handle, pattern, 0, buffer.nbytes)
+            except BaseException:
+                buffer.release()
+                raise
+        return buffer
+
+    def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
+        start = checked_offset(buffer, array, offset)
+        if array.size:
+            with _errors(LaunchError, f"cannot write to {buffer!r}"):
+                self.cl.enqueue_copy(self.queue, _handle(buffer), np.ascontiguousarray(array), dst_offset=start)
+
+    def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
+        if array.size:
+            with _errors(LaunchError, f"cannot read from {buffer!r}"):
+                self.cl.enqueue_copy(self.queue, array, _handle(buffer), src_offset=offset_bytes)
+
+    def copy(self, dst: Buffer, src: Buffer) -> None:
+        if dst.nbytes != src.nbytes:
+            raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
+        if src.nbytes:
+            with _errors(LaunchError, f"cannot copy {src!r} to {dst!r}"):
+                self.cl.enqueue_copy(self.queue, _handle(dst), _handle(src), byte_count=src.nbytes)
+
+    def compile(
+        self, source: str, kernel_names: Sequence[str], options: Sequence[str] = (), *, overlap: bool = False
+    ) -> OpenCLProgram:
+        what = f"kernels {', '.join(kernel_names)} on {self.info.name} ({self.info.platform})"
+        if self._cache is None:
+            program, log = self._build(source, options, what)
+            return OpenCLProgram(self, program, kernel_names, log)
+        info = self.info
+        key = BinaryCache.key([info.platform, info.name, info.architecture, info.compiler, repr(options), source])
+        if (cached := self._cache.load(key)) is not None:
+            with contextlib.suppress(self.cl.Error, CompileError):
+                with _no_warnings():
+                    program = self.cl.Program(self.context, [self.handle], [cached[0]]).build()
+                return OpenCLProgram(self, program, kernel_names, cached[1])
+            self._cache.discard(key)
+        program, log = self._build(source, options, what)
+        self._cache.store(key, program.get_info(self.cl.program_info.BINARIES)[0], log)
+        return OpenCLProgram(self, program, kernel_names, log)
+
+    def mark(self) -> OpenCLEvent:
+        with _errors(LaunchError, "cannot queue a marker"):
+            return OpenCLEvent(self.cl.enqueue_marker(self.queue), "marker")
+
+    def synchronize(self) -> None:
+        with _errors(LaunchError, f"queued work on {self.info.name} failed"):
+            self.queue.finish()
+
+    def _close(self) -> None:
+        with contextlib.suppress(self.cl.Error):
+            self.queue.finish()
+
+    def _build(self, source: str, options: Sequence[str], what: str) -> tuple[Any, str]:
+        """Build from source; PyOpenCL's own cache is left out, as a killed process leaves it locked."""
+        cl = self.cl
+        program = cl.Program(self.context, source)
+        # PyOpenCL warns of every build log and of this way round its cache; the log is kept instead.
+        with _no_warnings():
+            program.get_info(cl.program_info.CONTEXT)
+            try:
+                program.build(list(options))
+            except cl.Error as error:
+                log = program.get_build_info(self.handle, cl.program_build_info.LOG).strip()
+                raise CompileError(f"{what} did not compile, options {list(options)}:\n{log or error}") from None
+            log = program.get_build_info(self.handle, cl.program_build_info.LOG).strip()
+        return program, log
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _handle(buffer: Buffer) -> Any:
+    if not isinstance(buffer, OpenCLBuffer) or buffer.released:
+        raise InputError(f"{buffer!r} is no buffer that this device can use")
+    return buffer.handle
+
+
+def _devices() -> tuple[list[Any], list[str]]:
+    """Return the ``pyopencl.Device`` objects in the order of their index, and hints."""
+    hints = [*compiler_caches.prepare(), *intel_runtime.prepare()]
+    try:
+        import pyopencl as cl
+    except ImportError as error:
+        absent = isinstance(error, ModuleNotFoundError) and error.name == "pyopencl"
+        raise MissingDependencyError(_NO_PYOPENCL if absent else f"OpenCL: PyOpenCL does not load: {error}") from None
+    kinds = cl.device_type.CPU | cl.device_type.GPU
+    devices = []
+    with contextlib.suppress(cl.Error):
+        for platform in cl.get_platforms():
+            with contextlib.suppress(cl.Error):
+                devices += [device for device in platform.get_devices() if device.type & kinds]
+    return devices, hints
+
+
+def _describe(device: Any, index: int) -> DeviceInfo:
+    platform = device.platform.name.strip()
+    pocl = platform == _POCL
+    kind = "gpu" if device.type & 4 else "cpu"
+    extensions = tuple(sorted(device.extensions.split()))
+    return DeviceInfo(
+        backend="opencl",
+        index=index,
+        name=device.name.strip(),
+        vendor=device.vendor.strip(),
+        platform=platform,
+        architecture=_architecture(device, kind),
+        driver=device.driver_version.strip(),
+        kind="gpu" if kind == "gpu" else "cpu",
+        compiler=f"{platform} {device.driver_version.strip()}",
+        compute_units=int(device.max_compute_units),
+        global_memory=int(device.global_mem_size),
+        max_allocation=int(device.max_mem_alloc_size),
+        local_memory=int(device.local_mem_size) - (_POCL_LOCAL_RESERVE if pocl else 0),
+        max_block_size=int(device.max_work_group_size),
+        sub_group_sizes=_sub_group_sizes(device, extensions),
+        has_fp64="cl_khr_fp64" in extensions,
+        vector_width_float=int(device.native_vector_width_float),
+        vector_width_double=int(device.native_vector_width_double),
+        extensions=extensions,
+        platform_version=device.platform.version.strip(),
+    )
+
+
+def _architecture(device: Any, kind: str) -> str:
+    """Return "sm_90" for NVIDIA's GPUs, the processor's model for processors, else the device's name."""
+    with contextlib.suppress(Exception):
+        return f"sm_{device.compute_capability_major_nv}{device.compute_capability_minor_nv}"
+    name: str = device.name.strip()
+    if kind == "cpu":
+        with contextlib.suppress(OSError):
+            words = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.*?)\s*$", _cpuinfo(), re.MULTILINE))
+            if "model name" in words:
+                return f"{words['model name']} (family {words.get('cpu family')}, model {words.get('model')})"
+    return name
+
+
+def _cpuinfo() -> str:
+    return Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0]
+
+
+def _sub_group_sizes(device: Any, extensions: Sequence[str]) -> tuple[int, ...]:
+    """Return the sub-group sizes, preferred first; PyOpenCL does not know Intel's query of them.
+
+    Warps are no sub-groups where the language has no functions for them, as in NVIDIA's OpenCL.
+    """
+    if not {"cl_khr_subgroups", "cl_intel_subgroups"} & set(extensions):
+        return ()
+    for attribute in ("warp_size_nv", "wavefront_width_amd"):
+        with contextlib.suppress(Exception):
+            return (int(getattr(device, attribute)),)
+    from pyopencl import _cl
+
+    sizes = (ctypes.c_size_t * 32)()
+    used = ctypes.c_size_t()
+    with contextlib.suppress(OSError, AttributeError):
+        query = ctypes.CDLL(_cl.__file__).clGetDeviceInfo
+        device_id = ctypes.c_void_p(device.int_ptr)
+        if query(device_id, _SUB_GROUP_SIZES_INTEL, ctypes.sizeof(sizes), sizes, ctypes.byref(used)) == 0:
+            found = sizes[: used.value // ctypes.sizeof(ctypes.c_size_t)]
+            return tuple(sorted(found, key=lambda size: (size != device.native_vector_width_float, size)))
+    return ()
+
+
+@contextlib.contextmanager
+def _errors(kind: type[MmsbgenError], what: object) -> Iterator[None]:
+    """Turn PyOpenCL's errors into ours."""
+    import pyopencl as cl
+
+    try:
+        yield
+    except cl.Error as error:
+        raise kind(f"{what}: {error}") from error

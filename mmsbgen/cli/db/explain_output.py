@@ -1,0 +1,33 @@
+"""What a run would use, said to a user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from mmsbgen.db.store.tuning_store import Store
+
+
+def would_use(store: Store, spec: str, kernel: str, problem: dict[str, Any], *, to_stderr: bool) -> dict[str, Any]:
+    """Say what a run would use; returns the parts of the key that it looks up."""
+    from mmsbgen.backends.discovery import discover, select_device
+    from mmsbgen.db.records.nearness import parts
+    from mmsbgen.db.selection.index import Index
+    from mmsbgen.families import family
+    from mmsbgen.kernels.record_key import key_of
+    from mmsbgen.kernels.runtime import look_up, why
+    from mmsbgen.kernels.space import describe
+
+    named, _, name = kernel.rpartition("/")
+    found = family(named or "mmsb")
+    asked, info, index = found.problem(**problem), select_device(spec, *discover()), Index(store)
+    selection = look_up(index, info, found, name, asked)
+    key = key_of(info, found.kernel(name), asked)
+    click.echo(f"{name} on {info.name} ({info.platform}) would use: {describe(selection.config)}", err=to_stderr)
+    click.echo(f"  tier {selection.tier}: {why(selection)}", err=to_stderr)
+    for failure in store.quarantined(family=key.kernel.family, kernel=name):
+        if failure.key == key:
+            click.echo(f"  quarantined here: {describe(failure.config)} ({failure.reason})", err=to_stderr)
+    return parts(key)

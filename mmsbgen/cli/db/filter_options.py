@@ -1,0 +1,89 @@
+"""How the commands of ``mmsbgen db`` pick records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.common import pairs
+
+if TYPE_CHECKING:
+    from mmsbgen.db.store.tuning_store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def filter_options(command: F) -> F:
+    """Add the filters that pick trials."""
+    for option in (
+        click.option("--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter."),
+        click.option(
+            "--device", metavar="TEXT", help="A part of a recorded device's name or platform, or one here: opencl:0."
+        ),
+        click.option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
+    ):
+        command = option(command)
+    return command
+
+
+def parameters(texts: Sequence[str]) -> dict[str, Any]:
+    """Problem parameters from ``NAME=VALUE``; a value is JSON, or else the text itself.
+
+    Raises ``InputError`` for what has no name or no ``=``, and for a name with two values.
+    """
+    found: dict[str, Any] = {}
+    for name, value in pairs(texts, "--problem"):
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def checked_kernel(store: Store, kernel: str | None) -> str | None:
+    """``kernel``, a name or ``FAMILY/NAME``, as it is.
+
+    Raises ``InputError`` when no family of this package has it and ``store`` has no records of it, which may be of
+    other families and versions.
+    """
+    from mmsbgen import families
+
+    def has(kernels: set[tuple[str, str]]) -> bool:
+        return any(name == wanted and family in ("", of) for of, name in kernels)
+
+    if kernel is None:
+        return None
+    family, _, wanted = kernel.rpartition("/")
+    ours = {(of, name) for of in families.names() for name in families.family(of).kernels}
+    if has(ours) or has(recorded := {(found.family, found.name) for found in store.kernels()}):
+        return kernel
+    there = [*sorted(name for _, name in ours), *sorted(f"{of}/{name}" for of, name in recorded - ours)]
+    raise InputError(
+        f"--kernel {kernel!r}: there is no such kernel, and no record of one in {store.location}; "
+        f"there are {', '.join(there)}"
+    )
+
+
+def checked_parameters(store: Store, texts: Sequence[str]) -> dict[str, Any]:
+    """As :func:`parameters`.
+
+    Raises ``InputError`` for a name too that no family of this package has and no problem in ``store``.
+    """
+    from mmsbgen import families
+
+    found = parameters(texts)
+    known = [parameter.name for of in families.names() for parameter in families.family(of).parameters]
+    if set(found) <= set(known):
+        return found
+    known += sorted({name for problem in store.problems() for name in problem.params} - set(known))
+    for name, value in found.items():
+        if name not in known:
+            raise InputError(
+                f"--problem {name}={value}: there is no such parameter, and no record with it in {store.location}; "
+                f"there are {', '.join(known)}"
+            )
+    return found

@@ -1,0 +1,64 @@
+"""Devices and runs as users of ``mmsbgen db`` name them, and as records have them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mmsbgen.base.errors import InputError
+
+if TYPE_CHECKING:
+    from mmsbgen.db.records.tuning_records import DeviceRecord
+    from mmsbgen.db.store.tuning_store import Store
+
+
+def picked_device(store: Store, text: str | None, *, shipped: bool = False) -> str | None:
+    """``text`` as a filter of records: a part of a recorded device's name as it is, a device of this machine by label.
+
+    With ``shipped`` the records that come with the package count too.  A database without any device takes what it
+    gets.
+
+    Raises ``InputError`` where nothing of that name is recorded or here, with what there is.
+    """
+    if text is None:
+        return None
+    known = store.devices()
+    if shipped:
+        known += _shipped_devices()
+    number = re.fullmatch(r"([a-z]+:)?[0-9]+", text.strip().lower())
+    if not known or (not number and any(device.matches(text) for device in known)):
+        return text
+    from mmsbgen.backends.discovery import discover, matching
+    from mmsbgen.kernels.record_key import device_record
+
+    here = discover()[0]
+    found = {device_record(info).label: info.spec for info in matching(text, here)}
+    if len(found) == 1:
+        return next(iter(found))
+    lines = [*dict.fromkeys(f"  {device.label}" for device in known)]
+    lines += [f"  {info.spec}  {info.name} ({info.platform}), of this machine" for info in here]
+    what = f"may be several devices: {', '.join(found.values())}" if found else "is no device of the records or here"
+    raise InputError("\n".join([f"--device {text!r} {what}; there are:", *lines]))
+
+
+def picked_run(store: Store, text: str | None) -> str | None:
+    """The uuid of the tuning run that ``text`` is or begins.
+
+    Raises ``InputError`` where it begins none or several, with the newest there are.
+    """
+    if text is None:
+        return None
+    from mmsbgen.db.store.paging import run_named
+
+    try:
+        return run_named(store, text).uuid
+    except InputError as error:
+        newest = [f"  {run.uuid}  {run.started[:19].replace('T', ' ')}  {run.status}" for run in store.runs()[:5]]
+        told = ["; the newest are (mmsbgen db runs has all):", *newest] if newest else ["; there are none"]
+        raise InputError(f"--run: {error}" + "\n".join(told)) from None
+
+
+def _shipped_devices() -> list[DeviceRecord]:
+    from mmsbgen.db.selection.index import shipped_groups
+
+    return list({group.key.device.key: group.key.device for of in shipped_groups().values() for group in of}.values())

@@ -1,0 +1,291 @@
+"""Rows that ``mmsbgen db`` prints: full values by field for JSON and CSV, shorter text for tables."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from mmsbgen.cli.shared.common import seconds
+from mmsbgen.db.records.nearness import Difference, phrase
+from mmsbgen.db.records.ranking import candidate, cost, ranked
+from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.selection.explain_selection import nearest
+from mmsbgen.db.selection.index import Group, shipped_groups, without
+from mmsbgen.db.store.tuning_store import Store
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A field of a row; ``title`` heads it in tables, and is empty for a field that only JSON and CSV have."""
+
+    field: str
+    title: str = ""
+    text: Callable[[Any], str] = str
+    side: str = "left"
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def _optional(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= 80 else line[:77] + "..."
+
+
+def _moment(text: str | None) -> str:
+    return "" if text is None else text[:19].replace("T", " ")
+
+
+_KEY = [
+    Column("backend"),
+    Column("device", "device"),
+    Column("platform", "platform"),
+    Column("driver", "driver"),
+    Column("compiler"),
+    Column("compiler_version"),
+    Column("compiler_options"),
+    Column("family"),
+    Column("kernel", "kernel"),
+    Column("template_digest"),
+    Column("problem", "problem", _pairs),
+]
+_RESULT = [
+    Column("config", "configuration", _pairs),
+    Column("median_s", "time", seconds, "right"),
+    Column("spread_s", "spread", seconds, "right"),
+    Column("gbps", "GB/s", _number, "right"),
+    Column("roof_gbps"),
+    Column("roof_fraction", "of roof", _percent, "right"),
+]
+BEST = [
+    *_KEY,
+    *_RESULT,
+    Column("worked", "worked", str, "right"),
+    Column("stale", "stale", lambda found: _differences(found, none="")),
+    Column("quarantined", "quarantined", lambda found: _failures(found)),
+    Column("trial"),
+]
+TRIAL = [
+    Column("created_at", "when", _moment),
+    *_KEY,
+    Column("status", "status"),
+    *_RESULT,
+    Column("message", "message", _first_line),
+    Column("stale", "stale", lambda found: _differences(found, none="")),
+    Column("quarantined", "quarantined", _first_line),
+    Column("times"),
+    Column("bytes_moved"),
+    Column("registers"),
+    Column("spill_bytes"),
+    Column("shared_bytes"),
+    Column("compile_s"),
+    Column("energy_j"),
+    Column("round"),
+    Column("run"),
+    Column("trial"),
+    Column("extra"),
+]
+DEVICE = [
+    Column("backend", "backend"),
+    Column("device", "device"),
+    Column("platform", "platform"),
+    Column("vendor", "vendor"),
+    Column("architecture", "architecture"),
+    Column("driver", "driver"),
+    Column("kind", "kind"),
+    Column("compute_units", "units", str, "right"),
+    Column("memory_bytes", "memory", lambda size: f"{size / 2**30:.1f} GiB", "right"),
+    Column("copy_gbps", "copy GB/s", _number, "right"),
+    Column("gather_gbps", "gather GB/s by row bytes", lambda r: _pairs({k: f"{v:.1f}" for k, v in r.items()})),
+    Column("extra"),
+]
+RUN = [
+    Column("uuid", "run"),
+    Column("started", "started", _moment),
+    Column("finished", "finished", _moment),
+    Column("status", "status"),
+    Column("strategy", "strategy"),
+    Column("budget", "budget", _pairs),
+    Column("seed", "seed", str, "right"),
+    Column("host", "host"),
+    Column("who", "who"),
+    Column("versions"),
+    Column("extra"),
+]
+QUARANTINE = [
+    Column("created_at", "when", _moment),
+    *_KEY,
+    Column("config", "configuration", _pairs),
+    Column("status", "status"),
+    Column("message", "message", _first_line),
+    Column("extra"),
+]
+_MADE = ("trial", "config", "times", "stale", "quarantined")
+EXPLAIN = [
+    *_KEY,
+    Column("worked", "worked", str, "right"),
+    Column("best_s", "best", seconds, "right"),
+    Column("differences", "differs in", lambda found: _differences(found)),
+    Column("quarantined", "quarantined", lambda found: _failures(found)),
+    Column("stale", "stale", lambda stale: "stale" if stale else ""),
+    Column("shipped", "shipped in"),
+    Column("trial"),
+]
+
+
+def key_row(key: Key) -> dict[str, Any]:
+    """The fields of a key."""
+    return {
+        "backend": key.device.backend,
+        "device": key.device.name,
+        "platform": key.device.platform,
+        "driver": key.device.driver,
+        "compiler": key.toolchain.compiler,
+        "compiler_version": key.toolchain.version,
+        "compiler_options": key.toolchain.options,
+        "family": key.kernel.family,
+        "kernel": key.kernel.name,
+        "template_digest": key.kernel.template_digest,
+        "problem": dict(key.problem.params),
+    }
+
+
+class Marks:
+    """What of the records is stale or quarantined, for the columns that say so."""
+
+    def __init__(self, failures: Iterable[QuarantineRecord], stale: Callable[[Key], list[Difference]]) -> None:
+        self._failures: defaultdict[Key, list[QuarantineRecord]] = defaultdict(list)
+        for failure in failures:
+            self._failures[failure.key].append(failure)
+        self._stale = cache(stale)
+
+    def stale(self, key: Key) -> Rows:
+        """The parts of a key that are no longer what they were."""
+        return [asdict(d) for d in self._stale(key)]
+
+    def failures(self, key: Key) -> Rows:
+        """The configurations that are not selected for a key, and why."""
+        return [{"config": dict(f.config), "reason": f.reason} for f in self._failures.get(key, [])]
+
+    def reason(self, key: Key, digest: str) -> str:
+        """Why a configuration is not selected for a key; empty when it may be."""
+        found = (f for f in self._failures.get(key, []) if digest in (f.config_digest, f.recorded_digest))
+        return next((f.reason for f in found), "")
+
+
+def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
+    """Everything about a trial."""
+    names = [c.field for c in TRIAL if c not in _KEY and c.field not in _MADE]
+    row: dict[str, Any] = {"trial": trial.uid, **key_row(trial.key), "config": dict(trial.config)}
+    row |= {name: getattr(trial, name) for name in names} | {"times": list(trial.times)}
+    return row | {"stale": marks.stale(trial.key), "quarantined": marks.reason(trial.key, trial.config_digest)}
+
+
+def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "time") -> Rows:
+    """The best trial of each key that may be selected, by device, kernel and problem.
+
+    With how many configurations worked, as :func:`explain_rows` and the report of a tune count them: each once, however
+    often it was timed.
+    """
+    by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        by_key[trial.key].append(trial)
+    rows = []
+    for found in by_key.values():
+        usable = [t for t in found if t.status == "ok" and not marks.reason(t.key, t.config_digest)]
+        order = ranked(candidate(t, objective) for t in usable if math.isfinite(cost(t, objective)))
+        if order:
+            row = trial_row(next(trial for trial in found if trial.uid == order[0].uid), marks)
+            worked = {trial.config_digest for trial in found if trial.status == "ok"}
+            row |= {"worked": len(worked), "quarantined": marks.failures(found[0].key)}
+            rows.append({c.field: row[c.field] for c in BEST})
+    return sorted(rows, key=lambda r: (r["backend"], r["device"], r["platform"], r["kernel"], str(r["problem"])))
+
+
+def device_rows(devices: Iterable[DeviceRecord], roofs: Iterable[RoofRecord]) -> Rows:
+    """Devices with their newest roofs; ``roofs`` are newest first."""
+    copy: dict[str, float] = {}
+    gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for roof in roofs:
+        if roof.kind == "copy":
+            copy.setdefault(roof.device.key, roof.gbps)
+        else:
+            gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
+    rows = []
+    for device in devices:
+        row = asdict(device)
+        row["device"] = row.pop("name")
+        rows.append(row | {"copy_gbps": copy.get(device.key), "gather_gbps": gather[device.key]})
+    return rows
+
+
+def run_row(run: RunRecord) -> dict[str, Any]:
+    """Everything about a run."""
+    return asdict(run) | {"who": str(run.extra.get("who", ""))}
+
+
+def quarantine_rows(failures: Iterable[QuarantineRecord]) -> Rows:
+    """Everything about configurations that are not selected."""
+    rows = []
+    for failure in failures:
+        row = {**key_row(failure.key), "config": dict(failure.config), "extra": dict(failure.extra)}
+        rows.append(row | {name: getattr(failure, name) for name in ("created_at", "status", "message")})
+    return rows
+
+
+def explain_rows(
+    store: Store, kernel: str, device: str | None, wanted: dict[str, Any], limit: int, marks: Marks
+) -> Rows:
+    """The keys with 'ok' trials of a kernel, shipped ones too, that are nearest to the parts in ``wanted``."""
+    by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
+    for trial in store.trials(kernel=kernel, device=device, status="ok"):
+        by_key[trial.key].append(trial)
+    own = {trial.uid for found in by_key.values() for trial in found}
+    groups = [Group(key, "", ranked(map(candidate, found))) for key, found in by_key.items()]
+    for (family, name), shipped in shipped_groups().items():
+        if kernel in (name, f"{family}/{name}"):
+            theirs = [g for g in shipped if device is None or g.key.device.matches(device)]
+            groups += without(theirs, own)
+    return [
+        {
+            **key_row(near.key),
+            "worked": near.configurations,
+            "best_s": near.best_s,
+            "differences": [asdict(d) for d in near.differences],
+            "quarantined": marks.failures(near.key),
+            "stale": near.stale,
+            "shipped": near.source,
+            "trial": near.best_ref,
+        }
+        for near in nearest(wanted, groups, limit=limit)
+    ]
+
+
+def _failures(found: Iterable[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{_pairs(failure['config'])} ({_first_line(failure['reason'])})" for failure in found)
+
+
+def _differences(found: Iterable[Mapping[str, Any]], none: str = "nothing") -> str:
+    differing = [Difference(**d) for d in found]
+    if not differing:
+        return none
+    return ", ".join(f"{phrase(d.part, d.found)} (wanted {phrase(d.part, d.wanted)})" for d in differing)

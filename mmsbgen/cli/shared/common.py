@@ -1,0 +1,240 @@
+"""What all commands share: groups that load their commands late and print errors without a traceback."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+import logging
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mmsbgen.base.errors import InputError, MmsbgenError
+
+#: The exit code of a command that Ctrl-C has ended.
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class LazyCommand:
+    """A command that is imported when it runs: ``target`` is ``package.module:name``, ``help`` one line."""
+
+    target: str
+    help: str
+
+
+class Failure(click.ClickException):
+    """An expected error on its way out: click prints it as ``Error: ...`` on standard error."""
+
+    def __init__(self, error: MmsbgenError) -> None:
+        super().__init__(str(error))
+        self.exit_code: int = error.exit_code  # type: ignore[misc]
+
+
+class MmsbgenGroup(click.Group):
+    """A group whose ``lazy`` commands are imported on use, so that its own ``--help`` stays fast.
+
+    An :class:`MmsbgenError` from any command below it is printed as ``Error: ...`` on standard error and
+    ends the program with the error's ``exit_code``; Ctrl-C that a command does not see to, with 130.
+    """
+
+    group_class = type  # a group below is one of these too
+
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = dict(lazy or {})
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """As for every group; Ctrl-C while options are read ends the program with 130."""
+        with _interruptible():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, sorted."""
+        return sorted({*super().list_commands(ctx), *self.lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now if it is a lazy one."""
+        if cmd_name not in self.lazy:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = self.lazy[cmd_name].target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named, with its defaults from the configuration file."""
+        from mmsbgen.cli.shared.configuration import apply
+
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None:
+            apply(ctx, name, command)
+        return name, command, rest
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from one-line helps that need no import."""
+        rows = []
+        for name in self.list_commands(ctx):
+            if name in self.lazy:
+                rows.append((name, self.lazy[name].help))
+            elif (command := super().get_command(ctx, name)) is not None and not command.hidden:
+                rows.append((name, command.get_short_help_str(limit=100)))
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the group's own options; an error names the environment where the wrong value is from there."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            from mmsbgen.cli.shared.configuration import blame
+
+            blame(error)
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn an expected error into a message and an exit code."""
+        from mmsbgen.cli.shared import logs
+
+        try:
+            if ctx.parent is not None:
+                return super().invoke(ctx)
+            from mmsbgen.cli.shared.progress_display import showing_stages
+
+            with _interruptible(), showing_stages(ctx):
+                return super().invoke(ctx)
+        except MmsbgenError as error:
+            logs.note(str(error), logging.ERROR)
+            raise Failure(error) from error
+        except click.BadParameter as error:
+            from mmsbgen.cli.shared.configuration import blame
+
+            blame(error)
+            raise
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception:
+            logs.note(traceback.format_exc(), logging.CRITICAL)
+            raise
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Turn Ctrl-C into one line and the exit code that shells know it by, where click would say 1."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+class NamedPath(click.Path):
+    """A path that is not empty: of an unset variable of a shell nothing is left, and Python's ``Path("")`` is here."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(path_type=Path, **more)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("the name is empty: give one, or leave the option out. Is a variable of the shell not set?")
+        return super().convert(value, param, ctx)
+
+
+class Communities(click.ParamType):  # type: ignore[type-arg]
+    """A number of communities from 1 on, or ``auto``."""
+
+    name = "integer|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "auto":
+            return value
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"{value!r} is not a whole number from 1 on, or auto.", param, ctx)
+        return number
+
+
+def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
+    """Names and values of texts NAME=VALUE; raises ``InputError`` for other texts and for a name with two values."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals):
+            raise InputError(f"{option} {text!r}: write it as NAME=VALUE")
+        if name in found:
+            raise InputError(f"{option} {name}={found[name]} and {name}={value}: give {name} one value")
+        found[name] = value
+    return list(found.items())
+
+
+def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> None:
+    """Print rows as a table; ``columns`` maps each name to 'left' or 'right'."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=240)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, side in columns.items():
+        table.add_column(name, justify="right" if side == "right" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(row.get(name, "")) for name in columns))
+    console.print(table)
+
+
+def print_json(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a JSON list."""
+    click.echo(json.dumps(list(rows), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as CSV with a header; what is no number or text is written as JSON, None as nothing."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in names])
+    click.echo(out.getvalue(), nl=False)
+
+
+def seconds(value: float | None) -> str:
+    """A time for a reader: ``157.2 us``."""
+    if value is None:
+        return ""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.4g} {unit}"
+    return f"{value / 1e-9:.4g} ns"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with a unit for a reader: ``12.3 MB``, ``4.57k trials``."""
+    prefixes = iter(("", "k", "M", "G", "T"))
+    prefix = next(prefixes)
+    while value >= 999.5 and (larger := next(prefixes, None)) is not None:
+        value, prefix = value / 1000, larger
+    return f"{value:.3g} {prefix}{unit}" if len(unit) == 1 else f"{value:.3g}{prefix} {unit}"
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return value
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,39 @@
+"""The problem of a run on a graph, as commands that are about kernels take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from mmsbgen.base.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def graph_options(command: F) -> F:
+    """Add ``--graph``, ``-k``, ``--mini-batch`` and ``--partners``."""
+    for option in (
+        click.option("--partners", default="stratified", show_default=True, help="Partners of stars, with --graph."),
+        click.option("--mini-batch", default="block", show_default=True, help="Mini-batches, with --graph."),
+        click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph."),
+        click.option("--graph", type=click.Path(path_type=Path), help="For this graph as `mmsbgen detect` samples it."),
+    ):
+        command = option(command)
+    return command
+
+
+def of_graph(graph: Path | None, k: int | None, mini_batch: str, partners: str, device: str | None) -> dict[str, Any]:
+    """The problem that ``mmsbgen detect GRAPH -k K`` has with its other options at their defaults."""
+    if graph is None:
+        if k is not None:
+            raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")
+        return {}
+    if k is None:
+        raise InputError("--graph needs the number of communities too, for example -k 50")
+    from mmsbgen.sampler.chain.chain_problem import problem_of_graph
+    from mmsbgen.sampler.options.options import Options
+
+    return dict(problem_of_graph(graph, Options(n_communities=k, mini_batch=mini_batch, partners=partners), device))

@@ -1,0 +1,195 @@
+"""Logs of this package and of libraries: levels, what is shown on standard error, and a file."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from mmsbgen.cli.shared.common import NamedPath
+
+F = TypeVar("F", bound=Callable[..., Any])
+LEVELS = ("debug", "info", "warning", "error")
+_STATE = "mmsbgen.logs"
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+log = logging.getLogger("mmsbgen.cli")
+
+
+def log_options(command: F) -> F:
+    """Add ``--verbose``, ``--quiet``, ``--log`` and ``--log-file``; they count wherever on the line they stand."""
+    for option in (log_file_option, log_option, quiet_option, verbose_option):
+        command = option(command)
+    return command
+
+
+def _noting(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    def note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        if ctx.resilient_parsing:
+            return value
+        state = ctx.meta.setdefault(_STATE, {})
+        source = ctx.get_parameter_source(param.name) if param.name else None
+        typed = source is click.core.ParameterSource.COMMANDLINE
+        if value and (typed or name not in state):
+            state[name] = value
+        set_up(ctx)
+        return value
+
+    return note
+
+
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    expose_value=False,
+    envvar="MMSBGEN_VERBOSE",
+    callback=_noting("verbose"),
+    help="Log more; -vv: all.",
+)
+log_option = click.option(
+    "--log",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    expose_value=False,
+    envvar="MMSBGEN_LOG",
+    callback=_noting("log"),
+    help="Least level of what is logged on standard error.  [default: warning]",
+)
+log_file_option = click.option(
+    "--log-file",
+    type=NamedPath(dir_okay=False),
+    expose_value=False,
+    envvar="MMSBGEN_LOG_FILE",
+    callback=_noting("file"),
+    help="Append the log to this file too, info and above.",
+)
+
+
+quiet_option = click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    envvar="MMSBGEN_QUIET",
+    callback=_noting("quiet"),
+    help="No progress and no messages, errors only.",
+)
+
+
+def json_option(help: str) -> Callable[[F], F]:
+    """``--json``, as ``as_json``; what is printed for programs comes without progress."""
+    return click.option("--json", "as_json", is_flag=True, callback=_noting("json"), help=help)
+
+
+def is_quiet(ctx: click.Context) -> bool:
+    """Whether messages are unwanted."""
+    return bool(ctx.meta.get(_STATE, {}).get("quiet"))
+
+
+def no_progress(ctx: click.Context) -> bool:
+    """Whether progress is unwanted."""
+    state = ctx.meta.get(_STATE, {})
+    return bool(state.get("quiet") or state.get("json"))
+
+
+def level_of(state: dict[str, Any]) -> int:
+    """The least level that is shown: ``-v`` and ``-vv`` go before ``-q``, and that before ``--log``."""
+    if verbose := state.get("verbose"):
+        return logging.INFO if verbose == 1 else logging.DEBUG
+    if state.get("quiet"):
+        return logging.ERROR
+    return int(getattr(logging, state.get("log", "warning").upper()))
+
+
+def set_up(ctx: click.Context) -> None:
+    """Show and write what the options of this command line say; to be called again when more of them are known.
+
+    Raises what click prints for a file that cannot be written.
+    """
+    state = ctx.meta.setdefault(_STATE, {})
+    root, level = logging.getLogger(), level_of(state)
+    if "shown" not in state:
+        state["shown"], state["level before"] = _Shown(), root.level
+        root.addHandler(state["shown"])
+        _capture_warnings(ctx)
+        ctx.find_root().call_on_close(lambda: _tear_down(state))
+    if state.get("file") and "written" not in state:
+        state["written"] = _written(state["file"])
+        root.addHandler(state["written"])
+    state["shown"].setLevel(level)
+    if "written" in state:
+        state["written"].setLevel(min(level, logging.INFO))
+    root.setLevel(min(handler.level for handler in (state["shown"], state.get("written", state["shown"]))))
+
+
+def _written(file: Path) -> logging.Handler:
+    try:
+        handler = logging.FileHandler(file, encoding="utf-8")
+    except OSError as error:
+        raise click.BadParameter(
+            f"the log cannot be written to {file}: {error.strerror}; name another file, or make its folder"
+        ) from error
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    return handler
+
+
+def _tear_down(state: dict[str, Any]) -> None:
+    root = logging.getLogger()
+    for name in ("shown", "written"):
+        if name in state:
+            root.removeHandler(state[name])
+            state.pop(name).close()
+    root.setLevel(state["level before"])
+
+
+def _capture_warnings(ctx: click.Context) -> None:
+    """Let Python's warnings be log records: by their words, and of the debug log by their place too."""
+    before = warnings.showwarning
+    logger = logging.getLogger("py.warnings")
+
+    def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+        if file is not None:
+            before(message, category, filename, lineno, file, line)
+            return
+        logger.warning("%s: %s", category.__name__, message)
+        logger.debug("%s was raised at %s:%d", category.__name__, filename, lineno)
+
+    def restore() -> None:
+        if warnings.showwarning is show:
+            warnings.showwarning = before
+
+    warnings.showwarning = show
+    ctx.find_root().call_on_close(restore)
+
+
+class _Shown(logging.Handler):
+    """Records on standard error; those that the command line prints itself carry ``printed`` and are left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rich: logging.Handler | None = None
+        self._plain = logging.Formatter("%(levelname)s %(name)s: %(message)s")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "printed", False):
+            return
+        if not sys.stderr.isatty():
+            click.echo(self._plain.format(record), err=True)
+            return
+        if self._rich is None:
+            from rich.logging import RichHandler
+
+            from mmsbgen.cli.shared.console import stderr
+
+            self._rich = RichHandler(console=stderr(), show_path=False, log_time_format="[%X]")
+        self._rich.emit(record)
+
+
+def note(text: str, level: int = logging.INFO) -> None:
+    """Keep in the log file what the command line prints by itself."""
+    log.log(level, text, extra={"printed": True})

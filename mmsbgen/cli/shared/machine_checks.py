@@ -1,0 +1,396 @@
+"""What mmsbgen needs on a machine, looked at and tried out: each finding with what to do about it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from mmsbgen.base.errors import InputError, MissingDependencyError, MmsbgenError
+from mmsbgen.base.progress import stage
+
+__all__ = ["Finding", "Status", "examine", "self_test"]
+
+Status = Literal["ok", "note", "warning", "problem"]
+#: Extras that users may want, with what each is for.
+EXTRAS = {
+    "opencl": "kernels on processors and on GPUs by OpenCL",
+    "cuda": "kernels on NVIDIA's GPUs",
+    "nvrtc": "compiling for NVIDIA's GPUs without the CUDA toolkit",
+    "tune": "kernel_tuner's search strategies",
+    "fleet": "tuning several devices at once",
+    "postgres": "a tuning database on a server",
+    "graph": "graphs of scipy and networkx",
+    "evaluate": "comparing covers",
+    "tables": "data frames and Parquet",
+    "cdlib": "results as cdlib's clusterings",
+    "report": "reports and pictures",
+    "serve": "the service over HTTP",
+}
+_FREE_DISK, _LITTLE_DISK = 100 << 20, 1 << 30
+_FREE_MEMORY, _LITTLE_MEMORY = 500 << 20, 2 << 30
+_OTHER_DEVICE = "Choose another device with --device meanwhile"
+_REMEDIES = {
+    "compile_error": "The driver's compiler refuses a kernel that it should take: renew the driver or runtime",
+    "launch_error": "The driver refuses to run the kernel: see whether other programs hold the device, then restart it",
+    "wrong_result": "The device computes wrongly, so results cannot be trusted: renew the driver or runtime",
+    "timeout": "The device or its compiler hangs: see whether other programs keep it busy, then restart it",
+    "crashed": "The driver or its compiler crashes: renew it",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: what it is about, what was found, and for other than ``ok`` what to do."""
+
+    topic: str
+    status: Status
+    what: str
+    remedy: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def examine(
+    database: str | Path | None = None, device: str | None = None, *, self_tests: bool = True
+) -> Iterator[Finding]:
+    """Findings in turn, the cheap ones first; nothing is changed.
+
+    ``database`` is what :func:`mmsbgen.db.store.tuning_store.open_store` takes, ``device`` what
+    :func:`mmsbgen.backends.open_device` takes, where only one is of interest.  With ``self_tests`` a kernel is
+    compiled, checked and timed on each device, some seconds each.  A check that fails itself is a finding too.
+    """
+    checks: dict[str, Callable[[], Iterator[Finding]]] = {
+        "Python": _python,
+        "memory": _memory,
+        "disk": _disk,
+        "OpenCL": _opencl,
+        "CUDA": _cuda,
+        "compiler": _c_compiler,
+        "devices": lambda: _devices(device, self_tests),
+        "database": lambda: _database(database, device),
+    }
+    for topic, check in checks.items():
+        try:
+            yield from check()
+        except MmsbgenError as error:
+            yield Finding(topic, "problem", str(error), "See the message")
+        except Exception as error:  # whatever a driver or library may raise, the other checks still tell something
+            yield Finding(topic, "problem", f"the check itself failed: {type(error).__name__}: {error}", "Report it")
+
+
+def _python() -> Iterator[Finding]:
+    from mmsbgen._version import __version__
+
+    here = f"mmsbgen {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}"
+    yield Finding("Python", "ok", f"{here}, {platform.machine()}", details={"executable": sys.executable})
+    for extra, needed in _requirements().items():
+        versions = {name: _version(name) for name in needed}
+        there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        missing = [name for name, version in versions.items() if version is None]
+        if extra == "" and missing:
+            what = f"{', '.join(missing)} is not installed, which mmsbgen cannot do without"
+            yield Finding("Python", "problem", what, "pip install --force-reinstall mmsbgen", dict(versions))
+        elif missing and extra:
+            what = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: {EXTRAS[extra]}"
+            yield Finding("Python", "note", what, f"pip install 'mmsbgen[{extra}]', if you want that", dict(versions))
+        else:
+            yield Finding("Python", "ok", there, details=dict(versions))
+
+
+def _requirements() -> dict[str, list[str]]:
+    """Names of the packages that mmsbgen needs on this system, by extra; those that it always needs under ""."""
+    found: dict[str, list[str]] = defaultdict(list)
+    try:
+        lines = importlib.metadata.requires("mmsbgen") or []
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    for line in lines:
+        name, _, marker = line.partition(";")
+        extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", marker)
+        key = extra[1] if extra else ""
+        elsewhere = re.search(r"sys_platform\s*==\s*['\"]([^'\"]+)['\"]", marker)
+        machine = re.search(r"platform_machine\s*==\s*['\"]([^'\"]+)['\"]", marker)
+        here = (elsewhere is None or elsewhere[1] == sys.platform) and (
+            machine is None or machine[1] == platform.machine()
+        )
+        if here and (key in EXTRAS or not key):
+            found[key].append(re.split(r"[\s<>=!~\[(]", name.strip(), maxsplit=1)[0])
+    return dict(sorted(found.items()))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _memory() -> Iterator[Finding]:
+    from mmsbgen.base.host_memory import available_host_memory, cores, readable
+
+    left, source = available_host_memory()
+    what = f"{readable(left)} of memory left by {source}; {cores()} cores"
+    details = {"available_bytes": left, "source": source, "cores": cores()}
+    if left < _FREE_MEMORY:
+        yield Finding("memory", "problem", what, "End other programs, or raise the limit of the control group", details)
+    elif left < _LITTLE_MEMORY:
+        yield Finding("memory", "warning", what, "Enough for small graphs alone: end other programs", details)
+    else:
+        yield Finding("memory", "ok", what, details=details)
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        what = f"a process may have {readable(limit)} of address space, which runtimes of devices reserve freely"
+        yield Finding("memory", "warning", what, "ulimit -v unlimited", {"limit_bytes": limit})
+
+
+def _disk() -> Iterator[Finding]:
+    import platformdirs
+
+    from mmsbgen.base.host_memory import readable
+
+    folders = {
+        "data": (platformdirs.user_data_path("mmsbgen"), "XDG_DATA_HOME"),
+        "cache": (platformdirs.user_cache_path("mmsbgen"), "XDG_CACHE_HOME"),
+        "temporary": (Path(tempfile.gettempdir()), "TMPDIR"),
+    }
+    for name, (folder, variable) in folders.items():
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(there).free
+        details = {"folder": str(folder), "free_bytes": free}
+        if (reason := _unwritable(there)) is not None:
+            what = f"the {name} folder {folder} cannot be written: {reason}"
+            yield Finding("disk", "problem", what, f"Mend its permissions, or name another in {variable}", details)
+        elif free < _LITTLE_DISK:
+            status: Status = "problem" if free < _FREE_DISK else "warning"
+            what = f"{readable(free)} left for the {name} folder {folder}"
+            yield Finding("disk", status, what, f"Free some space, or name another folder in {variable}", details)
+        else:
+            yield Finding("disk", "ok", f"{folder} can be written ({name}, {readable(free)} left)", details=details)
+
+
+def _unwritable(folder: Path) -> str | None:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x" * 4096)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _opencl() -> Iterator[Finding]:
+    from mmsbgen.backends.opencl import intel_runtime, opencl_device
+
+    chosen = [name for name in ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "POCL_DEVICES") if os.environ.get(name)]
+    folder = intel_runtime.SYSTEM_VENDORS
+    for file in sorted(folder.glob("*.icd")) if folder.is_dir() else []:
+        library = file.read_text(errors="replace").strip()
+        if library.startswith("/") and not Path(library).exists():
+            what = f"{file} registers {library}, which is not there"
+            yield Finding("OpenCL", "warning", what, "Install that runtime again, or remove the file")
+        else:
+            yield Finding("OpenCL", "ok", f"{file} registers {library}")
+    found, hints = opencl_device.discover()
+    for hint in hints:
+        yield Finding("OpenCL", "note", hint, "See the message, if you want that")
+    for text in sorted({f"{info.platform}, driver {info.driver}" for info in found}):
+        yield Finding("OpenCL", "ok", text)
+    for name in chosen:
+        yield Finding("OpenCL", "note", f"{name}={os.environ[name]} decides which platforms there are", "Unset it else")
+
+
+def _cuda() -> Iterator[Finding]:
+    from mmsbgen.backends.nvidia import cuda_compile, cuda_device
+
+    version = Path("/proc/driver/nvidia/version")
+    driver = version.exists()
+    if driver:
+        yield Finding("CUDA", "ok", version.read_text().splitlines()[0].strip())
+    for name, remedy in (("nvcc", "install the CUDA toolkit"), ("nvrtc", "pip install 'mmsbgen[nvrtc]'")):
+        try:
+            found = cuda_compile.find_compiler(name)  # type: ignore[arg-type]
+            place = cuda_compile._nvcc_path() if name == "nvcc" else None
+            yield Finding("CUDA", "ok", f"compiler {found.version}{f' at {place}' if place else ''}")
+        except MissingDependencyError:
+            if driver:
+                yield Finding("CUDA", "note", f"the compiler {name} is not here; one of two is enough", remedy)
+    devices, hints = cuda_device.discover()
+    for hint in hints:
+        missing = driver and not devices
+        advice = "Follow the message: this machine has NVIDIA's driver" if missing else "Nothing, without such a GPU"
+        yield Finding("CUDA", "warning" if missing else "note", hint, advice)
+
+
+def _c_compiler() -> Iterator[Finding]:
+    name = os.environ.get("CC") or "cc"
+    path = shutil.which(name)
+    if path is None:
+        what = f"there is no C compiler {name!r}; the plain C program of the benchmarks needs one, nothing else does"
+        yield Finding("compiler", "note", what, "apt install gcc libc6-dev, if you want that")
+        return
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    yield Finding("compiler", "ok", (done.stdout.splitlines() or [path])[0])
+
+
+def _devices(spec: str | None, self_tests: bool) -> Iterator[Finding]:
+    from mmsbgen.backends import discover
+    from mmsbgen.backends.discovery import select_device
+
+    found, hints = discover()
+    if not found:
+        what = "there is no device that kernels can run on"
+        remedy = "; ".join(hints) or "pip install 'mmsbgen[opencl]', which brings a runtime for processors"
+        yield Finding("devices", "problem", what, remedy)
+        return
+    for info in [select_device(spec, found, hints)] if spec else found:
+        if self_tests:
+            with stage(f"testing {info.name} ({info.platform})"):
+                yield self_test(info.spec)
+        else:
+            yield Finding("devices", "ok", f"{info.spec}: {info.name} ({info.platform})", details=info.as_dict())
+
+
+class _BusyError(Exception):
+    """Another process measures on the device."""
+
+
+def self_test(device: str) -> Finding:
+    """Compile a kernel anew on a device, hold it against the reference and time it, in a process of its own."""
+    from mmsbgen.backends.discovery import discover, select_device
+    from mmsbgen.families import family
+    from mmsbgen.kernels.build import traits_of
+    from mmsbgen.tuner.measure.measurer import Limits, Measurer
+    from mmsbgen.tuner.measure.timing import Patience
+
+    info = select_device(device, *discover())
+    kernels = family()
+    problem = kernels.problem(K=64, N=2000, m=512, n=16)
+    name = kernels.worth_tuning(problem)[0]
+    config = kernels.kernel(name).default(kernels.kernel(name).check_problem(problem), traits_of(info))
+    where = f"{info.spec}: {info.name} ({info.platform})"
+
+    def busy(_: str) -> None:
+        raise _BusyError
+
+    try:
+        with _caches_of_its_own(), Measurer(info.spec, "mmsb", Limits(load_s=60, compile_s=60, run_s=30)) as measurer:
+            measurer.waiting = busy
+            measurer.load(name, problem)
+            outcome = measurer.measure(config, patience=Patience(repetitions=5, enough_s=0.0))
+    except _BusyError:
+        what = f"{where}: not tested, as another process measures on it"
+        return Finding("devices", "note", what, "Ask again when that has ended", info.as_dict())
+    except MmsbgenError as error:
+        return Finding("devices", "problem", f"{where}: {error}", f"{_REMEDIES['crashed']}. {_OTHER_DEVICE}")
+    details = {**info.as_dict(), "kernel": name, "status": outcome.status, "compile_s": outcome.compile_s}
+    if outcome.status != "ok" or outcome.timing is None:
+        remedy = f"{_REMEDIES.get(outcome.status, _REMEDIES['crashed'])}. {_OTHER_DEVICE}"
+        return Finding("devices", "problem", f"{where}: {outcome.status}: {outcome.message}", remedy, details)
+    details["seconds"] = best = min(outcome.timing.times)
+    compiled = f"{name} compiled in {outcome.compile_s or 0.0:.1f} s, checked, {best * 1e3:.3g} ms a call"
+    return Finding("devices", "ok", f"{where}: {compiled}", details=details)
+
+
+@contextmanager
+def _caches_of_its_own() -> Iterator[None]:
+    """Let processes that start meanwhile find nothing that was compiled before, but the user's locks of devices."""
+    import platformdirs
+
+    locks = platformdirs.user_cache_path("mmsbgen") / "locks"
+    names = ("XDG_CACHE_HOME", "POCL_CACHE_DIR", "CUDA_CACHE_PATH")
+    before = {name: os.environ.get(name) for name in names}
+    with tempfile.TemporaryDirectory(prefix="mmsbgen-doctor-") as folder:
+        os.environ.update({name: str(Path(folder, name)) for name in names})
+        Path(folder, "POCL_CACHE_DIR").mkdir()
+        Path(folder, "XDG_CACHE_HOME", "mmsbgen").mkdir(parents=True)
+        with suppress(OSError):
+            locks.mkdir(parents=True, exist_ok=True)
+            Path(folder, "XDG_CACHE_HOME", "mmsbgen", "locks").symlink_to(locks)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
+    from mmsbgen.backends.discovery import discover, select_device
+    from mmsbgen.db.selection.index import Index
+    from mmsbgen.db.store.tuning_store import open_store
+    from mmsbgen.families import family
+    from mmsbgen.kernels.record_key import device_record
+    from mmsbgen.kernels.runtime import look_up, why
+    from mmsbgen.tuner.run.changed_keys import Present
+
+    try:
+        store = open_store(url, read_only=True)
+    except InputError as error:
+        yield Finding("database", "problem", str(error), "Name another with --database or MMSBGEN_DATABASE_URL")
+        return
+    with store:
+        yield from _state_of(store)
+        trials, present = store.trials(), Present()
+        stale = {key: bool(present.differences(key)) for key in {trial.key for trial in trials}}
+        devices, hints = discover()
+        kernels = family()
+        problem = kernels.problem()
+        for info in [select_device(spec, devices, hints)] if spec else devices:
+            record = device_record(info)
+            own = [trial for trial in trials if trial.key.device.identity == record.identity]
+            counts = Counter("stale" if stale[trial.key] else trial.status for trial in own)
+            name = kernels.worth_tuning(problem)[0]
+            chosen = look_up(Index(store), info, kernels, name, problem)
+            told = ", ".join(f"{count} {status}" for status, count in counts.most_common()) or "none"
+            what = f"trials of {info.name} ({info.platform}): {told}; {name} gets tier {chosen.tier} ({why(chosen)})"
+            details = {"device": info.spec, "trials": dict(counts), "tier": chosen.tier}
+            if counts["ok"]:
+                yield Finding("database", "ok", what, details=details)
+            else:
+                remedy = f"mmsbgen tune --device {info.spec}" + (" --retune" if counts["stale"] else "")
+                yield Finding("database", "note", what, f"{remedy} finds faster configurations", details)
+
+
+def _state_of(store: Any) -> Iterator[Finding]:
+    """Whether there is a database, its schema and whether it is sound."""
+    from sqlalchemy import text
+
+    from mmsbgen.db.store.schema import REVISIONS
+
+    if store.missing:
+        what = f"there is no tuning database at {store.location} yet"
+        yield Finding("database", "note", what, "mmsbgen tune makes it")
+        return
+    details = {"location": store.location, "older_schema": store.older}
+    counts = f"{len(store.runs())} runs, {len(store.quarantined())} configurations in quarantine"
+    what = f"{store.location}, schema {store.older or REVISIONS[-1]}: {counts}"
+    if store.older:
+        what += f"; schema {REVISIONS[-1]} is the present one"
+        yield Finding("database", "note", what, "The next mmsbgen tune upgrades it", details)
+    else:
+        yield Finding("database", "ok", what, details=details)
+    if store.place.path is not None and not store.older:
+        found = store.database.read(lambda connection: connection.execute(text("PRAGMA quick_check")).scalars().all())
+        if list(found) != ["ok"]:
+            what = f"{store.location} is damaged: {found[0]}"
+            yield Finding("database", "problem", what, "Take the last copy, or move the file away and tune again")
+        if not os.access(store.place.path, os.W_OK):
+            what = f"{store.location} can be read, but not written"
+            yield Finding("database", "warning", what, "Mend its permissions before you tune")

@@ -1,0 +1,97 @@
+"""What a detection tells of its result on standard output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mmsbgen.base.id_text import plain, plural
+from mmsbgen.cli.shared.common import print_table, seconds
+from mmsbgen.sampler.options.options import FEWEST_TEST_LINKS, TEST_SHARE
+
+if TYPE_CHECKING:
+    from mmsbgen.detection.detect import Detection
+
+
+def auc_text(evaluation: dict[str, Any], digits: int) -> str:
+    value = evaluation["auc"]
+    return "unknown (one class only)" if value is None or value != value else f"{value:.{digits}f}"
+
+
+def _error(value: float | None) -> str:
+    return "" if value is None else f" ± {value:.2g}"
+
+
+def summary(found: Detection) -> None:
+    """Print communities with size and strength, overlap, coverage, metrics and time by stage."""
+    cover, record = found.cover, found.record
+    count, k = len(cover.members), found.memberships.k
+    rule = record["rule"]
+    click.echo(
+        f"{count} of {k} communities have members (rule {rule['name']} {rule['threshold']:g})" + (":" if count else ".")
+    )
+    if count:
+        _communities(found)
+        click.echo(
+            f"{cover.covered} of {cover.n_vertices} vertices are in a community ({cover.coverage:.1%}), each of them "
+            f"in {cover.overlap:.2f} on average."
+        )
+    else:
+        click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
+    last = found.trace[-1] if found.trace else {}
+    if "auc" in last:
+        samples = (
+            f"link probabilities averaged over {last['samples']} samples" if last["samples"] > 1 else "of one state"
+        )
+        click.echo(
+            f"Validation pairs: AUC {auc_text(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
+            f"{last['log_likelihood']:.4g} a pair ({samples}); published perplexity {last['published_perplexity']:.3f}."
+        )
+    test = record["held_out"]["test"]
+    if test is not None:
+        click.echo(
+            f"Test pairs, which decided nothing: AUC {auc_text(test, 4)}{_error(test['auc_error'])}, balanced "
+            f"perplexity {test['perplexity']:.3f}, log-likelihood {test['log_likelihood']:.4g}"
+            f"{_error(test['log_likelihood_error'])} a pair (of the memberships; standard errors; "
+            f"{plural(test['links'], 'link')}, "
+            f"{plural(test['non_links'], 'non-link')})."
+        )
+    elif record["options"]["test"] is None:
+        click.echo(_no_test(record))
+    click.echo(record["convergence"]["text"])
+    stages = ", ".join(f"{name} {_seconds(value)}" for name, value in record["stage_seconds"].items())
+    click.echo(
+        f"{plural(record['iterations'], 'iteration')} ({record['updates_per_vertex']:.1f} updates a vertex) in "
+        f"{record['seconds']:.1f} s, where stages overlap: {stages or 'none'}."
+    )
+
+
+def _no_test(record: dict[str, Any]) -> str:
+    """Why no pairs were held out for test where none were asked for."""
+    from mmsbgen.base.id_text import plural
+
+    links = record["graph"]["links"]
+    if record["options"]["validation"] == 0:
+        return "No pairs were held out for test either; --test holds some out."
+    return (
+        f"No pairs were held out for test: {TEST_SHARE:.0%} of {plural(links, 'link')} is fewer than "
+        f"{FEWEST_TEST_LINKS}; --test holds out a larger share."
+    )
+
+
+def _seconds(value: float) -> str:
+    return seconds(float(f"{value:.2g}"))
+
+
+def _communities(found: Detection) -> None:
+    cover, beta, ids = found.cover, found.memberships.beta, found.memberships.ids
+    rows = []
+    for label, members in list(zip(cover.labels, cover.members, strict=True))[:20]:
+        names = " ".join(plain(i, 24) for i in ids[members[:8]]) + (" ..." if len(members) > 8 else "")
+        rows.append(
+            {"community": str(label), "vertices": str(len(members)), "strength": f"{beta[label]:.3g}", "members": names}
+        )
+    print_table({"community": "right", "vertices": "right", "strength": "right", "members": "left"}, rows)
+    if len(cover.members) > 20:
+        click.echo(f"... and {len(cover.members) - 20} smaller ones")

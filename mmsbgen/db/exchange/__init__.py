@@ -1,0 +1,1 @@
+"""Files of tuning records: our own and other programs'."""

@@ -1,0 +1,126 @@
+"""Files of tuning records in every format that is read and written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mmsbgen.base import packed_files
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.exchange import jsonl, kernel_tuner_cache, t4
+from mmsbgen.db.exchange.imported_records import Named
+from mmsbgen.db.exchange.jsonl import Bundle
+
+FORMATS = ("jsonl", "t4", "cache")
+"""Our own lines, the T4 format of results, and kernel_tuner's cache files."""
+_ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
+"""What Dask calls a worker."""
+
+
+def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
+    """Write a file at once in one of ``FORMATS``; gzip when the name ends in ``.gz``.
+
+    Raises ``InputError`` when it cannot be written or the format cannot hold the records.
+    """
+    if form == "jsonl":
+        jsonl.write(bundle, path)
+    else:
+        packed_files.write(t4.text_of(bundle) if form == "t4" else kernel_tuner_cache.text_of(bundle), path)
+
+
+def read(path: Path, named: Named | None = None) -> Bundle:
+    """What a file of any of ``FORMATS`` holds; ``named`` says what another program's file leaves out.
+
+    A cache that kernel_tuner has not closed is read as kernel_tuner reads it.  Raises ``InputError`` that names the
+    place and what is wrong with it.
+    """
+    data = packed_files.read(path)
+    whole = _whole(data, str(path))
+    if whole is not None and "results" in whole:
+        return t4.parse(whole, str(path), named or Named())
+    if whole is not None and "cache" in whole:
+        return kernel_tuner_cache.parse(whole, str(path), named or Named())
+    return jsonl.parse(data.splitlines(keepends=True), str(path))
+
+
+def _whole(data: bytes, name: str) -> dict[str, Any] | None:
+    """The one JSON object that a file is, or None for lines."""
+    try:
+        text = data.decode("utf-8").strip()
+        for end in ("", "}\n}"):
+            try:
+                found = json.loads((text.removesuffix(",") if end else text) + end, parse_constant=jsonl.no_constant)
+            except json.JSONDecodeError:
+                continue
+            return found if isinstance(found, dict) else None
+    except UnicodeDecodeError:
+        pass
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from error
+    return None
+
+
+def chosen(
+    bundle: Bundle, *, kernel: str | None = None, device: str | None = None, problem: Mapping[str, Any] | None = None
+) -> Bundle:
+    """The trials and quarantined configurations that pass every filter given, with their runs and the runs' roofs.
+
+    Filters are those of :meth:`mmsbgen.db.store.tuning_store.Store.trials`.
+    """
+
+    def wanted(record: Any) -> bool:
+        key = record.key
+        names = (key.kernel.name, f"{key.kernel.family}/{key.kernel.name}")
+        return (
+            (kernel is None or kernel in names)
+            and (device is None or key.device.matches(device))
+            and (problem or {}).items() <= key.problem.params.items()
+        )
+
+    if kernel is None and device is None and not problem:
+        return bundle
+    trials = [trial for trial in bundle.trials if wanted(trial)]
+    runs = {trial.run for trial in trials}
+    return Bundle(
+        [run for run in bundle.runs if run.uuid in runs],
+        [roof for roof in bundle.roofs if roof.run in runs],
+        trials,
+        [failure for failure in bundle.quarantine if wanted(failure)],
+    )
+
+
+def anonymous(bundle: Bundle) -> Bundle:
+    """The same records without the names and addresses of the machines that made them, and of their processes."""
+    places = [place for run in bundle.runs for place in run.extra.get("workers", []) if isinstance(place, str)]
+    places += [trial.extra["where"] for trial in bundle.trials if isinstance(trial.extra.get("where"), str)]
+    machines = {run.host for run in bundle.runs} | {place.rpartition(" ")[0] for place in places}
+    names = sorted(filter(None, machines), key=len, reverse=True)
+    secret = re.compile("|".join([_ADDRESS, *(rf"(?<![\w.-]){re.escape(name)}(?![\w-])" for name in names)]))
+
+    def told(text: str) -> str:
+        return secret.sub("[machine]", text)
+
+    return replace(
+        bundle,
+        runs=[replace(run, host="", extra=_nowhere(run.extra)) for run in bundle.runs],
+        trials=[replace(t, extra=_nowhere(t.extra), message=told(t.message)) for t in bundle.trials],
+        quarantine=[replace(f, extra=_nowhere(f.extra), message=told(f.message)) for f in bundle.quarantine],
+    )
+
+
+def _nowhere(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run or a trial has besides, without process, and with the device alone of MACHINE DEVICE."""
+    found = {name: value for name, value in extra.items() if name != "process"}
+    if isinstance(found.get("where"), str):
+        found["where"] = _device(found["where"])
+    if isinstance(found.get("workers"), list):
+        found["workers"] = [_device(place) for place in found["workers"] if isinstance(place, str)]
+    return found
+
+
+def _device(place: str) -> str:
+    return place.rpartition(" ")[2]

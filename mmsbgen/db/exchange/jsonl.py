@@ -1,0 +1,224 @@
+"""The JSON-lines form of tuning records: what export writes, import reads and the package ships.
+
+The first line is ``{"format": "mmsbgen-tuning", "version": 1, "trials": ...}``.  Each further line has a
+``type``: devices, toolchains, kernels and problems come first, each with its ``key``; runs, roofs, trials and
+quarantined configurations follow and refer to them by key, and to runs by uuid.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mmsbgen.base import packed_files
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import Stage, stage
+from mmsbgen.db.records.canonical_json import canonical_json
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    QuarantineRecord,
+    RoofRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
+
+FORMAT = "mmsbgen-tuning"
+VERSION = 2
+"""Newest version of the format: it may hold quarantined configurations."""
+
+_PARTS: dict[str, type[Any]] = {
+    "device": DeviceRecord,
+    "toolchain": ToolchainRecord,
+    "kernel": KernelRecord,
+    "problem": ProblemRecord,
+}
+
+
+@dataclass
+class Bundle:
+    """Everything that one file holds."""
+
+    runs: list[RunRecord] = field(default_factory=list)
+    roofs: list[RoofRecord] = field(default_factory=list)
+    trials: list[TrialRecord] = field(default_factory=list)
+    quarantine: list[QuarantineRecord] = field(default_factory=list)
+
+
+def lines(bundle: Bundle) -> Iterator[str]:
+    """The lines of a file that holds ``bundle``, without line ends; the same bundle gives the same lines."""
+    counts = {"runs": len(bundle.runs), "roofs": len(bundle.roofs), "trials": len(bundle.trials)}
+    if bundle.quarantine:
+        counts["quarantine"] = len(bundle.quarantine)
+    yield canonical_json({"format": FORMAT, "version": VERSION if bundle.quarantine else 1, **counts})
+    parts: dict[tuple[str, str], Any] = {("device", roof.device.key): roof.device for roof in bundle.roofs}
+    keys = [*(trial.key for trial in bundle.trials), *(failure.key for failure in bundle.quarantine)]
+    for whole in keys:
+        for name in _PARTS:
+            part = getattr(whole, name)
+            parts.setdefault((name, part.key), part)
+    for (name, key), part in sorted(parts.items(), key=lambda item: item[0]):
+        yield canonical_json({"type": name, "key": key, **_fields(part)})
+    for run in sorted(bundle.runs, key=lambda r: (r.started, r.uuid)):
+        yield canonical_json({"type": "run", **_fields(run)})
+    for roof in sorted(bundle.roofs, key=lambda r: (r.measured_at, r.uid)):
+        yield canonical_json({"type": "roof", **_fields(roof), "device": roof.device.key})
+    kinds: dict[str, Iterable[TrialRecord | QuarantineRecord]]
+    kinds = {"trial": bundle.trials, "quarantine": bundle.quarantine}
+    for kind, records in kinds.items():
+        for record in sorted(records, key=lambda r: (r.created_at, r.uid)):
+            values = _fields(record)
+            del values["key"]
+            references = {name: getattr(record.key, name).key for name in _PARTS}
+            yield canonical_json({"type": kind, **values, **references})
+
+
+def write(bundle: Bundle, path: Path) -> None:
+    """Write a file at once, so that no half of one is ever seen; gzip when the name ends in ``.gz``.
+
+    Raises ``InputError`` when it cannot be written.
+    """
+    with stage(f"writing {path.name}", len(bundle.trials), "trials"):
+        packed_files.write("".join(line + "\n" for line in lines(bundle)), path)
+
+
+#: What can be read, for messages about files that are something else.
+_KINDS = "records are in files that `mmsbgen db export` wrote, T4 results and kernel_tuner's caches"
+
+
+def read(path: Path) -> Bundle:
+    """What a file holds.  Raises ``InputError`` that names the line and what is wrong with it."""
+    return parse(packed_files.read(path).splitlines(keepends=True), str(path))
+
+
+def parse(stream: Iterable[bytes], name: str) -> Bundle:
+    """What the lines of ``stream`` hold; ``name`` is for messages.  Raises as :func:`read`."""
+    found = list(stream)
+    with stage(f"reading {name}", len(found), "lines") as told:
+        return _parsed(found, name, told)
+
+
+def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
+    reader = _Reader()
+    header: dict[str, Any] | None = None
+    for number, line in enumerate(stream, start=1):
+        told.tell(number)
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line.decode("utf-8"), parse_constant=no_constant)
+            if not isinstance(values, dict):
+                raise ValueError("a JSON object is expected")
+            if header is None:
+                header = _checked_header(values)
+            else:
+                reader.add(values)
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            foreign = header is None and isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+            what = f"; {_KINDS}" if foreign else ""
+            raise InputError(f"{name}, line {number}: {error}{what}") from error
+    if header is None:
+        raise InputError(f"{name} is empty: a first line with the format is expected; {_KINDS}")
+    for kind, found in vars(reader.bundle).items():
+        if header.get(kind, len(found)) != len(found):
+            raise InputError(f"{name} is cut short: it has {len(found)} of {header[kind]} {kind}")
+    return reader.bundle
+
+
+class _Reader:
+    """Puts records together from lines that refer to earlier ones."""
+
+    def __init__(self) -> None:
+        self.bundle = Bundle()
+        self._parts: dict[tuple[str, str], Any] = {}
+        self._runs: set[str] = set()
+        self._keys: dict[tuple[str, ...], Key] = {}
+        self._add: dict[str, Callable[[dict[str, Any]], None]] = {
+            "run": self._run,
+            "roof": self._roof,
+            "trial": self._trial,
+            "quarantine": self._quarantine,
+        }
+
+    def add(self, values: dict[str, Any]) -> None:
+        kind = values.pop("type", None)
+        if kind in _PARTS:
+            self._part(kind, values)
+        elif kind in self._add:
+            self._add[kind](values)
+        else:
+            raise ValueError(f"unknown type {kind!r}")
+
+    def _part(self, kind: str, values: dict[str, Any]) -> None:
+        key = values.pop("key", None)
+        part = _made(_PARTS[kind], values)
+        if part.key != key:
+            raise ValueError(f"the key of this {kind} does not match its content: the line was changed or damaged")
+        self._parts[kind, key] = part
+
+    def _run(self, values: dict[str, Any]) -> None:
+        run = _made(RunRecord, values)
+        self._runs.add(run.uuid)
+        self.bundle.runs.append(run)
+
+    def _roof(self, values: dict[str, Any]) -> None:
+        values["device"] = self._referred("device", values.get("device"))
+        self.bundle.roofs.append(self._of_run(_made(RoofRecord, values)))
+
+    def _trial(self, values: dict[str, Any]) -> None:
+        values["key"] = self._key(values)
+        self.bundle.trials.append(self._of_run(_made(TrialRecord, values)))
+
+    def _quarantine(self, values: dict[str, Any]) -> None:
+        values["key"] = self._key(values)
+        self.bundle.quarantine.append(_made(QuarantineRecord, values))
+
+    def _key(self, values: dict[str, Any]) -> Key:
+        names = tuple(str(values.pop(name, None)) for name in _PARTS)
+        if names not in self._keys:
+            self._keys[names] = Key(*(self._referred(kind, name) for kind, name in zip(_PARTS, names, strict=True)))
+        return self._keys[names]
+
+    def _of_run(self, record: Any) -> Any:
+        if record.run not in self._runs:
+            raise ValueError(f"no earlier line has the run {record.run}")
+        return record
+
+    def _referred(self, kind: str, key: object) -> Any:
+        try:
+            return self._parts[kind, str(key)]
+        except KeyError:
+            raise ValueError(f"no earlier line has the {kind} {key}") from None
+
+
+def _made(kind: type[Any], values: dict[str, Any]) -> Any:
+    unknown = values.keys() - {f.name for f in fields(kind)}
+    if unknown:
+        raise ValueError(f"unknown field {min(unknown)!r}")
+    return kind(**values)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(record)}
+
+
+def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
+    if values.get("format") != FORMAT:
+        raise ValueError(f"this is no file of tuning records: its first line must name the format {FORMAT!r}")
+    if values.get("version") not in range(1, VERSION + 1):
+        raise ValueError(
+            f"format version {values.get('version')!r} is not known, this version of mmsbgen reads up to {VERSION}: "
+            "upgrade mmsbgen"
+        )
+    return values
+
+
+def no_constant(text: str) -> NoReturn:
+    """Refuses NaN and infinity when JSON is read."""
+    raise ValueError(f"{text} is not a number that can be stored")

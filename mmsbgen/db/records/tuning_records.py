@@ -1,0 +1,396 @@
+"""What the tuning database holds, as plain frozen values.
+
+Times are seconds, sizes bytes, rates GB/s (1e9 bytes a second), timestamps ISO 8601 in UTC.  Records know
+strings, numbers and JSON only; what a problem's parameters mean is its family's business.  Their mappings
+are copied and brought to plain JSON when a record is made, and must not be changed afterwards.
+
+Constructors raise ``ValueError`` for values that the database refuses (NaN, negative sizes, an unknown
+status) and ``TypeError`` for values that JSON cannot hold.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import index
+from typing import Any
+
+from mmsbgen.db.records.canonical_json import digest, json_object, storable_text, utc_now, utc_timestamp
+
+TRIAL_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
+RUN_STATUSES = ("running", "finished", "interrupted", "failed")
+ROOF_KINDS = ("copy", "gather")
+FAILURES = ("compile_error", "launch_error")
+
+_LARGEST = 2**63 - 1
+_SHORTEST_S = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRecord:
+    """One device as one driver shows it.
+
+    ``memory_bytes`` and ``extra`` describe; they take no part in telling devices apart, because a runtime
+    on a CPU reports what memory the machine happens to have.
+    """
+
+    backend: str
+    """'opencl' or 'cuda'."""
+    platform: str
+    vendor: str
+    name: str
+    architecture: str
+    """What the compiler targets, such as 'sm_90'; empty when unknown, and then it equals no other."""
+    driver: str
+    kind: str
+    """'cpu' or 'gpu'."""
+    compute_units: int
+    memory_bytes: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _texts(self, "backend", "platform", "vendor", "name", "architecture", "driver", "kind")
+        _counts(self, "compute_units", "memory_bytes")
+        _json(self, "extra")
+
+    @cached_property
+    def identity(self) -> tuple[str | int, ...]:
+        """What tells this device from others, its driver left out."""
+        return (
+            self.backend,
+            self.platform,
+            self.vendor,
+            self.name,
+            self.architecture,
+            self.kind,
+            self.compute_units,
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of identity and driver."""
+        return digest([*self.identity, self.driver])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def label(self) -> str:
+        """The device for a reader: ``opencl: name (platform)``."""
+        return f"{self.backend}: {self.name} ({self.platform})" if self.platform else f"{self.backend}: {self.name}"
+
+    def matches(self, text: str) -> bool:
+        """True when the text is a part of backend, name, platform, vendor or architecture, in any case."""
+        return text.casefold() in "\n".join((self.label, self.vendor, self.architecture)).casefold()
+
+
+@dataclass(frozen=True)
+class ToolchainRecord:
+    """A compiler, its version and the options that every configuration is compiled with."""
+
+    compiler: str
+    version: str
+    options: str = ""
+
+    def __post_init__(self) -> None:
+        _texts(self, "compiler", "version", "options")
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of all fields."""
+        return digest([self.compiler, self.version, self.options])
+
+
+@dataclass(frozen=True)
+class KernelRecord:
+    """A kernel of a family, in the state of its template that ``template_digest`` names."""
+
+    family: str
+    name: str
+    template_digest: str
+
+    def __post_init__(self) -> None:
+        _texts(self, "family", "name", "template_digest")
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of all fields."""
+        return digest([self.family, self.name, self.template_digest])
+
+
+@dataclass(frozen=True)
+class ProblemRecord:
+    """Sizes and types of a problem: names that the family declares, each with a number, text or boolean."""
+
+    family: str
+    params: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _texts(self, "family")
+        _json(self, "params")
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of family and parameters."""
+        return digest([self.family, self.params])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a tuning result depends on.  When one part changes, the old result is a miss."""
+
+    device: DeviceRecord
+    toolchain: ToolchainRecord
+    kernel: KernelRecord
+    problem: ProblemRecord
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of the keys of all parts."""
+        return digest([self.device.key, self.toolchain.key, self.kernel.key, self.problem.key])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One tuning run: who searched what, how, where and with which versions."""
+
+    uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    started: str = field(default_factory=utc_now)
+    finished: str | None = None
+    strategy: str
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    """Such as ``{"trials": 200, "seconds": 600}``; empty for an exhaustive search."""
+    seed: int = 0
+    host: str = ""
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    status: str = "running"
+    """One of ``RUN_STATUSES``."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uuid", uuid.UUID(self.uuid).hex)
+        _times(self, "started", "finished")
+        _texts(self, "strategy", "host")
+        _json(self, "budget", "versions", "extra")
+        _counts(self, "seed")
+        _one_of(self, "status", RUN_STATUSES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoofRecord:
+    """A rate that a device reached in a run: the roof against which its kernels are judged."""
+
+    run: str
+    """``uuid`` of the run."""
+    device: DeviceRecord
+    kind: str
+    """'copy', or 'gather' of random rows of ``row_bytes``."""
+    row_bytes: int | None = None
+    gbps: float
+    measured_at: str = field(default_factory=utc_now)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run", uuid.UUID(self.run).hex)
+        _one_of(self, "kind", ROOF_KINDS)
+        _counts(self, "row_bytes")
+        _rates(self, "gbps")
+        _times(self, "measured_at")
+        if (self.kind == "gather") != (self.row_bytes is not None):
+            raise ValueError("a gather roof has row_bytes, a copy roof has none")
+
+    @cached_property
+    def uid(self) -> str:
+        """Names this measurement in every database that holds it."""
+        return digest([self.run, self.device.key, self.kind, self.row_bytes, self.measured_at])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """One configuration tried once: what came of it and every repetition that was timed.
+
+    Median, spread, rate and fraction follow from ``times``, ``bytes_moved`` and ``roof_gbps``.
+    """
+
+    run: str
+    """``uuid`` of the run."""
+    key: Key
+    config: Mapping[str, Any]
+    status: str
+    """One of ``TRIAL_STATUSES``; 'ok' needs ``times``."""
+    message: str = ""
+    """Why the status is not 'ok'."""
+    times: tuple[float, ...] = ()
+    """Every repetition, seconds, in the order measured."""
+    bytes_moved: int | None = None
+    """Bytes that the kernel has to read and write in one call."""
+    roof_gbps: float | None = None
+    """The roof that applies to this kernel and problem, measured in the same run."""
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+    compile_s: float | None = None
+    energy_j: float | None = None
+    """Joules a call, where the device tells."""
+    round: int = 0
+    """0 for the search; 1, 2, ... each time the finalists of the run are timed again."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    created_at: str = field(default_factory=utc_now)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run", uuid.UUID(self.run).hex)
+        object.__setattr__(self, "times", tuple(float(t) for t in self.times))
+        _json(self, "config", "extra")
+        _texts(self, "message")
+        _one_of(self, "status", TRIAL_STATUSES)
+        _counts(self, "bytes_moved", "registers", "spill_bytes", "shared_bytes", "round")
+        _rates(self, "roof_gbps")
+        _amounts(self, "compile_s", "energy_j")
+        _times(self, "created_at")
+        if any(not _SHORTEST_S <= t < 1e9 for t in self.times):
+            raise ValueError(f"times must be positive seconds, got {list(self.times)}")
+        if self.status == "ok" and not self.times:
+            raise ValueError("a trial with status 'ok' needs times")
+
+    @cached_property
+    def config_digest(self) -> str:
+        """Digest of the configuration."""
+        return digest(self.config)
+
+    @cached_property
+    def uid(self) -> str:
+        """Names this trial in every database that holds it: run, key, configuration and round."""
+        return digest([self.run, self.key.key, self.config_digest, self.round])
+
+    @cached_property
+    def median_s(self) -> float | None:
+        """Median of ``times``, or None without any."""
+        return statistics.median(self.times) if self.times else None
+
+    @cached_property
+    def spread_s(self) -> float | None:
+        """Distance between the quartiles of ``times``, or None with fewer than two."""
+        if len(self.times) < 2:
+            return None
+        low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        return max(high - low, 0.0)
+
+    @property
+    def gbps(self) -> float | None:
+        """``bytes_moved`` over the median, in GB/s."""
+        if self.bytes_moved is None or self.median_s is None:
+            return None
+        return self.bytes_moved / self.median_s / 1e9
+
+    @property
+    def roof_fraction(self) -> float | None:
+        """``gbps`` over ``roof_gbps``."""
+        return None if self.gbps is None or self.roof_gbps is None else self.gbps / self.roof_gbps
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineRecord:
+    """A configuration that was selected for a key and failed when it was to run.
+
+    It is not selected for that key again until a later trial of it, with status 'ok', is stored for the same key.
+    """
+
+    key: Key
+    """What was looked up, not the key of the record from which the configuration came."""
+    config: Mapping[str, Any]
+    """As it was used."""
+    recorded: Mapping[str, Any]
+    """As a trial records it: the same but for the modes that the caller asked for."""
+    status: str
+    """One of ``FAILURES``."""
+    message: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    created_at: str = field(default_factory=utc_now)
+
+    def __post_init__(self) -> None:
+        _json(self, "config", "recorded", "extra")
+        _texts(self, "message")
+        _one_of(self, "status", FAILURES)
+        _times(self, "created_at")
+
+    @cached_property
+    def config_digest(self) -> str:
+        """Digest of the configuration as it was used."""
+        return digest(self.config)
+
+    @cached_property
+    def recorded_digest(self) -> str:
+        """Digest of the configuration as a trial records it."""
+        return digest(self.recorded)
+
+    @cached_property
+    def uid(self) -> str:
+        """Names this failure in every database that holds it."""
+        return digest([self.key.key, self.config_digest, self.created_at])
+
+    @property
+    def reason(self) -> str:
+        """The failure for a reader, on one line."""
+        return f"{self.status}: {' '.join(self.message.split())}"
+
+
+def _texts(record: object, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be text, got {value!r}")
+        object.__setattr__(record, name, storable_text(value))
+
+
+def _json(record: object, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{name} must be a mapping, got {value!r}")
+        object.__setattr__(record, name, json_object(value))
+
+
+def _counts(record: object, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= index(value) <= _LARGEST:
+            raise ValueError(f"{name} must be a whole number from 0 to 2^63-1, got {value!r}")
+        object.__setattr__(record, name, index(value))
+
+
+def _amounts(record: object, *names: str, least: float = 0.0) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if value is None:
+            continue
+        if not (math.isfinite(value) and value >= least):
+            raise ValueError(f"{name} must be a finite number, at least {least:g}, got {value!r}")
+        object.__setattr__(record, name, float(value))
+
+
+def _rates(record: object, *names: str) -> None:
+    _amounts(record, *names, least=1e-9)
+
+
+def _times(record: object, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if value is not None:
+            object.__setattr__(record, name, utc_timestamp(value))
+
+
+def _one_of(record: object, name: str, allowed: Iterable[str]) -> None:
+    value = getattr(record, name)
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

@@ -1,0 +1,1 @@
+"""Which recorded configuration a problem runs with, and why."""

@@ -1,0 +1,178 @@
+"""An index for a process that lives long: it takes up what others add, and reads only that."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Select, Text, func, select, type_coerce
+
+from mmsbgen.db.records.ranking import Candidate, ranked
+from mmsbgen.db.records.tuning_records import Key
+from mmsbgen.db.selection.index import SHIPPED, Group, Index, Selection, shipped_groups, without
+from mmsbgen.db.store import record_rows
+from mmsbgen.db.store.schema import Kernel, Quarantine, Trial
+from mmsbgen.db.store.tuning_store import Store
+
+__all__ = ["Changed", "LiveIndex", "Mark", "marks"]
+
+_MOST_PLANS = 1024
+#: An order has every configuration that was recorded for a problem.
+_MOST_ORDERS = 64
+KernelName = tuple[str, str]
+"""Family and name."""
+Changed = frozenset[Key] | None
+"""Keys that have new trials with status 'ok'; None where anything may have changed."""
+
+
+class Mark(NamedTuple):
+    """How far a kernel's records go: the last id and the number of its trials and of its failures."""
+
+    trial: int = 0
+    trials: int = 0
+    failure: int = 0
+    failures: int = 0
+
+
+def marks(store: Store) -> dict[KernelName, Mark]:
+    """The mark of every kernel that has records; reads indexes alone."""
+    return store.database.read(lambda connection: _marks(connection, store))
+
+
+class LiveIndex(Index):
+    """An :class:`Index` whose :meth:`update` takes up what was stored since, by this process or any other.
+
+    What is read of a kernel the first time is kept, so that an update reads only the trials after those.  Not safe to
+    be used by several threads at once.
+    """
+
+    def __init__(self, store: Store, *, shipped: Path | None = SHIPPED) -> None:
+        super().__init__(store, shipped=shipped)
+        self._live = store
+        self._own: dict[KernelName, defaultdict[Key, list[Candidate]]] = {}
+        self._own_groups: dict[KernelName, dict[Key, Group]] = {}
+        self._seen: dict[KernelName, Mark] = {}
+
+    @property
+    def kernels(self) -> tuple[KernelName, ...]:
+        """The kernels whose records were read."""
+        return tuple(self._seen)
+
+    def groups(self, key: Key) -> list[Group]:
+        """As :meth:`Index.groups`."""
+        kernel = (key.kernel.family, key.kernel.name)
+        if kernel not in self._groups:
+            self._read(kernel)
+        return self._groups[kernel]
+
+    def select(self, key: Key, **asked: Any) -> Selection:
+        """As :meth:`Index.select`; what it keeps for problems that were asked for stays bounded."""
+        if len(self._plans) > _MOST_PLANS:
+            self._forget_plans()
+        if len(self._orders) > _MOST_ORDERS:
+            self._orders.clear()
+        return super().select(key, **asked)
+
+    def update(self) -> dict[KernelName, Changed]:
+        """Take up what the store has got since; by kernel, what look-ups may now answer otherwise for."""
+        now = marks(self._live)
+        changed: dict[KernelName, Changed] = {}
+        for kernel, seen in list(self._seen.items()):
+            mark = now.get(kernel, Mark())
+            if mark != seen:
+                keys = self._read(kernel)
+                failed = (mark.failure, mark.failures) != (seen.failure, seen.failures)
+                changed[kernel] = None if failed else keys
+                self._barred.pop(kernel, None)
+        if changed:
+            self._forget_plans()
+            for asked in [asked for asked in self._losses if self._concerned(asked, changed)]:
+                del self._losses[asked]
+        return changed
+
+    def refresh(self) -> None:
+        """Forget all that was read."""
+        super().refresh()
+        for kept in (self._own, self._own_groups, self._seen):
+            kept.clear()
+
+    def _forget_plans(self) -> None:
+        self._plans.clear()
+        self._orders.clear()
+
+    @staticmethod
+    def _concerned(asked: tuple[Any, ...], changed: Mapping[KernelName, Changed]) -> bool:
+        """Whether what selections cost, see :meth:`Index.loss`, may have changed."""
+        kernel, _, device, _ = asked
+        keys = changed.get((kernel.family, kernel.name), frozenset())
+        return keys is None or any(key.kernel == kernel and device in ("", key.device.key) for key in keys)
+
+    def _read(self, kernel: KernelName) -> Changed:
+        seen = self._seen.get(kernel, Mark())
+        new, count, now = self._live.database.read(lambda c: _after(c, self._live, kernel, seen.trial))
+        # On a server a trial may come to light after others whose ids are higher.
+        whole = seen.trials + count != now.trials
+        if whole:
+            self._own.pop(kernel, None)
+            self._own_groups.pop(kernel, None)
+            new, _, now = self._live.database.read(lambda c: _after(c, self._live, kernel, 0))
+        own = self._own.setdefault(kernel, defaultdict(list))
+        groups = self._own_groups.setdefault(kernel, {})
+        for key, found in new:
+            own[key].append(found)
+        for key in dict.fromkeys(key for key, _ in new):
+            groups[key] = Group(key, "", ranked(own[key]))
+        self._seen[kernel] = now
+        self._groups[kernel] = [*groups.values(), *self._shipped_besides(kernel, own.values())]
+        return None if whole else frozenset(key for key, _ in new)
+
+    def _shipped_besides(self, kernel: KernelName, own: Iterable[list[Candidate]]) -> list[Group]:
+        if self._shipped is None:
+            return []
+        shipped = shipped_groups(self._shipped).get(kernel, [])
+        return without(shipped, {one.uid for found in own for one in found}) if shipped else []
+
+
+def _after(
+    connection: Connection, store: Store, kernel: KernelName, last: int
+) -> tuple[list[tuple[Key, Candidate]], int, Mark]:
+    """The candidates among a kernel's trials with ids above ``last``, how many trials these are, and the mark now."""
+    mark = _marks(connection, store, kernel).get(kernel, Mark())
+    if mark.trial == last:
+        return [], 0, mark
+    columns = (Trial.uid, Trial.run_id, Trial.round, Trial.median_s, Trial.config_digest)
+    query = select(Trial.status, *record_rows.KEY_COLUMNS, *columns, type_coerce(Trial.config, Text), Trial.created_at)
+    query = query.where(Trial.kernel_id.in_(_ids(kernel)), Trial.id > last).order_by(Trial.id)
+    parts = record_rows.Parts(connection)
+    found, count = [], 0
+    for row in connection.execute(query):
+        count += 1
+        status, device, toolchain, kernel_id, problem, uid, run, *rest = tuple(row)
+        if status == "ok":
+            key = parts.key(device, toolchain, kernel_id, problem)
+            found.append((key, Candidate(uid, parts.runs[run], *rest)))
+    return found, count, mark
+
+
+def _marks(connection: Connection, store: Store, kernel: KernelName | None = None) -> dict[KernelName, Mark]:
+    found: dict[KernelName, Mark] = {}
+    for table, name, number in ((Trial, "trial", "trials"), (Quarantine, "failure", "failures")):
+        if table.__tablename__ in store.lacking:
+            continue
+        # A kernel has a row for each state of its template.
+        counted = select(table.kernel_id, func.max(table.id).label("last"), func.count().label("number"))
+        if kernel is not None:
+            counted = counted.where(table.kernel_id.in_(_ids(kernel)))
+        each = counted.group_by(table.kernel_id).subquery()
+        query = select(Kernel.family, Kernel.name, func.max(each.c.last), func.sum(each.c.number))
+        query = query.join(each, each.c.kernel_id == Kernel.id).group_by(Kernel.family, Kernel.name)
+        for family, kernel_name, last, count in connection.execute(query):
+            before = found.get((family, kernel_name), Mark())
+            found[family, kernel_name] = before._replace(**{name: int(last), number: int(count)})
+    return found
+
+
+def _ids(kernel: KernelName) -> Select[Any]:
+    return select(Kernel.id).where(Kernel.family == kernel[0], Kernel.name == kernel[1])

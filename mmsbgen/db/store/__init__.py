@@ -1,0 +1,1 @@
+"""Tables, connections and queries of the tuning database."""

@@ -1,0 +1,273 @@
+"""Finds, opens and prepares the database: where it is, how to connect, and transactions that survive rivals."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from platformdirs import user_data_path
+from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.db.store.store_errors import explained, is_transient
+
+URL_VARIABLE = "MMSBGEN_DATABASE_URL"
+BUSY_TIMEOUT_S = 20.0
+"""How long one attempt waits for SQLite's lock."""
+GIVE_UP_S = 60.0
+"""After this long no further attempt is made."""
+_CHOOSE = f"choose another place with --database or {URL_VARIABLE}"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a database is: a file, a server, or the memory of this process (``path`` and ``url`` None)."""
+
+    path: Path | None = None
+    url: URL | None = None
+
+    def __str__(self) -> str:
+        """For messages: never with a password."""
+        if self.path is not None:
+            return str(self.path)
+        if self.url is None:
+            return "in memory"
+        secret = [name for name in self.url.query if name.endswith("password")]
+        return self.url.difference_update_query(secret).render_as_string(hide_password=True)
+
+    def exists(self) -> bool:
+        """False for a file that is not there.  Raises ``InputError`` for one that may not be looked at."""
+        try:
+            return self.path is None or self.path.exists()
+        except OSError as error:
+            raise InputError(f"the database {self} cannot be used: {error.strerror}; {_CHOOSE}") from error
+
+
+def locate(url: str | Path | None = None) -> Location:
+    """The database that ``url``, else the environment, else the user's data folder names.
+
+    Raises ``InputError`` for a URL that cannot be read or names another kind of database.
+    """
+    if url is None:
+        url = os.environ.get(URL_VARIABLE) or user_data_path("mmsbgen") / "tuning.sqlite3"
+    if isinstance(url, Path) or "://" not in url:
+        return Location(path=Path(url).expanduser().absolute())
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InputError(
+            "the database URL cannot be read; write it as sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
+        ) from None
+    match parsed.get_backend_name():
+        case "sqlite" if parsed.database in (None, "", ":memory:"):
+            return Location()
+        case "sqlite":
+            return Location(path=Path(str(parsed.database)).expanduser().absolute())
+        case "postgresql":
+            driver = "postgresql+psycopg" if parsed.drivername == "postgresql" else parsed.drivername
+            return Location(url=parsed.set(drivername=driver))
+        case "postgres":
+            return Location(url=parsed.set(drivername="postgresql+psycopg"))
+        case other:
+            raise InputError(f"databases of kind {other!r} are not supported: use SQLite or PostgreSQL")
+
+
+class Database:
+    """Connections to one database, and transactions on them."""
+
+    def __init__(self, location: Location, engine: Engine) -> None:
+        self.location = location
+        self._engine = engine
+        self._reader = engine
+        if engine.dialect.name == "postgresql":
+            self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @property
+    def engine(self) -> Engine:
+        """What makes and keeps the connections."""
+        return self._engine
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """What ``work`` returns, from one consistent view of the data.  Raises ``StoreError``."""
+        return self._attempt(lambda: _in_transaction(self._reader, work))
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Do ``work`` in a transaction, again when a rival got in its way.  Raises ``StoreError``."""
+        return self._attempt(lambda: _in_transaction(self.engine.execution_options(write=True), work))
+
+    def _attempt(self, transaction: Callable[[], T]) -> T:
+        retrying = Retrying(
+            retry=retry_if_exception(is_transient),
+            stop=stop_after_delay(GIVE_UP_S),
+            wait=wait_random_exponential(multiplier=0.02, max=1.0),
+            reraise=True,
+        )
+        with explained(str(self.location)):
+            return retrying(transaction)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+class LaterDatabase(Database):
+    """A database that ``connected`` opens, for any of the threads, when it is first read or written."""
+
+    def __init__(self, location: Location, connected: Callable[[Location], Database]) -> None:
+        self.location = location
+        self._connected = connected
+        self._opening = threading.Lock()
+        self._opened: Database | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """What makes and keeps the connections; the database is opened for it."""
+        return self._open().engine
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """As :meth:`Database.read`; raises what opening raises too."""
+        return self._open().read(work)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """As :meth:`Database.write`; raises what opening raises too."""
+        return self._open().write(work)
+
+    def close(self) -> None:
+        """Close all connections, if there are any."""
+        if self._opened is not None:
+            self._opened.close()
+
+    def _open(self) -> Database:
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._connected(self.location)
+            return self._opened
+
+
+def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
+    with engine.begin() as connection:
+        return work(connection)
+
+
+def connect(location: Location, *, read_only: bool = False) -> Database:
+    """A database whose file exists or may be made, whose server answers.
+
+    Raises ``InputError`` for a place that cannot be used, ``MissingDependencyError`` without a driver.
+    """
+    if location.url is not None:
+        engine = _server_engine(location.url, read_only=read_only)
+    elif location.path is None:
+        engine = _sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False), StaticPool)
+    else:
+        engine = _file_engine(location.path, read_only=read_only)
+    return Database(location, engine)
+
+
+def copy_file(location: Location, memory: Database) -> None:
+    """Copy an SQLite file, which is only read, into a database in memory.  Raises ``StoreError``."""
+    file = connect(location, read_only=True)
+    with explained(str(location)), file.engine.connect() as source, memory.engine.connect() as target:
+        there, here = source.connection.driver_connection, target.connection.driver_connection
+        assert isinstance(there, sqlite3.Connection)
+        assert isinstance(here, sqlite3.Connection)
+        there.backup(here)
+    file.close()
+
+
+def _file_engine(path: Path, *, read_only: bool) -> Engine:
+    _check_file(path, read_only=read_only)
+    mode = "ro" if read_only else "rwc"
+    if read_only and not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
+        mode = "ro&immutable=1"  # SQLite cannot make the -shm file that reading a WAL database needs
+    uri = f"file:{quote(str(path))}?mode={mode}"
+    return _sqlite_engine(
+        lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False), QueuePool
+    )
+
+
+def _check_file(path: Path, *, read_only: bool) -> None:
+    """Refuse what is no SQLite file; make the folder when it may be written."""
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, not a database file; {_CHOOSE}")
+        if path.exists():
+            with path.open("rb") as file:
+                start = file.read(16)
+            if start not in (b"", b"SQLite format 3\0"):
+                raise InputError(f"{path} is not an SQLite database; {_CHOOSE}")
+        elif not read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the database {path} cannot be used: {error.strerror or error}; {_CHOOSE}") from error
+    if not read_only and not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"the database {path} cannot be written; {_CHOOSE}")
+
+
+def _sqlite_engine(creator: Callable[[], sqlite3.Connection], pool: type[QueuePool] | type[StaticPool]) -> Engine:
+    engine = create_engine("sqlite://", creator=creator, poolclass=pool)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that writes takes the lock at once: waiting for it later could fail without waiting.
+        write = connection.get_execution_options().get("write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    _own_process(engine)
+    return engine
+
+
+def _server_engine(url: URL, *, read_only: bool) -> Engine:
+    arguments: dict[str, Any] = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
+    try:
+        engine = create_engine(
+            url,
+            connect_args=arguments,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            execution_options={"postgresql_readonly": True} if read_only else {},
+        )
+    except (ImportError, NoSuchModuleError) as error:
+        raise MissingDependencyError(
+            f"no driver for {url.drivername}: install it with pip install 'mmsbgen[postgres]' ({error})"
+        ) from error
+    _own_process(engine)
+    try:
+        engine.connect().close()
+    except SQLAlchemyError as error:
+        engine.dispose()
+        text = " ".join(str(getattr(error, "orig", error)).split())
+        if url.password:
+            text = text.replace(str(url.password), "***")
+        place = f"{url.host or 'the local socket'}:{url.port or 5432}"
+        raise InputError(f"cannot connect to the database server {place}, database {url.database!r}: {text}") from error
+    return engine
+
+
+def _own_process(engine: Engine) -> None:
+    """Never use a connection in a process that was forked from the one that opened it."""
+
+    @event.listens_for(engine, "connect")
+    def note(_connection: object, entry: ConnectionPoolEntry) -> None:
+        entry.info["pid"] = os.getpid()
+
+    @event.listens_for(engine, "checkout")
+    def check(_connection: object, entry: Any, proxy: Any) -> None:
+        if entry.info["pid"] != os.getpid():
+            entry.dbapi_connection = proxy.dbapi_connection = None
+            raise DisconnectionError("this connection belongs to the parent process")

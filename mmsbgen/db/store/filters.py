@@ -1,0 +1,48 @@
+"""Which trials a query is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Select, select
+
+from mmsbgen.db.records.tuning_records import Key
+from mmsbgen.db.store import record_rows
+from mmsbgen.db.store.schema import Device, Kernel, Problem, Toolchain, Trial
+
+__all__ = ["of_key", "of_parts"]
+
+
+def of_key(query: Select[Any], key: Key) -> Select[Any]:
+    """A query of trials, of those for exactly this key."""
+    for column, table, part in (
+        (Trial.device_id, Device, key.device),
+        (Trial.toolchain_id, Toolchain, key.toolchain),
+        (Trial.kernel_id, Kernel, key.kernel),
+        (Trial.problem_id, Problem, key.problem),
+    ):
+        query = query.where(column == select(table.id).where(table.key == part.key).scalar_subquery())
+    return query
+
+
+def of_parts(
+    query: Select[Any],
+    connection: Connection,
+    *,
+    kernel: str | None,
+    device: str | None,
+    problem: Mapping[str, Any] | None,
+) -> Select[Any]:
+    """A query of trials with the filters of :meth:`mmsbgen.db.store.tuning_store.Store.trials`."""
+    if kernel is not None:
+        family, _, name = kernel.rpartition("/")
+        kernels = select(Kernel.id).where(Kernel.name == name)
+        query = query.where(Trial.kernel_id.in_(kernels.where(Kernel.family == family) if family else kernels))
+    if device is not None:
+        devices = [i for i, d in record_rows.read_parts(connection, Device) if d.matches(device)]
+        query = query.where(Trial.device_id.in_(devices))
+    if problem:
+        problems = [i for i, p in record_rows.read_parts(connection, Problem) if problem.items() <= p.params.items()]
+        query = query.where(Trial.problem_id.in_(problems))
+    return query

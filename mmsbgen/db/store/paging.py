@@ -1,0 +1,145 @@
+"""Trials and runs a page at a time, newest first, by where the page before ended rather than by counting rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, func, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord, TrialRecord
+from mmsbgen.db.store import record_rows
+from mmsbgen.db.store.filters import of_parts
+from mmsbgen.db.store.schema import Device, Run, Trial
+from mmsbgen.db.store.tuning_store import Store
+
+__all__ = ["CURSOR", "Page", "count_by_device", "count_trials", "run", "run_named", "runs", "trial", "trials"]
+
+CURSOR = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{15}Z~[0-9]{1,18}$"
+"""What a cursor looks like: the moment and the number of the last row of a page."""
+
+T = TypeVar("T")
+
+
+class Page(NamedTuple, Generic[T]):
+    """Some records, and the cursor of the page after; None where this is the last."""
+
+    records: list[T]
+    cursor: str | None
+
+
+def trials(
+    store: Store,
+    *,
+    limit: int,
+    cursor: str | None = None,
+    kernel: str | None = None,
+    device: str | None = None,
+    problem: Mapping[str, Any] | None = None,
+    status: str | None = None,
+    run: str | None = None,
+) -> Page[TrialRecord]:
+    """A page of the trials that pass every filter of :meth:`Store.trials`, newest first.
+
+    Raises ``InputError`` for a cursor that no page has given.
+    """
+
+    def work(connection: Connection) -> Page[TrialRecord]:
+        parts = record_rows.Parts(connection)
+        query = record_rows.select_trials().add_columns(Trial.id).order_by(Trial.created_at.desc(), Trial.id.desc())
+        query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
+        if status is not None:
+            query = query.where(Trial.status == status)
+        if run is not None:
+            query = query.where(Trial.run_id.in_(record_rows.ids_of(connection, Run, "uuid", [run]).values()))
+        if cursor is not None:
+            query = query.where(_before(cursor, Trial.created_at, Trial.id))
+        found = connection.execute(query.limit(limit + 1)).all()
+        records = [record_rows.trial_record(row, parts) for row in found[:limit]]
+        last = f"{records[-1].created_at}~{found[limit - 1].id}" if len(found) > limit else None
+        return Page(records, last)
+
+    return store.database.read(work)
+
+
+def runs(store: Store, *, limit: int, cursor: str | None = None) -> Page[RunRecord]:
+    """A page of the tuning runs, newest first.  Raises as :func:`trials`."""
+
+    def work(connection: Connection) -> Page[RunRecord]:
+        query = select(Run.__table__).order_by(Run.started.desc(), Run.id.desc())
+        if cursor is not None:
+            query = query.where(_before(cursor, Run.started, Run.id))
+        found = connection.execute(query.limit(limit + 1)).all()
+        records = [record_rows.run_record(row) for row in found[:limit]]
+        last = f"{records[-1].started}~{found[limit - 1].id}" if len(found) > limit else None
+        return Page(records, last)
+
+    return store.database.read(work)
+
+
+def trial(store: Store, uid: str) -> TrialRecord | None:
+    """The trial with this uid, or None."""
+
+    def work(connection: Connection) -> TrialRecord | None:
+        row = connection.execute(record_rows.select_trials().where(Trial.uid == uid)).first()
+        return None if row is None else record_rows.trial_record(row, record_rows.Parts(connection))
+
+    return store.database.read(work)
+
+
+def run(store: Store, uuid: str) -> RunRecord | None:
+    """The tuning run with this uuid, or None."""
+
+    def work(connection: Connection) -> RunRecord | None:
+        row = connection.execute(select(Run.__table__).where(Run.uuid == uuid)).first()
+        return None if row is None else record_rows.run_record(row)
+
+    return store.database.read(work)
+
+
+def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = None) -> RunRecord:
+    """The tuning run whose uuid is ``text`` or begins with it, of the store or of ``others`` by uuid.
+
+    Raises ``InputError`` for fewer than eight digits, and where no run or several begin with them.
+    """
+    digits = text.strip().lower().replace("-", "")
+    if not re.fullmatch(r"[0-9a-f]{8,32}", digits):
+        raise InputError(f"{text!r} names no tuning run: give the first 8 digits of its name or more")
+
+    def work(connection: Connection) -> list[RunRecord]:
+        query = select(Run.__table__).where(Run.uuid.startswith(digits)).order_by(Run.started.desc()).limit(10)
+        return [record_rows.run_record(row) for row in connection.execute(query)]
+
+    found = {run.uuid: run for run in (others or {}).values() if run.uuid.startswith(digits)}
+    found |= {run.uuid: run for run in store.database.read(work)}
+    if len(found) > 1:
+        raise InputError(f"{text!r} may be several tuning runs, give more digits: {', '.join(found)}")
+    if not found:
+        raise InputError(f"there is no tuning run {text}")
+    return found.popitem()[1]
+
+
+def count_trials(store: Store) -> int:
+    """How many trials there are."""
+    return store.database.read(lambda c: int(c.execute(select(func.count()).select_from(Trial)).scalar_one()))
+
+
+def count_by_device(store: Store) -> list[tuple[DeviceRecord, int]]:
+    """Every device with the number of its trials."""
+
+    def work(connection: Connection) -> list[tuple[DeviceRecord, int]]:
+        query = select(Trial.device_id, func.count()).group_by(Trial.device_id)
+        counts: dict[int, int] = {device: count for device, count in connection.execute(query)}
+        return [(device, counts.get(row_id, 0)) for row_id, device in record_rows.read_parts(connection, Device)]
+
+    return store.database.read(work)
+
+
+def _before(cursor: str, moment: InstrumentedAttribute[str], number: InstrumentedAttribute[int]) -> ColumnElement[bool]:
+    if not re.fullmatch(CURSOR, cursor):
+        raise InputError(f"the cursor {cursor!r} is none: take the one that the page before gave")
+    when, _, row_id = cursor.partition("~")
+    return tuple_(moment, number) < tuple_(when, int(row_id))

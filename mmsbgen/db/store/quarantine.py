@@ -1,0 +1,57 @@
+"""Which failures still count: those of a configuration that has not been tried with success since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from mmsbgen.db.records.tuning_records import QuarantineRecord
+from mmsbgen.db.store import record_rows
+from mmsbgen.db.store.schema import Kernel, Quarantine, Trial
+
+
+def active(
+    connection: Connection, parts: record_rows.Parts, *, family: str | None = None, kernel: str | None = None
+) -> list[QuarantineRecord]:
+    """The failures that bar a configuration from being selected, newest first: one for each key and configuration.
+
+    A later trial with status 'ok' of the same key, in the configuration as used or as recorded, lifts one.
+    """
+    wanted = select(Kernel.id)
+    if family is not None:
+        wanted = wanted.where(Kernel.family == family)
+    if kernel is not None:
+        wanted = wanted.where(Kernel.name == kernel)
+    query = record_rows.select_quarantined().where(Quarantine.kernel_id.in_(wanted))
+    query = query.order_by(Quarantine.created_at.desc(), Quarantine.id.desc())
+    failures = [record_rows.quarantine_record(row, parts) for row in connection.execute(query)]
+    if not failures:
+        return []
+    columns = (*record_rows.KEY_COLUMNS, Trial.config_digest)
+    later = (
+        select(*columns, func.max(Trial.created_at))
+        .where(Trial.status == "ok", Trial.kernel_id.in_(select(Quarantine.kernel_id)))
+        .group_by(*columns)
+    )
+    succeeded: dict[tuple[str, str], str] = {}
+    for row in connection.execute(later):
+        values: tuple[Any, ...] = tuple(row)
+        device, toolchain, kernel_id, problem, digest, moment = values
+        succeeded[parts.key(device, toolchain, kernel_id, problem).key, digest] = moment
+    return unlifted(failures, succeeded)
+
+
+def unlifted(failures: Iterable[QuarantineRecord], succeeded: dict[tuple[str, str], str]) -> list[QuarantineRecord]:
+    """The first of ``failures`` of each key and configuration that nothing in ``succeeded`` lifts.
+
+    ``succeeded`` has the moment of the last trial with status 'ok' by key and digest of the configuration.
+    """
+    left: dict[tuple[str, str], QuarantineRecord] = {}
+    for failure in failures:
+        key = failure.key.key
+        moments = (succeeded.get((key, digest), "") for digest in (failure.config_digest, failure.recorded_digest))
+        if max(moments) <= failure.created_at:
+            left.setdefault((key, failure.config_digest), failure)
+    return list(left.values())

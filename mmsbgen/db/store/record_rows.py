@@ -1,0 +1,230 @@
+"""Records to rows and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import stage
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    QuarantineRecord,
+    RoofRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
+from mmsbgen.db.store.schema import Base, Device, Kernel, Problem, Quarantine, Roof, Run, Toolchain, Trial
+
+type_of_part: dict[type[Base], type[Any]] = {
+    Device: DeviceRecord,
+    Toolchain: ToolchainRecord,
+    Kernel: KernelRecord,
+    Problem: ProblemRecord,
+}
+_CHUNK = 500
+
+
+def plain(record: object, *leave_out: str) -> dict[str, Any]:
+    """The fields of a record by name."""
+    return {f.name: getattr(record, f.name) for f in fields(record) if f.name not in leave_out}  # type: ignore[arg-type]
+
+
+def insert_new(connection: Connection, table: type[Base], unique: str, rows: list[dict[str, Any]]) -> int:
+    """Insert the rows whose ``unique`` column is not there yet; return how many were new."""
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = insert(table).on_conflict_do_nothing(index_elements=[unique]).returning(getattr(table, unique))
+    if len(rows) <= _CHUNK:
+        return sum(len(connection.execute(statement, part).all()) for part in _chunks(rows))
+    new = 0
+    with stage(f"storing {table.__tablename__}", len(rows), table.__tablename__) as told:
+        for part in _chunks(rows):
+            new += len(connection.execute(statement, part).all())
+            told.tell(told.done + len(part))
+    return new
+
+
+def ids_of(connection: Connection, table: type[Base], unique: str, values: Iterable[str]) -> dict[str, int]:
+    """The id of each of ``values`` that ``table`` has in its ``unique`` column."""
+    column = getattr(table, unique)
+    found: dict[str, int] = {}
+    for part in _chunks(sorted(set(values))):
+        query = select(column, table.id).where(column.in_(part))  # type: ignore[attr-defined]
+        found.update({value: row_id for value, row_id in connection.execute(query)})
+    return found
+
+
+def part_ids(connection: Connection, table: type[Base], records: Iterable[Any]) -> dict[str, int]:
+    """Ids of devices, toolchains, kernels or problems by key; those not there yet are inserted."""
+    by_key = {record.key: record for record in records}
+    found = ids_of(connection, table, "key", by_key)
+    new = sorted(by_key.keys() - found.keys())
+    if new:
+        insert_new(connection, table, "key", [{"key": key, **plain(by_key[key])} for key in new])
+        found |= ids_of(connection, table, "key", new)
+    return found
+
+
+def run_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
+    """Ids of runs by uuid.  Raises ``InputError`` for a run that was not begun."""
+    wanted = set(uuids)
+    found = ids_of(connection, Run, "uuid", wanted)
+    for missing in sorted(wanted - found.keys()):
+        raise InputError(f"the tuning run {missing} is not in the database: begin it first")
+    return found
+
+
+def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
+    """Insert those trials that are new, with all they refer to; return how many."""
+    new = {trial.uid: trial for trial in trials}
+    for known in ids_of(connection, Trial, "uid", new):
+        del new[known]
+    runs = run_ids(connection, (t.run for t in new.values()))
+    keys = _key_ids(connection, [t.key for t in new.values()])
+    rows = [
+        {
+            **plain(t, "run", "key"),
+            "uid": t.uid,
+            "run_id": runs[t.run],
+            **keys(t.key),
+            "config_digest": t.config_digest,
+            "median_s": t.median_s,
+            "spread_s": t.spread_s,
+            "gbps": t.gbps,
+            "roof_fraction": t.roof_fraction,
+        }
+        for t in new.values()
+    ]
+    return insert_new(connection, Trial, "uid", rows)
+
+
+def insert_quarantined(connection: Connection, failures: Iterable[QuarantineRecord]) -> int:
+    """Insert those failures that are new, with all they refer to; return how many."""
+    new = {failure.uid: failure for failure in failures}
+    keys = _key_ids(connection, [f.key for f in new.values()])
+    digests = ("config_digest", "recorded_digest", "uid")
+    rows = [{**plain(f, "key"), **keys(f.key), **{name: getattr(f, name) for name in digests}} for f in new.values()]
+    return insert_new(connection, Quarantine, "uid", rows)
+
+
+def _key_ids(connection: Connection, keys: list[Key]) -> Callable[[Key], dict[str, int]]:
+    """What gives the columns of a key; parts that are not there yet are inserted."""
+    devices = part_ids(connection, Device, (k.device for k in keys))
+    toolchains = part_ids(connection, Toolchain, (k.toolchain for k in keys))
+    kernels = part_ids(connection, Kernel, (k.kernel for k in keys))
+    problems = part_ids(connection, Problem, (k.problem for k in keys))
+    return lambda key: {
+        "device_id": devices[key.device.key],
+        "toolchain_id": toolchains[key.toolchain.key],
+        "kernel_id": kernels[key.kernel.key],
+        "problem_id": problems[key.problem.key],
+    }
+
+
+def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
+    """Insert those roofs that are new; return how many."""
+    roofs = list(roofs)
+    runs = run_ids(connection, (r.run for r in roofs))
+    devices = part_ids(connection, Device, (r.device for r in roofs))
+    rows = [
+        {
+            **plain(r, "run", "device"),
+            "uid": r.uid,
+            "run_id": runs[r.run],
+            "device_id": devices[r.device.key],
+        }
+        for r in roofs
+    ]
+    return insert_new(connection, Roof, "uid", rows)
+
+
+class Parts:
+    """Devices, toolchains, kernels, problems and run names by id, as one transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._parts = {table: dict(read_parts(connection, table)) for table in type_of_part}
+        self.runs: dict[int, str] = {row_id: run for row_id, run in connection.execute(select(Run.id, Run.uuid))}
+        self._keys: dict[tuple[int, int, int, int], Key] = {}
+
+    def device(self, row_id: int) -> DeviceRecord:
+        """The device with this id."""
+        device: DeviceRecord = self._parts[Device][row_id]
+        return device
+
+    def key(self, device: int, toolchain: int, kernel: int, problem: int) -> Key:
+        """The key with these ids; the same object for the same ids."""
+        ids = (device, toolchain, kernel, problem)
+        if ids not in self._keys:
+            parts = self._parts
+            self._keys[ids] = Key(
+                parts[Device][device], parts[Toolchain][toolchain], parts[Kernel][kernel], parts[Problem][problem]
+            )
+        return self._keys[ids]
+
+
+def read_parts(connection: Connection, table: type[Base]) -> Iterator[tuple[int, Any]]:
+    """Every id and record of a describing table."""
+    for row in connection.execute(select(table.__table__)):
+        values = dict(row._mapping)
+        row_id = values.pop("id")
+        del values["key"]
+        yield row_id, type_of_part[table](**values)
+
+
+_TRIAL_FIELDS = [f.name for f in fields(TrialRecord) if f.name not in ("run", "key")]
+KEY_COLUMNS = (Trial.device_id, Trial.toolchain_id, Trial.kernel_id, Trial.problem_id)
+"""What :meth:`Parts.key` needs."""
+
+
+def select_trials() -> Select[Any]:
+    """The columns that :func:`trial_record` needs."""
+    return select(Trial.run_id, *KEY_COLUMNS, *(getattr(Trial, name) for name in _TRIAL_FIELDS))
+
+
+def trial_record(row: Row[Any], parts: Parts) -> TrialRecord:
+    """The trial in a row of :func:`select_trials`."""
+    run_id, device, toolchain, kernel, problem, *values = tuple(row)
+    key = parts.key(device, toolchain, kernel, problem)
+    # Columns that a query has besides come last.
+    return TrialRecord(run=parts.runs[run_id], key=key, **dict(zip(_TRIAL_FIELDS, values, strict=False)))
+
+
+_QUARANTINE_FIELDS = [f.name for f in fields(QuarantineRecord) if f.name != "key"]
+QUARANTINE_KEY = (Quarantine.device_id, Quarantine.toolchain_id, Quarantine.kernel_id, Quarantine.problem_id)
+
+
+def select_quarantined() -> Select[Any]:
+    """The columns that :func:`quarantine_record` needs."""
+    return select(*QUARANTINE_KEY, *(getattr(Quarantine, name) for name in _QUARANTINE_FIELDS))
+
+
+def quarantine_record(row: Row[Any], parts: Parts) -> QuarantineRecord:
+    """The failure in a row of :func:`select_quarantined`."""
+    device, toolchain, kernel, problem, *values = tuple(row)
+    key = parts.key(device, toolchain, kernel, problem)
+    return QuarantineRecord(key=key, **dict(zip(_QUARANTINE_FIELDS, values, strict=True)))
+
+
+def run_record(row: Row[Any]) -> RunRecord:
+    """The run in a row of all columns."""
+    return RunRecord(**{name: value for name, value in row._mapping.items() if name != "id"})
+
+
+def roof_record(row: Row[Any], parts: Parts) -> RoofRecord:
+    """The roof in a row of all columns."""
+    values = dict(row._mapping)
+    run, device = parts.runs[values.pop("run_id")], parts.device(values.pop("device_id"))
+    return RoofRecord(run=run, device=device, **{n: v for n, v in values.items() if n not in ("id", "uid")})
+
+
+def _chunks(items: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]

@@ -1,0 +1,407 @@
+"""The store of tuning results: one method for each thing that is written or asked."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Row, Text, func, select, type_coerce, update
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import Stage, stage
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.canonical_json import canonical_json, utc_now
+from mmsbgen.db.records.ranking import Candidate, candidate, cost, ranked
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    QuarantineRecord,
+    RoofRecord,
+    RunRecord,
+    TrialRecord,
+)
+from mmsbgen.db.store import record_rows
+from mmsbgen.db.store.connect import Database, LaterDatabase, Location, connect, copy_file, locate
+from mmsbgen.db.store.filters import of_key, of_parts
+from mmsbgen.db.store.migrate import migrate, revision
+from mmsbgen.db.store.quarantine import active
+from mmsbgen.db.store.schema import (
+    LACKING,
+    REVISIONS,
+    Base,
+    Device,
+    Kernel,
+    Problem,
+    Quarantine,
+    Roof,
+    Run,
+    Trial,
+)
+
+CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
+
+T = TypeVar("T")
+
+
+def open_store(url: str | Path | None = None, *, read_only: bool = False, when_used: bool = False) -> Store:
+    """Open the tuning database, creating or migrating it first unless ``read_only``.
+
+    Reading never changes the schema, as older versions that share the database could then use it no more: a file of
+    an older one is read through a copy in memory, a server's as it is.
+
+    ``url`` is a path or any SQLAlchemy URL of SQLite or PostgreSQL.  Without it ``MMSBGEN_DATABASE_URL``
+    counts, and without that ``tuning.sqlite3`` in the user's data folder.  With ``read_only`` a database
+    that does not exist is not created: the store is then empty and its ``missing`` is true.  With ``when_used``
+    what is there is looked at now, but the database is created or migrated at the first use of the store: a caller
+    that may yet refuse to go on leaves nothing behind.
+
+    Raises ``InputError`` for a file that is no tuning database, a schema newer than this version knows, a
+    server that cannot be reached and a folder that cannot be written.
+    """
+    location = locate(url)
+    if not read_only:
+        return _writable_when_used(location) if when_used else _writable(location)
+    if not location.exists():
+        return _empty_store(location)
+    database = connect(location, read_only=True)
+    found = _or_close(database, revision)
+    if found == REVISIONS[-1]:
+        return Store(database, location, read_only=True)
+    if found in LACKING and location.path is None:
+        return Store(database, location, read_only=True, older=found, lacking=LACKING[found])
+    database.close()
+    if found is None:
+        return _empty_store(location)
+    if location.path is None:
+        raise InputError(_older(location, found))
+    return _migrated_copy(location, found)
+
+
+def _migrated_copy(location: Location, found: str) -> Store:
+    database = connect(Location())
+    _or_close(database, lambda memory: copy_file(location, memory))
+    _or_close(database, migrate)
+    return Store(database, location, read_only=True, older=found)
+
+
+def _older(location: Location, found: str) -> str:
+    return f"the database {location} has the older schema {found}: what writes, such as mmsbgen tune, upgrades it"
+
+
+def _writable(location: Location) -> Store:
+    return Store(_migrated(location), location)
+
+
+def _writable_when_used(location: Location) -> Store:
+    if location.exists():
+        database = connect(location)
+        _or_close(database, revision)
+        database.close()
+    return Store(LaterDatabase(location, _migrated), location)
+
+
+def _migrated(location: Location) -> Database:
+    database = connect(location)
+    _or_close(database, migrate)
+    return database
+
+
+def _or_close(database: Database, work: Callable[[Database], T]) -> T:
+    try:
+        return work(database)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _empty_store(location: Location) -> Store:
+    database = connect(Location())
+    database.write(Base.metadata.create_all)
+    return Store(database, location, read_only=True, missing=True)
+
+
+class Store:
+    """An open tuning database, to be had from :func:`open_store`; a context manager that closes itself.
+
+    Every writing method is one short transaction, tried again while another writer holds the database.
+    All of them may be repeated: what is already there is not added twice.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        place: Location,
+        *,
+        read_only: bool = False,
+        missing: bool = False,
+        older: str | None = None,
+        lacking: Collection[str] = (),
+    ) -> None:
+        self.database = database
+        self.place = place
+        self.read_only = read_only
+        self.older = older
+        """The schema of the place, opened read-only, where it is an older one."""
+        self.lacking = lacking
+        """Tables that it does not have; they count as empty."""
+        self.missing = missing
+        """True when there was nothing to read: opened read-only, and no database there."""
+
+    @property
+    def location(self) -> str:
+        """The database for messages, without a password."""
+        return str(self.place)
+
+    def begin_run(self, run: RunRecord) -> None:
+        """Store a run as it starts, or again when it is resumed.
+
+        Where the user has set ``MMSBGEN_CONTRIBUTOR``, that is kept in its ``extra`` as ``who``; else nobody is named.
+        """
+        who = os.environ.get(CONTRIBUTOR_VARIABLE)
+        if who and "who" not in run.extra:
+            run = replace(run, extra={**run.extra, "who": who})
+
+        def work(connection: Connection) -> None:
+            if not record_rows.insert_new(connection, Run, "uuid", [record_rows.plain(run)]):
+                again = {"status": run.status, "finished": run.finished}
+                connection.execute(update(Run).where(Run.uuid == run.uuid).values(again))
+
+        self.database.write(work)
+
+    def add_trial(self, trial: TrialRecord) -> bool:
+        """Store a trial as it ends; False when the same one (``uid``) is there already.
+
+        Raises ``InputError`` when its run was not begun.
+        """
+        return bool(self.database.write(lambda connection: record_rows.insert_trials(connection, [trial])))
+
+    def finish_run(self, uuid: str, *, status: str = "finished", finished: str | None = None) -> None:
+        """Mark a run as 'finished', 'interrupted' or 'failed', now or at ``finished``.
+
+        Raises ``InputError`` when the run was not begun.
+        """
+        ended = RunRecord(uuid=uuid, strategy="", status=status, finished=finished or utc_now())
+
+        def work(connection: Connection) -> None:
+            (run_id,) = record_rows.run_ids(connection, [ended.uuid]).values()
+            end = {"status": ended.status, "finished": ended.finished}
+            connection.execute(update(Run).where(Run.id == run_id).values(end))
+
+        self.database.write(work)
+
+    def add_roofs(self, roofs: Iterable[RoofRecord]) -> None:
+        """Store measured roofs of runs that were begun.  Raises ``InputError`` for another run."""
+        measured = list(roofs)
+        self.database.write(lambda connection: record_rows.insert_roofs(connection, measured))
+
+    def quarantine(self, failure: QuarantineRecord) -> None:
+        """Store that a selected configuration failed, also where this store was opened to be read only.
+
+        Raises ``InputError`` or ``StoreError`` where the database cannot be written, or has an older schema.
+        """
+        if self.older is not None:
+            raise InputError(_older(self.place, self.older))
+        if self.read_only and (self.place.path or self.place.url):
+            with _writable(self.place) as writable:
+                writable.quarantine(failure)
+        else:
+            self.database.write(lambda connection: record_rows.insert_quarantined(connection, [failure]))
+
+    def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
+        """What is barred from being selected, newest first; see :func:`mmsbgen.db.store.quarantine.active`."""
+        if Quarantine.__tablename__ in self.lacking:
+            return []
+        return self.database.read(lambda c: active(c, record_rows.Parts(c), family=family, kernel=kernel))
+
+    def trials(
+        self,
+        *,
+        kernel: str | None = None,
+        device: str | None = None,
+        problem: Mapping[str, Any] | None = None,
+        status: str | None = None,
+        run: str | None = None,
+        key: Key | None = None,
+        limit: int | None = None,
+    ) -> list[TrialRecord]:
+        """The trials that pass every filter given, newest first.
+
+        ``kernel`` is a name or ``family/name``; ``device`` a part of backend, name, platform, vendor or
+        architecture, in any case; ``problem`` some of the parameters, with their values.
+        """
+
+        def work(connection: Connection) -> list[TrialRecord]:
+            parts = record_rows.Parts(connection)
+            query = record_rows.select_trials().order_by(Trial.created_at.desc(), Trial.id.desc()).limit(limit)
+            query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
+            if status is not None:
+                query = query.where(Trial.status == status)
+            if run is not None:
+                query = query.where(Trial.run_id.in_(record_rows.ids_of(connection, Run, "uuid", [run]).values()))
+            if key is not None:
+                query = of_key(query, key)
+            return [record_rows.trial_record(row, parts) for row in connection.execute(query)]
+
+        return self.database.read(work)
+
+    def devices(self) -> list[DeviceRecord]:
+        """All devices, by label and driver."""
+        found: list[DeviceRecord] = [
+            d for _, d in self.database.read(lambda c: list(record_rows.read_parts(c, Device)))
+        ]
+        return sorted(found, key=lambda d: (d.label, d.driver, d.key))
+
+    def kernels(self) -> list[KernelRecord]:
+        """All kernels, by family and name, each with every template that it had."""
+        found: list[KernelRecord] = [
+            k for _, k in self.database.read(lambda c: list(record_rows.read_parts(c, Kernel)))
+        ]
+        return sorted(found, key=lambda k: (k.family, k.name, k.template_digest))
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, newest first."""
+        query = select(Run.__table__).order_by(Run.started.desc(), Run.id.desc())
+        return self.database.read(lambda c: [record_rows.run_record(row) for row in c.execute(query)])
+
+    def problems(self) -> list[ProblemRecord]:
+        """All problems, by family."""
+        found: list[ProblemRecord] = [
+            p for _, p in self.database.read(lambda c: list(record_rows.read_parts(c, Problem)))
+        ]
+        return sorted(found, key=lambda p: (p.family, canonical_json(p.params)))
+
+    def roofs(self, *, device: DeviceRecord | None = None, run: str | None = None) -> list[RoofRecord]:
+        """Measured roofs, newest first."""
+
+        def work(connection: Connection) -> list[RoofRecord]:
+            parts = record_rows.Parts(connection)
+            query = select(Roof.__table__).order_by(Roof.measured_at.desc(), Roof.id.desc())
+            if device is not None:
+                query = query.where(
+                    Roof.device_id.in_(record_rows.ids_of(connection, Device, "key", [device.key]).values())
+                )
+            if run is not None:
+                query = query.where(Roof.run_id.in_(record_rows.ids_of(connection, Run, "uuid", [run]).values()))
+            return [record_rows.roof_record(row, parts) for row in connection.execute(query)]
+
+        return self.database.read(work)
+
+    def best(self, key: Key, objective: str = "time") -> TrialRecord | None:
+        """The best trial for exactly this key, quarantined or not, or None.
+
+        The order is that of :func:`mmsbgen.db.records.ranking.ranked`.
+
+        ``objective`` is one of :data:`mmsbgen.db.records.ranking.OBJECTIVES`; trials that it was not measured for are
+        left out.
+        """
+        found = self.trials(key=key, status="ok")
+        trials = {trial.uid: trial for trial in found if math.isfinite(cost(trial, objective))}
+        order = ranked(candidate(trial, objective) for trial in trials.values())
+        return trials[order[0].uid] if order else None
+
+    def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:
+        """Every trial with status 'ok' of a kernel, whatever its template digest, as :class:`Index` holds it."""
+        columns = (Trial.uid, Trial.run_id, Trial.round, Trial.median_s, Trial.config_digest)
+        query = select(*record_rows.KEY_COLUMNS, *columns, type_coerce(Trial.config, Text), Trial.created_at)
+        query = query.join(Kernel, Trial.kernel_id == Kernel.id)
+        query = query.where(Kernel.family == family, Kernel.name == kernel, Trial.status == "ok")
+
+        def work(connection: Connection) -> list[tuple[Key, Candidate]]:
+            parts = record_rows.Parts(connection)
+            found = []
+            for row in connection.execute(query):
+                device, toolchain, kernel_id, problem, uid, run, *rest = tuple(row)
+                key = parts.key(device, toolchain, kernel_id, problem)
+                found.append((key, Candidate(uid, parts.runs[run], *rest)))
+            return found
+
+        return self.database.read(work)
+
+    def bundle(self) -> Bundle:
+        """All runs, roofs and trials, as they stood at one moment."""
+
+        def work(connection: Connection) -> Bundle:
+            parts = record_rows.Parts(connection)
+            total = connection.execute(select(func.count()).select_from(Trial)).scalar_one()
+            with stage(f"reading {self.location}", total, "trials") as told:
+                trials = [
+                    record_rows.trial_record(row, parts)
+                    for row in _told(connection.execute(record_rows.select_trials()), told)
+                ]
+            failures: Iterable[Row[Any]] = ()
+            if Quarantine.__tablename__ not in self.lacking:
+                failures = connection.execute(record_rows.select_quarantined())
+            return Bundle(
+                runs=[record_rows.run_record(row) for row in connection.execute(select(Run.__table__))],
+                roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(Roof.__table__))],
+                trials=trials,
+                quarantine=[record_rows.quarantine_record(row, parts) for row in failures],
+            )
+
+        return self.database.read(work)
+
+    def add_bundle(self, bundle: Bundle) -> int:
+        """Add what is not here yet, all or nothing; return the number of trials added.
+
+        A run that is still 'running' here and has ended in ``bundle`` ends here too.
+        """
+        return self.add_counted(bundle)["trials"]
+
+    def add_counted(self, bundle: Bundle) -> dict[str, int]:
+        """As :meth:`add_bundle`; return how many 'runs', 'roofs', 'quarantined' and 'trials' were added."""
+
+        def work(connection: Connection) -> dict[str, int]:
+            added = {
+                "runs": record_rows.insert_new(connection, Run, "uuid", [record_rows.plain(run) for run in bundle.runs])
+            }
+            for run in bundle.runs:
+                if run.status != "running":
+                    here = update(Run).where(Run.uuid == run.uuid, Run.status == "running")
+                    connection.execute(here.values(status=run.status, finished=run.finished))
+            added["roofs"] = record_rows.insert_roofs(connection, bundle.roofs)
+            added["quarantined"] = record_rows.insert_quarantined(connection, bundle.quarantine)
+            return added | {"trials": record_rows.insert_trials(connection, bundle.trials)}
+
+        return self.database.write(work)
+
+    def export_jsonl(self, path: str | Path) -> int:
+        """Write everything to a JSON-lines file (gzip when it ends in ``.gz``); return the number of trials.
+
+        Raises ``InputError`` when the file cannot be written.
+        """
+        bundle = self.bundle()
+        jsonl.write(bundle, Path(path))
+        return len(bundle.trials)
+
+    def import_jsonl(self, path: str | Path) -> int:
+        """Add what the file holds and this store lacks, all or nothing; return the number of trials added.
+
+        Raises ``InputError`` that names the line of a malformed file.
+        """
+        return self.add_bundle(jsonl.read(Path(path)))
+
+    def close(self) -> None:
+        """Give up all connections."""
+        self.database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _told(found: Iterable[T], told: Stage) -> Iterator[T]:
+    for number, row in enumerate(found, start=1):
+        told.tell(number)
+        yield row

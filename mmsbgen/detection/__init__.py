@@ -1,0 +1,1 @@
+"""Detection: from a request to communities and files."""

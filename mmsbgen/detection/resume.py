@@ -1,0 +1,83 @@
+"""A run that goes on from a checkpoint: its options, whether it has work, and what it says of its length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.detection.request import TOP, Request
+from mmsbgen.sampler.diagnostics.communities import checked_threshold
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.run import checkpoint as checkpoints
+from mmsbgen.sampler.run import result_folder
+
+__all__ = ["has_work", "longer", "options_of", "resumed"]
+
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """The options that were given; raises :class:`InputError` for one that there is not, and without K."""
+    unknown = sorted(set(given) - set(Options.__dataclass_fields__))
+    if unknown:
+        raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(Options.__dataclass_fields__)}")
+    if "n_communities" not in given:
+        raise InputError("the number of communities is missing: give n_communities (-k), for example 50")
+    return Options(**given)
+
+
+def resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
+    """The checkpoint's options; what was given must agree with them, only iterations may be more."""
+    before = checkpoint.options
+    given = options_of({"n_communities": before.n_communities} | dict(request.options))
+    for name in request.options:
+        if name != "iterations" and getattr(given, name) != getattr(before, name):
+            raise InputError(
+                f"{name}={getattr(given, name)} is not that of the run in {checkpoint.path}, which has "
+                f"{getattr(before, name)}; leave it out, or start a run of its own"
+            )
+    if given.iterations is None or given.iterations == before.iterations:
+        return before
+    done = checkpoint.meta["iteration"]
+    if given.iterations < done:
+        raise InputError(f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}")
+    return replace(before, iterations=given.iterations, sample_sweeps=0)
+
+
+def has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
+    """Raise :class:`InputError` when the chain is at its end and the folder has what would be made of it."""
+    done, course = checkpoint.meta["iteration"], checkpoint.meta["course"]
+    end = course["end"] if options.iterations is None else options.iterations
+    record = None if request.out is None else result_folder.record_in(request.out)
+    if end is None or done < end or record is None or request.whole or request.top != TOP:
+        return
+    if request.out is None or not all((request.out / name).exists() for name in result_folder.FILES):
+        return
+    rule = {"name": request.rule, "threshold": checked_threshold(request.rule, request.threshold)}
+    there = (record["graph"].get("digest"), record.get("iterations"), record.get("seed"), record.get("rule"))
+    if there == (checkpoint.meta["graph"], done, options.seed, rule):
+        raise InputError(
+            f"the run in {checkpoint.path} is already at iteration {done}, and {request.out} has its results: give -n "
+            "above it to go on"
+        )
+
+
+def longer(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
+    """Say so where a resumed run goes on to more iterations than it was started for."""
+    before = checkpoint.options
+    if options.iterations == before.iterations:
+        return
+    still = "still begin" if before.burn_in_end is not None else "begin"
+    request.on_message(
+        f"The run goes to iteration {options.iterations} instead of {before.iterations or 'its own end'}; it is still "
+        f"evaluated every {before.interval} iterations, and means {still} at iteration {options.burn_in_end}."
+        f"{_own(options)}"
+    )
+
+
+def _own(after: Options) -> str:
+    """A sentence on what a run has by its own length, so that one that is extended may not be as one of that length."""
+    own = ["how long it tries starts"] if after.start == "auto" else []
+    own += ["until when it refills empty communities"] if after.refines else []
+    end = f" A run of {after.iterations} iterations from the beginning may give other results, since its length says "
+    return f"{end}{' and '.join(own)}." if own else ""

@@ -1,0 +1,148 @@
+"""Results as files that other programs open."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.atomic_files import published
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import canonical_text
+from mmsbgen.base.progress import stage
+from mmsbgen.export.clustering import Found, library
+from mmsbgen.export.data_frames import long_columns
+from mmsbgen.export.library_objects import node_attributes
+from mmsbgen.scores.cover import cover_text, words_of
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _snap(found: Found, path: Path, top: int) -> None:
+    path.write_text(cover_text(words_of(found.memberships.ids), found.cover.members), encoding="utf-8", newline="")
+
+
+def _csv(found: Found, path: Path, top: int) -> None:
+    vertices, columns = long_columns(found)
+    names = _texts(found.memberships.ids)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        # A carriage return alone ends a line for whoever reads it, but is not what csv quotes.
+        odd = any("\r" in name for name in names if isinstance(name, str))
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
+        writer.writerow(["id", *columns])
+        for vertex, community, share, member in zip(vertices.tolist(), *_lists(columns), strict=True):
+            writer.writerow([names[vertex], community, "" if math.isnan(share) else share, int(member)])
+
+
+def _parquet(found: Found, path: Path, top: int) -> None:
+    pyarrow, parquet = library("pyarrow", "Parquet files"), library("pyarrow.parquet", "Parquet files")
+    vertices, columns = long_columns(found)
+    ids = found.memberships.ids
+    named = pyarrow.array(ids[vertices]) if ids.dtype.kind == "i" else _words(pyarrow, _texts(ids), vertices)
+    # What was not kept is null: NaN would be a number in sums.
+    shares = pyarrow.array(columns["share"], from_pandas=True)
+    table = pyarrow.table({"id": named, **columns, "share": shares})
+    parquet.write_table(table, path, compression="zstd")
+
+
+def _words(pyarrow: Any, names: list[Any], vertices: npt.NDArray[np.int64]) -> Any:
+    return pyarrow.array(names, type=pyarrow.string()).take(pyarrow.array(vertices))
+
+
+def _gexf(found: Found, path: Path, top: int) -> None:
+    networkx = library("networkx", "GEXF files")
+    graph = _attributed(found, top, networkx)
+    writer = library("networkx.readwrite.gexf", "GEXF files").GEXFWriter(encoding="utf-8", prettyprint=True)
+    writer.add_graph(graph)
+    # networkx gives every graph a name, which the format's schema does not know.
+    writer.graph_element.attrib.pop("name", None)
+    with path.open("wb") as file:
+        writer.write(file)
+
+
+def _graphml(found: Found, path: Path, top: int) -> None:
+    networkx = library("networkx", "GraphML files")
+    # The writer that goes through lxml where that is installed; this one is the same everywhere.
+    networkx.write_graphml_xml(_attributed(found, top, networkx), path)
+
+
+def _attributed(found: Found, top: int, networkx: Any) -> Any:
+    """The graph with vertices by number, their ids as labels, and attributes of one type each, never NaN."""
+    source = found.needs_graph("drawings of the graph")
+    made = networkx.Graph(name=_xml(source.name))
+    names = _texts(found.memberships.ids)
+    for vertex, row in enumerate(node_attributes(found, top)):
+        shares = "|".join(f"{label}:{share:.4f}" for label, share in row["memberships"].items())
+        made.add_node(
+            vertex,
+            label=_xml(str(names[vertex])),
+            community=row["community"],
+            communities="|".join(map(str, row["communities"])),
+            n_communities=len(row["communities"]),
+            share=float(row["share"]),
+            strength=float(row["strength"]),
+            memberships=shares,
+        )
+    made.add_edges_from(source.links.tolist())
+    return made
+
+
+def _texts(ids: npt.NDArray[Any]) -> list[Any]:
+    """Ids for a file: integers and strings as they are, others by their ``repr``; beside others strings too."""
+    items: list[Any] = ids.tolist()
+    if ids.dtype.kind == "O" and not all(type(item) is str for item in items):
+        return list(map(canonical_text, items))
+    return items
+
+
+def _xml(text: str) -> str:
+    """``text`` without the characters that XML cannot have: they become escapes as Python writes them."""
+    return _NOT_XML.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def _lists(columns: dict[str, npt.NDArray[Any]]) -> list[list[Any]]:
+    return [column.tolist() for column in columns.values()]
+
+
+FORMATS: dict[str, Callable[[Found, Path, int], None]] = {
+    "csv": _csv,
+    "gexf": _gexf,
+    "graphml": _graphml,
+    "parquet": _parquet,
+    "snap": _snap,
+}
+#: Formats that have the links of the graph in them.
+NEED_LINKS = ("gexf", "graphml")
+_ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".tsv": "snap"}
+
+
+def format_of(path: Path, format: str | None) -> str:
+    """The format asked for, or the one that the name of the file says; raises InputError for others."""
+    there = ", ".join(FORMATS)
+    if format is None:
+        format = _ENDINGS.get(path.suffix.lower())
+        if format is None:
+            raise InputError(f"{path} does not say what format it is to have; name one of {there}")
+    if format not in FORMATS:
+        raise InputError(f"format {format!r} is not one of {there}")
+    return format
+
+
+def write(found: Found, path: Path, format: str | None, top: int) -> Path:
+    """See :meth:`mmsbgen.export.Exports.export`."""
+    writer = FORMATS[format_of(path, format)]
+    with stage(f"writing {path.name}"), published(path) as partial:
+        try:
+            writer(found, partial, top)
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"an id has the character {error.object[error.start]!r}, a surrogate, which no file of text can have: "
+                "give the vertex another id"
+            ) from None
+    return path

@@ -1,0 +1,109 @@
+"""Results as objects of cdlib, networkx and igraph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.export.clustering import Found, library
+
+
+def node_attributes(found: Found, top: int) -> list[dict[str, Any]]:
+    """What every vertex gets: see :meth:`mmsbgen.export.Exports.to_networkx`."""
+    if top < 0:
+        raise InputError(f"top={top}: it is a number of shares, 0 or more")
+    beta = found.memberships.beta.tolist()
+    rows = []
+    for vertex, labels in enumerate(found.placed()):
+        shares = found.shares(vertex)
+        main = labels[0] if labels else -1
+        rows.append(
+            {
+                "community": main,
+                "communities": labels,
+                "share": shares.get(main, 0.0),
+                "strength": beta[main] if labels else 0.0,
+                "memberships": dict(list(shares.items())[:top]),
+            }
+        )
+    return rows
+
+
+def to_networkx(found: Found, graph: Any, top: int) -> Any:
+    """See :meth:`mmsbgen.export.Exports.to_networkx`."""
+    networkx = library("networkx", "node attributes")
+    attributes = dict(zip(found.ids, node_attributes(found, top), strict=True))
+    if graph is None:
+        made = links_networkx(found, networkx)
+    else:
+        if not isinstance(graph, networkx.Graph):
+            raise InputError(f"graph is a {type(graph).__qualname__}; give the networkx graph that was fitted")
+        made = graph.copy()
+        _same_ids(found, list(made.nodes))
+    networkx.set_node_attributes(made, attributes)
+    return made
+
+
+def links_networkx(found: Found, networkx: Any) -> Any:
+    """The links as a ``networkx.Graph`` of ids."""
+    source, ids = found.needs_graph("networkx graphs"), found.ids
+    if None in ids:
+        raise InputError("None cannot be a node of a networkx graph: give that vertex another id")
+    made = networkx.Graph(name=source.name)
+    made.add_nodes_from(ids)
+    made.add_edges_from((ids[u], ids[v]) for u, v in source.links.tolist())
+    return made
+
+
+def to_igraph(found: Found, graph: Any) -> Any:
+    """See :meth:`mmsbgen.export.Exports.to_igraph`."""
+    import igraph
+
+    if graph is None:
+        source = found.needs_graph("igraph covers")
+        graph = igraph.Graph(n=source.n_vertices, edges=source.links.tolist())
+        graph.vs["name"] = found.ids
+        places = list(range(source.n_vertices))
+    else:
+        if not isinstance(graph, igraph.Graph):
+            raise InputError(f"graph is a {type(graph).__qualname__}; give the igraph graph that was fitted")
+        names = graph.vs["name"] if "name" in graph.vs.attributes() else list(range(graph.vcount()))
+        _same_ids(found, names)
+        index = {name: place for place, name in enumerate(names)}
+        places = [index[name] for name in found.ids]
+    return igraph.VertexCover(graph, [[places[v] for v in members.tolist()] for members in found.cover.members])
+
+
+def to_cdlib(found: Found, graph: Any, fuzzy: bool) -> Any:
+    """See :meth:`mmsbgen.export.Exports.to_cdlib`."""
+    cdlib = library("cdlib", "its clusterings")
+    ids, cover = found.ids, found.cover
+    if graph is None:
+        graph = links_networkx(found, library("networkx", "clusterings of cdlib"))
+    communities = [[ids[v] for v in members.tolist()] for members in cover.members]
+    told = {key: value for key, value in found.rule.items() if value is not None}
+    if fuzzy:
+        place = {label: at for at, label in enumerate(cover.labels)}
+        allocations = {
+            ids[v]: {place[label]: share for label, share in found.shares(v).items() if label in place}
+            for v in range(len(ids))
+        }
+        made = cdlib.FuzzyNodeClustering([], allocations, graph, "mmsbgen", told, overlap=True)
+    else:
+        made = cdlib.NodeClustering([], graph, "mmsbgen", told, overlap=True)
+    # The constructor takes string ids that begin with a backslash for numbers, so it does not get to see them.
+    made.communities = communities
+    made.node_coverage = cover.coverage
+    return made
+
+
+def _same_ids(found: Found, names: list[Any]) -> None:
+    there = set(names)
+    odd = next((name for name in found.ids if name not in there), None)
+    if len(there) != len(found.ids) or odd is not None:
+        what = (
+            f"has no vertex {odd!r}"
+            if len(there) >= len(found.ids)
+            else f"has {len(there)} of {len(found.ids)} vertices"
+        )
+        raise InputError(f"the graph given {what}; give the graph that was fitted, or none")

@@ -1,0 +1,134 @@
+"""Read the folder that a detection leaves back into a result."""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.export.clustering import Found
+from mmsbgen.graph import Graph, GraphWarning, load_edge_list
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, largest
+from mmsbgen.sampler.run.result_folder import FILES
+from mmsbgen.scores.cover import words_of
+
+
+def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Found:
+    """What ``mmsbgen detect -o`` or ``mmsbgen.detect(out=...)`` left in ``folder``.
+
+    ``graph`` is the graph it was made of; ``top`` the largest shares of a vertex that are read where all were written.
+    Raises InputError for a folder that is none, files that do not belong together, and another graph.
+    """
+    if top < 1:
+        raise InputError(f"top={top}: at least one share of a vertex is read")
+    absent = [name for name in FILES if not (folder / name).is_file()]
+    if absent:
+        raise InputError(f"{folder} has no {absent[0]}: name the folder that `mmsbgen detect -o` wrote")
+    with _readable(folder / "run.json"):
+        record = _record(folder)
+        rule, delta = dict(record["rule"]), float(record["options"]["delta"])
+        vertices, digest, name = (record["graph"][key] for key in ("vertices", "digest", "name"))
+        labels, sizes = (list(map(int, record["communities"][key])) for key in ("labels", "sizes"))
+    if graph is not None and graph.digest != digest:
+        raise InputError(f"{graph.name} is another graph than {name}, whose communities are in {folder}: give that one")
+    with _readable(folder / "memberships.npz"):
+        m = _memberships(folder / "memberships.npz", delta, top)
+        if len(m.ids) != vertices:
+            raise ValueError(f"it has {len(m.ids)} vertices, run.json {vertices}")
+    with _readable(folder / "communities.txt"):
+        members = _members(folder / "communities.txt", m.ids)
+        if [len(one) for one in members] != sizes or not all(0 <= label < m.k for label in labels):
+            raise ValueError("its communities are not those of run.json")
+    return Found(m, Cover(tuple(members), tuple(labels), len(m.ids)), graph, rule)
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if not isinstance(record, dict):
+        raise ValueError(f"it holds a {type(record).__name__}")
+    return record
+
+
+def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None, str]:
+    """The graph that the run in ``folder`` was made on, or None and why it is not at hand.
+
+    It is read from ``given``, or else from the file that the run's record names.  Raises InputError where ``given``
+    cannot be read or is another graph, and for a folder without a record.
+    """
+    with _readable(folder / "run.json"):
+        recorded = _record(folder)["graph"]
+        source, digest = recorded.get("file"), recorded["digest"]
+        size = f"{recorded['vertices']} and {recorded['links']}"
+    if given is None and source is None:
+        return None, "its record does not name the graph's file"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GraphWarning)  # said when the run was made
+            graph = load_edge_list(given or Path(source))
+    except InputError as error:
+        if given is not None:
+            raise
+        return None, str(error)
+    if graph.digest == digest:
+        return graph, ""
+    if given is not None:
+        raise InputError(
+            f"{given} is not the graph of the run in {folder}: it has {graph.n_vertices} vertices and "
+            f"{graph.n_links} links, the run's {size}, or others; give the file that the run was made on"
+        )
+    return None, f"{source} is no longer the graph that the run was made on"
+
+
+def _memberships(path: Path, delta: float, top: int) -> Memberships:
+    with open(path, "rb") as file, zipped(file) as archive:
+        ids, beta = archive["ids"], archive["beta"]
+        if "pi" in archive:
+            pi = archive["pi"]
+            indices, values = largest(pi, min(top, pi.shape[1]))
+        else:
+            indices, values = archive["communities"], archive["shares"]
+    if indices.shape != values.shape or len(indices) != len(ids) or indices.min() < 0 or indices.max() >= beta.size:
+        raise ValueError("its arrays do not fit together")
+    return Memberships(ids, indices, values, beta, delta)
+
+
+def _members(path: Path, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
+    place = {word: vertex for vertex, word in enumerate(words_of(ids))}
+    with open(path, encoding="utf-8", newline="\n") as file:
+        lines = [line.rstrip("\n").split("\t") for line in file]
+    odd = next((word for line in lines for word in line if word not in place), None)
+    if odd is not None:
+        raise ValueError(f"{odd!r} is no vertex of memberships.npz")
+    return [np.array([place[word] for word in line], dtype=np.int64) for line in lines]
+
+
+@contextmanager
+def zipped(file: IO[bytes]) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
+    """The arrays of an archive; raises BadZipFile for a file that is none."""
+    if not zipfile.is_zipfile(file):
+        raise zipfile.BadZipFile("it is no whole archive")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as archive:
+        yield archive
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, NotImplementedError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(
+            f"{path} is damaged, or not what this version of mmsbgen writes ({what}): run `mmsbgen detect -o` again"
+        ) from None
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is damaged ({error}): run `mmsbgen detect -o` again") from None

@@ -1,0 +1,1 @@
+"""Axes, constraints and default configurations of the MMSB kernels."""

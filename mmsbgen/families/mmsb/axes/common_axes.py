@@ -1,0 +1,354 @@
+"""Axes, constraints and template variables that the kernels over rows of the state share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.base.errors import ConfigError
+from mmsbgen.families.mmsb.numbers.row_layout import (
+    BETA_FLOOR,
+    CLIP,
+    FLOOR,
+    MAX_DRAWS,
+    PHILOX_ROUNDS,
+    Z_FLOOR,
+    Purpose,
+    row_length,
+)
+from mmsbgen.families.mmsb.numbers.storage import HALF_NORMAL, HALF_SCALE, storage_of
+from mmsbgen.kernels.dialect import dialect
+from mmsbgen.kernels.family import Launch
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
+
+BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512, 768, 1024)
+GEN = tuple(f"{probs}{grads}{pi}" for probs in "RS" for grads in "RS" for pi in "RS")
+PLACEMENTS = ("THREAD", "NAIVE", "GLOBAL", "SHARED", *GEN)
+
+BLOCK_SIZE = Axis("block_size", BLOCK_SIZES, "work-items of a block (work-group)")
+VECTOR_WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "elements of a vector load and of the arithmetic")
+TEAM = Axis("team", ("item", "subgroup", "block"), "who shares one row: one work-item, a sub-group (warp), a block")
+REDUCTION = Axis("reduction", ("none", "shuffle", "local"), "how a team adds up: alone, by shuffles, in local memory")
+
+
+def element_size(problem: Problem) -> int:
+    """Bytes of the problem's real type."""
+    return 8 if problem["dtype"] == "float64" else 4
+
+
+def stored_size(problem: Problem) -> int:
+    """Bytes of a stored element of pi."""
+    return storage_of(problem).dtype.itemsize
+
+
+def row_vectors(problem: Problem, config: Config) -> int:
+    """Vectors of a stored row at the configuration's vector width."""
+    return row_length(problem.integer("K")) // int(config["vector_width"])
+
+
+def block_for(problem: Problem, width: int, each: int) -> int:
+    """Work-items that have ``each`` vectors of a row or fewer, from 32 on; 512 where the row is longer."""
+    vectors = row_vectors(problem, {"vector_width": width})
+    return next((size for size in (32, 64, 128, 256) if each * size >= vectors), 512)
+
+
+def team_size(config: Config, traits: Traits) -> int:
+    """Work-items that share a row."""
+    team = config["team"]
+    return 1 if team == "item" else traits.sub_group_size if team == "subgroup" else int(config["block_size"])
+
+
+def chunks(problem: Problem, config: Config, traits: Traits) -> int:
+    """Vectors of a row that one work-item of the team goes through."""
+    return -(-row_vectors(problem, config) // max(1, team_size(config, traits)))
+
+
+def literal_of(problem: Problem) -> Callable[[float], str]:
+    """How a number is written in the problem's real type."""
+    if problem["dtype"] == "float64":
+        return lambda x: repr(float(x))
+
+    def single(x: float) -> str:
+        text = str(np.float32(x))
+        return (text if any(c in text for c in ".en") else text + ".0") + "f"
+
+    return single
+
+
+def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dict[str, Any]:
+    """Template variables that every kernel has; ``vector_width`` is 1 where the configuration has no such axis."""
+    width = int(config.get("vector_width", 1))
+    words = dialect(traits.dialect)
+    k = problem.integer("K")
+    lanes = width if traits.dialect == "opencl" else 1
+    lanewise = lanes > 1 and traits.kind == "cpu"
+    any_lane = "any_x(%s)" if lanewise else "any(%s)" if lanes > 1 else "%s"
+    return {
+        "real": "double" if problem["dtype"] == "float64" else "float",
+        "uses_double": True,
+        "uses_sub_groups": False,
+        "alignment": min(16, width * element_size(problem)),
+        "W": width,
+        "K": k,
+        "LD": row_length(k),
+        "row_vectors": row_length(k) // width,
+        "literal": literal_of(problem),
+        "lane": lambda vector, index: words.lane(vector, index, width),
+        "u64": lambda text: f"{text}{'ul' if traits.dialect == 'opencl' else 'ull'}",
+        "purpose": Purpose,
+        "philox_rounds": PHILOX_ROUNDS,
+        "max_draws": MAX_DRAWS,
+        "floor_value": FLOOR,
+        "beta_floor": BETA_FLOOR,
+        "z_floor": Z_FLOOR,
+        "clip": CLIP,
+        "inverse_e": math.exp(-1.0),
+        "X": lanes,
+        "sx": "x" if lanes > 1 else "1",
+        "and_": "&&" if lanes == 1 else "&",
+        "or_": "||" if lanes == 1 else "|",
+        "lanewise": lanewise,
+        "any": lambda mask: any_lane % mask,
+        "pick": lambda c, no, yes: f"({c} ? {yes} : {no})",
+        "noise": problem.get("noise", "on") == "on",
+        "half": _half(int(config["block_size"])),
+        **stored_words(problem, width, words.glob),
+    } | more
+
+
+def stored_words(problem: Problem, width: int, glob: str) -> dict[str, Any]:
+    """Template variables of kernels that read or write rows of pi: their types, and words for a load and a store.
+
+    ``wide(x)`` is a stored vector in the real type, ``load(row, v)`` that of place v of a row; ``store(row, v, value)``
+    is the statement that stores a vector and ``store_one(row, k, value)`` that of a coordinate, in kernels that have
+    seed, vertex and iteration.  ``non_link(dot)`` is the probability of a non-link: rows of 16 bits may add up to a
+    little more than 1, so that it is kept at what beta leaves, a pair of one-hot rows at the largest beta.
+    """
+    storage = storage_of(problem)
+    narrow = storage.narrow
+    literal = literal_of(problem)
+
+    def store(row: str, v: str, value: str) -> str:
+        if narrow:
+            value = f"narrow({value}, seed, {v} * {width}u, vertex, iteration)"
+        return f"{row}[{v}] = {value};"
+
+    def store_one(row: str, k: str, value: str) -> str:
+        if narrow:
+            return f"(({glob} u16*){row})[{k}] = narrow_k({value}, seed, {k}, vertex, iteration);"
+        return f"(({glob} real*){row})[{k}] = {value};"
+
+    def wide(x: str) -> str:
+        return f"widen({x})" if narrow else x
+
+    def non_link(dot: str) -> str:
+        plain = f"({literal(1.0)} - delta) - {dot}"
+        return f"fmax({plain}, {literal(BETA_FLOOR)})" if narrow else plain
+
+    return {
+        "narrow": narrow,
+        "storage": storage.name,
+        "half_scale": HALF_SCALE,
+        "half_normal": HALF_NORMAL,
+        "types": {"stored": "u16" if narrow else "real"},
+        "rowv": "storedv" if narrow else "realv",
+        "wide": wide,
+        "load": lambda row, v: wide(f"{row}[{v}]"),
+        "store": store,
+        "store_one": store_one,
+        "non_link": non_link,
+    }
+
+
+def row_team(problem: Problem, config: Config, traits: Traits, unrolled: bool, **more: Any) -> dict[str, Any]:
+    """Template variables of kernels in which a team goes through a row."""
+    size = team_size(config, traits)
+    return common(
+        problem,
+        config,
+        traits,
+        T=size,
+        teams=int(config["block_size"]) // size,
+        chunks=chunks(problem, config, traits),
+        reduction=config["reduction"],
+        uses_sub_groups=config["reduction"] == "shuffle",
+        unrolled=unrolled,
+        **more,
+    )
+
+
+def _half(size: int) -> int:
+    """Half of the smallest power of two that is at least ``size``: where a tree sum over a block begins."""
+    return 0 if size == 1 else 1 << ((size - 1).bit_length() - 1)
+
+
+def launch_teams(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """Blocks that give each of ``count`` work units a team."""
+    block = int(config["block_size"])
+    return Launch(max(1, -(-count // (block // team_size(config, traits)))), block)
+
+
+def launch_items(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """Blocks that give each of ``count`` work units a work-item."""
+    block = int(config["block_size"])
+    return Launch(max(1, -(-count // block)), block)
+
+
+def _vector_width(config: Config, problem: Problem, traits: Traits) -> str | None:
+    width = int(config["vector_width"])
+    # Elements of 16 bits are twice as many in a load of 16 bytes.
+    more = 2 if storage_of(problem).narrow else 1
+    limit = dialect(traits.dialect).max_vector_width * (more if traits.dialect == "cuda" else 1)
+    if width > limit:
+        return f"{traits.dialect} has vectors of up to {limit} elements, not {width}"
+    if width > 4 * more and traits.kind != "cpu":
+        return f"width {width} is for CPUs"
+    return None
+
+
+def _block(config: Config, problem: Problem, traits: Traits) -> str | None:
+    block = int(config["block_size"])
+    return f"the device has blocks of up to {traits.max_block_size}" if block > traits.max_block_size else None
+
+
+def _fp64(config: Config, problem: Problem, traits: Traits) -> str | None:
+    return None if traits.fp64 else "the device has no double precision, which sums and held-out metrics need"
+
+
+def _team(config: Config, problem: Problem, traits: Traits) -> str | None:
+    team, block, lanes = config["team"], int(config["block_size"]), traits.sub_group_size
+    if team == "subgroup":
+        if not lanes:
+            return "the device has no sub-groups"
+        if block % lanes:
+            return f"a block of {block} is not a whole number of sub-groups of {lanes}"
+    if team == "block":
+        vectors = row_vectors(problem, config)
+        if block > max(vectors, 32):
+            return f"{block} work-items for a row of {vectors} vectors: most would idle"
+    return None
+
+
+def _reduction(config: Config, problem: Problem, traits: Traits) -> str | None:
+    team, reduction = config["team"], config["reduction"]
+    size, lanes = team_size(config, traits), traits.sub_group_size
+    if size == 1:
+        return None if reduction == "none" else "a single work-item has nothing to add up"
+    if reduction == "none":
+        return f"a team of {size} must add up by shuffles or in local memory"
+    if reduction == "shuffle" and (not lanes or size % lanes):
+        return f"shuffles need a team that is a whole number of sub-groups ({lanes or 'none here'}), not {size}"
+    if reduction == "local" and team == "subgroup":
+        return "sub-groups add up by shuffles"
+    return None
+
+
+def of_row(config: Config, before: Problem, problem: Problem, traits: Traits) -> Config:
+    """A block that shares a row, as large in proportion to the row as it was for the problem ``before``.
+
+    So a work-item goes through as many elements of a row as it did there.  Blocks of items and of sub-groups do not
+    depend on the length of a row.
+    """
+    if config["team"] != "block":
+        return config
+    ratio = row_length(problem.integer("K")) / row_length(before.integer("K"))
+    lanes = traits.sub_group_size if config["reduction"] == "shuffle" else 1
+    sizes = [block for block in BLOCK_SIZES if lanes and block % lanes == 0] or list(BLOCK_SIZES)
+    wanted = int(config["block_size"]) * ratio
+    return {**config, "block_size": min(sizes, key=lambda block: abs(math.log(block / wanted)))}
+
+
+COMMON = (Constraint("block", _block), Constraint("precision", _fp64))
+ROW_TEAM = (
+    *COMMON,
+    Constraint("vector width", _vector_width),
+    Constraint("team", _team),
+    Constraint("reduction", _reduction),
+)
+
+
+#: Thread-local arrays of a whole block on a CPU live on one stack of a few megabytes; overflow kills the process.
+_PRIVATE_BYTES_CPU = 1 << 21
+#: Those that Intel's runtime allows for the work-items that it makes one vector of: 391168 bytes ran, 489472 did not.
+_PRIVATE_BYTES_VECTOR = 384 << 10
+#: Local memory of a CUDA thread.
+_PRIVATE_BYTES_GPU = 64 << 10
+
+
+def work_items_at_once(config: Config) -> int:
+    """Work-items whose thread-local arrays a compiler for CPUs keeps at once.
+
+    Intel's makes vectors of 16 scalar work-items, beside a work-item of its own for what is left over.
+    """
+    return 17 if int(config["vector_width"]) == 1 and int(config["block_size"]) > 1 else 1
+
+
+def vectorised_memory(needed: int, config: Config) -> str | None:
+    """Why thread-local arrays of ``needed`` bytes a work-item are too much for vectors of work-items, or None."""
+    together = work_items_at_once(config) * needed
+    if work_items_at_once(config) > 1 and together > _PRIVATE_BYTES_VECTOR:
+        return f"{together} bytes of thread-local arrays a vector of work-items; at most {_PRIVATE_BYTES_VECTOR}"
+    return None
+
+
+def private_memory(vectors: int, config: Config, problem: Problem, traits: Traits, beside: int = 0) -> str | None:
+    """Why thread-local arrays are too much, or None: ``vectors`` of a row's share and ``beside`` bytes a work-item."""
+    a_chunk = int(config["vector_width"]) * element_size(problem)
+    each = vectors * chunks(problem, config, traits) * a_chunk + beside
+    if traits.kind != "cpu":
+        needed, limit = each, _PRIVATE_BYTES_GPU
+    else:
+        if reason := vectorised_memory(each, config):
+            return reason
+        needed, limit = int(config["block_size"]) * each, _PRIVATE_BYTES_CPU
+    return f"{needed} bytes of thread-local arrays; at most {limit}" if needed > limit else None
+
+
+def sum_bytes(problem: Problem, config: Config, traits: Traits, values: int) -> int:
+    """Local memory of a block in which a team adds ``values`` numbers up: ``team_of.declare`` of the templates."""
+    size, sums = team_size(config, traits), 0
+    if config["reduction"] == "local":
+        sums = size
+    elif config["reduction"] == "shuffle" and size > traits.sub_group_size:
+        sums = size // traits.sub_group_size
+    return 2 * values * sums * element_size(problem)
+
+
+def local_memory(needed: Callable[[Problem, Config, Traits], int]) -> Constraint:
+    """The constraint that a block's local memory, in bytes, is there."""
+
+    def check(config: Config, problem: Problem, traits: Traits) -> str | None:
+        count = needed(problem, config, traits)
+        if count > traits.local_memory:
+            return f"needs {count} bytes of local memory a block, the device has {traits.local_memory}"
+        return None
+
+    return Constraint("local memory", check)
+
+
+def first_valid(
+    candidates: Iterable[dict[str, Any]], refusal: Callable[[Config, Problem, Traits], str | None]
+) -> Callable[[Problem, Traits], Config]:
+    """A default chooser: the first of ``candidates`` that the device and the problem allow.
+
+    Where a device has no sub-groups, as with NVIDIA's OpenCL, what adds up by shuffles does so in local memory instead.
+    The chooser raises :class:`ConfigError` with the last one's reason where there is none; the last one is to suit
+    every device that can run the kernel at all.
+    """
+    ordered = list(candidates)
+
+    def choose(problem: Problem, traits: Traits) -> Config:
+        reason = None
+        for candidate in ordered:
+            alone = not traits.sub_group_size and candidate.get("reduction") == "shuffle"
+            config = candidate | {"reduction": "local"} if alone else candidate
+            reason = refusal(config, problem, traits)
+            if reason is None:
+                return config
+        raise ConfigError(f"no configuration suits this device: {reason}")
+
+    return choose

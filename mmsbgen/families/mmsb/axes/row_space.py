@@ -1,0 +1,183 @@
+"""The space that kernels have in common which read rows and end them: placements, what they take, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.families.mmsb.axes.common_axes import (
+    GEN,
+    PLACEMENTS,
+    ROW_TEAM,
+    chunks,
+    element_size,
+    local_memory,
+    private_memory,
+    row_team,
+    row_vectors,
+    stored_size,
+    sum_bytes,
+    team_size,
+    work_items_at_once,
+)
+from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED, row_length
+from mmsbgen.families.mmsb.numbers.storage import storage_of
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
+
+ROWS_IN_FLIGHT = Axis("rows_in_flight", (1, 2, 4, 8), "partners whose rows are read before the first is used up")
+PLACEMENT = Axis(
+    "placement",
+    PLACEMENTS,
+    "THREAD, NAIVE, GLOBAL, SHARED, or where (probs, grads, pi) live: R registers with unrolled loops, S shared memory",
+)
+
+
+def places(config: Config) -> tuple[str, str, str]:
+    """Where the partner's row, the accumulator and the own row live: letters of ``templates/mmsb/update_phi.jinja``."""
+    placement = str(config["placement"])
+    fixed = {
+        "THREAD": ("G", "L", "L"),
+        "NAIVE": ("L", "L", "G"),
+        "GLOBAL": ("G", "G", "G"),
+        "SHARED": ("S", "S", "S"),
+    }
+    return fixed.get(placement) or (placement[0], placement[1], placement[2])
+
+
+#: Vectors that are looked through together for coordinates that wait for a draw.
+HOLDS = 16
+
+
+def queue_length(problem: Problem, config: Config, traits: Traits) -> int:
+    """How many coordinates of a work-item may wait for a draw of the split step: all, or 0 where that is too much."""
+    if problem["step"] != "split" or problem["noise"] != "on":
+        return 0
+    length = chunks(problem, config, traits) * int(config["vector_width"])
+    each = length * _queued_bytes(problem)
+    if traits.kind == "cpu":
+        block, at_once = int(config["block_size"]), work_items_at_once(config)
+        return length if block * each <= 1 << 19 and at_once * each <= 1 << 18 else 0
+    return length if each <= 1 << 10 else 0
+
+
+def _queued_bytes(problem: Problem) -> int:
+    return 4 + 3 * element_size(problem)
+
+
+def shared_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    """Local memory of a block: the vectors placed there and the team's sums."""
+    probs, grads, pi = places(config)
+    rows = int(config["rows_in_flight"])
+    size = team_size(config, traits)
+    teams = int(config["block_size"]) // size
+    # A partner's row waits as it is stored.
+    element = rows * (probs == "S") * stored_size(problem) + ((grads == "S") + (pi == "S")) * element_size(problem)
+    return teams * row_length(problem.integer("K")) * element + sum_bytes(problem, config, traits, rows)
+
+
+def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
+    placement, team = config["placement"], config["team"]
+    if placement == "THREAD" and team != "item":
+        return "THREAD is one work-item a vertex"
+    if placement in ("NAIVE", "SHARED") and team != "block":
+        return f"{placement} is one block a vertex"
+    if placement in GEN:
+        count = chunks(problem, config, traits)
+        if count > MAX_UNROLLED:
+            return f"{count} chunks a work-item to unroll; at most {MAX_UNROLLED}"
+    return None
+
+
+#: Bytes of a vector of which a draw's temporaries fit for all work-items of a sub-group; see vectorised_memory.
+_DRAWN_BYTES = 64
+#: Vectors of draws that PoCL keeps on the stack for each work-item of a block: frames have 81 to 104, 101 to 143.
+_DRAWN_VECTORS = {"item": 105, "block": 145}
+#: What a block may take of a thread's 8 MiB of stack; overflow kills the process, though not every time.
+_STACK_BYTES = 15 << 19
+
+
+def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
+    probs, grads, pi = places(config)
+    # What a processor's registers do not hold lies, like thread-local arrays, on the stack of the whole block.
+    private = "LR" if traits.kind == "cpu" else "L"
+    vectors = int(config["rows_in_flight"]) * (probs in private) + (grads in private) + (pi in private)
+    queue = queue_length(problem, config, traits) * _queued_bytes(problem) if traits.kind == "cpu" else 0
+    if vectors and (reason := private_memory(vectors, config, problem, traits, beside=queue)):
+        return reason
+    if traits.kind == "cpu" and problem["step"] == "split" and problem["noise"] == "on":
+        return _drawn(config, problem, vectors * chunks(problem, config, traits), queue)
+    return None
+
+
+def _drawn(config: Config, problem: Problem, vectors: int, queue: int) -> str | None:
+    """Why a CPU's stack does not hold what a block's draws take beside ``vectors`` and ``queue`` bytes a work-item."""
+    vector, block = int(config["vector_width"]) * element_size(problem), int(config["block_size"])
+    if config["team"] == "subgroup":
+        if vector > _DRAWN_BYTES:
+            return f"draws by vectors of {vector} bytes in every work-item of a sub-group; at most {_DRAWN_BYTES}"
+        return None
+    needed = block * ((_DRAWN_VECTORS[str(config["team"])] + vectors) * vector + queue)
+    if needed > _STACK_BYTES:
+        return f"{block} work-items that draw take {needed} bytes of stack; at most {_STACK_BYTES}"
+    return None
+
+
+#: Additions one after another beyond which small terms are lost: their rounding no longer cancels out.
+_LONGEST_CHAIN = 1 << 18
+
+
+def _stored(config: Config, problem: Problem, traits: Traits) -> str | None:
+    storage = storage_of(problem)
+    if storage.narrow and "normalise" not in config:
+        return f"rows of {storage.name} are ended by update_phi alone"
+    if storage.narrow and not config["normalise"]:
+        return f"rows of {storage.name} hold pi, each rounded once: update_phi must normalise them"
+    if storage.narrow and config["placement"] == "GLOBAL":
+        return f"GLOBAL adds up in the row that it writes, of 16 bits in {storage.name}; rows as long need float32"
+    return None
+
+
+def _accuracy(config: Config, problem: Problem, traits: Traits) -> str | None:
+    chain = chunks(problem, config, traits)
+    if chain > _LONGEST_CHAIN:
+        return f"{chain} additions one after another lose small terms; at most {_LONGEST_CHAIN}"
+    return None
+
+
+def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["team"] == "item" and config["placement"] in GEN and "S" in str(config["placement"]):
+        block = int(config["block_size"])
+        if block > 1 and block * row_vectors(problem, config) > 1 << 16:
+            return "every work-item would keep whole rows in local memory"
+    return None
+
+
+#: What a form may be, and what it takes: the constraints of every kernel that reads rows and ends them.
+FORMS = (*ROW_TEAM, Constraint("form", _form), Constraint("storage", _stored))
+MEMORY = (
+    local_memory(shared_bytes),
+    Constraint("private memory", _private),
+    Constraint("accuracy", _accuracy),
+    Constraint("lanes", _lanes),
+)
+ROW_CONSTRAINTS = FORMS + MEMORY
+
+
+def row_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    """Template variables of every kernel that reads rows and ends them, by the placement of its three vectors."""
+    probs, grads, pi = places(config)
+    rows = int(config["rows_in_flight"])
+    return row_team(
+        problem,
+        config,
+        traits,
+        unrolled=config["placement"] in GEN,
+        step=problem["step"],
+        rows=rows,
+        dot_names=[f"dot{j}" for j in range(rows)],
+        place_probs=probs,
+        place_grads=grads,
+        place_pi=pi,
+        queue=queue_length(problem, config, traits),
+        holds=HOLDS,
+    )

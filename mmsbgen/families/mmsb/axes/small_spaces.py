@@ -1,0 +1,115 @@
+"""Arguments, small spaces and default configurations that several kernels' declarations share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, first_valid, stored_size
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.kernels.family import Argument
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Space, Traits
+
+Chooser = Callable[[Problem, Traits], Config]
+
+PI = Argument("pi", "stored", "in", "[N + m, LD] rows by slot")
+#: Rows as the kernels of blocks have them: stored in the real type alone.
+ROWS = Argument("pi", "real", "inout", "[N + m, LD] rows by slot")
+ROW_SUMS = Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot")
+SPARES = Argument("spares", "u32", "in", "[m] free slots; they receive the new rows")
+SLOTS = Argument("slots", "u32", "in", "[N] slot of a vertex's row")
+#: What the end of a row counts, and its step.
+CLIP_COUNTS = Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up")
+STEP = (
+    Argument("half_step", "real", "scalar", "eps / 2"),
+    Argument("decay", "real", "scalar", "exp(-eps / 2)"),
+    Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
+    Argument("alpha", "real", "scalar", "concentration of phi"),
+)
+BETA = Argument("beta", "real", "in", "[LD] community strengths")
+VERTICES = Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on")
+N_VERTICES = Argument("n_vertices", "u32", "scalar", "vertices of the mini-batch")
+FIRST_VERTEX = Argument("first_vertex", "u32", "scalar", "place of the first of them")
+#: Adjacency of training links, and of held-out pairs.
+LINKS = (
+    Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
+    Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
+)
+HELD = (
+    Argument("held_offsets", "u64", "in", "[N + 1] begin of each vertex's held-out pairs"),
+    Argument("held_neighbours", "u32", "in", "[2 H] their other ends, ascending"),
+)
+DELTA = Argument("delta", "real", "scalar", "probability of a link across communities")
+PAIRS = (
+    Argument("pairs_a", "u32", "in", "[P] one vertex of each pair"),
+    Argument("pairs_b", "u32", "in", "[P] the other"),
+)
+#: Partners with which each vertex has a list of them, those that a block's vertices share, and those that a star's do.
+LISTED = {"partners": ("uniform", "stratified")}
+SHARED: dict[str, tuple[str, ...]] = {"partners": ("block",)}
+STARS_SHARED: dict[str, tuple[str, ...]] = {"partners": ("shared", "shared-uniform")}
+STARS = {"partners": LISTED["partners"] + STARS_SHARED["partners"]}
+SINGLE: dict[str, tuple[str, ...]] = {"products": ("single",)}
+#: Those whose products are done on tensor cores.
+HALF: dict[str, tuple[str, ...]] = {"products": ("half",)}
+TENSOR = SHARED | HALF
+N_PAIRS = Argument("n_pairs", "u32", "scalar", "number of pairs")
+RANDOM = (Argument("seed", "u64", "scalar", ""), Argument("iteration", "u32", "scalar", ""))
+
+
+def edge_set(prefix: str, what: str) -> tuple[Argument, ...]:
+    """The four arguments of an edge set."""
+    return (
+        Argument(f"{prefix}_buckets", "u64", "in", f"[2 * buckets, 4] edge set of the {what}"),
+        Argument(f"{prefix}_n_buckets", "u32", "scalar", ""),
+        Argument(f"{prefix}_seed0", "u64", "scalar", ""),
+        Argument(f"{prefix}_seed1", "u64", "scalar", ""),
+    )
+
+
+def row_bytes(problem: Problem) -> int:
+    """Bytes of a row of reals."""
+    return row_length(problem.integer("K")) * element_size(problem)
+
+
+def stored_row_bytes(problem: Problem) -> int:
+    """Bytes of a stored row of pi."""
+    return row_length(problem.integer("K")) * stored_size(problem)
+
+
+def config(space: Space, **values: Any) -> dict[str, Any]:
+    """A configuration of ``space``: the values given for its axes, the first of each other axis."""
+    return {axis.name: values.get(axis.name, axis.values[0]) for axis in space.axes}
+
+
+def defaults(
+    space: Space, gpu: dict[str, Any], cpu: dict[str, Any] | None = None, *, sub_groups: dict[str, Any] | None = None
+) -> Chooser:
+    """One block a row on GPUs (a small one for short rows), one work-item a row on CPUs, else a scalar work-item.
+
+    ``sub_groups`` is taken before ``gpu`` where a GPU has sub-groups.
+    """
+    last = config(space, team="item", reduction="none", block_size=1)
+    first = [sub_groups] if sub_groups else []
+    short = gpu | {"block_size": 32}
+    on_gpu = first_valid(
+        [config(space, **values) for values in (*first, gpu, short, short | {"reduction": "local"})] + [last],
+        space.refusal,
+    )
+    on_cpu = first_valid([config(space, **(cpu or {})), last], space.refusal)
+    return lambda problem, traits: (on_cpu if traits.kind == "cpu" else on_gpu)(problem, traits)
+
+
+TEAM_GPU = {"team": "block", "reduction": "shuffle", "vector_width": 4, "block_size": 64}
+SUB_GROUP_A_ROW = {"team": "subgroup", "reduction": "shuffle", "vector_width": 2, "block_size": 256}
+TEAM_CPU = {"team": "item", "reduction": "none", "vector_width": 8, "block_size": 1}
+ITEMS_GPU = {"block_size": 128, "vector_width": 1}
+ITEMS_CPU = {"block_size": 64, "vector_width": 1}
+
+SCALAR_SPACE = Space((BLOCK_SIZE,), COMMON)
+
+
+def scalar(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    """Template variables of kernels of independent work-items."""
+    return common(problem, config, traits)

@@ -1,0 +1,278 @@
+"""Inputs for the kernels of block mini-batches, and the reference's judgement of what they made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, FLOOR, row_length
+from mmsbgen.families.mmsb.reference import block_equations, equations, verify, workloads
+from mmsbgen.families.mmsb.reference.workloads import ITERATION, SEED, real_type, roundoff
+from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.kernels.family import Array, Expected, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+
+#: Shared partners are stored in arrays of a multiple of this length, so that a few can be read past the last.
+ROOM = 16
+#: Groups of counts that the workloads have room for.
+MOST_GROUPS = 2048
+#: Vertices of another mini-batch in front of a workload's.
+FIRST = 3
+#: Links of the largest hub, about those of com-DBLP's: one team goes through them, so more would be all that is timed.
+_HUB = 350
+#: Links of a vertex of the workloads; com-DBLP has 6.6.
+MEAN_DEGREE = 6
+
+
+def room(problem: Problem) -> int:
+    """Elements of the arrays of shared partners: ``n`` rounded up to :data:`ROOM`."""
+    return -(-problem.integer("n") // ROOM) * ROOM
+
+
+def small(problem: Problem) -> Problem:
+    """The same code path at sizes that the reference answers in milliseconds.
+
+    ``n`` stays on its side of every size of a panel; there are more draws than vertices, and several panels of 64.
+    """
+    n_vertices = min(problem.integer("N"), 203)
+    m, n = min(problem.integer("m"), 19, n_vertices), min(problem.integer("n"), 1025)
+    return problem.replace(N=n_vertices, m=m, n=n)
+
+
+def shared_partners(problem: Problem, seed: int) -> Workload:
+    """Nothing goes in but slots and the counters of the draws; places are left over from another iteration."""
+    rng = np.random.default_rng(seed)
+    n_total, n, length = problem.integer("N"), problem.integer("n"), room(problem)
+    slots: Array = rng.permutation(n_total).astype(np.uint32)
+    arguments = {
+        "slots": slots,
+        "draws": np.zeros(length, np.uint32),
+        "times": np.ones(length, np.uint32),
+        "drawn": np.zeros(length, np.uint32),
+        "places": rng.integers(0, n, n_total).astype(np.uint32),
+        "shared": np.zeros(length, np.uint32),
+        "shared_weights": np.ones(length, real_type(problem)),
+        "n_shared": np.zeros(1, np.uint32),
+        "n_partners": np.uint32(n),
+        "n_total": np.uint32(n_total),
+        "seed": np.uint64(SEED),
+        "iteration": np.uint32(ITERATION),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        _, distinct, times = block_equations.shared_partners(n, n_total, SEED, ITERATION)
+        count = distinct.size
+        if int(got["n_shared"][0]) != count or not np.array_equal(got["drawn"][:count], distinct):
+            return "the distinct partners differ from the reference's draws"
+        if not np.array_equal(got["places"][distinct], np.arange(count)):
+            return "places do not say where the partners are"
+        if not np.array_equal(got["shared"][:count], slots[distinct]) or not np.isin(got["shared"], slots).all():
+            return "slots are not those of the partners"
+        weights = np.zeros(length)
+        weights[:count] = times * (n_total / n)
+        return Expected(weights, weights * 4 * roundoff(problem)).errors(got["shared_weights"])
+
+    return Workload(arguments, 1, judge)
+
+
+def _block(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
+    """State, graph, and a block of vertices with the hub among them, in descending order of degree."""
+    n_total, m = problem.integer("N"), problem.integer("m")
+    _, held, offsets, ends = graph_workloads.random_graph(rng, n_total, min(n_total // 2, _HUB))
+    held_offsets, held_ends = graph_workloads.adjacency(n_total, held)
+    degrees = offsets[1:].astype(np.int64) - offsets[:-1].astype(np.int64)
+    graph = {
+        "neighbour_offsets": offsets,
+        "neighbours": ends if ends.size else np.zeros(1, np.uint32),
+        "held_offsets": held_offsets,
+        "held_neighbours": held_ends if held_ends.size else np.zeros(1, np.uint32),
+    }
+    vertices = rng.choice(n_total, m, replace=False)
+    if 0 not in vertices:
+        vertices[0] = 0
+    vertices = vertices[np.argsort(-degrees[vertices], kind="stable")]
+    return (
+        workloads.state_of(problem, rng)
+        | graph
+        | {
+            # Those of another mini-batch come first.
+            "vertices": np.concatenate([rng.integers(0, n_total, FIRST), vertices]).astype(np.uint32),
+            "first_vertex": np.uint32(FIRST),
+            "n_vertices": np.uint32(m),
+        }
+    )
+
+
+def ends_of(given: Mapping[str, Any], prefix: str, vertex: int) -> Array:
+    """The other ends of a vertex's links, or of its held-out pairs."""
+    offsets, ends = ("neighbour_offsets", "neighbours") if prefix == "link" else ("held_offsets", "held_neighbours")
+    return np.asarray(given[ends][int(given[offsets][vertex]) : int(given[offsets][vertex + 1])])
+
+
+def others_untouched(
+    given: Mapping[str, Any], got: Mapping[str, Array], k: int, into: Array | None = None
+) -> str | None:
+    """What is wrong with rows that are no new ones, or with the padding of new ones; these are ``into`` slots."""
+    new = given["spares"] if into is None else into
+    untouched = np.setdiff1d(np.arange(len(given["pi"])), new)
+    if not np.array_equal(got["pi"][untouched], given["pi"][untouched]):
+        return "a row outside the mini-batch changed"
+    return "the padding of a row is not zero" if np.any(got["pi"][new, k:] != 0) else None
+
+
+def with_partners(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Callable[[int], Array]]:
+    """A block of a graph with hub, isolated vertices and held-out pairs, and the partners of one iteration.
+
+    With them the distinct partners, and the vertices that must not inform the block's i-th one.
+    """
+    n_total, n, length, dtype = problem.integer("N"), problem.integer("n"), room(problem), real_type(problem)
+    given = _block(problem, rng)
+    _, distinct, times = block_equations.shared_partners(n, n_total, SEED, ITERATION)
+    drawn = np.zeros(length, np.uint32)
+    drawn[: distinct.size] = distinct
+    places = rng.integers(0, n, n_total).astype(np.uint32)
+    places[distinct] = np.arange(distinct.size)
+    weights = np.zeros(length, dtype)
+    weights[: distinct.size] = times * dtype(n_total / n)
+    shared = np.full(length, given["slots"][distinct[0]])
+    shared[: distinct.size] = given["slots"][distinct]
+    given |= {"shared": shared, "shared_weights": weights, "n_shared": np.array([distinct.size], np.uint32)}
+    given |= {"drawn": drawn, "places": places, "delta": dtype(DELTA)}
+
+    def out(i: int) -> Array:
+        vertex = int(given["vertices"][FIRST + i])
+        return np.concatenate([[vertex], ends_of(given, "link", vertex), ends_of(given, "held", vertex)])
+
+    return given, distinct, out
+
+
+def block_shared(problem: Problem, seed: int) -> Workload:
+    """A block of a graph with hub, isolated vertices and held-out pairs, and partners of one iteration."""
+    given, distinct, out = with_partners(problem, np.random.default_rng(seed))
+    k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
+    weights, shared = given["shared_weights"], given["shared"]
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
+        values, errors = [], []
+        for i, vertex in enumerate(given["vertices"][FIRST:].tolist()):
+            kept = np.where(np.isin(distinct, out(i)), 0.0, weights[: distinct.size].astype(np.float64))
+            rows = pi[shared[: distinct.size]]
+            value, error = block_equations.shared_sum(
+                pi[given["slots"][vertex]], beta, rows, kept, float(dtype(DELTA)), u
+            )
+            values.append(value)
+            errors.append(error)
+        expected = Expected(np.array(values), 2 * np.array(errors) + 1e-30)
+        found = got["pi"][given["spares"], :k].astype(np.float64)
+        return others_untouched(given, got, k) or expected.errors(found)
+
+    return Workload(given, problem.integer("m"), judge)
+
+
+def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.Step]:
+    """The same block with sums over non-links in its spare rows, as large as those of a hundred partners."""
+    rng = np.random.default_rng(seed)
+    k, m, dtype = problem.integer("K"), problem.integer("m"), real_type(problem)
+    given = _block(problem, rng)
+    given["pi"][given["spares"]] *= -rng.uniform(0.0, 100.0, (m, 1)).astype(dtype)
+    step = equations.Step(
+        str(problem["step"]),
+        half_step=float(dtype(0.01)),
+        alpha=float(dtype(1.0 / k)),
+        noise=problem["noise"] == "on",
+        seed=SEED,
+        iteration=ITERATION,
+        delta=float(dtype(DELTA)),
+    )
+    given |= {
+        "clip_counts": np.zeros(m, np.uint32),
+        "half_step": dtype(step.half_step),
+        "decay": dtype(np.exp(-step.half_step)),
+        "spread": dtype(-np.expm1(-step.half_step)),
+        "alpha": dtype(step.alpha),
+        "delta": dtype(DELTA),
+        "seed": np.uint64(SEED),
+        "iteration": np.uint32(ITERATION),
+    }
+    return given, step
+
+
+def block_links(problem: Problem, seed: int) -> Workload:
+    """Rows to end, and counts of another iteration."""
+    given, step = rows_to_end(problem, seed)
+    k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
+    given |= {
+        "counts": np.ones((MOST_GROUPS, 2, row_length(k)), dtype),
+        "non_link_scale": dtype(0.75),
+        "link_scale": dtype(1.5),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return (
+            others_untouched(given, got, k)
+            or judge_rows(given, got, config, k, step, u)
+            or _judge_counts(given, got, config, k, u)
+        )
+
+    return Workload(given, m, judge)
+
+
+def _judge_counts(given: Mapping[str, Any], got: Mapping[str, Array], config: Config, k: int, u: float) -> str | None:
+    """The groups' counts, added up: which vertex is in which group is the kernel's business."""
+    pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
+    delta, scale = float(given["delta"]), np.array([[given["non_link_scale"]], [given["link_scale"]]], np.float64)
+    right, error = np.zeros((2, k)), np.full((2, k), 1e-30)
+    for vertex, spare in zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True):
+        rows = pi[given["slots"][ends_of(given, "link", vertex)]]
+        counts, bound = block_equations.theta_counts(pi[given["slots"][vertex]], beta, pi[spare], rows, delta, u)
+        right, error = right + scale * counts, error + scale * bound
+    groups = got["counts"][: int(config["groups"])].astype(np.float64)
+    error += u * (4 + 2 * np.sqrt(int(given["n_vertices"]))) * right
+    if np.any(groups[:, :, k:]):
+        return "the padding of a count is not zero"
+    problem = Expected(right, 2 * error).errors(groups[:, :, :k].sum(axis=0))
+    return None if problem is None else f"counts: {problem}"
+
+
+def judge_rows(
+    given: Mapping[str, Any],
+    got: Mapping[str, Array],
+    config: Config,
+    k: int,
+    step: equations.Step,
+    u: float,
+    links: bool = True,
+    into: Array | None = None,
+) -> str | None:
+    """What is wrong with the ends of the rows of :func:`rows_to_end`, whose links are added first, or with clips.
+
+    New rows are in the spare slots, or ``into`` slots ``[m]``.
+    """
+    into = given["spares"] if into is None else into
+    pi, sums, beta = (given[name].astype(np.float64) for name in ("pi", "row_sums", "beta"))
+    ends = []
+    for vertex, spare in zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True):
+        slot = given["slots"][vertex]
+        own, near = pi[slot, :k], given["slots"][ends_of(given, "link", vertex)]
+        rows = pi[near if links else near[:0], :k]
+        drift, error = block_equations.link_drift(own, beta[:k], pi[spare, :k], rows, step.delta, u)
+        ends.append(equations.end_row(own * sums[slot], own, drift, error, vertex, step, u))
+    phi = np.array([end.phi for end in ends])
+    tolerance = 2 * np.array([end.error for end in ends]) + u * (20 + 4 * np.sqrt(k)) * phi + FLOOR
+    flips = np.array([end.flips for end in ends])
+    rows = got["pi"][into].astype(np.float64)
+    off = np.abs(rows.sum(axis=1) - 1).max()
+    if off > verify.summing(k, config, u):
+        return f"a row sums to 1 {off:+.3g}"
+    found = rows[:, :k] * got["row_sums"][into].astype(np.float64)[:, None]
+    problem = Expected(phi, tolerance, verify.allowed(flips, step.name == "split")).errors(found)
+    if problem is not None:
+        return f"phi: {problem}"
+    clips = sum(end.clips for end in ends)
+    if abs(int(got["clip_counts"].sum()) - clips) > 0.01 * clips + 1:
+        return f"{int(got['clip_counts'].sum())} bounded coordinates instead of {clips}"
+    return None

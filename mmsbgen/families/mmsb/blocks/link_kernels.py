@@ -1,0 +1,221 @@
+"""Declaration of block_links: the links of a block's vertices, the end of their rows, what they say of theta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.families.mmsb.axes import row_space
+from mmsbgen.families.mmsb.axes.common_axes import (
+    BLOCK_SIZE,
+    GEN,
+    REDUCTION,
+    TEAM,
+    VECTOR_WIDTH,
+    block_for,
+    element_size,
+    first_valid,
+    launch_teams,
+    row_vectors,
+)
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    CLIP_COUNTS,
+    DELTA,
+    FIRST_VERTEX,
+    LINKS,
+    N_VERTICES,
+    RANDOM,
+    ROW_SUMS,
+    ROWS,
+    SHARED,
+    SLOTS,
+    SPARES,
+    STEP,
+    VERTICES,
+    row_bytes,
+)
+from mmsbgen.families.mmsb.blocks import block_workloads
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+
+COUNTS = Axis("counts", ("global", "registers"), "where a team adds up what it counts for theta")
+#: Each team of block_links is one, and goes through several vertices.
+GROUPS = Axis("groups", (16, 64, 256, 512, 1024, 2048), "teams, each of which counts for theta what it sees")
+LOOKAHEAD = Axis(
+    "lookahead", (False, True), "whether the next vertices are looked up, and their rows asked for, during one's work"
+)
+#: Bytes that all groups' counts may take.
+_COUNT_BYTES = 64 << 20
+#: Enough to fill a device; more would only be more to add up.
+_MOST_GROUPS = {"cpu": 256, "gpu": block_workloads.MOST_GROUPS}
+
+
+def most_groups(problem: Problem, traits: Traits) -> int:
+    """Groups of counts that block_links may write on a device, by its kind and what they take."""
+    kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * element_size(problem))
+    return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS), kept))
+
+
+def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:
+    groups, most = int(config["groups"]), most_groups(problem, traits)
+    if groups > most:
+        return f"{groups} groups, each with two rows of counts; at most {most} at this K on this kind of device"
+    return None
+
+
+def _counts(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["counts"] == "registers" and (config["placement"] not in GEN or traits.kind == "cpu"):
+        return "counts stay in registers beside unrolled loops on GPUs"
+    return None
+
+
+#: Work-items that Intel's compiler is given with local sums: of sampled configurations it died of 3 in 78 with 768,
+#: not every time, of 6 in 70 with 1024, of none in 94 with 512.
+_MOST_LOCAL = 512
+
+
+def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
+    # Seen with Intel's runtime 2026.22: a segmentation fault in the pass that keeps values across barriers.
+    block = int(config["block_size"])
+    if "Intel" not in traits.platform or config["reduction"] != "local" or block <= _MOST_LOCAL:
+        return None
+    return f"Intel's compiler can die of local sums over {block} work-items here; at most {_MOST_LOCAL}"
+
+
+LINKS_SPACE = Space(
+    (
+        row_space.PLACEMENT,
+        TEAM,
+        VECTOR_WIDTH,
+        BLOCK_SIZE,
+        row_space.ROWS_IN_FLIGHT,
+        REDUCTION,
+        GROUPS,
+        COUNTS,
+        LOOKAHEAD,
+    ),
+    (
+        *row_space.ROW_CONSTRAINTS,
+        Constraint("groups", _groups),
+        Constraint("counts", _counts),
+        Constraint("compiler", _compiles),
+    ),
+)
+
+
+def links_groups(config: Config) -> int:
+    """Groups of counts that block_links writes with a configuration."""
+    return int(config["groups"])
+
+
+def _launch_groups(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return launch_teams(problem, config, links_groups(config), traits)
+
+
+def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    return row_space.row_variables(problem, config, traits) | {
+        "groups": links_groups(config),
+        "place_counts": "R" if config["counts"] == "registers" else "G",
+        "lookahead": config["lookahead"],
+    }
+
+
+def _links_config(
+    placement: str, team: str, width: int, block: int, rows: int, counts: str = "global", lookahead: bool = False
+) -> dict[str, Any]:
+    reduction = "none" if team == "item" else "shuffle"
+    return {
+        "placement": placement,
+        "team": team,
+        "vector_width": width,
+        "block_size": block,
+        "rows_in_flight": rows,
+        "reduction": reduction,
+        "counts": counts,
+        "lookahead": lookahead,
+    }
+
+
+#: On CPUs, for long rows and short ones.  The first is within 3 to 4 % of the fastest of 34 and 30 on two platforms
+#: with com-DBLP at K = 1024, where the second without look-ahead takes 1.75 times as long, and the fastest of eight at
+#: K = 300; the second is that of eight at 20 and 100 on one of them.
+_LONG_ROWS = _links_config("GLOBAL", "item", 16, 1, 8, lookahead=True)
+_SHORT_ROWS = _links_config("THREAD", "item", 16, 1, 2, lookahead=True)
+_LONG = 256
+_LINKS_ANYWHERE = [
+    _links_config("THREAD", "item", 16, 1, 2),
+    _links_config("THREAD", "item", 4, 1, 1),
+    _links_config("GLOBAL", "item", 16, 1, 1),
+    _links_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
+    _links_config("GLOBAL", "item", 4, 1, 1),
+    _links_config("GLOBAL", "item", 1, 1, 1),
+]
+_LINKS_GPU = [
+    _links_config("RRR", "block", 4, 128, 4, "registers", lookahead=True),
+    _links_config("RRR", "block", 4, 128, 2, "registers", lookahead=True),
+    _links_config("RRR", "block", 4, 128, 2, "registers"),
+    _links_config("RRR", "block", 4, 64, 2),
+    _links_config("RRR", "block", 4, 128, 2),
+    _links_config("RRR", "subgroup", 4, 128, 2),
+    _links_config("SHARED", "block", 4, 64, 1),
+    _links_config("GLOBAL", "block", 4, 256, 1),
+    _links_config("RRR", "block", 4, 32, 2),
+]
+
+
+def _links_default(problem: Problem, traits: Traits) -> Config:
+    """On GPUs teams as update_phi's, with as many rows in flight as their registers hold."""
+    if traits.kind == "cpu":
+        candidates = [_LONG_ROWS if problem.integer("K") >= _LONG else _SHORT_ROWS, *_LINKS_ANYWHERE]
+    else:
+        # On an H200 within 13 % of the best of those tried at each K from 128 to 4096, with and without draws.
+        vectors = row_vectors(problem, {"vector_width": 4})
+        block = 32 if vectors <= 32 else min(128, max(64, block_for(problem, 4, 2)))
+        rows = 8 if vectors <= 32 else 4 if vectors <= 256 else 2
+        first = _links_config("RRR", "block", 4, block, rows, "registers", lookahead=vectors > 32)
+        candidates = [first, *_LINKS_GPU, *_LINKS_ANYWHERE]
+    enough = min(max(16, problem.integer("m") // 2), most_groups(problem, traits))
+    if traits.kind == "cpu":
+        enough = min(enough, 64)
+    groups = max(int(g) for g in GROUPS.values if int(g) <= enough)
+    return first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(problem, traits)
+
+
+BLOCK_LINKS = KernelSpec(
+    name="block_links",
+    template="mmsb/block_links.jinja",
+    doc="the links' part of the gradient of every vertex of a block, the end of its row, and counts for theta",
+    arguments=(
+        ROWS,
+        ROW_SUMS,
+        SLOTS,
+        SPARES,
+        BETA,
+        VERTICES,
+        *LINKS,
+        CLIP_COUNTS,
+        Argument("counts", "real", "out", "[groups, 2, LD] scaled sums of rho: non-links, links"),
+        Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
+        Argument("link_scale", "real", "scalar", "of the counts of links"),
+        N_VERTICES,
+        FIRST_VERTEX,
+        *STEP,
+        DELTA,
+        *RANDOM,
+    ),
+    parameters=("K", "N", "m", "dtype", "step", "noise"),
+    space=LINKS_SPACE,
+    default=_links_default,
+    variables=_links_variables,
+    launch=_launch_groups,
+    traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * row_bytes(p),
+    flops=lambda p: (4 * block_workloads.MEAN_DEGREE + 6) * p.integer("m") * p.integer("K"),
+    workload=block_workloads.block_links,
+    check_problem=block_workloads.small,
+    used_with=SHARED,
+)
+
+
+__all__ = ["BLOCK_LINKS", "links_groups", "most_groups"]

@@ -1,0 +1,304 @@
+"""Declarations of the kernels that do block_shared's work on tensor cores, with factors of 16 bits.
+
+Dots of float16 factors, since those near 1 decide on Z = 1 - delta - dot; sums of bfloat16 scales and rows, since
+scales reach N / Z.  All sums are in single precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, first_valid
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    DELTA,
+    FIRST_VERTEX,
+    HELD,
+    LINKS,
+    N_VERTICES,
+    SLOTS,
+    TENSOR,
+    VERTICES,
+    row_bytes,
+)
+from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
+from mmsbgen.families.mmsb.blocks.tensor_workloads import half_room, half_row
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+
+TILE_ROWS = Axis("tile_rows", (64, 128), "vertices of a block's tile")
+TILE_COLUMNS = Axis("tile_columns", (64, 128, 256), "partners or coordinates of a block's tile")
+DEPTH = Axis("depth", (32, 64), "terms of the sums that are copied at a time")
+STAGES = Axis("stages", (2, 3, 4, 6), "such slices in flight or in use")
+INSTRUCTION = Axis(
+    "instruction",
+    ("mma", "wgmma"),
+    "who multiplies: every warp its fragments, or four warps together out of shared memory (sm_90)",
+)
+
+_SHARED_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
+_SCALES = Argument("scales", "u32", "in", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
+_N_SHARED = Argument("n_shared", "u32", "in", "[1] how many shared partners there are")
+#: A warp's sums of a tile; more would not stay in registers.
+_MOST_SUMS = 128
+
+
+def _written(argument: Argument, role: Any) -> Argument:
+    return Argument(argument.name, argument.ctype, role, argument.doc)
+
+
+def _tensor(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if traits.dialect != "cuda" or problem["dtype"] != "float32":
+        return "tensor cores are for float32, on CUDA"
+    return "blocks are of whole warps of 32" if int(config["block_size"]) % 32 else None
+
+
+def _warps(config: Config) -> tuple[int, int]:
+    """Warps of a block over the rows and over the columns of its tile."""
+    warps = int(config["block_size"]) // 32
+    if config["instruction"] == "wgmma":
+        return warps, 1
+    return (1, warps) if warps < 4 else (2, warps // 2)
+
+
+def _four_warps(config: Config, traits: Traits) -> str | None:
+    """Why wgmma cannot multiply such tiles."""
+    if not traits.warp_groups:
+        return "wgmma is an instruction of sm_90 alone"
+    if 2 * int(config["tile_rows"]) != int(config["block_size"]):
+        return "wgmma has 64 rows of a tile for every four warps"
+    if int(config["depth"]) != 64 or int(config["stages"]) < 3:
+        return "wgmma takes slices of 64, one multiplied, one waited for and one copied"
+    return None
+
+
+def _tiles(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if int(config["block_size"]) not in (64, 128, 256):
+        return "a tile is shared by 2, 4 or 8 warps"
+    if config["instruction"] == "wgmma" and (reason := _four_warps(config, traits)):
+        return reason
+    rows, columns = _warps(config)
+    high, wide = int(config["tile_rows"]) // rows, int(config["tile_columns"]) // columns
+    if high % 16 or wide % 16:
+        return f"a warp's part of {high} by {wide} is not made of fragments of 16 by 16"
+    sums = high * wide // 32
+    return f"{sums} sums a work-item; at most {_MOST_SUMS}" if sums > _MOST_SUMS else None
+
+
+def _ring(config: Config, problem: Problem, traits: Traits) -> str | None:
+    needed, most = tile_bytes(problem, config, traits), max(traits.local_memory, traits.launch_memory)
+    return f"needs {needed} bytes of local memory a block, the device has {most}" if needed > most else None
+
+
+def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    """Shared memory of a block: the ring of slices."""
+    sides = int(config["tile_rows"]) + int(config["tile_columns"])
+    return 2 * int(config["stages"]) * sides * int(config["depth"])
+
+
+_TENSOR = Constraint("tensor cores", _tensor)
+_ROWS = Space((BLOCK_SIZE,), (*COMMON, _TENSOR))
+TILES = Space(
+    (TILE_ROWS, TILE_COLUMNS, DEPTH, STAGES, INSTRUCTION, BLOCK_SIZE),
+    (*COMMON, _TENSOR, Constraint("tiles", _tiles), Constraint("local memory", _ring)),
+)
+
+
+def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    return common(
+        problem,
+        config,
+        traits,
+        room=block_workloads.room(problem),
+        HROOM=half_room(problem),
+        HD=half_row(problem),
+    )
+
+
+def _tiles_across(problem: Problem, config: Config, b_layout: str) -> int:
+    """Tiles side by side: over the coordinates of a row, or over the partners."""
+    width = row_length(problem.integer("K")) if b_layout == "rows" else half_room(problem)
+    return -(-width // int(config["tile_columns"]))
+
+
+def _tiled(kind: str, b_layout: str) -> Any:
+    def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+        rows, columns = _warps(config)
+        return _variables(problem, config, traits) | {
+            "kind": kind,
+            "b_layout": b_layout,
+            "TM": int(config["tile_rows"]),
+            "TN": int(config["tile_columns"]),
+            "DEPTH": int(config["depth"]),
+            "stages": int(config["stages"]),
+            "instruction": config["instruction"],
+            "warps_m": rows,
+            "warps_n": columns,
+            "tiles": _tiles_across(problem, config, b_layout),
+        }
+
+    return variables
+
+
+def launch_rows(extra: bool, per_row: int) -> Any:
+    """A launch of ``per_row`` work-items for each vertex, and with ``extra`` each partner; 0 stands for a block."""
+
+    def launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+        block = int(config["block_size"])
+        rows = count + (half_room(problem) if extra else 0)
+        return Launch(max(1, rows if per_row == 0 else -(-rows * per_row // block)), block)
+
+    return launch
+
+
+def _launch_tiles(b_layout: str) -> Any:
+    def launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+        tiles = _tiles_across(problem, config, b_layout)
+        grid = max(1, -(-count // int(config["tile_rows"])) * tiles)
+        return Launch(grid, int(config["block_size"]), tile_bytes(problem, config, traits))
+
+    return launch
+
+
+def _rows_default(size: int) -> Any:
+    return first_valid([{"block_size": size}, {"block_size": 32}], _ROWS.refusal)
+
+
+def tile(rows: int, columns: int, depth: int, stages: int, block: int, instruction: str = "mma") -> dict[str, Any]:
+    """A configuration of :data:`TILES`."""
+    sizes = {"tile_rows": rows, "tile_columns": columns, "depth": depth, "stages": stages, "block_size": block}
+    return sizes | {"instruction": instruction}
+
+
+_tiles_default = first_valid(
+    [
+        tile(128, 128, 64, 3, 256, "wgmma"),
+        tile(128, 128, 64, 2, 256),
+        tile(128, 128, 32, 3, 256),
+        tile(64, 64, 32, 2, 128),
+        tile(64, 64, 32, 2, 64),
+    ],
+    TILES.refusal,
+)
+
+
+def _halves(problem: Problem) -> int:
+    """Bytes of a row of half-wide numbers."""
+    return 2 * half_row(problem)
+
+
+BLOCK_FACTORS = KernelSpec(
+    name="block_factors",
+    template="mmsb/block_factors.jinja",
+    doc="the factors of a block's products, 16 bits wide",
+    arguments=(
+        Argument("pi", "real", "in", "[N + m, LD] rows by slot"),
+        SLOTS,
+        BETA,
+        VERTICES,
+        Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
+        _N_SHARED,
+        Argument("own_factors", "u32", "out", "[m, row / 2] pi (beta - delta), two float16 a word"),
+        Argument("shared_factors", "u32", "out", "[room, row / 2] partners' rows, two float16 a word"),
+        _written(_SHARED_ROWS, "out"),
+        N_VERTICES,
+        FIRST_VERTEX,
+        DELTA,
+    ),
+    parameters=("K", "N", "m", "n", "dtype"),
+    space=_ROWS,
+    default=_rows_default(128),
+    variables=_variables,
+    launch=launch_rows(extra=True, per_row=0),
+    traffic=lambda p: (
+        (p.integer("m") + p.integer("n")) * row_bytes(p) + (p.integer("m") + 2 * p.integer("n")) * _halves(p)
+    ),
+    flops=lambda p: 2 * p.integer("m") * p.integer("K"),
+    workload=tensor_workloads.block_factors,
+    check_problem=tensor_workloads.small,
+    used_with=TENSOR,
+    dialects=("cuda",),
+)
+
+BLOCK_SCALES = KernelSpec(
+    name="block_scales",
+    template="mmsb/block_scales.jinja",
+    doc="what each shared partner's row counts for each vertex of a block: dots on tensor cores, reweighed",
+    arguments=(
+        Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word"),
+        Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word"),
+        Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
+        _written(_SCALES, "out"),
+        N_VERTICES,
+        DELTA,
+    ),
+    parameters=("K", "N", "m", "n", "dtype"),
+    space=TILES,
+    default=_tiles_default,
+    variables=_tiled("f16", "columns"),
+    launch=_launch_tiles("columns"),
+    traffic=lambda p: (p.integer("m") + p.integer("n")) * _halves(p) + 2 * p.integer("m") * half_room(p),
+    flops=lambda p: 2 * p.integer("m") * p.integer("n") * p.integer("K"),
+    workload=tensor_workloads.block_scales,
+    check_problem=tensor_workloads.small,
+    used_with=TENSOR,
+    dialects=("cuda",),
+)
+
+BLOCK_STRIKE = KernelSpec(
+    name="block_strike",
+    template="mmsb/block_strike.jinja",
+    doc="set the scales of pairs that must not inform to 0",
+    arguments=(
+        VERTICES,
+        _N_SHARED,
+        Argument("drawn", "u32", "in", "[n] the shared partners"),
+        Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
+        *LINKS,
+        *HELD,
+        _written(_SCALES, "inout"),
+        N_VERTICES,
+        FIRST_VERTEX,
+    ),
+    parameters=("N", "m", "n", "dtype"),
+    space=_ROWS,
+    default=_rows_default(256),
+    variables=_variables,
+    launch=launch_rows(extra=False, per_row=32),
+    traffic=lambda p: p.integer("m") * (block_workloads.MEAN_DEGREE + 1) * 12,
+    flops=lambda p: 0,
+    workload=tensor_workloads.block_strike,
+    check_problem=tensor_workloads.small,
+    used_with=TENSOR,
+    dialects=("cuda",),
+)
+
+BLOCK_SUMS = KernelSpec(
+    name="block_sums",
+    template="mmsb/block_sums.jinja",
+    doc="the shared partners' part of the gradient of every vertex of a block, on tensor cores",
+    arguments=(
+        Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
+        Argument("spares", "u32", "in", "[m] free slots; they receive the sums"),
+        _SCALES,
+        _SHARED_ROWS,
+        _N_SHARED,
+        N_VERTICES,
+    ),
+    parameters=("K", "N", "m", "n", "dtype"),
+    space=TILES,
+    default=_tiles_default,
+    variables=_tiled("bf16", "rows"),
+    launch=_launch_tiles("rows"),
+    traffic=lambda p: p.integer("n") * _halves(p) + 2 * p.integer("m") * half_room(p) + p.integer("m") * row_bytes(p),
+    flops=lambda p: 2 * p.integer("m") * p.integer("n") * p.integer("K"),
+    workload=tensor_workloads.block_sums,
+    check_problem=tensor_workloads.small,
+    used_with=TENSOR,
+    dialects=("cuda",),
+)
+
+#: In the order of their launches, after shared_partners and before block_links.
+KERNELS = (BLOCK_FACTORS, BLOCK_SCALES, BLOCK_STRIKE, BLOCK_SUMS)

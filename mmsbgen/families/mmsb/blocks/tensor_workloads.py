@@ -1,0 +1,185 @@
+"""Inputs for the kernels of a block's products on tensor cores, and the reference's judgement of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mmsb.blocks import block_workloads
+from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, DELTA, row_length
+from mmsbgen.families.mmsb.reference.workloads import roundoff
+from mmsbgen.kernels.family import Array, Expected, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+
+#: Rows of half-wide numbers, and rooms for partners, are multiples of this: every depth of a tile divides it.
+_MULTIPLE = 64
+#: What rounding to float16 toward zero and to the nearest bfloat16 takes at most, relative; the least float16 above 0.
+_FLOAT16, BFLOAT16, _LEAST = 2.0**-10, 2.0**-8, 2.0**-24
+
+
+def small(problem: Problem) -> Problem:
+    """As :func:`block_workloads.small`, with more vertices than a tile of 128 has rows, and more than two of 64."""
+    n_vertices = min(problem.integer("N"), 307)
+    m, n = min(problem.integer("m"), 150, n_vertices), min(problem.integer("n"), 1025)
+    return problem.replace(N=n_vertices, m=m, n=n)
+
+
+def half_row(problem: Problem) -> int:
+    """Numbers of a row of half-wide factors."""
+    return -(-row_length(problem.integer("K")) // _MULTIPLE) * _MULTIPLE
+
+
+def half_room(problem: Problem) -> int:
+    """Shared partners that half-wide arrays have room for."""
+    return -(-problem.integer("n") // _MULTIPLE) * _MULTIPLE
+
+
+def as_words(numbers: Array) -> Array:
+    """Two numbers of 16 bits a word."""
+    return np.ascontiguousarray(numbers).view(np.uint32)
+
+
+def float16(words: Array) -> Array:
+    """The numbers of words of two float16."""
+    return np.ascontiguousarray(words).view(np.float16).astype(np.float64)
+
+
+def bfloat16(words: Array) -> Array:
+    """The numbers of words of two bfloat16."""
+    return (np.ascontiguousarray(words).view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def to_bfloat16(numbers: Array) -> Array:
+    """Numbers as float32 whose lower halves are cut off, as words of 16 bits."""
+    return (np.ascontiguousarray(numbers, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def judge_factors(problem: Problem, given: Mapping[str, Any], got: Mapping[str, Array], distinct: Array) -> str | None:
+    """What is wrong with the factors of the vertices' rows and of those of the ``distinct`` partners."""
+    k, m, width, room = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
+    pi, strength = given["pi"].astype(np.float64), given["beta"].astype(np.float64) - float(given["delta"])
+    vertices = given["vertices"][int(given["first_vertex"]) :]
+    own, partners = np.zeros((m, width)), np.zeros((room, width))
+    own[:, :k] = (pi * strength)[given["slots"][vertices], :k]
+    partners[: distinct.size, :k] = pi[given["slots"][distinct], :k]
+    u = roundoff(problem)
+    for name, right, decoded, relative, least in (
+        ("own_factors", own, float16, _FLOAT16 + 4 * u, _LEAST + 4 * u * float(given["delta"])),
+        ("shared_factors", partners, float16, _FLOAT16, _LEAST),
+        ("shared_rows", partners, bfloat16, BFLOAT16, 0.0),
+    ):
+        # beta - delta is rounded before it is multiplied.
+        error = relative * np.abs(right) + least
+        found = decoded(got[name]).reshape(right.shape)
+        if decoded is float16 and np.any(np.abs(found) > np.abs(right) * (1 + 4 * u) + 4 * u * float(given["delta"])):
+            return f"{name}: a number is rounded away from zero"
+        problem_found = Expected(right, error).errors(found)
+        if problem_found is not None:
+            return f"{name}: {problem_found}"
+    return None
+
+
+def block_factors(problem: Problem, seed: int) -> Workload:
+    """Rows of a block and of its partners; the arrays hold something else before."""
+    given, distinct, _ = block_workloads.with_partners(problem, np.random.default_rng(seed))
+    m, width, room = problem.integer("m"), half_row(problem), half_room(problem)
+    given |= {
+        name: np.full((rows, width // 2), 0x3C003C00, np.uint32)
+        for name, rows in (("own_factors", m), ("shared_factors", room), ("shared_rows", room))
+    }
+
+    return Workload(given, m, lambda got, config: judge_factors(problem, given, got, distinct))
+
+
+def rounded_factors(problem: Problem, given: Mapping[str, Any], distinct: Array) -> tuple[Array, Array]:
+    """float16 factors of rows that are nearly one-hot, so that dots reach 1: ``[m, row]`` and ``[room, row]``."""
+    k, width = problem.integer("K"), half_row(problem)
+    own = np.zeros((problem.integer("m"), width), np.float16)
+    partners = np.zeros((half_room(problem), width), np.float16)
+    vertices = given["vertices"][int(given["first_vertex"]) :]
+    own[:, :k] = (given["pi"] * given["beta"])[given["slots"][vertices], :k]
+    partners[: distinct.size, :k] = given["pi"][given["slots"][distinct], :k]
+    return own, partners
+
+
+def judge_scales(
+    problem: Problem, own: Array, partners: Array, weights: Array, found: Array, judged: Array
+) -> str | None:
+    """What is wrong with those scales ``found`` ``[m, room]`` that are to be ``judged``; ``weights`` are ``[room]``."""
+    u, width = roundoff(problem), half_row(problem)
+    a, b = own.astype(np.float64), partners.astype(np.float64)
+    dots, size = a @ b.T, np.abs(a) @ np.abs(b).T
+    z = np.maximum((1.0 - DELTA) - dots, BETA_FLOOR)
+    right = -weights / z
+    # Tensor cores add groups of products exactly and cut off below the largest; the bound takes every addition.
+    error = np.abs(right) * ((u * (8 + width / 2) * size + 4 * u) / z + BFLOAT16 + 8 * u)
+    # Where Z itself drowns in rounding any scale between the bounds of Z is right.
+    lost = (u * (8 + width / 2) * size + 4 * u) > 0.25 * z
+    if np.any(judged & lost & ((found > 0) | ~np.isfinite(found))):
+        return "a scale of a pair with Z near 0 is not a number below 0"
+    certain = judged & ~lost
+    return Expected(np.where(certain, right, 0.0), error).errors(np.where(certain, found, 0.0))
+
+
+def block_scales(problem: Problem, seed: int) -> Workload:
+    """Factors of rows that are nearly one-hot, so that dots reach 1, and weights with zeros at the end."""
+    given, distinct, _ = block_workloads.with_partners(problem, np.random.default_rng(seed))
+    m, room = problem.integer("m"), half_room(problem)
+    own, partners = rounded_factors(problem, given, distinct)
+    given |= {"own_factors": as_words(own), "shared_factors": as_words(partners)}
+    given["scales"] = np.full((m, room // 2), 0x3F803F80, np.uint32)
+    weights = np.zeros(room)
+    weights[: given["shared_weights"].size] = given["shared_weights"]
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        found = bfloat16(got["scales"]).reshape(m, room)
+        return judge_scales(problem, own, partners, weights, found, np.ones_like(found, dtype=bool))
+
+    return Workload(given, m, judge)
+
+
+def block_strike(problem: Problem, seed: int) -> Workload:
+    """Scales that are all 1; a hub, isolated vertices and held-out pairs among the vertices."""
+    given, distinct, out = block_workloads.with_partners(problem, np.random.default_rng(seed))
+    m, room = problem.integer("m"), half_room(problem)
+    given["scales"] = np.full((m, room // 2), 0x3F803F80, np.uint32)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        right = np.ones((m, room))
+        for i in range(m):
+            right[i, : distinct.size][np.isin(distinct, out(i))] = 0.0
+        found = bfloat16(got["scales"]).reshape(right.shape)
+        wrong = np.argwhere(found != right)
+        return f"the scale of {tuple(map(int, wrong[0]))} is {found[tuple(wrong[0])]}" if wrong.size else None
+
+    return Workload(given, m, judge)
+
+
+def block_sums(problem: Problem, seed: int) -> Workload:
+    """Scales of all sizes, 0 past the partners there are; the spare rows hold something else before."""
+    rng = np.random.default_rng(seed)
+    given, distinct, _ = block_workloads.with_partners(problem, rng)
+    return sums_of(problem, rng, given, distinct)
+
+
+def sums_of(problem: Problem, rng: np.random.Generator, given: Mapping[str, Any], distinct: Array) -> Workload:
+    """Sums by scales that are made up, of the rows of the ``distinct`` partners."""
+    k, m, width, room = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
+    scales, rows = np.zeros((m, room)), np.zeros((room, width))
+    scales[:, : distinct.size] = -rng.gamma(0.3, 1000.0, (m, distinct.size))
+    rows[: distinct.size, :k] = given["pi"][given["slots"][distinct], :k]
+    here = {**given, "scales": as_words(to_bfloat16(scales)), "shared_rows": as_words(to_bfloat16(rows))}
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        a, b = (
+            bfloat16(here[name]).reshape(-1, columns) for name, columns in (("scales", room), ("shared_rows", width))
+        )
+        right = (a @ b)[:, :k]
+        error = roundoff(problem) * (8 + room / 2) * np.abs(right) + 1e-30
+        found = got["pi"][here["spares"], :k].astype(np.float64)
+        return block_workloads.others_untouched(here, got, k) or Expected(right, error).errors(found)
+
+    return Workload(here, m, judge)

@@ -1,0 +1,1 @@
+"""Row layout, stored number types and counter-based random numbers."""

@@ -1,0 +1,1 @@
+"""The NumPy float64 reference, check inputs and tolerances."""

@@ -1,0 +1,91 @@
+"""Reference of the kernels of vertices that share their partners, in NumPy float64.
+
+Together they are the rules ``block``, ``shared`` and ``shared-uniform`` of
+:func:`mmsbgen.families.mmsb.reference.equations.sample_partners`, followed by
+:func:`mmsbgen.families.mmsb.reference.equations.drift`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, Z_FLOOR, Purpose
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.families.mmsb.reference.equations import Floats, Ints
+
+Bools = npt.NDArray[np.bool_]
+#: The vertex that the shared draws are made for: no vertex of a graph.
+EVERYONE = 0xFFFFFFFF
+
+
+def shared_partners(n: int, n_total: int, seed: int, iteration: int, whole: bool = False) -> tuple[Ints, Ints, Ints]:
+    """The draws of an iteration ``[n]``, the distinct vertices in the order of their first draws, and their counts.
+
+    With ``whole`` every vertex comes once where n = N, as stars have it.
+    """
+    draws = counter_random.below(seed, np.arange(n), EVERYONE, iteration, Purpose.shared_partner, n_total)
+    if whole and n == n_total:
+        draws = np.arange(n)
+    distinct, first, counts = np.unique(draws, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return draws, distinct[order], counts[order]
+
+
+def shared_sum(
+    own: Floats,
+    beta: Floats,
+    rows: Floats,
+    weights: Floats,
+    delta: float = DELTA,
+    u: float = 0.0,
+    factors: tuple[float, float] = (0.0, 0.0),
+    linked: Bools | None = None,
+) -> tuple[Floats, Floats]:
+    """acc_k = sum_b c_b pi_bk over non-links, c_b = -weight_b / (1 - delta - d_b): ``[K]``, and its rounding bound.
+
+    ``rows`` are ``[n, K]``, ``weights`` ``[n]`` and not negative; 0 where the pair does not count.  ``u`` is the unit
+    roundoff of the arithmetic, ``factors`` those of the types to which the factors of the dots and of the sums are
+    rounded first.  Partners that are ``linked`` ``[n]`` have c_b = weight_b / (delta + d_b), and unrounded dots.
+    """
+    linked = np.zeros(weights.size, bool) if linked is None else linked
+    w = own * (beta - delta)
+    dots = rows @ w
+    z = np.maximum(np.where(linked, delta + dots, (1.0 - delta) - dots), Z_FLOOR)
+    scale = weights / z
+    rounded = np.where(linked, 0.0, 2 * factors[0])
+    dots_error = (u * (8 + 2 * np.sqrt(own.size)) + rounded) * (rows @ np.abs(w))
+    relative = (dots_error + 2 * u * np.where(linked, z, 1.0)) / z + 4 * u
+    chain = u * (8 + 2 * np.sqrt(max(1, weights.size))) + 2 * factors[1]
+    return np.where(linked, scale, -scale) @ rows, (scale * (relative + chain)) @ rows
+
+
+def theta_counts(
+    own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
+) -> tuple[Floats, Floats]:
+    """What a vertex's pairs say of theta, ``[2, K]`` (non-links, links), from the same sums, and its rounding bound.
+
+    The responsibilities rho of eq. (3.5) over its links with ``rows`` ``[d, K]``, and over the non-links behind
+    ``acc`` ``[K]`` of :func:`shared_sum`: (1 - beta_k) pi_ak (-acc_k).
+    """
+    links, error = equations.theta_counts(np.broadcast_to(own, rows.shape), rows, beta, np.ones(len(rows)), delta, u)
+    non_links = (1.0 - beta) * own * -acc
+    links[0], error[0] = non_links, u * (own * np.abs(acc) + 6 * np.abs(non_links))
+    return links, error + 4 * u * np.abs(links)
+
+
+def link_drift(
+    own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
+) -> tuple[Floats, Floats]:
+    """D_k of a vertex from ``acc`` ``[K]`` of :func:`shared_sum` and the rows ``[d, K]`` of its links, with its bound.
+
+    D_k = (beta_k - delta) acc_k - sum_b c_b d_b; the non-links' part of the last sum is sum_k w_k acc_k.
+    """
+    strength = beta - delta
+    w = own * strength
+    links, error = equations.drift(own, beta, rows, np.ones(len(rows)), delta, u)
+    size = float(np.abs(w) @ np.abs(acc))
+    chain_k, chain_n = u * (8 + 2 * np.sqrt(own.size)), u * (8 + 2 * np.sqrt(len(rows)))
+    more = (chain_k + chain_n + 2 * u) * size + (chain_n + 2 * u) * np.abs(strength * acc)
+    return links + strength * acc - w @ acc, error + more

@@ -1,0 +1,344 @@
+"""The kernels' reference in NumPy float64: these functions define what every variant on every backend computes.
+
+Equation numbers are those of ``docs/statistics.md``; shapes use N vertices, K communities, m vertices of the
+mini-batch, n partners.  Rows here have K elements; the padding of stored rows is the workloads' business.
+Functions whose results are compared with a device also return how far rounding at unit ``u`` may move them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, CLIP, DELTA, FLOOR, Z_FLOOR, Purpose
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What ends a row: the step's name, its size and the prior.
+
+    ``half_step`` is eps/2 of eq. (3.4), the time tau of the split step; ``name`` is published, reflected or split.
+    """
+
+    name: str
+    half_step: float
+    alpha: float
+    noise: bool = True
+    seed: int = 0
+    iteration: int = 0
+    delta: float = DELTA
+
+
+def link_probability(dot: Floats, delta: float = DELTA) -> Floats:
+    """p(y=1) = sum pi pi (beta - delta) + delta, eq. (2.2), from the weighted dot product of two rows."""
+    return dot + delta
+
+
+def drift(
+    own: Floats,
+    beta: Floats,
+    rows: Floats,
+    weights: Floats,
+    delta: float = DELTA,
+    u: float = 0.0,
+    least: float = Z_FLOOR,
+) -> tuple[Floats, Floats]:
+    """D_k = sum_b weight_b (q_k / Z_b - 1) of one vertex, eq. (3.2) times its row sum, without cancellation.
+
+    Args:
+        own: ``[K]``, the vertex's memberships.
+        beta: ``[K]``, community strengths.
+        rows: ``[n, K]``, the partners' memberships.
+        weights: ``[n]``, negative for non-links, 0 for pairs that do not count.
+        delta: probability of a link across communities.
+        u: unit roundoff of the arithmetic whose error is to be bounded.
+        least: what Z of a non-link is at least: of rows of 16 bits, which may add up to more than 1, 1 - max beta.
+
+    Returns:
+        D ``[K]`` and the bound ``[K]`` on its rounding error.
+    """
+    strength = beta - delta
+    w = own * strength
+    dots = rows @ w
+    z = np.where(weights < 0, np.maximum((1.0 - delta) - dots, least), delta + dots)
+    scale = weights / np.maximum(z, Z_FLOOR)
+    acc = scale @ rows
+    taken = float(scale @ dots)
+    result = strength * acc - taken
+
+    # Random-walk growth of rounding errors along a sum of positive terms; everything below follows from
+    # the error of Z, which is what one-hot rows and beta near 1 make large.
+    chain_k, chain_n = u * (8 + 2 * np.sqrt(own.size)), u * (8 + 2 * np.sqrt(max(1, weights.size)))
+    dots_error = chain_k * (rows @ np.abs(w))
+    relative = (dots_error + 2 * u * np.where(weights < 0, 1.0, np.abs(z))) / np.maximum(z, Z_FLOOR) + 4 * u
+    scale_error = np.abs(scale) * relative
+    acc_error = scale_error @ rows + chain_n * (np.abs(scale) @ rows)
+    size = np.abs(scale) @ np.abs(dots)
+    taken_error = scale_error @ np.abs(dots) + np.abs(scale) @ dots_error + chain_n * size
+    error = np.abs(strength) * acc_error + taken_error + 2 * u * (np.abs(strength * acc) + size)
+    return result, error
+
+
+@dataclass(frozen=True)
+class RowEnd:
+    """New phi ``[K]``, the bound on its rounding error, the chance that a draw flips, and clipped coordinates."""
+
+    phi: Floats
+    error: Floats
+    flips: Floats
+    clips: int
+
+
+def end_row(
+    phi: Floats,
+    pi: Floats,
+    drift_k: Floats,
+    drift_error: Floats,
+    vertex: int,
+    step: Step,
+    u: float = 0.0,
+    row_sum: float | None = None,
+) -> RowEnd:
+    """One step of a row, all coordinates at once, from values of the previous iteration.
+
+    ``published`` lacks the factor phi of the gradient; ``reflected`` is eq. (3.4); ``split`` is section 3.3: the
+    exact flow at frozen gradient over eps/2, then the exact Cox-Ingersoll-Ross transition of the prior.
+    ``row_sum`` is the sum of phi that is kept beside the row, from which that of rows of 16 bits differs a little.
+    """
+    k = np.arange(phi.size)
+    tau, row_sum = step.half_step, float(phi.sum()) if row_sum is None else row_sum
+    if step.name == "split":
+        return _split(phi, drift_k / row_sum, drift_error / row_sum, k, vertex, step, u)
+    gain = drift_k / row_sum if step.name == "published" else pi * drift_k
+    gain_error = drift_error / row_sum if step.name == "published" else pi * drift_error
+    moved = phi + tau * (step.alpha - phi + gain)
+    error = tau * gain_error + 8 * u * (phi + tau * (step.alpha + phi + np.abs(gain)))
+    if step.noise:
+        xi = counter_random.pair_normals(step.seed, k, vertex, step.iteration, Purpose.phi_uniform)
+        scale = np.sqrt(2.0 * tau * phi)
+        moved = moved + scale * xi
+        error = error + scale * 96 * u * (1 + np.abs(xi))
+    return RowEnd(np.maximum(np.abs(moved), FLOOR), error, np.zeros_like(phi), 0)
+
+
+def _split(phi: Floats, rate_of_flow: Floats, flow_error: Floats, k: Ints, vertex: int, step: Step, u: float) -> RowEnd:
+    tau = step.half_step
+    decay, spread = np.exp(-tau), -np.expm1(-tau)
+    flow = np.clip(tau * rate_of_flow, -CLIP, CLIP)
+    clips = int(np.count_nonzero(flow != tau * rate_of_flow))
+    moved = phi * np.exp(flow)
+    relative = tau * flow_error + u * (8 + 4 * np.abs(flow))
+    if not step.noise:
+        phi_next = moved * decay + step.alpha * spread
+        return RowEnd(np.maximum(phi_next, FLOOR), phi_next * (relative + 8 * u), np.zeros_like(phi), clips)
+    rate = moved * decay / spread
+    u1, u2 = counter_random.uniforms(step.seed, k, vertex, step.iteration, Purpose.phi_uniform)
+    n = counter_random.poisson(rate, u1, step.seed, k, vertex, step.iteration)
+    shape = step.alpha + n
+    # Where n is 0, u1 is uniform below exp(-rate), so that u1 exp(rate) is one more uniform.
+    v = np.where(n > 0, u1, u1 * np.exp(np.minimum(rate, 20.0)))
+    phi_next = spread * counter_random.gamma(shape, u2, v, step.seed, k, vertex, step.iteration)
+    # Given its integers a draw moves smoothly; U^(1/shape) has the condition number 1/shape.
+    error = phi_next * u * (256 + 16 / np.minimum(shape, 1.0))
+    # Except in the tail of GS, or after a refusal: there it is the negative logarithm of a number near 1.
+    first = np.exp((np.log1p(step.alpha / np.e) + np.log(u2)) / step.alpha)
+    later = (n == 0) & (np.abs(phi_next / spread - first) > 1e-6 * first)
+    error = error + np.where(later, 8 * u * spread, 0.0)
+    # Marsaglia and Tsang's cube, 1 + w with w above -1, cancels where the draw is far below its mean.
+    error = error + np.where(n > 0, 8 * u * spread * shape, 0.0)
+    # A draw flips where its uniform lies within rounding of a bound: the rate's, or that of exp(-x) where n is 0.
+    x = np.where(n == 0, np.minimum(phi_next / spread, 20.0), 0.0)
+    flips = np.minimum(1.0, rate * relative + 16 * u * (1 + rate + x / np.minimum(shape, 1.0)))
+    return RowEnd(np.maximum(phi_next, FLOOR), error, flips, clips)
+
+
+def theta_counts(
+    rows_a: Floats,
+    rows_b: Floats,
+    beta: Floats,
+    weights: Floats,
+    delta: float = DELTA,
+    u: float = 0.0,
+    least: float = Z_FLOOR,
+) -> tuple[Floats, Floats]:
+    """Weighted sums of rho (eq. 3.5) over pairs: ``[2, K]``, non-links then links, and the rounding bound.
+
+    ``rows_a``, ``rows_b`` are ``[P, K]``; ``weights`` ``[P]``, negative for non-links; ``least`` as in :func:`drift`.
+    """
+    both = rows_a * rows_b
+    dots = both @ (beta - delta)
+    link = weights >= 0
+    z = np.where(link, delta + dots, np.maximum((1.0 - delta) - dots, least))
+    scale = np.abs(weights) / np.maximum(z, Z_FLOOR)
+    counts = np.stack([(1.0 - beta) * (scale * ~link @ both), beta * (scale * link @ both)])
+    dots_error = u * (8 + 2 * np.sqrt(beta.size)) * (both @ np.abs(beta - delta))
+    relative = (dots_error + 2 * u * np.where(link, np.abs(z), 1.0)) / np.maximum(z, Z_FLOOR) + 4 * u
+    chain = u * (8 + 2 * np.sqrt(max(1, weights.size)))
+    scale_error = scale * (relative + chain)
+    error = np.stack([(1.0 - beta) * (scale_error * ~link @ both), beta * (scale_error * link @ both)])
+    # 1 - beta in the arithmetic itself: its absolute error is u.
+    error[0] += u * (scale * ~link @ both)
+    return counts, error + 1e-30
+
+
+@dataclass(frozen=True)
+class ThetaStep:
+    """How theta moves: ``reflected`` (3.8), ``published`` (its factor missing) or ``gain`` (towards the counts)."""
+
+    name: str
+    step: float
+    eta: tuple[float, float] = (1.0, 1.0)
+    noise: bool = True
+    seed: int = 0
+    iteration: int = 0
+
+
+def update_theta(theta: Floats, counts: Floats, step: ThetaStep) -> Floats:
+    """The next theta ``[2, K]`` (non-link, link) from summed counts ``[2, K]``; eq. (3.7), (3.8)."""
+    total = theta.sum(axis=0)
+    eta = np.asarray(step.eta)[:, None]
+    if step.name == "gain":
+        moved = theta + step.step * (eta + counts - theta)
+        return np.maximum(np.abs(moved), FLOOR)
+    if step.name == "published":
+        gain = counts / theta - counts.sum(axis=0) / total
+    else:
+        beta = theta[1] / total
+        link = (1.0 - beta) * counts[1] - beta * counts[0]
+        gain = np.stack([-link, link])
+    moved = theta + 0.5 * step.step * (eta - theta + gain)
+    if step.noise:
+        k = np.arange(theta.shape[1])
+        xi = np.stack([counter_random.normals(step.seed, k, i, step.iteration, Purpose.theta_normal) for i in (0, 1)])
+        moved = moved + np.sqrt(step.step * theta) * xi
+    floored: Floats = np.maximum(np.abs(moved), FLOOR)
+    return floored
+
+
+def beta_of(theta: Floats) -> Floats:
+    """beta_k = theta_k1 / (theta_k0 + theta_k1), eq. (1) of the paper, kept off 0 and 1."""
+    beta: Floats = np.clip(theta[1] / theta.sum(axis=0), BETA_FLOOR, 1 - BETA_FLOOR)
+    return beta
+
+
+def held_out(rows_a: Floats, rows_b: Floats, beta: Floats, delta: float = DELTA) -> tuple[Floats, Floats]:
+    """p(y=1) of pairs ``[H]`` by eq. (2.2), and as the published programs have it (without delta (1 - sum))."""
+    both = rows_a * rows_b
+    dots = both @ (beta - delta)
+    return dots + delta, dots + delta * both.sum(axis=1)
+
+
+def explained(rows_a: Floats, rows_b: Floats, beta: Floats, delta: float = DELTA) -> Floats:
+    """Shares ``[P, K]`` of the probability of links that communities explain, eq. (3.5).
+
+    What they lack to 1 is the chance that the ends acted in different communities.
+    """
+    both = rows_a * rows_b
+    across = delta * np.maximum(1.0 - both.sum(axis=1), 0.0)
+    parts = both * beta
+    shares: Floats = parts / np.maximum(parts.sum(axis=1) + across, Z_FLOOR)[:, None]  # eq. (2.2)
+    return shares
+
+
+def log_likelihoods(p: Floats, mean: Floats, published: Floats, labels: Ints) -> Floats:
+    """Six sums: links and non-links of the sample, of the running mean, and as published (floored at 1e-30)."""
+    link = labels != 0
+    return np.array(
+        [
+            np.log(p[link]).sum(),
+            np.log1p(-p[~link]).sum(),
+            np.log(mean[link]).sum(),
+            np.log1p(-mean[~link]).sum(),
+            np.log(np.maximum(published[link], 1e-30)).sum(),
+            np.log1p(-p[~link]).sum(),
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class PartnerRule:
+    """How partners are drawn: ``name`` is a value of the problem's ``partners``; ``n`` and ``n_link`` are counts."""
+
+    name: str
+    n: int
+    n_link: int = 0
+    seed: int = 0
+    iteration: int = 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether all vertices of a mini-batch have the same draws."""
+        return self.name in ("block", "shared", "shared-uniform")
+
+
+def distinct_non_links(
+    centre: int, n_total: int, refused: Collection[int], count: int, seed: int, iteration: int
+) -> Ints:
+    """``count`` distinct vertices but the centre and those ``refused``: the first of a random permutation."""
+    order = counter_random.permuted(seed, np.arange(n_total), centre, iteration, n_total)
+    kept = order[~np.isin(order, np.fromiter({centre, *refused}, np.int64))]
+    return kept[:count]
+
+
+def sample_partners(
+    vertex: int, n_total: int, neighbours: Ints, held: frozenset[int], rule: PartnerRule
+) -> tuple[Ints, Floats]:
+    """Partners of one vertex and their signed weights: unbiased for the sum over all pairs that are not held out.
+
+    ``neighbours`` are its training links in ascending order, ``held`` the other ends of its held-out pairs.
+    """
+    linked = set(neighbours.tolist())
+    whole = rule.n == n_total - 1
+    # Links have their own stratum except where draws go to all other vertices alike.
+    strata = rule.name in ("block", "shared") or (rule.name == "stratified" and rule.n_link > 0 and not whole)
+    degree = neighbours.size
+    at_links: Ints = np.zeros(0, np.int64)
+    link_weight = 1.0
+
+    def draws(count: int, first: int, purpose: int, owner: int, bound: int) -> Ints:
+        return counter_random.below(rule.seed, np.arange(first, first + count), owner, rule.iteration, purpose, bound)
+
+    if rule.shared:
+        at_links = np.arange(degree if strata else 0)
+        others = draws(rule.n, 0, Purpose.shared_partner, 0xFFFFFFFF, n_total)
+        if rule.n == n_total and rule.name != "block":
+            others = np.arange(n_total)
+        weight = n_total / rule.n
+    else:
+        n_links = min(degree, rule.n_link) if strata else 0
+        if n_links:
+            at_links = np.arange(degree)
+            if degree > n_links:
+                at_links = draws(n_links, 0, Purpose.link_partner, vertex, degree)
+                link_weight = degree / n_links
+        if whole:
+            others = np.arange(n_total - 1)
+        else:
+            others = draws(rule.n - n_links, n_links, Purpose.partner, vertex, n_total - 1)
+        others = others + (others >= vertex)
+        weight = (n_total - 1) / (rule.n - n_links)
+    signed = np.empty(others.size)
+    for i, other in enumerate(others.tolist()):
+        link = other in linked
+        signed[i] = weight if link else -weight
+        if other in held or other == vertex or (link and strata):
+            signed[i] = 0.0
+    return np.concatenate([neighbours[at_links], others]), np.concatenate([np.full(at_links.size, link_weight), signed])
+
+
+def initial_rows(seed: int, vertices: Sequence[int] | Ints, k: int) -> tuple[Floats, Floats]:
+    """Rows from Dirichlet(1, ..., 1) ``[len(vertices), k]`` and the sums of the exponentials behind them."""
+    index = np.arange(k)
+    words = counter_random.philox(seed, index[None, :] >> 2, np.asarray(vertices)[:, None], 0, Purpose.init << 24)
+    lanes: Any = np.choose(index[None, :] & 3, np.broadcast_arrays(*words))
+    rows = -np.log(counter_random.unit(lanes))
+    sums = rows.sum(axis=1)
+    return rows / sums[:, None], sums

@@ -1,0 +1,385 @@
+"""Inputs for every kernel at a problem's sizes; ``verify`` judges what a kernel made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
+from mmsbgen.families.mmsb.numbers.storage import Storage, storage_of
+from mmsbgen.families.mmsb.reference import equations, verify
+from mmsbgen.kernels.family import Array, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+
+#: Rows made at random; larger states repeat them, which costs no time and still lies at distinct addresses.
+DISTINCT_ROWS = 4096
+SEED, ITERATION = 0x1234_5678_9ABC_DEF0, 7
+ROTATIONS = 8
+#: Iterations that are drawn ahead in one launch.
+ROUNDS = 8
+
+
+def real_type(problem: Problem) -> type[np.floating[Any]]:
+    """The NumPy type of the problem's reals."""
+    return np.float64 if problem["dtype"] == "float64" else np.float32
+
+
+def roundoff(problem: Problem) -> float:
+    """Unit roundoff of the problem's reals."""
+    return float(np.finfo(real_type(problem)).eps) / 2
+
+
+def inputs_refusal(problem: Problem) -> str | None:
+    """A mini-batch has every vertex at most once."""
+    n, m = problem.integer("N"), problem.integer("m")
+    if m <= n:
+        return None
+    return f"m={m} vertices of a mini-batch cannot be drawn from N={n}: give an m of at most {n}, or a larger N"
+
+
+def small(problem: Problem) -> Problem:
+    """The same code path at sizes that the reference answers in milliseconds: few vertices, few partners."""
+    n_vertices = min(problem.integer("N"), 61)
+    return problem.replace(
+        N=n_vertices,
+        m=min(problem.integer("m"), 7, n_vertices),
+        n=min(problem.integer("n"), 11),
+        pairs=min(problem.integer("pairs"), 37),
+    )
+
+
+def memberships(rng: np.random.Generator, n_rows: int, k: int, storage: Storage) -> Array:
+    """Rows ``[n_rows, LD]`` that sum to 1, padded with zeros, as they are stored; some of them exactly one-hot.
+
+    Large states are as sparse as a chain after burn-in or a little less (CA-GrQc at K = 1024 has 8 entries above
+    1e-3 a row, these rows 20), since the time of a step with draws depends on it; small ones, which are for checks,
+    have flat rows too.
+    """
+    distinct = min(n_rows, DISTINCT_ROWS)
+    sparse = min(0.3, 4.0 / k)
+    flat = (np.arange(distinct) % 2 == 0) & (n_rows <= DISTINCT_ROWS)
+    shapes = np.where(flat, 0.3, sparse)
+    rows = rng.gamma(shapes[:, None], size=(distinct, k)) + 1e-12
+    rows /= rows.sum(axis=1, keepdims=True)
+    hot = np.arange(0, distinct, 9)
+    rows[hot] = 0.0
+    rows[hot, rng.integers(0, k, hot.size)] = 1.0
+    padded = np.zeros((distinct, row_length(k)))
+    padded[:, :k] = rows
+    padded = storage.nearest(padded)
+    return padded if distinct == n_rows else np.resize(padded, (n_rows, row_length(k)))
+
+
+def strengths(rng: np.random.Generator, k: int, dtype: Any) -> Array:
+    """beta ``[LD]``: uniform, with one community near 1 and one near 0; padding 0.5."""
+    beta = np.full(row_length(k), 0.5, dtype)
+    beta[:k] = rng.uniform(0.05, 0.95, k)
+    beta[0] = 1 - 1e-6
+    if k > 1:
+        beta[1] = 1e-6
+    return beta
+
+
+def state_of(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
+    """Rows in random slots, their sums, the slots of vertices and the spare ones, and strengths."""
+    k, n, m = problem.integer("K"), problem.integer("N"), problem.integer("m")
+    dtype = real_type(problem)
+    places = rng.permutation(n + m).astype(np.uint32)
+    return {
+        "pi": memberships(rng, n + m, k, storage_of(problem)),
+        "row_sums": rng.uniform(0.5, 3.0, n + m).astype(dtype),
+        "slots": places[:n].copy(),
+        "spares": places[n:].copy(),
+        "beta": strengths(rng, k, dtype),
+    }
+
+
+def _partners(problem: Problem, rng: np.random.Generator) -> dict[str, Array]:
+    n, m = problem.integer("n"), problem.integer("m")
+    total = m * n
+    if problem.integer("N") <= DISTINCT_ROWS:
+        weights = rng.uniform(0.5, 4.0, total) * rng.choice([1.0, -1.0, 0.0], total, p=[0.25, 0.7, 0.05])
+    else:
+        # Uniform partners of a large graph are non-links. Links to strangers, which no graph has so many of,
+        # would inflate the rows from call to call, and with them the time of their draws.
+        weights = np.full(total, -(problem.integer("N") - 1) / n)
+    return {
+        "vertices": rng.choice(problem.integer("N"), m, replace=False).astype(np.uint32),
+        "partners": rng.integers(0, problem.integer("N"), total).astype(np.uint32),
+        "weights": weights.astype(real_type(problem)),
+    }
+
+
+def update_phi(problem: Problem, seed: int) -> Workload:
+    """A mini-batch of random vertices with random partners: links, non-links, weight 0; only non-links if large."""
+    rng = np.random.default_rng(seed)
+    k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
+    state = state_of(problem, rng)
+    if k == 1:
+        # With one strength near 1 every Z of a non-link is near 0, and whatever a kernel answers is within tolerance.
+        state["beta"][0] = 0.6
+    draws = _partners(problem, rng)
+    step = equations.Step(
+        str(problem["step"]),
+        half_step=float(dtype(0.01)),
+        alpha=float(dtype(1.0 / k)),
+        noise=problem["noise"] == "on",
+        seed=SEED,
+        iteration=ITERATION,
+        delta=float(dtype(DELTA)),
+    )
+    arguments = state | draws
+    arguments |= {
+        "clip_counts": np.zeros(m, np.uint32),
+        "n_vertices": np.uint32(m),
+        "first_vertex": np.uint32(0),
+        "n_partners": np.uint32(problem.integer("n")),
+        "half_step": dtype(step.half_step),
+        "decay": dtype(np.exp(-step.half_step)),
+        "spread": dtype(-np.expm1(-step.half_step)),
+        "alpha": dtype(step.alpha),
+        "delta": dtype(DELTA),
+        "seed": np.uint64(SEED),
+        "iteration": np.uint32(ITERATION),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.update_phi(arguments, got, config, k, step, u, storage_of(problem))
+
+    rotations = [_partners(problem, rng) for _ in range(ROTATIONS - 1)]
+    return Workload(arguments, m, judge, rotations)
+
+
+def exchange_slots(problem: Problem, seed: int) -> Workload:
+    """A mini-batch in the middle of a buffer."""
+    rng = np.random.default_rng(seed)
+    n, m = problem.integer("N"), problem.integer("m")
+    places = rng.permutation(n + m).astype(np.uint32)
+    vertices = rng.choice(n, m, replace=False).astype(np.uint32)
+    arguments: dict[str, Any] = {
+        "slots": places[:n].copy(),
+        "spares": places[n:].copy(),
+        "vertices": np.concatenate([np.zeros(3, np.uint32), vertices]),
+        "n_vertices": np.uint32(m),
+        "first_vertex": np.uint32(3),
+    }
+    slots, spares = arguments["slots"].copy(), arguments["slots"][vertices]
+    slots[vertices] = arguments["spares"]
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        if not np.array_equal(got["slots"], slots) or not np.array_equal(got["spares"], spares):
+            return "slots and spares were not exchanged"
+        return None
+
+    return Workload(arguments, m, judge)
+
+
+def update_pi(problem: Problem, seed: int) -> Workload:
+    """Unnormalised rows in the spare slots."""
+    rng = np.random.default_rng(seed)
+    m, u, k = problem.integer("m"), roundoff(problem), problem.integer("K")
+    state = state_of(problem, rng)
+    state["pi"][state["spares"]] *= rng.uniform(0.2, 40.0, (m, 1)).astype(real_type(problem))
+    arguments = state | {
+        "vertices": rng.choice(problem.integer("N"), m, replace=False).astype(np.uint32),
+        "n_vertices": np.uint32(m),
+        "first_vertex": np.uint32(0),
+    }
+    if problem.integer("N") <= DISTINCT_ROWS:
+        arguments = {name: value.copy() for name, value in arguments.items()}
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.update_pi(arguments, got, config, k, u)
+
+    return Workload(arguments, m, judge)
+
+
+def pairs_of(problem: Problem, rng: np.random.Generator, count: int) -> dict[str, Array]:
+    """``count`` random pairs of different vertices."""
+    a = rng.integers(0, problem.integer("N"), count)
+    b = (a + rng.integers(1, max(2, problem.integer("N")), count)) % problem.integer("N")
+    return {"pairs_a": a.astype(np.uint32), "pairs_b": b.astype(np.uint32)}
+
+
+def small_with_groups(problem: Problem) -> Problem:
+    """As :func:`small`, with pairs for 47 groups, more than any team shares; not all of them have as many pairs."""
+    return small(problem).replace(m=min(problem.integer("m"), 190))
+
+
+def theta_partial(problem: Problem, seed: int) -> Workload:
+    """Random pairs, links and non-links, as many as the mini-batch has vertices, behind those of other launches."""
+    rng = np.random.default_rng(seed)
+    k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
+    state = state_of(problem, rng)
+    groups, first = theta_groups(problem), 3
+    weights = rng.uniform(0.5, 4.0, first + m) * rng.choice([1.0, -1.0], first + m)
+    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, first + m)
+    arguments |= {
+        "pair_weights": weights.astype(dtype),
+        "counts": np.zeros((groups, 2, row_length(k)), dtype),
+        "first_pair": np.uint64(first),
+        "n_pairs": np.uint32(m),
+        "n_groups": np.uint32(groups),
+        "delta": dtype(DELTA),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.theta_partial(arguments, got, k, u, storage_of(problem))
+
+    rotations = [pairs_of(problem, rng, first + m) for _ in range(ROTATIONS - 1)]
+    return Workload(arguments, groups, judge, rotations)
+
+
+def theta_groups(problem: Problem) -> int:
+    """Groups among which the pairs of a mini-batch are dealt out: enough to fill a device, few enough to add up.
+
+    Four pairs are what a team can have in flight; 512 teams fill a GPU of 132 multiprocessors, and their counts take
+    an eighth of the reads that 4096 pairs take.
+    """
+    return max(1, min(512, problem.integer("m") // 4))
+
+
+def theta_end(problem: Problem, seed: int) -> Workload:
+    """Random theta and counts; a step small enough that columns neither explode nor all reflect."""
+    rng = np.random.default_rng(seed)
+    k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
+    length, groups = row_length(k), theta_groups(problem)
+    step = equations.ThetaStep(str(problem["theta_step"]), 0.01, (1.0, 1.0), problem["noise"] == "on", SEED, ITERATION)
+    arguments = {
+        "counts": (rng.gamma(0.5, size=(groups, 2, length)) * 40 / groups).astype(dtype),
+        "theta": rng.gamma(2.0, size=(2, length)).astype(dtype) + dtype(0.01),
+        "beta": np.zeros(length, dtype),
+        "n_groups": np.uint32(groups),
+        "step": np.float64(step.step),
+        "eta_0": np.float64(1.0),
+        "eta_1": np.float64(1.0),
+        "seed": np.uint64(SEED),
+        "iteration": np.uint32(ITERATION),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.theta_end(arguments, got, k, step, u)
+
+    return Workload(arguments, length, judge)
+
+
+def update_beta(problem: Problem, seed: int) -> Workload:
+    """Random theta, one column far larger than the other in places."""
+    rng = np.random.default_rng(seed)
+    k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
+    theta = np.exp(rng.normal(0.0, 6.0, (2, row_length(k)))).astype(dtype)
+    arguments = {"theta": theta, "beta": np.zeros(row_length(k), dtype)}
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.update_beta(arguments, got, k, u)
+
+    return Workload(arguments, row_length(k), judge)
+
+
+def perplexity_pairs(problem: Problem, seed: int) -> Workload:
+    """Random pairs with a running sum that already holds one sample."""
+    rng = np.random.default_rng(seed)
+    k, count, dtype, u = problem.integer("K"), problem.integer("pairs"), real_type(problem), roundoff(problem)
+    state = state_of(problem, rng)
+    before = rng.uniform(0.0, 1.0, count)
+    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
+    arguments |= {
+        "probabilities": np.zeros(count),
+        "published": np.zeros(count),
+        "sums": before,
+        "n_pairs": np.uint32(count),
+        "delta": dtype(DELTA),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.perplexity_pairs(arguments, got, k, u, storage_of(problem))
+
+    return Workload(arguments, count, judge, [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)])
+
+
+def perplexity_sum(problem: Problem, seed: int) -> Workload:
+    """Probabilities over many magnitudes, links and non-links, three samples in the running sum."""
+    rng = np.random.default_rng(seed)
+    count, blocks = problem.integer("pairs"), 16
+    p = np.exp(rng.uniform(np.log(1e-7), np.log(0.999), count))
+    arguments = {
+        "probabilities": p,
+        "published": p * rng.choice([1.0, 0.0], count),
+        "sums": p * 3.0 * rng.uniform(0.2, 1.0, count),
+        "labels": rng.integers(0, 2, count).astype(np.uint32),
+        "partial": np.zeros((blocks, 6)),
+        "n_pairs": np.uint32(count),
+        "n_samples": np.float64(3.0),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.perplexity_sum(arguments, got)
+
+    return Workload(arguments, blocks, judge)
+
+
+def init_pi(problem: Problem, seed: int) -> Workload:
+    """Nothing goes in but the seed."""
+    n, k, dtype, u = problem.integer("N"), problem.integer("K"), real_type(problem), roundoff(problem)
+    arguments = {
+        "pi": np.ones((n, row_length(k)), storage_of(problem).dtype),
+        "row_sums": np.zeros(n, dtype),
+        "slots": np.zeros(n, np.uint32),
+        "n_vertices": np.uint64(n),
+        "row_sum": dtype(0.0),
+        "seed": np.uint64(SEED),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.init_pi(got, n, k, SEED, u, storage_of(problem))
+
+    return Workload(arguments, n, judge)
+
+
+def gather_rows(problem: Problem, seed: int) -> Workload:
+    """Some vertices from the middle of the state."""
+    rng = np.random.default_rng(seed)
+    n, length, dtype = problem.integer("N"), row_length(problem.integer("K")), real_type(problem)
+    state = state_of(problem, rng)
+    first = n // 3
+    count = min(n - first, max(1, problem.integer("m")))
+    arguments = {name: state[name] for name in ("pi", "row_sums", "slots")} | {
+        "rows": np.ones((count, length), dtype),
+        "sums": np.zeros(count, dtype),
+        "first": np.uint32(first),
+        "n_rows": np.uint32(count),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.gather_rows(arguments, got, bool(config["accumulate"]), storage_of(problem))
+
+    return Workload(arguments, count * length, judge)
+
+
+def draws(problem: Problem, seed: int) -> Workload:
+    """Poisson rates and Gamma shapes over the whole range that the split step meets."""
+    rng = np.random.default_rng(seed)
+    count, dtype, u = problem.integer("pairs"), real_type(problem), roundoff(problem)
+    rates = np.exp(rng.uniform(np.log(1e-4), np.log(1e5), count)).astype(dtype)
+    shapes = np.exp(rng.uniform(np.log(1 / 4096), np.log(1e5), count)).astype(dtype)
+    vertex = 12345
+    arguments = {
+        "rates": rates,
+        "shapes": shapes,
+        "words": np.zeros((count, 4), np.uint32),
+        "normals": np.zeros(count, dtype),
+        "poissons": np.zeros(count, dtype),
+        "gammas": np.zeros(count, dtype),
+        "n_draws": np.uint32(count),
+        "vertex": np.uint32(vertex),
+        "iteration": np.uint32(ITERATION),
+        "seed": np.uint64(SEED),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.draws(arguments, got, SEED, u)
+
+    return Workload(arguments, count, judge)

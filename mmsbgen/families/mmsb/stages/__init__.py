@@ -1,0 +1,1 @@
+"""Kernels of the stages of an iteration."""

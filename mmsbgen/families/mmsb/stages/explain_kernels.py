@@ -1,0 +1,102 @@
+"""Declarations of what asks how much of a link communities explain: refinement, and communities of memberships."""
+
+from __future__ import annotations
+
+from mmsbgen.families.mmsb.axes import demands
+from mmsbgen.families.mmsb.axes.common_axes import (
+    ROW_TEAM,
+    element_size,
+    launch_teams,
+    local_memory,
+    of_row,
+    row_team,
+    sum_bytes,
+)
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    DELTA,
+    N_PAIRS,
+    PAIRS,
+    PI,
+    SHARED,
+    SLOTS,
+    TEAM_CPU,
+    TEAM_GPU,
+    defaults,
+    row_bytes,
+)
+from mmsbgen.families.mmsb.stages import explain_workloads
+from mmsbgen.families.mmsb.stages.partner_kernels import PAIR_SPACE, ROW_AXES, pair_traffic
+from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Space, Traits
+
+
+def _explain_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    """Two sums, and a value with its place for each of those that add up."""
+    sums = sum_bytes(problem, config, traits, values=2)
+    return sums + sums // (4 * element_size(problem)) * (element_size(problem) + 4)
+
+
+EXPLAIN_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(_explain_bytes)))
+
+EXPLAIN_LINKS = KernelSpec(
+    name="explain_links",
+    template="mmsb/explain_links.jinja",
+    doc="the community that explains each link best, and its share",
+    arguments=(
+        PI,
+        SLOTS,
+        BETA,
+        *PAIRS,
+        Argument("best", "u32", "out", "[P] the community, the first of equal ones"),
+        Argument("shares", "real", "out", "[P] its share of p(y = 1)"),
+        N_PAIRS,
+        DELTA,
+    ),
+    parameters=("K", "N", "pairs", "dtype", "storage"),
+    space=EXPLAIN_SPACE,
+    default=defaults(EXPLAIN_SPACE, TEAM_GPU, TEAM_CPU),
+    variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
+    launch=launch_teams,
+    traffic=pair_traffic,
+    flops=lambda p: 5 * p.integer("pairs") * p.integer("K"),
+    workload=explain_workloads.explain_links,
+    carry=of_row,
+    check_problem=explain_workloads.small,
+    used_with=SHARED,
+    demand=lambda p, c, t: demands.rows_of_team(
+        p, c, t, moved=pair_traffic(p), units=p.integer("pairs"), sums=2, rows=2
+    ),
+)
+
+EXPLAIN_AT = KernelSpec(
+    name="explain_at",
+    template="mmsb/explain_at.jinja",
+    doc="how much of each link some communities explain",
+    arguments=(
+        Argument("pi", "real", "in", "[N + m, LD] rows by slot"),
+        SLOTS,
+        BETA,
+        *PAIRS,
+        Argument("places", "u32", "in", "[P, n_places] the communities that are asked for"),
+        Argument("explained", "real", "out", "[P, n_places] their shares of p(y = 1)"),
+        N_PAIRS,
+        Argument("n_places", "u32", "scalar", "communities a link"),
+        DELTA,
+    ),
+    parameters=("K", "N", "pairs", "dtype"),
+    space=PAIR_SPACE,
+    default=defaults(PAIR_SPACE, TEAM_GPU, TEAM_CPU),
+    variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
+    launch=launch_teams,
+    traffic=lambda p: 2 * p.integer("pairs") * row_bytes(p),
+    flops=lambda p: 5 * p.integer("pairs") * p.integer("K"),
+    workload=explain_workloads.explain_at,
+    carry=of_row,
+    check_problem=explain_workloads.small,
+    used_with=SHARED,
+    demand=lambda p, c, t: demands.rows_of_team(
+        p, c, t, moved=2 * p.integer("pairs") * row_bytes(p), units=p.integer("pairs"), sums=1, rows=2
+    ),
+)

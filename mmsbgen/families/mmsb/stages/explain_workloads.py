@@ -1,0 +1,74 @@
+"""Inputs for the kernels that say how much of a link communities explain, and the judgement of what they made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA
+from mmsbgen.families.mmsb.numbers.storage import storage_of
+from mmsbgen.families.mmsb.reference import verify
+from mmsbgen.families.mmsb.reference.workloads import (
+    DISTINCT_ROWS,
+    ROTATIONS,
+    pairs_of,
+    real_type,
+    roundoff,
+    small,
+    state_of,
+)
+from mmsbgen.kernels.family import Array, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+
+__all__ = ["explain_at", "explain_links", "small"]
+
+#: Communities that are asked for of a link.
+_PLACES = 5
+
+
+def explain_links(problem: Problem, seed: int) -> Workload:
+    """Random pairs; every third row has but two values and strengths have four, so that many communities tie."""
+    rng = np.random.default_rng(seed)
+    k, count, dtype, u = problem.integer("K"), problem.integer("pairs"), real_type(problem), roundoff(problem)
+    state = state_of(problem, rng)
+    storage = storage_of(problem)
+    if problem.integer("N") <= DISTINCT_ROWS:
+        tied = slice(1, None, 3)
+        coarse = np.where(rng.random(state["pi"][tied].shape) < 0.5, 0.125, 1.0) / k
+        coarse[:, k:] = 0.0
+        state["pi"][tied] = storage.nearest(coarse)
+        state["beta"][:k] = rng.choice([0.125, 0.25, 0.5, 0.9], k)
+    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
+    arguments |= {
+        "best": np.full(count, k, np.uint32),
+        "shares": np.zeros(count, dtype),
+        "n_pairs": np.uint32(count),
+        "delta": dtype(DELTA),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.explain_links(arguments, got, config, k, u, storage)
+
+    return Workload(arguments, count, judge, [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)])
+
+
+def explain_at(problem: Problem, seed: int) -> Workload:
+    """Random pairs, and random communities of each, some of them twice."""
+    rng = np.random.default_rng(seed)
+    k, count, dtype, u = problem.integer("K"), problem.integer("pairs"), real_type(problem), roundoff(problem)
+    state = state_of(problem.replace(storage="float32"), rng)
+    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
+    arguments |= {
+        "places": rng.integers(0, k, (count, _PLACES)).astype(np.uint32),
+        "explained": np.zeros((count, _PLACES), dtype),
+        "n_pairs": np.uint32(count),
+        "n_places": np.uint32(_PLACES),
+        "delta": dtype(DELTA),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.explain_at(arguments, got, config, k, u)
+
+    return Workload(arguments, count, judge, [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)])

@@ -1,0 +1,207 @@
+"""Inputs for the kernels that read the graph: edge look-up and partner sampling."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mmsb.reference import equations, workloads
+from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff
+from mmsbgen.graph.edgeset import EdgeSet
+from mmsbgen.kernels.family import Array, Expected, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+
+_MEAN_DEGREE = 6
+
+
+def edge_set_arguments(prefix: str, edges: EdgeSet) -> dict[str, Any]:
+    """The four kernel arguments of an edge set."""
+    return {
+        f"{prefix}_buckets": edges.buckets,
+        f"{prefix}_n_buckets": np.uint32(edges.n_buckets),
+        f"{prefix}_seed0": np.uint64(edges.seeds[0]),
+        f"{prefix}_seed1": np.uint64(edges.seeds[1]),
+    }
+
+
+def _random_pairs(rng: np.random.Generator, n: int, count: int) -> Array:
+    """At most ``count`` distinct unordered pairs ``[P, 2]`` of ``n`` vertices, smaller vertex first."""
+    pairs = np.sort(rng.integers(0, n, (count, 2)), axis=1)
+    return np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
+
+
+def adjacency(n: int, links: Array) -> tuple[Array, Array]:
+    """Begin of each vertex's other ends ``[n + 1]``, and these ends ``[2 E]``, of the pairs ``links`` ``[E, 2]``."""
+    both = np.concatenate([links, links[:, ::-1]])
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
+    return offsets.astype(np.uint64), both[:, 1].astype(np.uint32)
+
+
+def edge_lookup(problem: Problem, seed: int) -> Workload:
+    """Pairs half of which are links, in both directions, with some self-pairs."""
+    rng = np.random.default_rng(seed)
+    n, count = problem.integer("N"), problem.integer("pairs")
+    links = _random_pairs(rng, n, max(4, n * _MEAN_DEGREE // 2))
+    a, b = rng.integers(0, n, (2, count))
+    if links.size:
+        known = links[rng.integers(0, len(links), count)]
+        a, b = np.where(rng.random(count) < 0.5, known.T[rng.permutation(2)], (a, b))
+    arguments = edge_set_arguments("link", EdgeSet.build(links)) | {
+        "pairs_a": a.astype(np.uint32),
+        "pairs_b": b.astype(np.uint32),
+        "found": np.full(count, 7, np.uint32),
+        "n_pairs": np.uint32(count),
+    }
+
+    def verify(got: Mapping[str, Array], config: Config) -> str | None:
+        keys = set(map(tuple, links.tolist()))
+        right = [int((min(x, y), max(x, y)) in keys) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+        wrong = np.flatnonzero(got["found"] != np.array(right))
+        return f"{wrong.size} false answers, first for pair {a[wrong[0]], b[wrong[0]]}" if wrong.size else None
+
+    return Workload(arguments, count, verify)
+
+
+def random_graph(rng: np.random.Generator, n: int, hub_links: int) -> tuple[Array, Array, Array, Array]:
+    """Links ``[E, 2]``, held-out pairs ``[H, 2]``, and the adjacency of the links: offsets and neighbours.
+
+    Vertex 0 has many links; the last eighth of the vertices none.
+    """
+    hub = np.stack([np.zeros(n - 1, np.int64), np.arange(1, n)], axis=1)[:hub_links]
+    pairs = _random_pairs(rng, max(2, n - n // 8), n * _MEAN_DEGREE // 2)
+    links = np.unique(np.concatenate([hub, pairs]), axis=0)
+    is_held = rng.random(len(links)) < 0.1
+    held = np.unique(np.concatenate([links[is_held], _random_pairs(rng, n, n // 4)]), axis=0)
+    links = links[~np.isin(links @ [n, 1], held @ [n, 1])]
+    return links, held, *adjacency(n, links)
+
+
+def _ends_by_vertex(pairs: Array) -> dict[int, set[int]]:
+    """The other ends of each vertex that is in one of ``pairs`` ``[H, 2]``."""
+    ends: dict[int, set[int]] = {}
+    for a, b in pairs.tolist():
+        ends.setdefault(a, set()).add(b)
+        ends.setdefault(b, set()).add(a)
+    return ends
+
+
+def draw_stars(problem: Problem, seed: int) -> Workload:
+    """Link and non-link stars of a random graph, one that wants every eligible vertex, and an empty one."""
+    rng = np.random.default_rng(seed)
+    n_total, m, rounds = problem.integer("N"), problem.integer("m"), workloads.ROUNDS
+    links, held, offsets, neighbours = random_graph(rng, n_total, 3 * m)
+    degrees = np.diff(offsets.astype(np.int64))
+    held_sets = _ends_by_vertex(held)
+    centres = rng.integers(0, n_total, rounds)
+    centres[0] = 0
+    is_link = np.arange(rounds) % 2 == 0
+    eligible = n_total - 1 - degrees[centres] - np.array([len(held_sets.get(int(c), ())) for c in centres])
+    sizes = 1 + np.where(is_link, degrees[centres], np.minimum(m, eligible))
+    if n_total < 1000:
+        sizes[1] = 1 + eligible[1]
+    sizes[3] = 0
+    stride = int(sizes.max())
+    weights = np.where(is_link, 3.0, -7.0).astype(real_type(problem))
+    arguments = edge_set_arguments("link", EdgeSet.build(links)) | edge_set_arguments("held", EdgeSet.build(held))
+    arguments |= {
+        "centres": centres.astype(np.uint32),
+        "sizes": sizes.astype(np.uint32),
+        "star_weights": weights,
+        "neighbour_offsets": offsets,
+        "neighbours": neighbours if neighbours.size else np.zeros(1, np.uint32),
+        "vertices": np.zeros((rounds, stride), np.uint32),
+        "pairs_a": np.zeros((rounds, stride), np.uint32),
+        "pairs_b": np.zeros((rounds, stride), np.uint32),
+        "pair_weights": np.zeros((rounds, stride), real_type(problem)),
+        "n_rounds": np.uint32(rounds),
+        "stride": np.uint32(stride),
+        "n_total": np.uint32(n_total),
+        "seed": np.uint64(SEED),
+        "iteration": np.uint32(ITERATION),
+    }
+
+    def verify(got: Mapping[str, Array], config: Config) -> str | None:
+        for r, (centre, size) in enumerate(zip(centres.tolist(), sizes.tolist(), strict=True)):
+            if size == 0:
+                if got["vertices"][r].any():
+                    return f"iteration {r} has no vertices, but some were written"
+                continue
+            near = neighbours[int(offsets[centre]) : int(offsets[centre + 1])].astype(np.int64)
+            others = near
+            if not is_link[r]:
+                refused = frozenset(near.tolist()) | held_sets.get(centre, set())
+                others = equations.distinct_non_links(centre, n_total, refused, size - 1, SEED, ITERATION + r)
+            if not np.array_equal(got["vertices"][r, :size], np.concatenate([[centre], others])):
+                return f"the vertices of iteration {r} differ from the reference's draws"
+            if not np.array_equal(got["pairs_b"][r, : size - 1], others) or np.any(
+                got["pairs_a"][r, : size - 1] != centre
+            ):
+                return f"the pairs of iteration {r} are not its star"
+            if np.any(got["pair_weights"][r, : size - 1] != weights[r]):
+                return f"the weights of iteration {r} are wrong"
+        return None
+
+    return Workload(arguments, rounds, verify)
+
+
+def sample_partners(problem: Problem, seed: int) -> Workload:
+    """A random graph with isolated vertices, a vertex linked to many, and held-out pairs."""
+    rng = np.random.default_rng(seed)
+    n_total, m, n = problem.integer("N"), problem.integer("m"), problem.integer("n")
+    links, held, offsets, neighbours = random_graph(rng, n_total, 4 * n)
+    vertices = rng.choice(n_total, m, replace=False)
+    if 0 not in vertices:
+        vertices[0] = 0
+    n_eff = min(n, n_total - 1)
+    rule = equations.PartnerRule(
+        "stratified" if problem["partners"] == "stratified" else "uniform",
+        n_eff,
+        n_link=n_eff // 2,
+        seed=SEED,
+        iteration=ITERATION,
+    )
+    # Several iterations of half of the vertices each; neither the first nor the last one is full.
+    stride = m if m < 3 else m // 2
+    place = np.arange(m)
+    sizes = np.bincount(place // stride)
+    sizes[0] = max(1, sizes[0] - 1)
+    filled = place % stride < sizes[place // stride]
+    total = m * n_eff
+    arguments = edge_set_arguments("link", EdgeSet.build(links)) | edge_set_arguments("held", EdgeSet.build(held))
+    arguments |= {
+        "vertices": vertices.astype(np.uint32),
+        "sizes": sizes.astype(np.uint32),
+        "neighbour_offsets": offsets,
+        "neighbours": neighbours if neighbours.size else np.zeros(1, np.uint32),
+        "partners": np.zeros(total, np.uint32),
+        "weights": np.zeros(total, real_type(problem)),
+        "n_vertices": np.uint32(m),
+        "stride": np.uint32(stride),
+        "n_partners": np.uint32(n_eff),
+        "n_link_partners": np.uint32(rule.n_link if rule.name == "stratified" else 0),
+        "n_total": np.uint32(n_total),
+        "seed": np.uint64(SEED),
+        "iteration": np.uint32(ITERATION),
+    }
+
+    def verify(got: Mapping[str, Array], config: Config) -> str | None:
+        held_of = _ends_by_vertex(held)
+        partners, weights = [], []
+        for i, vertex in enumerate(vertices.tolist()):
+            near = neighbours[int(offsets[vertex]) : int(offsets[vertex + 1])].astype(np.int64)
+            now = dataclasses.replace(rule, iteration=ITERATION + i // stride)
+            drawn, weight = equations.sample_partners(vertex, n_total, near, frozenset(held_of.get(vertex, ())), now)
+            partners.append(drawn if filled[i] else np.zeros(n_eff, np.int64))
+            weights.append(weight if filled[i] else np.zeros(n_eff))
+        if not np.array_equal(got["partners"], np.concatenate(partners)):
+            return "partners differ from the reference's draws"
+        right = np.concatenate(weights)
+        return Expected(right, np.abs(right) * 4 * roundoff(problem)).errors(got["weights"])
+
+    rotations = [{"vertices": rng.choice(n_total, m, replace=False).astype(np.uint32)} for _ in range(ROTATIONS - 1)]
+    return Workload(arguments, m, verify, rotations)

@@ -1,0 +1,215 @@
+"""Declarations of stages 2 and 4 of an iteration, and of held-out pairs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mmsbgen.families.mmsb.axes import demands
+from mmsbgen.families.mmsb.axes.common_axes import (
+    BLOCK_SIZE,
+    COMMON,
+    REDUCTION,
+    ROW_TEAM,
+    TEAM,
+    VECTOR_WIDTH,
+    common,
+    element_size,
+    launch_teams,
+    local_memory,
+    of_row,
+    row_team,
+    sum_bytes,
+)
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    DELTA,
+    FIRST_VERTEX,
+    ITEMS_GPU,
+    LISTED,
+    N_PAIRS,
+    N_VERTICES,
+    PAIRS,
+    PI,
+    RANDOM,
+    ROW_SUMS,
+    SLOTS,
+    SUB_GROUP_A_ROW,
+    TEAM_CPU,
+    TEAM_GPU,
+    VERTICES,
+    defaults,
+    edge_set,
+    row_bytes,
+    scalar,
+    stored_row_bytes,
+)
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Space, Traits
+
+# Stage 2 ------------------------------------------------------------------------------------------------------
+
+PARTNER_TEAM = Axis("team", ("draw", "item", "block"), "a work-item a draw, a work-item a vertex, a block a vertex")
+
+
+PARTNER_SPACE = Space((PARTNER_TEAM, BLOCK_SIZE), COMMON)
+
+
+def _launch_partners(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    block = int(config["block_size"])
+    if config["team"] == "block":
+        return Launch(max(1, count), block)
+    items = count * problem.integer("n") if config["team"] == "draw" else count
+    return Launch(max(1, -(-items // block)), block)
+
+
+SAMPLE_PARTNERS = KernelSpec(
+    name="sample_partners",
+    template="mmsb/sample_partners.jinja",
+    doc="draw every vertex's partners and look each pair up",
+    arguments=(
+        Argument("vertices", "u32", "in", "[R, stride] vertices of the mini-batches of R iterations"),
+        Argument("sizes", "u32", "in", "[R] how many each has"),
+        Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
+        Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
+        *edge_set("link", "training links"),
+        *edge_set("held", "held-out pairs"),
+        Argument("partners", "u32", "out", "[R, stride, n] the partners"),
+        Argument("weights", "real", "out", "[R, stride, n] weight, negative for a non-link, 0 to ignore"),
+        Argument("n_vertices", "u32", "scalar", "R * stride"),
+        Argument("stride", "u32", "scalar", "places that each iteration has"),
+        Argument("n_partners", "u32", "scalar", "draws of each vertex"),
+        Argument("n_link_partners", "u32", "scalar", "of which at most so many are links (stratified)"),
+        Argument("n_total", "u32", "scalar", "N"),
+        *RANDOM,
+    ),
+    parameters=("N", "m", "n", "dtype", "partners"),
+    space=PARTNER_SPACE,
+    default=defaults(PARTNER_SPACE, {"team": "block", "block_size": 32}, {"team": "item", "block_size": 1}),
+    variables=lambda problem, config, traits: common(
+        problem, config, traits, team=config["team"], stratified=problem["partners"] == "stratified"
+    ),
+    launch=_launch_partners,
+    traffic=lambda p: p.integer("m") * p.integer("n") * (4 + 4 + element_size(p) + 4 * 32),
+    flops=lambda p: 0,
+    workload=graph_workloads.sample_partners,
+    check_problem=workloads.small,
+    used_with=LISTED,
+)
+
+# Stage 4 ------------------------------------------------------------------------------------------------------
+
+ROW_AXES = (TEAM, VECTOR_WIDTH, BLOCK_SIZE, REDUCTION)
+PI_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(partial(sum_bytes, values=1))))
+
+
+def _pi_traffic(problem: Problem) -> int:
+    return 2 * problem.integer("m") * row_bytes(problem)
+
+
+UPDATE_PI = KernelSpec(
+    name="update_pi",
+    template="mmsb/update_pi.jinja",
+    doc="normalise the new rows and make them the vertices' rows",
+    arguments=(
+        Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
+        ROW_SUMS,
+        Argument("slots", "u32", "inout", "[N] slot of a vertex's row"),
+        Argument("spares", "u32", "inout", "[m] slots of the new rows; then the old ones"),
+        VERTICES,
+        N_VERTICES,
+        FIRST_VERTEX,
+    ),
+    parameters=("K", "N", "m", "dtype"),
+    space=PI_SPACE,
+    default=defaults(PI_SPACE, TEAM_GPU, TEAM_CPU),
+    variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
+    launch=launch_teams,
+    traffic=_pi_traffic,
+    flops=lambda p: 2 * p.integer("m") * p.integer("K"),
+    workload=workloads.update_pi,
+    carry=of_row,
+    check_problem=workloads.small,
+    used_with=LISTED | {"storage": STORAGES[:1]},
+    demand=lambda p, c, t: demands.rows_of_team(p, c, t, moved=_pi_traffic(p), units=p.integer("m"), sums=0),
+)
+
+# Held-out pairs -----------------------------------------------------------------------------------------------
+
+PAIR_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(partial(sum_bytes, values=2))))
+
+
+def pair_traffic(problem: Problem) -> int:
+    """Bytes of both rows of every pair."""
+    return 2 * problem.integer("pairs") * stored_row_bytes(problem)
+
+
+PERPLEXITY_PAIRS = KernelSpec(
+    name="perplexity_pairs",
+    template="mmsb/perplexity_pairs.jinja",
+    doc="probability of a link for every held-out pair",
+    arguments=(
+        PI,
+        SLOTS,
+        BETA,
+        *PAIRS,
+        Argument("probabilities", "double", "out", "[P] p(y = 1)"),
+        Argument("published", "double", "out", "[P] p(y = 1) as the published programs have it"),
+        Argument("sums", "double", "inout", "[P] sum of p(y = 1) over samples"),
+        N_PAIRS,
+        DELTA,
+    ),
+    parameters=("K", "N", "pairs", "dtype", "storage"),
+    space=PAIR_SPACE,
+    # Of 29 on an H200 the fastest at every K from 128 to 4096, or within 1 %; a block a pair takes 1.04 to 1.5 times.
+    default=defaults(PAIR_SPACE, TEAM_GPU, TEAM_CPU, sub_groups=SUB_GROUP_A_ROW),
+    variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
+    launch=launch_teams,
+    traffic=pair_traffic,
+    flops=lambda p: 4 * p.integer("pairs") * p.integer("K"),
+    workload=workloads.perplexity_pairs,
+    carry=of_row,
+    check_problem=workloads.small,
+    demand=lambda p, c, t: demands.rows_of_team(
+        p, c, t, moved=pair_traffic(p), units=p.integer("pairs"), sums=1, rows=2
+    ),
+)
+
+
+def _blocks(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return Launch(max(1, count), int(config["block_size"]))
+
+
+def _tree_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    """Six columns in double precision, one number a work-item."""
+    return 6 * 8 * int(config["block_size"])
+
+
+SUM_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(_tree_bytes)))
+
+PERPLEXITY_SUM = KernelSpec(
+    name="perplexity_sum",
+    template="mmsb/perplexity_sum.jinja",
+    doc="log-likelihoods of the held-out pairs, one row of six sums a block",
+    arguments=(
+        Argument("probabilities", "double", "in", "[P] p(y = 1)"),
+        Argument("published", "double", "in", "[P] p(y = 1) as published"),
+        Argument("sums", "double", "in", "[P] sum of p(y = 1) over samples"),
+        Argument("labels", "u32", "in", "[P] 1 for a link"),
+        Argument("partial", "double", "out", "[blocks, 6] sums of every block"),
+        N_PAIRS,
+        Argument("n_samples", "double", "scalar", "samples in the running sum"),
+    ),
+    parameters=("pairs",),
+    space=SUM_SPACE,
+    default=defaults(SUM_SPACE, ITEMS_GPU, {"block_size": 16}),
+    variables=scalar,
+    launch=_blocks,
+    traffic=lambda p: 28 * p.integer("pairs"),
+    flops=lambda p: 60 * p.integer("pairs"),
+    workload=workloads.perplexity_sum,
+    check_problem=workloads.small,
+)

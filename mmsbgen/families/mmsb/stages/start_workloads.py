@@ -1,0 +1,51 @@
+"""Inputs for the kernel that places the rows of a start, and the judgement of what it made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mmsbgen.families.mmsb.numbers.row_layout import PLACED, row_length
+from mmsbgen.families.mmsb.reference.workloads import real_type
+from mmsbgen.kernels.family import Array, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+
+#: Sets of a vertex, at most.
+_MOST = 3
+
+
+def place_rows(problem: Problem, seed: int) -> Workload:
+    """Vertices in none to three sets; the first and the last community are among them."""
+    rng = np.random.default_rng(seed)
+    n, k, dtype = problem.integer("N"), problem.integer("K"), real_type(problem)
+    counts = rng.integers(0, min(_MOST, k) + 1, n)
+    counts[0] = min(2, k)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
+    # Neighbours on a circle are as distinct as they have to be.
+    first = rng.integers(0, k, n)
+    first[0] = k - 1
+    places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+    arguments = {
+        "pi": np.full((n, row_length(k)), 0.5, dtype),
+        "set_offsets": offsets,
+        "set_communities": ((np.repeat(first, counts) + places) % k).astype(np.uint32),
+        "set_shares": rng.uniform(0.3, 0.9, n).astype(dtype),
+        "rest": dtype(0.1 / k),
+        "n_vertices": np.uint64(n),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        some = np.unique(np.linspace(0, n - 1, 4096).astype(np.int64))
+        for vertex in some:
+            sets = arguments["set_communities"][offsets[vertex] : offsets[vertex + 1]]
+            row = np.full(row_length(k), 0.5, dtype)
+            if sets.size:
+                row[:k], row[k:] = arguments["rest"], 0.0
+                row[sets] = arguments["set_shares"][vertex]
+            if not np.array_equal(got["pi"][vertex], row):
+                return f"row {vertex} of {sets.size} sets is not what it should be"
+        return None
+
+    return Workload(arguments, n * row_length(k) // PLACED, judge)

@@ -1,0 +1,171 @@
+"""Declarations of the kernels around the sampler: start, export, and the checks of look-up and draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, launch_items
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    FIRST_VERTEX,
+    ITEMS_CPU,
+    ITEMS_GPU,
+    N_PAIRS,
+    N_VERTICES,
+    PAIRS,
+    PI,
+    SCALAR_SPACE,
+    SLOTS,
+    VERTICES,
+    Chooser,
+    defaults,
+    edge_set,
+    row_bytes,
+    scalar,
+    stored_row_bytes,
+)
+from mmsbgen.families.mmsb.numbers.row_layout import PLACED
+from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.families.mmsb.stages import graph_workloads, start_workloads
+from mmsbgen.kernels.family import Argument, KernelSpec, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Space, Traits
+
+
+def _simple(
+    name: str,
+    doc: str,
+    arguments: tuple[Argument, ...],
+    parameters: tuple[str, ...],
+    workload: Callable[[Problem, int], Workload],
+    traffic: Callable[[Problem], int],
+    space: Space = SCALAR_SPACE,
+    default: Chooser | None = None,
+    variables: Callable[[Problem, Config, Traits], dict[str, Any]] = scalar,
+    modes: tuple[str, ...] = (),
+) -> KernelSpec:
+    """A kernel of independent work-items, with nothing to tune but its block size."""
+    return KernelSpec(
+        name=name,
+        template=f"mmsb/{name}.jinja",
+        doc=doc,
+        arguments=arguments,
+        parameters=parameters,
+        space=space,
+        default=default or defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
+        variables=variables,
+        launch=launch_items,
+        traffic=traffic,
+        flops=lambda p: 0,
+        workload=workload,
+        check_problem=workloads.small,
+        modes=modes,
+    )
+
+
+INIT_PI = _simple(
+    "init_pi",
+    "rows from Dirichlet(1, ..., 1), made on the device",
+    (
+        Argument("pi", "stored", "out", "[N + m, LD] rows by slot"),
+        Argument("row_sums", "real", "out", "[N + m] sums of phi by slot"),
+        Argument("slots", "u32", "out", "[N] slot of a vertex's row"),
+        Argument("n_vertices", "u64", "scalar", "N"),
+        Argument("row_sum", "real", "scalar", "size of the start; 0 for the sum of the exponentials, about K"),
+        Argument("seed", "u64", "scalar", ""),
+    ),
+    ("K", "N", "dtype", "storage"),
+    workloads.init_pi,
+    lambda p: p.integer("N") * stored_row_bytes(p),
+    default=defaults(SCALAR_SPACE, ITEMS_GPU, {"block_size": 1}),
+)
+
+PLACE_ROWS = _simple(
+    "place_rows",
+    "rows of the vertices in sets that a chain starts from",
+    (
+        Argument("pi", "real", "inout", "[N + m, LD] rows by vertex"),
+        Argument("set_offsets", "u32", "in", "[N + 1] begin of each vertex's communities"),
+        Argument("set_communities", "u32", "in", "[S] the communities"),
+        Argument("set_shares", "real", "in", "[N] pi in each of them"),
+        Argument("rest", "real", "scalar", "pi in the others"),
+        Argument("n_vertices", "u64", "scalar", "N"),
+    ),
+    ("K", "N", "dtype"),
+    start_workloads.place_rows,
+    lambda p: p.integer("N") * row_bytes(p),
+    variables=lambda problem, config, traits: common(problem, config, traits, chunk=PLACED),
+)
+
+EXCHANGE_SLOTS = _simple(
+    "exchange_slots",
+    "make the new rows the vertices' rows",
+    (
+        Argument("slots", "u32", "inout", "[N] slot of a vertex's row"),
+        Argument("spares", "u32", "inout", "[m] slots of the new rows; then the old ones"),
+        VERTICES,
+        N_VERTICES,
+        FIRST_VERTEX,
+    ),
+    ("N", "m"),
+    workloads.exchange_slots,
+    lambda p: p.integer("m") * (4 + 4 * 4),
+)
+
+ACCUMULATE = Axis("accumulate", (False, True), "add to the rows (posterior mean) instead of copying them")
+GATHER_SPACE = Space((BLOCK_SIZE, ACCUMULATE), COMMON)
+
+GATHER_ROWS = _simple(
+    "gather_rows",
+    "copy, or add up, some vertices' rows in their order",
+    (
+        PI,
+        Argument("row_sums", "real", "in", "[N + m] sums of phi by slot"),
+        SLOTS,
+        Argument("rows", "real", "inout", "[R, LD] rows of the vertices first, first + 1, ..."),
+        Argument("sums", "real", "out", "[R] their sums"),
+        Argument("first", "u32", "scalar", "first vertex"),
+        Argument("n_rows", "u32", "scalar", "R"),
+    ),
+    ("K", "N", "m", "dtype", "storage"),
+    workloads.gather_rows,
+    lambda p: p.integer("m") * (stored_row_bytes(p) + row_bytes(p)),
+    space=GATHER_SPACE,
+    default=defaults(GATHER_SPACE, ITEMS_GPU | {"block_size": 256}, ITEMS_CPU),
+    variables=lambda problem, config, traits: common(problem, config, traits, accumulate=config["accumulate"]),
+    modes=("accumulate",),
+)
+
+EDGE_LOOKUP = _simple(
+    "edge_lookup",
+    "look pairs up in the edge set",
+    (
+        *edge_set("link", "links"),
+        *PAIRS,
+        Argument("found", "u32", "out", "[P] 1 where the pair is a link"),
+        N_PAIRS,
+    ),
+    ("N", "pairs"),
+    graph_workloads.edge_lookup,
+    lambda p: p.integer("pairs") * (12 + 64),
+)
+
+DRAWS = _simple(
+    "draws",
+    "Philox words, normals, Poisson and Gamma draws",
+    (
+        Argument("rates", "real", "in", "[P] Poisson rates"),
+        Argument("shapes", "real", "in", "[P] Gamma shapes"),
+        Argument("words", "u32", "out", "[P, 4] Philox words"),
+        Argument("normals", "real", "out", "[P]"),
+        Argument("poissons", "real", "out", "[P]"),
+        Argument("gammas", "real", "out", "[P]"),
+        Argument("n_draws", "u32", "scalar", "P"),
+        Argument("vertex", "u32", "scalar", ""),
+        Argument("iteration", "u32", "scalar", ""),
+        Argument("seed", "u64", "scalar", ""),
+    ),
+    ("pairs", "dtype"),
+    workloads.draws,
+    lambda p: p.integer("pairs") * (16 + 5 * element_size(p)),
+)

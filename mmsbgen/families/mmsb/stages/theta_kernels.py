@@ -1,0 +1,297 @@
+"""Declarations of stages 5 and 6: theta and beta."""
+
+from __future__ import annotations
+
+from mmsbgen.families.mmsb.axes import demands
+from mmsbgen.families.mmsb.axes.common_axes import (
+    BLOCK_SIZE,
+    COMMON,
+    REDUCTION,
+    ROW_TEAM,
+    TEAM,
+    VECTOR_WIDTH,
+    block_for,
+    chunks,
+    common,
+    element_size,
+    first_valid,
+    launch_items,
+    launch_teams,
+    local_memory,
+    of_row,
+    private_memory,
+    row_team,
+    row_vectors,
+    sum_bytes,
+)
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    DELTA,
+    ITEMS_CPU,
+    ITEMS_GPU,
+    N_PAIRS,
+    PAIRS,
+    PI,
+    RANDOM,
+    SCALAR_SPACE,
+    SLOTS,
+    STARS,
+    TEAM_CPU,
+    config,
+    defaults,
+    row_bytes,
+    scalar,
+    stored_row_bytes,
+)
+from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED
+from mmsbgen.families.mmsb.numbers.storage import storage_of
+from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.kernels.family import Argument, Demand, KernelSpec, Launch
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+
+# Sums over the pairs ------------------------------------------------------------------------------------------
+
+PAIRS_IN_FLIGHT = Axis("pairs_in_flight", (1, 2, 4), "pairs whose rows are read before the first is used up")
+ACCUMULATORS = Axis(
+    "accumulators",
+    ("private", "registers", "global"),
+    "where a team adds up: a thread-local array, registers with unrolled loops, or the output itself",
+)
+_PLACE = {"private": "L", "registers": "R", "global": "G"}
+
+
+def _unroll(config: Config, problem: Problem, traits: Traits) -> str | None:
+    """Registers hold the products of all pairs in flight beside the sums, so that no row is read again."""
+    count = chunks(problem, config, traits) * int(config["pairs_in_flight"])
+    if config["accumulators"] == "registers" and count > MAX_UNROLLED:
+        return f"{count} chunks of pairs a work-item to unroll; at most {MAX_UNROLLED}"
+    if config["accumulators"] == "private":
+        return private_memory(2, config, problem, traits)
+    if config["accumulators"] == "registers" and traits.kind == "cpu":
+        # What a processor's registers do not hold lies on the stack of the whole block.
+        return private_memory(2 + int(config["pairs_in_flight"]), config, problem, traits)
+    return None
+
+
+def _pairs_in_flight(config: Config, problem: Problem, traits: Traits) -> str | None:
+    pairs, share = int(config["pairs_in_flight"]), -(-problem.integer("m") // workloads.theta_groups(problem))
+    return f"{pairs} pairs in flight for {share} of a group" if pairs > share else None
+
+
+def _dot_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    return sum_bytes(problem, config, traits, int(config["pairs_in_flight"]))
+
+
+#: Elements that a work-item of a sub-group reads at once, of rows in 16 bits: Intel's compiler took 9 s for 16, more
+#: than three minutes for 64.
+_MOST_NARROW = 16
+
+
+def _partial_compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
+    # Seen with Intel's runtime 2026.22; blocks, and rows of 32 bits, take it seconds.
+    if traits.kind != "cpu" or "Intel" not in traits.platform or config["team"] != "subgroup":
+        return None
+    storage, width, pairs = storage_of(problem), int(config["vector_width"]), int(config["pairs_in_flight"])
+    if not storage.narrow or width * pairs <= _MOST_NARROW:
+        return None
+    return (
+        f"Intel's compiler takes minutes for sub-groups that read rows of {storage.name} with vector_width={width} and "
+        f"pairs_in_flight={pairs}; at most {_MOST_NARROW} of both multiplied"
+    )
+
+
+PARTIAL_SPACE = Space(
+    (TEAM, VECTOR_WIDTH, BLOCK_SIZE, REDUCTION, ACCUMULATORS, PAIRS_IN_FLIGHT),
+    (
+        *ROW_TEAM,
+        Constraint("pairs in flight", _pairs_in_flight),
+        local_memory(_dot_bytes),
+        Constraint("unroll", _unroll),
+        Constraint("compiler", _partial_compiles),
+    ),
+)
+_ALONE = {"team": "item", "reduction": "none", "vector_width": 1, "block_size": 1, "accumulators": "global"}
+
+
+#: Registers that products and sums of a block on a GPU may take: with more, compilers spill.
+_REGISTERS = 1 << 15
+
+
+def _partial_default(problem: Problem, traits: Traits) -> Config:
+    """A work-item a group on CPUs; on GPUs a block, large enough to keep its row's products in registers.
+
+    Two chunks of a row a work-item leave room for four pairs in flight: a group has few, so that its time is that of
+    a handful of reads one after another.
+    """
+    candidates = [TEAM_CPU | {"accumulators": "private"}, _ALONE]
+    if traits.kind != "cpu":
+        # Of rows in 16 bits as many bytes a load are twice the elements, so that half the chunks keep the registers.
+        narrow = storage_of(problem).narrow
+        width = 8 if narrow else 4
+        block = block_for(problem, width, 1 if narrow else 2)
+        words = -(-row_vectors(problem, {"vector_width": width}) // block) * element_size(problem) * width // 4
+        kept = [pairs for pairs in (4, 2, 1) if block * words * (pairs + 1) <= _REGISTERS]
+        teams = [
+            *({"block_size": block, "accumulators": "registers", "pairs_in_flight": pairs} for pairs in kept),
+            {"block_size": block, "accumulators": "global"},
+            {"block_size": 32, "accumulators": "global"},
+        ]
+        shared = {"team": "block", "vector_width": width}
+        candidates = [shared | {"reduction": reduction} | team for reduction in ("shuffle", "local") for team in teams]
+        candidates.append(_ALONE)
+    return first_valid([config(PARTIAL_SPACE, **values) for values in candidates], PARTIAL_SPACE.refusal)(
+        problem, traits
+    )
+
+
+def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
+    """Both sums are read and written for every turn of pairs, unless they are kept in registers."""
+    pairs, groups = int(config["pairs_in_flight"]), workloads.theta_groups(problem)
+    turns = -(-problem.integer("m") // (groups * pairs))
+    vectors = chunks(problem, config, traits) * int(config["vector_width"]) * element_size(problem)
+    kept = {"global": 0, "private": 2, "registers": 2 + pairs}[str(config["accumulators"])]
+    return demands.rows_of_team(
+        problem,
+        config,
+        traits,
+        moved=THETA_PARTIAL.traffic(problem),
+        units=groups,
+        sums=turns,
+        near=0 if config["accumulators"] == "registers" else 4 * groups * turns * row_bytes(problem),
+        private=kept * vectors,
+        rows=2 * pairs,
+    )
+
+
+THETA_PARTIAL = KernelSpec(
+    name="theta_partial",
+    template="mmsb/theta_partial.jinja",
+    doc="every group sums the responsibilities of its share of the pairs",
+    arguments=(
+        PI,
+        SLOTS,
+        BETA,
+        *PAIRS,
+        Argument("pair_weights", "real", "in", "[P] weight, negative for a non-link"),
+        Argument("counts", "real", "out", "[groups, 2, LD] sums of weight * rho: non-links, links"),
+        Argument("first_pair", "u64", "scalar", "where this launch's pairs begin in their arrays"),
+        N_PAIRS,
+        Argument("n_groups", "u32", "scalar", "groups among which the pairs are dealt out"),
+        DELTA,
+    ),
+    parameters=("K", "N", "m", "dtype", "storage"),
+    space=PARTIAL_SPACE,
+    default=_partial_default,
+    variables=lambda problem, config, traits: row_team(
+        problem,
+        config,
+        traits,
+        unrolled=config["accumulators"] == "registers",
+        place=_PLACE[str(config["accumulators"])],
+        pairs=int(config["pairs_in_flight"]),
+        dot_names=[f"dot{j}" for j in range(int(config["pairs_in_flight"]))],
+    ),
+    launch=launch_teams,
+    traffic=lambda p: 2 * p.integer("m") * stored_row_bytes(p) + 2 * workloads.theta_groups(p) * row_bytes(p),
+    flops=lambda p: 6 * p.integer("m") * p.integer("K"),
+    workload=workloads.theta_partial,
+    carry=of_row,
+    check_problem=workloads.small_with_groups,
+    demand=_partial_demand,
+    used_with=STARS,
+)
+
+# The step -----------------------------------------------------------------------------------------------------
+
+SHARE = Axis("share", (1, 2, 4, 8, 16, 32), "work-items that share the groups of one community")
+
+
+def _communities(config: Config) -> int:
+    """Communities of a block."""
+    return int(config["block_size"]) // int(config["share"])
+
+
+def _share(config: Config, problem: Problem, traits: Traits) -> str | None:
+    share, block, groups = int(config["share"]), int(config["block_size"]), workloads.theta_groups(problem)
+    if block % share:
+        return f"a block of {block} is not a whole number of teams of {share}"
+    if share > groups:
+        return f"{share} work-items for {groups} groups: some would idle"
+    return None
+
+
+def _end_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    """Two columns in double precision, sums of every work-item and draws of every community."""
+    return 16 * (int(config["block_size"]) + _communities(config)) if int(config["share"]) > 1 else 0
+
+
+END_SPACE = Space((SHARE, BLOCK_SIZE), (*COMMON, Constraint("share", _share), local_memory(_end_bytes)))
+
+
+def _end_default(problem: Problem, traits: Traits) -> Config:
+    """On GPUs as many work-items a community as have something to add up; on CPUs one."""
+    shares = (1,) if traits.kind == "cpu" else tuple(reversed(SHARE.values))
+    candidates = [
+        {"share": share, "block_size": block}
+        for block in ((64, 1) if traits.kind == "cpu" else (256, 64, 32, 1))
+        for share in shares
+    ]
+    return first_valid(candidates, END_SPACE.refusal)(problem, traits)
+
+
+def _launch_end(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return Launch(max(1, -(-count // _communities(config))), int(config["block_size"]))
+
+
+THETA_END = KernelSpec(
+    name="theta_end",
+    template="mmsb/theta_end.jinja",
+    doc="add the groups' counts up, move theta by them, normalise its link column",
+    arguments=(
+        Argument("counts", "real", "in", "[groups, 2, LD] counts of every group"),
+        Argument("theta", "real", "inout", "[2, LD] non-link, link"),
+        Argument("beta", "real", "out", "[LD] community strengths"),
+        Argument("n_groups", "u32", "scalar", "number of groups"),
+        Argument("step", "double", "scalar", "eps, or the gain"),
+        Argument("eta_0", "double", "scalar", "prior pseudo-count of non-links"),
+        Argument("eta_1", "double", "scalar", "prior pseudo-count of links"),
+        *RANDOM,
+    ),
+    parameters=("K", "m", "dtype", "noise", "theta_step"),
+    space=END_SPACE,
+    default=_end_default,
+    variables=lambda problem, config, traits: common(
+        problem,
+        config,
+        traits,
+        theta_step=problem["theta_step"],
+        draws=problem["noise"] == "on" and problem["theta_step"] != "gain",
+        share=int(config["share"]),
+        communities=_communities(config),
+    ),
+    launch=_launch_end,
+    traffic=lambda p: (2 * workloads.theta_groups(p) + 5) * row_bytes(p),
+    flops=lambda p: (2 * workloads.theta_groups(p) + 20) * p.integer("K"),
+    workload=workloads.theta_end,
+    check_problem=workloads.small_with_groups,
+)
+
+UPDATE_BETA = KernelSpec(
+    name="update_beta",
+    template="mmsb/update_beta.jinja",
+    doc="normalise the link column of theta: the start of a chain",
+    arguments=(
+        Argument("theta", "real", "in", "[2, LD] non-link, link"),
+        Argument("beta", "real", "out", "[LD] community strengths"),
+    ),
+    parameters=("K", "dtype"),
+    space=SCALAR_SPACE,
+    default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
+    variables=scalar,
+    launch=launch_items,
+    traffic=lambda p: 3 * row_bytes(p),
+    flops=lambda p: 2 * p.integer("K"),
+    workload=workloads.update_beta,
+    check_problem=workloads.small,
+)

@@ -1,0 +1,263 @@
+"""Declaration of update_phi: the paper's whole space of forms and placements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmsbgen.families.mmsb.axes import demands
+from mmsbgen.families.mmsb.axes.common_axes import (
+    BLOCK_SIZE,
+    GEN,
+    PLACEMENTS,
+    REDUCTION,
+    TEAM,
+    VECTOR_WIDTH,
+    block_for,
+    chunks,
+    first_valid,
+    launch_teams,
+    of_row,
+    row_vectors,
+    stored_size,
+    work_items_at_once,
+)
+from mmsbgen.families.mmsb.axes.row_space import (
+    FORMS,
+    MEMORY,
+    PLACEMENT,
+    ROWS_IN_FLIGHT,
+    places,
+    row_variables,
+    shared_bytes,
+)
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    CLIP_COUNTS,
+    DELTA,
+    FIRST_VERTEX,
+    LISTED,
+    N_VERTICES,
+    RANDOM,
+    ROW_SUMS,
+    SLOTS,
+    SPARES,
+    STEP,
+    VERTICES,
+)
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.families.mmsb.numbers.storage import storage_of
+from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.kernels.family import Argument, Demand, KernelSpec, Sweep
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+
+PREFETCH = Axis("prefetch", (0, 1, 2), "sets of rows of the next vertex that the end of a row asks for; CPUs")
+NORMALISE = Axis("normalise", (False, True), "whether the kernel also writes pi: update_pi in the same pass")
+
+
+def _in_flight(config: Config, problem: Problem, traits: Traits) -> str | None:
+    rows, n = int(config["rows_in_flight"]), problem.integer("n")
+    return f"{rows} rows in flight for {n} partners" if rows > n else None
+
+
+def _prefetch(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["prefetch"] and traits.kind != "cpu":
+        return "a GPU reads ahead with other work-items"
+    if config["prefetch"] and config["placement"] != "THREAD":
+        return "is for THREAD: one work-item goes on to the next vertex"
+    return None
+
+
+#: Turns of unrolled loops times rows in flight that Intel's compiler is given where it makes vectors of work-items that
+#: draw and round to 16 bits: 64 of either took it up to 14 s, 128 over 20 s, 256 did not end in minutes.
+_MOST_VECTORISED = 64
+
+
+def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
+    # Seen with Intel's runtime 2026.22: rows of 32 bits, steps without draws and teams of several take it seconds.
+    if traits.kind != "cpu" or "Intel" not in traits.platform or config["team"] != "item":
+        return None
+    storage, draws = storage_of(problem), problem["step"] == "split" and problem["noise"] == "on"
+    if config["placement"] not in GEN or not storage.narrow or not draws or work_items_at_once(config) == 1:
+        return None
+    turns, rows = chunks(problem, config, traits), int(config["rows_in_flight"])
+    if turns * rows <= _MOST_VECTORISED:
+        return None
+    return (
+        f"Intel's compiler takes minutes for vectors of work-items drawing rows of {storage.name} in {turns} unrolled "
+        f"turns with rows_in_flight={rows}; at most {_MOST_VECTORISED} of both multiplied, or a vector_width above 1"
+    )
+
+
+SPACE = Space(
+    (PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, ROWS_IN_FLIGHT, PREFETCH, NORMALISE, REDUCTION),
+    (
+        *FORMS,
+        Constraint("rows in flight", _in_flight),
+        Constraint("prefetch", _prefetch),
+        *MEMORY,
+        Constraint("compiler", _compiles),
+    ),
+)
+
+
+def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    """Template variables of update_phi."""
+    own = {"prefetch": config["prefetch"], "normalise": config["normalise"]}
+    return row_variables(problem, config, traits) | own
+
+
+def _gpu(
+    width: int, block: int, team: str, placement: str, reduction: str, rows: int = 2, prefetch: int = 0
+) -> dict[str, Any]:
+    return {
+        "placement": placement,
+        "team": team,
+        "vector_width": width,
+        "block_size": block,
+        "rows_in_flight": rows,
+        "prefetch": prefetch,
+        "normalise": True,
+        "reduction": reduction,
+    }
+
+
+_GPU_DEFAULTS = [
+    _gpu(4, 64, "block", "RRR", "shuffle"),
+    _gpu(4, 128, "block", "RRR", "shuffle"),
+    _gpu(4, 128, "subgroup", "RRR", "shuffle"),
+    _gpu(4, 128, "subgroup", "RRR", "shuffle", 1),
+    _gpu(4, 64, "block", "SHARED", "shuffle", 1),
+    _gpu(4, 256, "block", "NAIVE", "shuffle", 1),
+    _gpu(4, 256, "block", "GLOBAL", "shuffle", 1),
+    *(_gpu(4, 32, "block", "RRR", "shuffle", rows) for rows in (2, 1)),
+]
+_ANYWHERE = [
+    _gpu(16, 1, "item", "THREAD", "none", 8, 2),
+    _gpu(16, 1, "item", "THREAD", "none", 8),
+    _gpu(16, 1, "item", "THREAD", "none", 4),
+    _gpu(8, 1, "item", "THREAD", "none", 1),
+    _gpu(4, 1, "item", "THREAD", "none", 1),
+    _gpu(16, 1, "item", "GLOBAL", "none", 2),
+    _gpu(16, 1, "item", "GLOBAL", "none", 1),
+    _gpu(16, 64, "block", "GLOBAL", "local", 1),
+    _gpu(4, 256, "block", "GLOBAL", "local", 1),
+    _gpu(4, 1, "item", "GLOBAL", "none", 1),
+    _gpu(1, 1, "item", "GLOBAL", "none", 1),
+]
+
+
+def default(problem: Problem, traits: Traits) -> Config:
+    """What runs when nothing was tuned: one vertex a work-item on CPUs, one a sub-group or a block on GPUs."""
+    if traits.kind == "cpu":
+        return first_valid(_ANYWHERE, SPACE.refusal)(problem, traits)
+    # Teams that have a few chunks a work-item, so that a multiprocessor's registers hold the rows of enough of them.
+    narrow, vectors = storage_of(problem).narrow, row_vectors(problem, {"vector_width": 4})
+    if traits.sub_group_size > 1:
+        # On an H200 within 9 % of the best of 63 to 201 at every K from 128 to 4096, with split, reflected, no draws.
+        # Rows of 16 bits have half the bytes a chunk: with half the work-items as many are on their way.
+        block = block_for(problem, 4, 4) if narrow else min(128, block_for(problem, 4, 2))
+        team, size = ("block", block) if block > 32 else ("subgroup", 128)
+        rows = (4, 2, 1) if vectors <= 32 or (narrow and vectors >= 128) else (2, 1)
+        first = [_gpu(4, size, team, placement, "shuffle", each) for placement in ("RSS", "RRS") for each in rows]
+    elif narrow:
+        # Half the bytes a row: as many a load by twice the width, and as many on their way by twice the rows.
+        block = max(64, block_for(problem, 8, 2))
+        first = [_gpu(8, size, "block", "RRR", "local", rows) for size in (block, 64) for rows in (4, 2)]
+    elif block_for(problem, 4, 2) == 32:
+        first = [_gpu(4, 32, "block", "RRR", "local", rows) for rows in (2, 1)]
+    else:
+        # Sums in local memory cost the fewer the smaller the team: 4 % from the best at K = 1024 by NVIDIA's OpenCL.
+        size = 64 if vectors <= 256 else 128
+        first = [_gpu(2, size, "block", "RRR", "local", rows) for rows in (4, 2, 1)]
+    return first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
+
+
+def traffic(problem: Problem) -> int:
+    """Bytes that must move: every partner's row once, the own row read and the new one written."""
+    row = row_length(problem.integer("K")) * stored_size(problem)
+    return problem.integer("m") * (problem.integer("n") + 2) * row
+
+
+def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
+    """What a configuration asks of a device."""
+    return demands.gather(
+        problem,
+        config,
+        traits,
+        places=places(config),
+        partners=problem.integer("n"),
+        rows=int(config["rows_in_flight"]),
+        moved=traffic(problem),
+        local=shared_bytes(problem, config, traits),
+        unrolled=config["placement"] in GEN,
+    )
+
+
+def flops(problem: Problem) -> int:
+    """Two fused multiply-adds for every element of a partner's row."""
+    return 4 * problem.integer("m") * problem.integer("n") * problem.integer("K")
+
+
+ARGUMENTS = (
+    Argument("pi", "stored", "inout", "[N + m, LD] rows by slot"),
+    ROW_SUMS,
+    SLOTS,
+    SPARES,
+    BETA,
+    VERTICES,
+    Argument("partners", "u32", "in", "[.., m, n] partners of each"),
+    Argument("weights", "real", "in", "[.., m, n] weight, negative for a non-link, 0 to ignore"),
+    CLIP_COUNTS,
+    N_VERTICES,
+    FIRST_VERTEX,
+    Argument("n_partners", "u32", "scalar", "partners of each"),
+    *STEP,
+    DELTA,
+    *RANDOM,
+)
+
+
+def _variant(params: Mapping[str, Any]) -> str:
+    """How a row ends, and in what it is stored where that is 16 bits."""
+    stored = f", {params['storage']} rows" if "storage" in params else ""
+    noise = " without noise" if params.get("noise") == "off" else ""
+    return f"{params.get('step', 'any')} step{noise}{stored}"
+
+
+SWEEP = Sweep(
+    size="K",
+    sizes=("m", "n", "N", "dtype"),
+    lines="placement",
+    along="block_size",
+    widths="vector_width",
+    panels={"rolled loops": PLACEMENTS[: -len(GEN)], "unrolled loops": GEN},
+    titles={
+        "K": "communities K",
+        "block_size": "block size (work-items)",
+        "vector_width": "vector width (elements)",
+    },
+    variant=_variant,
+)
+UPDATE_PHI = KernelSpec(
+    name="update_phi",
+    template="mmsb/update_phi.jinja",
+    doc="gather the partners' rows, sum the gradient, end every row of the mini-batch with a step",
+    arguments=ARGUMENTS,
+    parameters=("K", "N", "m", "n", "dtype", "storage", "step", "noise"),
+    space=SPACE,
+    default=default,
+    variables=variables,
+    launch=launch_teams,
+    traffic=traffic,
+    flops=flops,
+    workload=workloads.update_phi,
+    # Without it update_pi must run too, so its time is not to be compared; selected by hand where wanted.
+    modes=("normalise",),
+    used_with=LISTED,
+    carry=of_row,
+    check_problem=workloads.small,
+    demand=demand,
+    sweep=SWEEP,
+)

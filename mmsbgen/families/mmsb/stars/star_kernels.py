@@ -1,0 +1,59 @@
+"""Declaration of the kernel that draws star-shaped mini-batches on the device."""
+
+from __future__ import annotations
+
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, element_size, local_memory
+from mmsbgen.families.mmsb.axes.small_spaces import RANDOM, STARS, defaults, edge_set, scalar
+from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Space, Traits
+
+__all__ = ["DRAW_STARS"]
+
+
+def _ranks(problem: Problem, config: Config, traits: Traits) -> int:
+    block = int(config["block_size"])
+    return 8 * block if block > 1 else 0
+
+
+_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(_ranks)))
+
+
+def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return Launch(max(1, count), int(config["block_size"]))
+
+
+DRAW_STARS = KernelSpec(
+    name="draw_stars",
+    template="mmsb/draw_stars.jinja",
+    doc="draw the mini-batches of several iterations ahead: a vertex and its links, or some of its non-links",
+    arguments=(
+        Argument("centres", "u32", "in", "[R] centre of each iteration's star"),
+        Argument("sizes", "u32", "in", "[R] its vertices with the centre; 0 for none"),
+        Argument("star_weights", "real", "in", "[R] weight of its pairs, negative for non-links"),
+        Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
+        Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
+        *edge_set("link", "training links"),
+        *edge_set("held", "held-out pairs"),
+        Argument("vertices", "u32", "out", "[R, stride] the centre, then the others"),
+        Argument("pairs_a", "u32", "out", "[R, stride] the centre"),
+        Argument("pairs_b", "u32", "out", "[R, stride] the others"),
+        Argument("pair_weights", "real", "out", "[R, stride] their weights"),
+        Argument("n_rounds", "u32", "scalar", "R, iterations ahead"),
+        Argument("stride", "u32", "scalar", "places that each iteration has"),
+        Argument("n_total", "u32", "scalar", "N"),
+        *RANDOM,
+    ),
+    parameters=("N", "m", "dtype"),
+    space=_SPACE,
+    default=defaults(_SPACE, {"block_size": 512}, {"block_size": 1}),
+    variables=scalar,
+    launch=_launch,
+    traffic=lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + element_size(p) + 2 * 32),
+    flops=lambda p: 0,
+    workload=graph_workloads.draw_stars,
+    check_problem=workloads.small,
+    used_with=STARS,
+)

@@ -1,0 +1,134 @@
+"""Many iterations in one launch: the kernels of an iteration as stages of one persistent CUDA kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mmsbgen.base.errors import ConfigError
+from mmsbgen.families.mmsb.axes.small_spaces import stored_row_bytes
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.families.mmsb.numbers.storage import storage_of
+from mmsbgen.families.mmsb.reference.workloads import theta_groups
+from mmsbgen.kernels.dialect import CUDA, CUDA_STAGE
+from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.indent_source import tidy
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.render import Source, environment, render, template_digest
+from mmsbgen.kernels.space import Config, Traits
+
+__all__ = ["STAGES", "TEMPLATE", "StarLoop", "fitted", "star_loop"]
+
+TEMPLATE = "mmsb/star_loop.jinja"
+#: The kernels that become stages, in their order.
+STAGES = ("update_phi", "exchange_slots", "theta_partial", "theta_end")
+#: What the loop sets anew in every iteration.
+_OF_ITERATION = frozenset(
+    [
+        *("n_vertices", "first_vertex", "n_pairs", "first_pair", "n_groups"),
+        *("iteration", "half_step", "decay", "spread", "step"),
+    ],
+)
+_OWN = (
+    Argument("sizes", "u32", "in", "[R] vertices of each iteration's star; 0 for none"),
+    Argument("schedule", "real", "in", "[R, 3] half_step, decay and spread of each iteration"),
+    Argument("theta_steps", "double", "in", "[R] theta's step"),
+    Argument("arrived", "u32", "inout", "[1] blocks that came to barriers; 0 before a launch"),
+    Argument("first_round", "u32", "scalar", "place of the first iteration in these arrays"),
+    Argument("n_rounds", "u32", "scalar", "iterations of this launch"),
+    Argument("first_iteration", "u32", "scalar", "number of the first"),
+    Argument("stride", "u32", "scalar", "places that each iteration has in the arrays of vertices and pairs"),
+)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    name: str
+    text: str
+    arguments: tuple[Argument, ...]
+    blocks: str
+
+
+@dataclass(frozen=True)
+class StarLoop:
+    """The rendered loop: source, the arguments of its kernel in their order, and its block size."""
+
+    source: Source
+    arguments: tuple[Argument, ...]
+    block_size: int
+
+
+def _blocks(spec: KernelSpec, problem: Problem, config: Config, traits: Traits) -> str:
+    """How many blocks a stage wants, as an expression of the loop."""
+    if spec.name == "theta_end":
+        return f"{spec.launch(problem, config, row_length(problem.integer('K')), traits).grid}u"
+    units = "n_groups" if spec.name == "theta_partial" else "n_vertices"
+    # Units of a block: grow the count until it takes a second one.
+    each = next(n for n in range(1, 2050) if spec.launch(problem, config, n + 1, traits).grid > 1)
+    return units if each == 1 else f"({units} + {each - 1}u) / {each}u"
+
+
+def fitted(
+    specs: Mapping[str, KernelSpec], problem: Problem, configs: Mapping[str, Config], traits: Traits
+) -> dict[str, Config]:
+    """Configurations of all stages with update_phi's block size, as near to ``configs`` as the spaces allow.
+
+    Raises :class:`ConfigError` where a stage has none of that block size.
+    """
+    block = int(configs["update_phi"]["block_size"])
+    found = {"update_phi": configs["update_phi"]}
+    for name in STAGES[1:]:
+        spec, wanted = specs[name], dict(configs[name]) | {"block_size": block}
+        if "pairs_in_flight" in wanted:
+            # One stage's registers are every stage's: four pairs' would halve the blocks that gather rows.
+            wanted["pairs_in_flight"] = min(2, int(wanted["pairs_in_flight"]))
+        candidates = [other for other in spec.space.configs(problem, traits) if int(other["block_size"]) == block]
+        if not candidates:
+            raise ConfigError(f"{name} has no configuration with blocks of {block}")
+        differences = [sum(other[axis] != wanted[axis] for axis in wanted) for other in candidates]
+        found[name] = candidates[differences.index(min(differences))]
+    return found
+
+
+def star_loop(
+    specs: Mapping[str, KernelSpec], problem: Problem, configs: Mapping[str, Config], traits: Traits
+) -> StarLoop:
+    """Render the loop of the kernels ``specs`` in ``configs``, which are of one block size.
+
+    Raises :class:`ConfigError` where the block sizes differ, pi is not normalised by update_phi, or the dialect is
+    not CUDA: OpenCL promises nothing about blocks that wait for each other.
+    """
+    sizes = {int(configs[name]["block_size"]) for name in STAGES}
+    if traits.dialect != CUDA.name:
+        raise ConfigError("many iterations in one launch need CUDA, whose blocks may wait: use --separate")
+    if len(sizes) != 1:
+        raise ConfigError(f"the stages of one launch have one block size, not {sorted(sizes)}")
+    if not configs["update_phi"]["normalise"]:
+        raise ConfigError("many iterations in one launch need an update_phi that normalises its rows")
+    stages, seen = [], {argument.name: argument for argument in _OWN}
+    for name in STAGES:
+        spec, config = specs[name], configs[name]
+        text = render(spec, problem, config, traits, CUDA_STAGE).text
+        stages.append(_Stage(name, text, spec.arguments, _blocks(spec, problem, config, traits)))
+        for argument in spec.arguments:
+            known = seen.get(argument.name)
+            if argument.name not in _OF_ITERATION and (known is None or known.role == "in"):
+                seen[argument.name] = argument
+    arguments = tuple(seen.values())
+    block_size = sizes.pop()
+    text = (
+        environment()
+        .get_template(TEMPLATE)
+        .render(
+            stages=stages,
+            arguments=arguments,
+            block_size=block_size,
+            groups=theta_groups(problem),
+            LD=row_length(problem.integer("K")),
+            row_bytes=stored_row_bytes(problem),
+            real="double" if problem["dtype"] == "float64" else "float",
+            types={"stored": "unsigned short" if storage_of(problem).narrow else "real"},
+        )
+    )
+    source = Source(tidy(text), "star_loop", template_digest(TEMPLATE, CUDA.name), CUDA.name)
+    return StarLoop(source, arguments, block_size)

@@ -1,0 +1,145 @@
+"""Declaration of star_rows: the links of a star's vertices, where they have a stratum, and the end of their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.families.mmsb.axes import row_space
+from mmsbgen.families.mmsb.axes.common_axes import (
+    BLOCK_SIZE,
+    GEN,
+    REDUCTION,
+    TEAM,
+    VECTOR_WIDTH,
+    first_valid,
+    launch_teams,
+    of_row,
+)
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    CLIP_COUNTS,
+    DELTA,
+    FIRST_VERTEX,
+    LINKS,
+    N_VERTICES,
+    RANDOM,
+    ROW_SUMS,
+    ROWS,
+    SLOTS,
+    SPARES,
+    STARS_SHARED,
+    STEP,
+    VERTICES,
+    row_bytes,
+)
+from mmsbgen.families.mmsb.blocks import block_workloads
+from mmsbgen.families.mmsb.stars import star_workloads
+from mmsbgen.families.mmsb.stars.star_shared import LABELS
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Constraint, Space, Traits
+
+__all__ = ["STAR_ROWS"]
+
+
+def _with_links(problem: Problem) -> bool:
+    return problem["partners"] != LABELS
+
+
+def _no_links(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if _with_links(problem):
+        return None
+    if int(config["rows_in_flight"]) > 1 or (config["placement"] in GEN and str(config["placement"])[0] == "S"):
+        return "no rows of links are read: one row in flight, kept nowhere"
+    return None
+
+
+SPACE = Space(
+    (row_space.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, row_space.ROWS_IN_FLIGHT, REDUCTION),
+    (
+        *row_space.ROW_CONSTRAINTS,
+        Constraint("links", _no_links),
+    ),
+)
+
+
+def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    return row_space.row_variables(problem, config, traits) | {"with_links": _with_links(problem)}
+
+
+def _config(placement: str, team: str, width: int, block: int, rows: int) -> dict[str, Any]:
+    return {
+        "placement": placement,
+        "team": team,
+        "vector_width": width,
+        "block_size": block,
+        "rows_in_flight": rows,
+        "reduction": "none" if team == "item" else "shuffle",
+    }
+
+
+_ANYWHERE = [
+    _config("THREAD", "item", 16, 1, 2),
+    _config("THREAD", "item", 16, 1, 1),
+    _config("THREAD", "item", 4, 1, 1),
+    _config("GLOBAL", "item", 16, 1, 1),
+    _config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
+    _config("GLOBAL", "item", 4, 1, 1),
+    _config("GLOBAL", "item", 1, 1, 1),
+]
+_GPU = [_config("RRR", "block", 4, block, rows) for block in (128, 64) for rows in (4, 2)]
+#: Without links, of which several are read at a time: a warp a row, which no barrier holds up, while that fits its
+#: registers; then small blocks, so that more vertices are resident at once.
+_WARP_A_ROW = _config("RRR", "subgroup", 4, 128, 1)
+_LONGEST_OF_A_WARP = 1024
+_GPU += [_config("RRR", "block", 4, 64, 1), _config("RRR", "block", 4, 128, 1), _WARP_A_ROW]
+_GPU += [_config("SHARED", "block", 4, 64, 1), _config("GLOBAL", "block", 4, 256, 1)]
+_GPU += [_config("RRR", "block", 4, 32, rows) for rows in (2, 1)]
+
+
+def _default(problem: Problem, traits: Traits) -> Config:
+    if traits.kind == "cpu":
+        found = _ANYWHERE
+    else:
+        found = _GPU + _ANYWHERE
+        if problem.integer("K") <= _LONGEST_OF_A_WARP and not _with_links(problem):
+            found = [_WARP_A_ROW, *found]
+    return first_valid(found, SPACE.refusal)(problem, traits)
+
+
+def _rows(problem: Problem) -> int:
+    """Rows that a vertex reads or writes."""
+    return 3 + (block_workloads.MEAN_DEGREE if _with_links(problem) else 0)
+
+
+STAR_ROWS = KernelSpec(
+    name="star_rows",
+    template="mmsb/star_rows.jinja",
+    doc="the links' part of the gradient of every vertex of a star that shares partners, and the end of its row",
+    arguments=(
+        ROWS,
+        ROW_SUMS,
+        SLOTS,
+        SPARES,
+        BETA,
+        VERTICES,
+        *LINKS,
+        CLIP_COUNTS,
+        N_VERTICES,
+        FIRST_VERTEX,
+        *STEP,
+        DELTA,
+        *RANDOM,
+    ),
+    parameters=("K", "N", "m", "dtype", "step", "noise", "partners"),
+    space=SPACE,
+    default=_default,
+    variables=_variables,
+    launch=launch_teams,
+    traffic=lambda p: p.integer("m") * _rows(p) * row_bytes(p),
+    flops=lambda p: (4 * _rows(p) - 6) * p.integer("m") * p.integer("K"),
+    workload=star_workloads.star_rows,
+    check_problem=block_workloads.small,
+    used_with=STARS_SHARED,
+    carry=of_row,
+)

@@ -1,0 +1,123 @@
+"""Declarations of the kernels of stars whose vertices share their partners, in single precision.
+
+The data pass is that of blocks (:mod:`mmsbgen.families.mmsb.blocks.block_kernels`), over the vertices of a star;
+partners are drawn for several iterations ahead, and theta moves by the star's own pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mmsbgen.families.mmsb.axes.common_axes import element_size
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    DELTA,
+    FIRST_VERTEX,
+    HELD,
+    LINKS,
+    N_VERTICES,
+    RANDOM,
+    ROWS,
+    SINGLE,
+    SLOTS,
+    SPARES,
+    STARS_SHARED,
+    VERTICES,
+)
+from mmsbgen.families.mmsb.blocks import block_kernels, block_workloads
+from mmsbgen.families.mmsb.stars import star_workloads
+from mmsbgen.kernels.family import Argument, Launch
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Traits
+
+__all__ = [
+    "DRAWN",
+    "DRAW_SHARED",
+    "LABELS",
+    "N_SHARED",
+    "N_TOTAL",
+    "PLACES",
+    "SHARED_ROUND",
+    "SHARED_WEIGHTS",
+    "STAR_SHARED",
+]
+
+N_TOTAL = Argument("n_total", "u32", "scalar", "N")
+SHARED_ROUND = Argument("shared_round", "u32", "scalar", "place of the iteration among those whose partners are drawn")
+DRAWN = Argument("drawn", "u32", "in", "[R, room] the shared partners of R iterations")
+PLACES = Argument("places", "u32", "in", "[R, N] where a vertex is among them, if it is")
+SHARED_WEIGHTS = Argument("shared_weights", "real", "in", "[R, room] their weights; 0 from n_shared on")
+N_SHARED = Argument("n_shared", "u32", "in", "[R] how many there are")
+
+#: Partners among which links are labelled: they have no stratum of their own.
+LABELS = "shared-uniform"
+
+
+def _launch_rounds(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return Launch(max(1, count), int(config["block_size"]))
+
+
+def _draw_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    return block_kernels.SHARED_PARTNERS.variables(problem, config, traits) | {"stars": True}
+
+
+DRAW_SHARED = replace(
+    block_kernels.SHARED_PARTNERS,
+    name="draw_shared",
+    doc="draw the partners that the vertices of a star share, of several iterations ahead",
+    arguments=(
+        Argument("draws", "u32", "out", "[R, room] every draw"),
+        Argument("times", "u32", "out", "[R, room] how often each distinct vertex was drawn"),
+        replace(DRAWN, role="out"),
+        Argument("places", "u32", "inout", "[R, N] where a vertex is among them; anything for others"),
+        replace(SHARED_WEIGHTS, role="out"),
+        replace(N_SHARED, role="out"),
+        Argument("n_partners", "u32", "scalar", "n, draws of an iteration; all vertices once where it is N"),
+        Argument("n_rounds", "u32", "scalar", "R, iterations ahead"),
+        N_TOTAL,
+        *RANDOM,
+    ),
+    variables=_draw_variables,
+    launch=_launch_rounds,
+    traffic=lambda p: star_workloads.ROUNDS * p.integer("n") * (5 * 4 + element_size(p)),
+    workload=star_workloads.draw_shared,
+    used_with=STARS_SHARED,
+)
+
+
+def _sum_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    return block_kernels.BLOCK_SHARED.variables(problem, config, traits) | {
+        "stars": True,
+        "labels": problem["partners"] == LABELS,
+        "room": block_workloads.room(problem),
+    }
+
+
+STAR_SHARED = replace(
+    block_kernels.BLOCK_SHARED,
+    name="star_shared",
+    doc="the shared partners' part of the gradient of every vertex of a star: two dense products",
+    arguments=(
+        ROWS,
+        SLOTS,
+        SPARES,
+        BETA,
+        VERTICES,
+        SHARED_WEIGHTS,
+        N_SHARED,
+        DRAWN,
+        PLACES,
+        *LINKS,
+        *HELD,
+        N_VERTICES,
+        FIRST_VERTEX,
+        SHARED_ROUND,
+        N_TOTAL,
+        DELTA,
+    ),
+    parameters=("K", "N", "m", "n", "dtype", "partners"),
+    variables=_sum_variables,
+    workload=star_workloads.star_shared,
+    used_with=STARS_SHARED | SINGLE,
+)

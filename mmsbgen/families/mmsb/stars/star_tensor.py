@@ -1,0 +1,199 @@
+"""Declarations of the kernels that do star_shared's work on tensor cores, as those of blocks do.
+
+Which pairs must not be weighed by the products is looked up for several iterations ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from mmsbgen.families.mmsb.axes.common_axes import first_valid
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    DELTA,
+    FIRST_VERTEX,
+    HALF,
+    HELD,
+    LINKS,
+    N_VERTICES,
+    SLOTS,
+    SPARES,
+    STARS_SHARED,
+    VERTICES,
+    Chooser,
+)
+from mmsbgen.families.mmsb.blocks import tensor_kernels
+from mmsbgen.families.mmsb.blocks.block_workloads import MEAN_DEGREE
+from mmsbgen.families.mmsb.blocks.tensor_workloads import half_room
+from mmsbgen.families.mmsb.stars import star_workloads
+from mmsbgen.families.mmsb.stars.star_shared import (
+    DRAWN,
+    LABELS,
+    N_SHARED,
+    N_TOTAL,
+    PLACES,
+    SHARED_ROUND,
+    SHARED_WEIGHTS,
+)
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Traits
+
+__all__ = ["AHEAD", "KERNELS"]
+
+_TENSOR = STARS_SHARED | HALF
+_PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
+_OWN = Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word")
+_PARTNERS = Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word")
+_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
+_SCALES = Argument("scales", "u32", "inout", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
+_MARKED = Argument("marked", "u32", "in", "[R, stride, room / 32] a bit for each pair that must not be weighed")
+_LABELLED = Argument("labelled", "u32", "in", "[R, stride, room / 32] a bit for each link with a scale of its own")
+
+#: Tiles that fill a GPU of some hundred multiprocessors.
+_ENOUGH = 200
+
+
+def _stars(block: KernelSpec) -> Callable[[Problem, Config, Traits], dict[str, Any]]:
+    """The variables of a block's kernel, for stars."""
+
+    def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+        labels = problem.get("partners") == LABELS
+        return block.variables(problem, config, traits) | {"stars": True, "labels": labels}
+
+    return variables
+
+
+def _tiles_default(block: KernelSpec) -> Chooser:
+    """The largest of some tiles of which there are enough, else the smallest."""
+    tile = tensor_kernels.tile
+    large = [
+        *(tile(128, 128, 64, 3, 256, "wgmma"), tile(128, 128, 64, 2, 256)),
+        *(tile(64, 128, 64, 3, 128, "wgmma"), tile(64, 128, 64, 3, 128)),
+    ]
+    small = [tile(64, 64, 64, stages, 128, "wgmma") for stages in (6, 4)]
+    small += [tile(64, 64, *rest) for rest in ((64, 4, 128), (64, 2, 128), (32, 2, 128), (32, 2, 64))]
+
+    def choose(problem: Problem, traits: Traits) -> Config:
+        count = problem.integer("m")
+        enough = [each for each in large if block.launch(problem, each, count, traits).grid >= _ENOUGH]
+        return first_valid([*enough, *small], tensor_kernels.TILES.refusal)(problem, traits)
+
+    return choose
+
+
+def _launch_factors(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """A warp for each vertex and partner, and where links are labelled one for 32 words of the vertices' bits."""
+    block, length = int(config["block_size"]), half_room(problem)
+    labelling = -(-count * length // 1024) if problem.get("partners") == LABELS else 0
+    return Launch(max(1, -(-(labelling + count + length) * 32 // block)), block)
+
+
+def _looked_up(problem: Problem) -> int:
+    """Bytes of what is looked up for a vertex, and of the answer."""
+    return (MEAN_DEGREE + 1) * 12 + half_room(problem) // 4
+
+
+STAR_MARKS = replace(
+    tensor_kernels.BLOCK_STRIKE,
+    name="star_marks",
+    template="mmsb/star_marks.jinja",
+    doc="which pairs of a star's vertices and their partners must not be weighed, of several iterations ahead",
+    arguments=(
+        VERTICES,
+        Argument("sizes", "u32", "in", "[R] vertices of each iteration's star"),
+        DRAWN,
+        PLACES,
+        N_SHARED,
+        *LINKS,
+        *HELD,
+        replace(_MARKED, role="out"),
+        replace(_LABELLED, role="out"),
+        N_VERTICES,
+        Argument("stride", "u32", "scalar", "places that each iteration has"),
+        N_TOTAL,
+    ),
+    parameters=("N", "m", "n", "dtype", "partners"),
+    variables=_stars(tensor_kernels.BLOCK_STRIKE),
+    traffic=lambda p: p.integer("m") * _looked_up(p),
+    workload=star_workloads.star_marks,
+    used_with=_TENSOR,
+)
+
+STAR_FACTORS = replace(
+    tensor_kernels.BLOCK_FACTORS,
+    name="star_factors",
+    template="mmsb/star_factors.jinja",
+    doc="the factors of the products of a star's vertices and their partners, 16 bits wide, and labelled links' scales",
+    arguments=(
+        _PI,
+        SLOTS,
+        BETA,
+        VERTICES,
+        DRAWN,
+        SHARED_WEIGHTS,
+        N_SHARED,
+        _LABELLED,
+        replace(_OWN, role="out"),
+        replace(_PARTNERS, role="out"),
+        replace(_ROWS, role="out"),
+        replace(_SCALES, role="inout"),
+        N_VERTICES,
+        FIRST_VERTEX,
+        SHARED_ROUND,
+        DELTA,
+    ),
+    parameters=("K", "N", "m", "n", "dtype", "partners"),
+    variables=_stars(tensor_kernels.BLOCK_FACTORS),
+    launch=_launch_factors,
+    workload=star_workloads.star_factors,
+    used_with=_TENSOR,
+)
+
+STAR_SCALES = replace(
+    tensor_kernels.BLOCK_SCALES,
+    name="star_scales",
+    doc="what each shared partner's row counts for each vertex of a star: dots on tensor cores, reweighed",
+    arguments=(
+        _OWN,
+        _PARTNERS,
+        SHARED_WEIGHTS,
+        _MARKED,
+        _LABELLED,
+        _SCALES,
+        N_VERTICES,
+        FIRST_VERTEX,
+        SHARED_ROUND,
+        DELTA,
+    ),
+    parameters=("K", "N", "m", "n", "dtype", "partners"),
+    default=_tiles_default(tensor_kernels.BLOCK_SCALES),
+    variables=_stars(tensor_kernels.BLOCK_SCALES),
+    workload=star_workloads.star_scales,
+    used_with=_TENSOR,
+)
+
+STAR_SUMS = replace(
+    tensor_kernels.BLOCK_SUMS,
+    name="star_sums",
+    doc="the shared partners' part of the gradient of every vertex of a star, on tensor cores",
+    arguments=(
+        Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
+        SPARES,
+        replace(_SCALES, role="in"),
+        _ROWS,
+        N_SHARED,
+        N_VERTICES,
+        SHARED_ROUND,
+    ),
+    default=_tiles_default(tensor_kernels.BLOCK_SUMS),
+    variables=_stars(tensor_kernels.BLOCK_SUMS),
+    workload=star_workloads.star_sums,
+    used_with=_TENSOR,
+)
+
+#: In the order of their launches, before star_rows, and what is looked up ahead.
+KERNELS = (STAR_FACTORS, STAR_SCALES, STAR_SUMS)
+AHEAD = STAR_MARKS

@@ -1,0 +1,257 @@
+"""Inputs for the kernels of stars whose vertices share their partners, and the reference's judgement of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
+from mmsbgen.families.mmsb.blocks.block_workloads import FIRST, ends_of, others_untouched, room
+from mmsbgen.families.mmsb.blocks.tensor_workloads import BFLOAT16, as_words, bfloat16, half_room, half_row, to_bfloat16
+from mmsbgen.families.mmsb.numbers.row_layout import Z_FLOOR
+from mmsbgen.families.mmsb.reference import block_equations
+from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff
+from mmsbgen.kernels.family import Array, Expected, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+
+#: Iterations whose partners are drawn ahead in one launch; in the other workloads the last one's are used.
+ROUNDS = 8
+_ROUND = 1
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Arguments; the distinct partners ``[d]`` and their weights; per vertex ``[m, d]`` struck pairs and links."""
+
+    given: dict[str, Any]
+    distinct: Array
+    weights: Array
+    struck: Array
+    linked: Array
+
+
+def _others(problem: Problem, given: Mapping[str, Any], seed: int) -> list[dict[str, Array]]:
+    """Other vertices for a timing loop to go through: the rows of one mini-batch would stay in a GPU's cache."""
+    rng, n_total = np.random.default_rng([seed, 1]), problem.integer("N")
+    front, m = given["vertices"][:FIRST], problem.integer("m")
+    drawn = [rng.choice(n_total, m, replace=False).astype(np.uint32) for _ in range(ROTATIONS - 1)]
+    return [{"vertices": np.concatenate([front, vertices])} for vertices in drawn]
+
+
+def _labels(problem: Problem) -> bool:
+    return problem.get("partners") == "shared-uniform"
+
+
+def draw_shared(problem: Problem, seed: int) -> Workload:
+    """Counters of draws alone go in; places and all else are left over from other iterations."""
+    rng = np.random.default_rng(seed)
+    n_total, n, length = problem.integer("N"), problem.integer("n"), room(problem)
+    arguments = {
+        "draws": np.zeros((ROUNDS, length), np.uint32),
+        "times": np.ones((ROUNDS, length), np.uint32),
+        "drawn": np.zeros((ROUNDS, length), np.uint32),
+        "places": rng.integers(0, n, (ROUNDS, n_total)).astype(np.uint32),
+        "shared_weights": np.ones((ROUNDS, length), real_type(problem)),
+        "n_shared": np.zeros(ROUNDS, np.uint32),
+        "n_partners": np.uint32(n),
+        "n_rounds": np.uint32(ROUNDS),
+        "n_total": np.uint32(n_total),
+        "seed": np.uint64(SEED),
+        "iteration": np.uint32(ITERATION),
+    }
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        for ahead in range(ROUNDS):
+            _, distinct, times = block_equations.shared_partners(n, n_total, SEED, ITERATION + ahead, whole=True)
+            count = distinct.size
+            if int(got["n_shared"][ahead]) != count or not np.array_equal(got["drawn"][ahead, :count], distinct):
+                return f"iteration {ahead}: the distinct partners differ from the reference's draws"
+            if not np.array_equal(got["places"][ahead, distinct], np.arange(count)):
+                return f"iteration {ahead}: places do not say where the partners are"
+            weights = np.zeros(length)
+            weights[:count] = times * (n_total / n)
+            wrong = Expected(weights, weights * 4 * roundoff(problem)).errors(got["shared_weights"][ahead])
+            if wrong is not None:
+                return f"iteration {ahead}: {wrong}"
+        return None
+
+    return Workload(arguments, ROUNDS, judge)
+
+
+def _case(problem: Problem, rng: np.random.Generator) -> _Case:
+    """A star of a graph with hub, isolated vertices and held-out pairs, and partners of one of two iterations."""
+    given, distinct, _ = block_workloads.with_partners(problem, rng)
+    weights = given["shared_weights"][: distinct.size].astype(np.float64)
+    del given["shared"]
+    for name in ("drawn", "places", "shared_weights"):
+        # Another iteration's are in front.
+        given[name] = np.stack([rng.permutation(given[name]), given[name]])
+    given |= {
+        "n_shared": np.array([1, distinct.size], np.uint32),
+        "shared_round": np.uint32(_ROUND),
+        "n_total": np.uint32(problem.integer("N")),
+    }
+    vertices = given["vertices"][FIRST:].tolist()
+    linked = np.array([np.isin(distinct, ends_of(given, "link", vertex)) for vertex in vertices])
+    held = np.array([np.isin(distinct, ends_of(given, "held", vertex)) for vertex in vertices])
+    struck = held | (distinct == np.array(vertices)[:, None])
+    if not _labels(problem):
+        struck, linked = struck | linked, np.zeros_like(linked)
+    return _Case(given, distinct, weights, struck, linked)
+
+
+def star_shared(problem: Problem, seed: int) -> Workload:
+    """Sums of what the partners contribute, into spare rows that hold something else before."""
+    case = _case(problem, np.random.default_rng(seed))
+    k, u, given = problem.integer("K"), roundoff(problem), case.given
+    delta = float(given["delta"])
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
+        rows, values, errors = pi[given["slots"][case.distinct]], [], []
+        for i, vertex in enumerate(given["vertices"][FIRST:].tolist()):
+            kept = np.where(case.struck[i], 0.0, case.weights)
+            own = pi[given["slots"][vertex]]
+            value, error = block_equations.shared_sum(own, beta, rows, kept, delta, u, linked=case.linked[i])
+            values.append(value)
+            errors.append(error)
+        expected = Expected(np.array(values), 2 * np.array(errors) + 1e-30)
+        found = got["pi"][given["spares"], :k].astype(np.float64)
+        return others_untouched(given, got, k) or expected.errors(found)
+
+    return Workload(given, problem.integer("m"), judge)
+
+
+def star_rows(problem: Problem, seed: int) -> Workload:
+    """Spare rows with sums over partners, and rows to end, with links or without."""
+    given, step = block_workloads.rows_to_end(problem, seed)
+    k, u, links = problem.integer("K"), roundoff(problem), not _labels(problem)
+    into = given["spares"] if links else given["slots"][given["vertices"][FIRST:]]
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        before = given["pi"].copy()
+        if not links:  # what is left in the spare slots is of no use
+            before[given["spares"]] = got["pi"][given["spares"]]
+        wrong = others_untouched(given | {"pi": before}, got, k, into)
+        return wrong or block_workloads.judge_rows(given, got, config, k, step, u, links, into)
+
+    return Workload(given, problem.integer("m"), judge, _others(problem, given, seed))
+
+
+def _words(marks: Array) -> Array:
+    """A bit for each of marks ``[m, room]``, in words ``[m, room / 32]``."""
+    parts: Array = marks.reshape(len(marks), -1, 32).astype(np.uint32) << np.arange(32, dtype=np.uint32)
+    words: Array = parts.sum(axis=2, dtype=np.uint32)
+    return words
+
+
+def _ahead(words: Array) -> Array:
+    """Words ``[m, ..]`` of the mini-batch where it begins in arrays of several, after others that have all bits set."""
+    return np.concatenate([np.full((FIRST, words.shape[1]), 0xFFFFFFFF, np.uint32), words])
+
+
+def star_marks(problem: Problem, seed: int) -> Workload:
+    """Stars of two iterations, of which the first has no vertices; behind the second are vertices of an earlier one."""
+    rng = np.random.default_rng(seed)
+    case, m, length = _case(problem, rng), problem.integer("m"), half_room(problem)
+    given, stride, n_total = case.given, problem.integer("m") + 3, problem.integer("N")
+    others = rng.integers(0, n_total, stride + 3).astype(np.uint32)
+
+    def stars(vertices: Array) -> Array:
+        return np.concatenate([others[:stride], vertices, others[stride:]])
+
+    rotations = [{"vertices": stars(other["vertices"][FIRST:])} for other in _others(problem, given, seed)]
+    given |= {"vertices": stars(given["vertices"][FIRST:]), "sizes": np.array([0, m], np.uint32)}
+    given |= {"n_vertices": np.uint32(2 * stride), "stride": np.uint32(stride)}
+    for name in ("marked", "labelled"):
+        given[name] = np.full((2 * stride, length // 32), 0x12345678, np.uint32)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        right = {"marked": case.struck | case.linked, "labelled": case.linked}
+        for name, bits in right.items():
+            marks = np.zeros((m, length), bool)
+            marks[:, : case.distinct.size] = bits
+            expected = given[name].copy()
+            expected[stride : stride + m] = _words(marks)
+            if not np.array_equal(got[name], expected):
+                return f"{name} differs from the vertices themselves, their links and their held-out pairs"
+        return None
+
+    return Workload(given, 2 * stride, judge, rotations)
+
+
+def star_factors(problem: Problem, seed: int) -> Workload:
+    """Rows of a star and of its partners, bits of links, and scales of an earlier iteration."""
+    case = _case(problem, np.random.default_rng(seed))
+    m, width, length, given = problem.integer("m"), half_row(problem), half_room(problem), case.given
+    k, u, delta = problem.integer("K"), roundoff(problem), float(case.given["delta"])
+    for name, rows in (("own_factors", m), ("shared_factors", length), ("shared_rows", length)):
+        given[name] = np.full((rows, width // 2), 0x3C003C00, np.uint32)
+    given["scales"] = np.full((m, length // 2), 0x3F803F80, np.uint32)
+    linked = np.zeros((m, length), bool)
+    linked[:, : case.distinct.size] = case.linked
+    given["labelled"] = _ahead(_words(linked))
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        wrong = tensor_workloads.judge_factors(problem, given, got, case.distinct)
+        if wrong is not None:
+            return wrong
+        count = case.distinct.size
+        pi, strength = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k] - delta
+        dots = (pi * strength)[given["slots"][given["vertices"][FIRST:]]] @ pi[given["slots"][case.distinct]].T
+        right, error = np.ones((m, length)), np.zeros((m, length))
+        labelled = case.weights / np.maximum(delta + dots, Z_FLOOR)
+        right[:, :count] = np.where(case.linked, labelled, 1.0)
+        error[:, :count] = np.where(case.linked, (BFLOAT16 + u * (16 + 4 * np.sqrt(k))) * labelled, 0.0)
+        return Expected(right, error).errors(bfloat16(got["scales"]).reshape(right.shape))
+
+    return Workload(given, m, judge, _others(problem, given, seed))
+
+
+def star_scales(problem: Problem, seed: int) -> Workload:
+    """Factors of rows that are nearly one-hot, pairs that are struck, and links with a scale where they have labels."""
+    rng = np.random.default_rng(seed)
+    case = _case(problem, rng)
+    m, length, given = problem.integer("m"), half_room(problem), case.given
+    own, partners = tensor_workloads.rounded_factors(problem, given, case.distinct)
+    marks, labelled = np.zeros((m, length), bool), np.zeros((m, length), bool)
+    marks[:, : case.distinct.size] = case.struck | case.linked | (rng.random(case.struck.shape) < 0.1)
+    labelled[:, : case.distinct.size] = case.linked | (rng.random(case.struck.shape) < 0.05)
+    labelled &= marks
+    before = rng.gamma(0.3, 1000.0, (m, length))
+    given |= {"own_factors": as_words(own), "shared_factors": as_words(partners)}
+    given |= {"marked": _ahead(_words(marks)), "labelled": _ahead(_words(labelled))}
+    given["scales"] = as_words(to_bfloat16(before))
+    kept = bfloat16(given["scales"]).reshape(m, length) * (labelled & _labels(problem))
+    weights = np.zeros(length)
+    weights[: case.distinct.size] = case.weights
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        found = bfloat16(got["scales"]).reshape(m, length)
+        if not np.array_equal(found[marks], kept[marks]):
+            return "the scale of a pair that is struck is not 0, or that of a labelled link has changed"
+        return tensor_workloads.judge_scales(problem, own, partners, weights, np.where(marks, 0.0, found), ~marks)
+
+    return Workload(given, m, judge)
+
+
+def star_sums(problem: Problem, seed: int) -> Workload:
+    """Scales of all sizes; the count of partners is that of the second of two iterations."""
+    rng = np.random.default_rng(seed)
+    case = _case(problem, rng)
+    return tensor_workloads.sums_of(problem, rng, case.given, case.distinct)
+
+
+__all__ = [
+    "draw_shared",
+    "star_factors",
+    "star_marks",
+    "star_rows",
+    "star_scales",
+    "star_shared",
+    "star_sums",
+]

@@ -1,0 +1,112 @@
+"""Graphs of other libraries, none of which is imported here: scipy.sparse, networkx, igraph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.graph.graph import Graph, Int64Array, build_graph, pack_pairs
+from mmsbgen.graph.ids import number_ids, ordered_ids
+
+
+def from_scipy(matrix: Any, name: str | None) -> Graph:
+    """The graph of a square scipy.sparse matrix of zeros and ones."""
+    name = name or "scipy matrix"
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(
+            f"{name} has shape {matrix.shape}; an adjacency matrix is square. For pairs of ids give a plain array"
+        )
+    entries = matrix.tocoo(copy=True)  # a copy, as the entries are summed up in place below
+    entries.sum_duplicates()
+    first, second = (np.asarray(part, dtype=np.int64) for part in (entries.row, entries.col))
+    stored = np.asarray(entries.data)
+    there = stored != 0
+    odd = np.flatnonzero(there & (stored != 1))
+    if odd.size:
+        at = int(odd[0])
+        raise InputError(
+            f"{name}: entry ({first[at]}, {second[at]}) is {stored[at]}; the model takes unweighted links, zeros and "
+            "ones. To count every nonzero entry as a link give (A != 0)"
+        )
+    first, second = first[there], second[there]
+    ids = np.arange(matrix.shape[0], dtype=np.int64)
+    return build_graph(first, second, ids, name=name, directed=_has_arcs(first, second))
+
+
+def _has_arcs(first: Int64Array, second: Int64Array) -> bool:
+    """Whether the distinct entries of a matrix, neither triangular nor symmetric, are those of a directed graph."""
+    up, down = first < second, second < first
+    n_up, n_down = np.count_nonzero(up), np.count_nonzero(down)
+    if n_up == 0 or n_down == 0:
+        return False
+    if n_up != n_down:
+        return True
+    return not np.array_equal(
+        np.sort(pack_pairs(first[up], second[up])), np.sort(pack_pairs(second[down], first[down]))
+    )
+
+
+def from_networkx(source: Any, name: str | None) -> Graph:
+    """The graph of a networkx graph of any kind."""
+    name = name or str(getattr(source, "name", "")) or "networkx graph"
+    nodes = list(source.nodes)
+    index = {node: place for place, node in enumerate(nodes)}
+    ends = []
+    for u, v, weight in source.edges(data="weight", default=1):
+        _unweighted(name, u, v, weight)
+        ends.append((index[u], index[v]))
+    return _build(nodes, ends, name, source.is_directed())
+
+
+def from_igraph(source: Any, name: str | None) -> Graph:
+    """The graph of an igraph graph; ids are the ``name`` of its vertices, or their indices."""
+    own = source["name"] if "name" in source.attributes() else None
+    name = name or str(own or "igraph graph")
+    nodes: list[Any] = list(range(source.vcount()))
+    if "name" in source.vs.attributes():
+        nodes = list(source.vs["name"])
+        ordered_ids(nodes, name=name)  # refuses names that cannot be ids
+        twice = next((node for node, count in Counter(nodes).items() if count > 1), nodes)
+        if twice is not nodes:
+            raise InputError(
+                f"{name}: two vertices have the name {twice!r}; give them different names, or delete the attribute "
+                "(del g.vs['name']) to go by their indices"
+            )
+    ends = source.get_edgelist()
+    if "weight" in source.es.attributes():
+        for (u, v), weight in zip(ends, source.es["weight"], strict=True):
+            _unweighted(name, nodes[u], nodes[v], weight)
+    return _build(nodes, ends, name, source.is_directed())
+
+
+def is_one(weight: Any) -> bool:
+    """Whether a weight says no more than that there is a link; one of None or "1" is the user's to explain."""
+    try:
+        return not isinstance(weight, str) and bool(weight == 1)
+    except (TypeError, ValueError):  # of an array, or what pandas has for a missing value
+        return False
+
+
+def _unweighted(name: str, u: Any, v: Any, weight: Any) -> None:
+    if not is_one(weight):
+        raise InputError(
+            f"{name}: edge {u!r} - {v!r} has weight {weight!r}; the model takes unweighted links. Keep the edges "
+            "that count as links and delete the weight attribute of each"
+        )
+
+
+def _build(nodes: list[Any], ends: Iterable[tuple[int, int]], name: str, is_directed: bool) -> Graph:
+    place, ids = number_ids(nodes, name=name)
+    arcs = list(ends)
+    pairs: Int64Array = place[np.array(arcs, dtype=np.int64).reshape(-1, 2)]
+    # An undirected graph may hold parallel edges in both directions: its own word counts.  A directed one
+    # that lists all links both ways says nothing that is lost.
+    directed = False
+    if is_directed:
+        there = set(arcs)
+        directed = any((v, u) not in there for u, v in there)
+    return build_graph(pairs[:, 0], pairs[:, 1], ids, name=name, directed=directed)

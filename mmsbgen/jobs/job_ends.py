@@ -1,0 +1,59 @@
+"""How an attempt at a job ends: its row, locked by the caller, and the event that tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, select, update
+
+from mmsbgen.db.records.canonical_json import storable_text
+from mmsbgen.db.store.schema import Job as JobRow
+from mmsbgen.db.store.schema import JobEvent, JobFile
+from mmsbgen.jobs.job_rows import tell
+
+__all__ = ["VANISHED", "end", "lost", "requeue"]
+
+VANISHED = 4
+"""So many workers that vanish count as much as one process that dies."""
+
+
+def end(connection: Connection, row: Row[Any], now: str, state: str, **changes: Any) -> str:
+    """End the job for good; its checkpoint is not kept.  Returns ``state``."""
+    connection.execute(delete(JobFile).where(JobFile.job_id == row.id, JobFile.area == "checkpoint"))
+    changes |= {"state": state, "lease_until": None, "finished_at": now, "checkpoint": None}
+    connection.execute(update(JobRow).where(JobRow.id == row.id).values({"error": None} | changes))
+    told = {"state": state} | ({"error": changes["error"]} if "error" in changes else {})
+    tell(connection, row.id, row.attempt, "state", told, now)
+    return state
+
+
+def requeue(connection: Connection, row: Row[Any], now: str, why: str, **more: Any) -> str:
+    """Have the job wait for its next attempt, or end where it was to be cancelled; returns its state."""
+    if row.cancel_at is not None:
+        return end(connection, row, now, "cancelled")
+    changes = {"state": "queued", "lease_until": None, "error": storable_text(why)}
+    connection.execute(update(JobRow).where(JobRow.id == row.id).values(changes))
+    tell(connection, row.id, row.attempt, "state", {"state": "queued", "why": why, **more}, now)
+    return "queued"
+
+
+def lost(connection: Connection, row: Row[Any], now: str, why: str, by: str) -> str:
+    """Count an attempt as lost by its 'process' or its 'worker'; the job waits for the next one, or fails."""
+    connection.execute(update(JobRow).where(JobRow.id == row.id).values(losses=row.losses + 1))
+    at = _reached(row.checkpoint)
+    query = select(JobEvent.data).where(JobEvent.job_id == row.id, JobEvent.kind == "state")
+    alike = [data for data in connection.execute(query).scalars() if data.get("lost") == by]
+    if by == "worker":  # of these only the ones since it has got no further
+        count, most = 1 + sum(data["at"] == at for data in alike), VANISHED * row.max_losses
+    else:
+        count, most = 1 + len(alike), row.max_losses
+    if count < most:
+        return requeue(connection, row, now, why, lost=by, at=at)
+    times = f"{count} attempts were lost" if count > 1 else "its attempt was lost"
+    return end(connection, row, now, "failed", error=storable_text(f"{times}, so it is not tried again: {why}"))
+
+
+def _reached(checkpoint: Mapping[str, Mapping[str, Any]] | None) -> str:
+    """A name for how far a job has got."""
+    return " ".join(f"{name} {told['sha256']}" for name, told in sorted((checkpoint or {}).items()))

@@ -1,0 +1,83 @@
+"""Rows of the tables of jobs, found, locked and turned into values."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, insert, select
+
+from mmsbgen.db.records.canonical_json import canonical_json, utc_timestamp
+from mmsbgen.db.store.schema import Job as JobRow
+from mmsbgen.db.store.schema import JobEvent
+from mmsbgen.jobs.job_errors import LeaseLostError, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.job_records import AREAS, Job, Lease
+
+
+def later(now: str, seconds: float) -> str:
+    """The time so many seconds after ``now``."""
+    return utc_timestamp((datetime.fromisoformat(now) + timedelta(seconds=seconds)).isoformat())
+
+
+def tell(connection: Connection, job: int, attempt: int, kind: str, data: Mapping[str, Any], now: str) -> None:
+    """Add an event of a job."""
+    row = {"job_id": job, "attempt": attempt, "kind": kind, "data": dict(data), "created_at": now}
+    connection.execute(insert(JobEvent).values(row))
+
+
+def fenced(connection: Connection, lease: Lease, *, lock: bool = True) -> Row[Any]:
+    """The job's row, locked to be written, while it is this lease's; raises :class:`LeaseLostError` otherwise."""
+    query = by_id(lease.job.id)
+    row = connection.execute(query.with_for_update() if lock else query).first()
+    if row is None or row.state != "running" or row.attempt != lease.attempt:
+        now = "is gone" if row is None else f"is {row.state} with attempt {row.attempt}"
+        raise LeaseLostError(f"attempt {lease.attempt} of the job {lease.job.id} has lost it: the job {now}")
+    return row
+
+
+def same_request(row: Row[Any], same: Mapping[str, Any], key: str) -> str:
+    """The id of the job that a request key made; raises :class:`RequestKeyError` where that job is another."""
+    for name, value in same.items():
+        if canonical_json(getattr(row, name)) != canonical_json(value):
+            raise RequestKeyError(
+                f"the request key {key!r} belongs to the job {row.uuid}, whose {name} differs: use another key"
+            )
+    return str(row.uuid)
+
+
+def by_id(id: str) -> Select[Any]:
+    """The query for a job; raises :class:`UnknownJobError` for what is no id."""
+    try:
+        return select(JobRow.__table__).where(JobRow.uuid == uuid.UUID(id).hex)
+    except (ValueError, AttributeError, TypeError):
+        raise unknown(id) from None
+
+
+def row_of(connection: Connection, id: str) -> Row[Any]:
+    """The row of a job; raises :class:`UnknownJobError`."""
+    row = connection.execute(by_id(id)).first()
+    if row is None:
+        raise unknown(id)
+    return row
+
+
+def file_of(connection: Connection, id: str, area: str, name: str) -> tuple[int, dict[str, Any]]:
+    """The number of a job, and what it tells of one of its files; raises :class:`UnknownJobError`."""
+    row = row_of(connection, id)
+    column = {"input": row.inputs, "checkpoint": row.checkpoint, "output": row.outputs}
+    if area not in AREAS or name not in (column[area] or {}):
+        raise UnknownJobError(f"the job {row.uuid} has no {area} file {name!r}")
+    return row.id, column[area][name]
+
+
+def unknown(id: object) -> UnknownJobError:
+    """The error for an id that no job has."""
+    return UnknownJobError(f"there is no job {id!r}")
+
+
+def job_of(row: Row[Any]) -> Job:
+    """The job in a row."""
+    values = {name: value for name, value in row._mapping.items() if name not in ("id", "uuid")}
+    return Job(id=row.uuid, **values)

@@ -1,0 +1,1 @@
+"""From a problem to a kernel: problem, space, rendering, build, record key, runtime."""

@@ -1,0 +1,185 @@
+"""From a kernel's declaration, a problem and a configuration to a kernel that can be launched on a device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
+from mmsbgen.base.errors import CompileError, LaunchError
+from mmsbgen.kernels.family import Argument, Array, KernelSpec, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.render import Source, overlapping, render
+from mmsbgen.kernels.space import Config, Traits, describe
+
+_SCALARS = {"u32": np.uint32, "u64": np.uint64, "double": np.float64}
+_GUARD_BYTES = 4096
+_GUARD = 0xA5
+
+
+def traits_of(info: DeviceInfo) -> Traits:
+    """What constraints may know of a device."""
+    # CUDA declares at most 48 KiB of shared memory statically, whatever a block could have dynamically.
+    static = min(info.local_memory, 48 * 1024) if info.backend == "cuda" else info.local_memory
+    return Traits(
+        dialect="cuda" if info.backend == "cuda" else "opencl",
+        kind=info.kind,
+        max_block_size=info.max_block_size,
+        local_memory=static,
+        launch_memory=info.local_memory if info.backend == "cuda" else 0,
+        sub_group_size=info.sub_group_sizes[0] if info.sub_group_sizes else 0,
+        fp64=info.has_fp64,
+        native_vector_width=info.vector_width_float,
+        compute_units=info.compute_units,
+        warp_groups=info.backend == "cuda" and info.architecture == "sm_90",
+        platform=info.platform,
+    )
+
+
+def compiler_options(traits: Traits) -> tuple[str, ...]:
+    """The options that every configuration is compiled with; they are a part of the database key.
+
+    No option relaxes the arithmetic: tolerances of the checks are derived for rounding, not for fast maths.
+    """
+    if traits.dialect == "cuda":
+        return ()
+    return ("-cl-std=CL3.0",) if traits.sub_group_size else ("-cl-std=CL1.2",)
+
+
+def argument_type(argument: Argument, real: type[Any]) -> type[Any]:
+    """The NumPy type of an argument's elements."""
+    found: type[Any] = real if argument.ctype == "real" else _SCALARS[argument.ctype]
+    return found
+
+
+@dataclass(eq=False)
+class BoundKernel:
+    """A compiled kernel with its declaration and configuration; arguments are given by name."""
+
+    spec: KernelSpec
+    problem: Problem
+    config: Config
+    traits: Traits
+    source: Source
+    kernel: Kernel
+
+    def launch(self, count: int, values: Mapping[str, Any]) -> Event:
+        """Queue the kernel for ``count`` work units.
+
+        ``values`` may hold more names than the kernel takes; scalars must be NumPy scalars of the declared type.
+        Raises :class:`LaunchError` naming kernel and configuration.
+        """
+        shape = self.spec.launch(self.problem, self.config, count, self.traits)
+        args = [values[argument.name] for argument in self.spec.arguments]
+        try:
+            return self.kernel.launch((shape.grid,), (shape.block,), args, shape.shared)
+        except LaunchError as error:
+            raise type(error)(f"{self.spec.name} ({describe(self.config)}): {error}") from error
+
+
+def compiled_text(device: Device, source: Source, overlap: bool) -> str:
+    """What is compiled of a source: with ``overlap``, where the device can, a kernel that waits for those before."""
+    return overlapping(source).text if overlap and device.overlaps else source.text
+
+
+def build(device: Device, spec: KernelSpec, problem: Problem, config: Config, overlap: bool = False) -> BoundKernel:
+    """Render and compile one configuration on a device.
+
+    With ``overlap`` its launches may begin while the one before ends, where the device can; what they do is the same.
+
+    Raises :class:`mmsbgen.base.errors.ConfigError` when it is refused and :class:`CompileError` with kernel,
+    configuration and the compiler's log when it does not compile.
+    """
+    traits = traits_of(device.info)
+    source = render(spec, problem, config, traits)
+    try:
+        text, overlap = compiled_text(device, source, overlap), overlap and device.overlaps
+        program = device.compile(text, [source.entry], compiler_options(traits), overlap=overlap)
+        kernel = program.kernel(source.entry)
+        kernel.configuration = describe(config)
+        return BoundKernel(spec, problem, config, traits, source, kernel)
+    except CompileError as error:
+        raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error
+
+
+def compile_side_by_side(device: Device, cases: Iterable[tuple[KernelSpec, Problem, Config]]) -> None:
+    """Compile configurations of kernels at once, so that :func:`build` finds them compiled, where the device can."""
+    if device.side_by_side:
+        traits = traits_of(device.info)
+        sources = [render(spec, problem, config, traits).text for spec, problem, config in cases]
+        device.compile_ahead(sources, compiler_options(traits))
+
+
+def upload(device: Device, workload: Workload) -> dict[str, Any]:
+    """A workload's arguments on the device: buffers for arrays, scalars as they are."""
+    placed: dict[str, Any] = {}
+    try:
+        for name, value in workload.arguments.items():
+            placed[name] = device.upload(value) if isinstance(value, np.ndarray) else value
+    except BaseException:
+        release(placed)
+        raise
+    return placed
+
+
+def release(placed: Mapping[str, Any]) -> None:
+    """Give the buffers of :func:`upload` back."""
+    for value in placed.values():
+        if isinstance(value, Buffer):
+            value.release()
+
+
+def check(device: Device, spec: KernelSpec, problem: Problem, config: Config, seed: int = 0) -> str | None:
+    """Run a configuration on the small problem and hold it against the reference.
+
+    Returns None when every output agrees within the derived tolerance, else what is wrong.  Raises what
+    :func:`build` raises, and :class:`LaunchError`.
+    """
+    return check_built(device, build(device, spec, spec.check_problem(problem), config), seed)
+
+
+def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None:
+    """The check of an already built kernel, whose problem the reference must be able to answer.
+
+    Behind every array lies a guard of known bytes: a kernel that writes there, or into an input, answers wrongly.
+    """
+    workload = bound.spec.workload(bound.problem, seed)
+    arrays = {name: value for name, value in workload.arguments.items() if isinstance(value, np.ndarray) and value.ndim}
+    placed = upload(device, replace(workload, arguments=workload.arguments | _guarded(arrays)))
+    try:
+        bound.launch(workload.count, placed).wait()
+        got = {name: device.download(placed[name]) for name in arrays}
+    finally:
+        release(placed)
+    written = {argument.name for argument in bound.spec.arguments if argument.role in ("out", "inout")}
+    outputs = {name: got[name][: len(arrays[name])] for name in got if name in written}
+    return workload.verify(outputs, bound.config) or _trespass(arrays, got, written)
+
+
+def _guarded(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays, each with at least a page of guard rows behind it."""
+    guarded = {}
+    for name, array in arrays.items():
+        row_bytes = array.itemsize * math.prod(array.shape[1:])
+        if row_bytes == 0:
+            guarded[name] = array
+            continue
+        guard = np.full(-(-_GUARD_BYTES // row_bytes) * row_bytes, _GUARD, np.uint8)
+        guarded[name] = np.concatenate([array, guard.view(array.dtype).reshape(-1, *array.shape[1:])])
+    return guarded
+
+
+def _trespass(arrays: Mapping[str, Array], got: Mapping[str, Array], written: Collection[str]) -> str | None:
+    """What a kernel wrote where it must not, if anything."""
+    for name, array in arrays.items():
+        inside, behind = got[name][: len(array)], got[name][len(array) :]
+        spoilt = np.flatnonzero(np.ascontiguousarray(behind).view(np.uint8).ravel() != _GUARD)
+        if spoilt.size:
+            return f"{spoilt.size} bytes behind the end of {name} were overwritten, the first at +{spoilt[0]}"
+        if name not in written and inside.tobytes() != np.ascontiguousarray(array).tobytes():
+            return f"the input {name} was overwritten"
+    return None

@@ -1,0 +1,71 @@
+"""From some axis values to a whole configuration: the default where it fits, else the valid one nearest to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mmsbgen.base.errors import ConfigError, InputError
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.problem import Problem, Value
+from mmsbgen.kernels.space import Axis, Space, Traits, describe
+
+_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A valid configuration, and which of its values were not asked for.
+
+    ``filled`` come from the default; ``adjusted`` differ from it because the default does not go with what was asked.
+    """
+
+    config: dict[str, Value]
+    filled: dict[str, Value]
+    adjusted: dict[str, Value]
+
+
+def parse_value(axis: Axis, text: str) -> Value:
+    """The value of an axis that a user wrote; raises :class:`InputError` naming the values that there are."""
+    if isinstance(axis.values[0], bool) and text.lower() in _BOOLEANS:
+        return _BOOLEANS[text.lower()]
+    for value in axis.values:
+        if str(value).lower() == text.lower():
+            return value
+    raise InputError(f"{axis.name}={text} is not one of {', '.join(map(str, axis.values))}")
+
+
+def complete(spec: KernelSpec, problem: Problem, targets: Sequence[Traits], given: Mapping[str, Value]) -> Completion:
+    """The configuration with the ``given`` values that all ``targets`` allow and that is nearest to their default.
+
+    Nearest has the fewest values that differ from the default of the first target; of equals the first in the
+    order of the axes is taken.
+
+    Raises:
+        ConfigError: no configuration with these values is allowed; the message has the reason.
+    """
+    default = spec.default(problem, targets[0])
+    names = [axis.name for axis in spec.space.axes]
+    free = [axis for axis in spec.space.axes if axis.name not in given]
+
+    def refusal(config: Mapping[str, Value]) -> str | None:
+        reasons = (spec.space.refusal(config, problem, traits) for traits in targets)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def distance(config: Mapping[str, Value]) -> int:
+        return sum(config[axis.name] != default[axis.name] for axis in free)
+
+    candidates = sorted((dict(given) | rest for rest in Space(tuple(free)).product()), key=distance)
+    refusals: Counter[str] = Counter()
+    for candidate in candidates:
+        reason = refusal(candidate)
+        if reason is None:
+            config = {name: candidate[name] for name in names}
+            filled = {axis.name: config[axis.name] for axis in free}
+            adjusted = {name: value for name, value in filled.items() if value != default[name]}
+            return Completion(config, {n: v for n, v in filled.items() if n not in adjusted}, adjusted)
+        refusals[reason] += 1
+    most = refusals.most_common(1)[0][0]
+    whose = "configuration" if not free else "every configuration with"
+    raise ConfigError(f"{spec.name}: {whose} {describe(given)} is refused: {most}")

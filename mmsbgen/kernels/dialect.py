@@ -1,0 +1,105 @@
+"""The words in which CUDA C and OpenCL C differ: one table each.
+
+Templates use these words, so that what they render reads as native source of either language.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mmsbgen.base.errors import InputError
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One table of words.  Empty strings are words that the language does not need."""
+
+    name: str
+    kernel: str
+    function: str
+    outlined: str
+    glob: str
+    local: str
+    restrict: str
+    group_id: str
+    local_id: str
+    n_groups: str
+    barrier: str
+    sub_group_barrier: str
+    mul_hi32: str
+    mul_hi64: str
+    max_vector_width: int
+    stage: bool = False
+    """Whether a kernel is rendered as a function of its block's number, to be a stage of a longer kernel."""
+
+    def block_attribute(self, block_size: int) -> str:
+        """The attribute that fixes the block size, so that the compiler may count on it."""
+        if self.stage:
+            return ""
+        if self.name == "cuda":
+            return f"__launch_bounds__({block_size})"
+        return f"__attribute__((reqd_work_group_size({block_size}, 1, 1)))"
+
+    def sub_group_attribute(self, size: int) -> str:
+        """The attribute that fixes the sub-group size where the language lets one ask for it."""
+        if self.name == "cuda" or size == 0:
+            return ""
+        return f"__attribute__((intel_reqd_sub_group_size({size})))"
+
+    def lane(self, vector: str, index: int, width: int) -> str:
+        """Element ``index`` of a vector of ``width`` elements."""
+        if width == 1:
+            return vector
+        return f"{vector}.s[{index}]" if self.name == "cuda" else f"{vector}.s{index:x}"
+
+
+OPENCL = Dialect(
+    name="opencl",
+    kernel="__kernel",
+    function="static inline",
+    outlined="static __attribute__((noinline))",
+    glob="__global",
+    local="__local",
+    restrict="restrict",
+    group_id="(uint)get_group_id(0)",
+    local_id="(uint)get_local_id(0)",
+    n_groups="(uint)get_num_groups(0)",
+    barrier="barrier(CLK_LOCAL_MEM_FENCE)",
+    sub_group_barrier="sub_group_barrier(CLK_LOCAL_MEM_FENCE)",
+    mul_hi32="mul_hi",
+    mul_hi64="mul_hi",
+    max_vector_width=16,
+)
+
+CUDA = Dialect(
+    name="cuda",
+    kernel='extern "C" __global__',
+    function="static __device__ __forceinline__",
+    outlined="static __device__ __noinline__",
+    glob="",
+    local="__shared__",
+    restrict="__restrict__",
+    group_id="blockIdx.x",
+    local_id="threadIdx.x",
+    n_groups="gridDim.x",
+    barrier="__syncthreads()",
+    sub_group_barrier="__syncwarp()",
+    mul_hi32="__umulhi",
+    mul_hi64="__umul64hi",
+    max_vector_width=4,
+)
+
+#: Stages share one kernel, whose later stages read what earlier ones wrote: nothing is restrict.
+CUDA_STAGE = replace(
+    CUDA, kernel="static __device__ __forceinline__", restrict="", group_id="block", n_groups="blocks", stage=True
+)
+
+DIALECTS = {"opencl": OPENCL, "cuda": CUDA}
+
+
+def dialect(name: str) -> Dialect:
+    """The table called ``name``; raises :class:`InputError` for a language that there is no table for."""
+    try:
+        return DIALECTS[name]
+    except KeyError:
+        raise InputError(f"no dialect {name!r}; there are {', '.join(DIALECTS)}") from None

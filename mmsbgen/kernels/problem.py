@@ -1,0 +1,117 @@
+"""A problem: the sizes and types for which kernels are generated, tuned and selected.
+
+Which names a problem has is declared by the family of kernels; nothing here knows what they mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mmsbgen.base.errors import InputError
+
+Value = int | str | bool
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One name that a family declares: its default, its bounds (integers) or its choices (strings).
+
+    ``soft`` marks a parameter that changes the answer or the time only a little, so that a record with
+    another value is still worth transferring (a mode of the arithmetic, say, but not a data type).
+    ``implicit`` marks one that a problem has only where it is not at its default: it came when records without it
+    were there, and their keys stay as they are.
+    ``weight`` says how much a factor of e in a size counts in the distance between two problems.
+    """
+
+    name: str
+    default: Value
+    doc: str
+    minimum: int = 0
+    maximum: int = 2**62
+    choices: tuple[str, ...] = ()
+    soft: bool = False
+    implicit: bool = False
+    weight: float = 1.0
+
+    def check(self, value: object) -> Value:
+        """Return ``value`` in its declared type, or raise :class:`InputError` naming it and what is allowed."""
+        if self.choices:
+            if value not in self.choices:
+                raise InputError(f"{self.name}={value!r} is not one of {', '.join(self.choices)}")
+            return str(value)
+        if isinstance(self.default, bool):
+            if not isinstance(value, bool):
+                raise InputError(f"{self.name}={value!r} is not true or false")
+            return value
+        try:
+            number = int(str(value))
+        except ValueError:
+            raise InputError(f"{self.name}={value!r} is not an integer") from None
+        if not self.minimum <= number <= self.maximum:
+            raise InputError(f"{self.name}={number} is outside {self.minimum} to {self.maximum}")
+        return number
+
+
+@dataclass(frozen=True)
+class Problem(Mapping[str, Value]):
+    """An immutable mapping of declared names to values, ordered by name; equal problems have equal keys."""
+
+    family: str
+    items_: tuple[tuple[str, Value], ...]
+
+    @classmethod
+    def of(cls, family: str, parameters: Iterable[Parameter], values: Mapping[str, object]) -> Problem:
+        """Check ``values`` against the declared ``parameters``, fill in defaults and freeze.
+
+        Raises :class:`InputError` for unknown names and for values that are not allowed.  Implicit parameters at their
+        default are left out.
+        """
+        declared = {p.name: p for p in parameters}
+        unknown = sorted(set(values) - set(declared))
+        if unknown:
+            raise InputError(f"{family} has no parameter {unknown[0]!r}; it has {', '.join(declared)}")
+        checked = {name: p.check(values.get(name, p.default)) for name, p in declared.items()}
+        kept = {name: x for name, x in checked.items() if not (declared[name].implicit and x == declared[name].default)}
+        return cls(family, tuple(sorted(kept.items())))
+
+    def __getitem__(self, name: str) -> Value:
+        for key, value in self.items_:
+            if key == name:
+                return value
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(key for key, _ in self.items_)
+
+    def __len__(self) -> int:
+        return len(self.items_)
+
+    def integer(self, name: str) -> int:
+        """The value of an integer parameter."""
+        value = self[name]
+        if not isinstance(value, int):
+            raise TypeError(f"{name} is {value!r}, not an integer")
+        return value
+
+    def only(self, names: Iterable[str]) -> Problem:
+        """The part of this problem that one kernel depends on: the key under which its trials are stored."""
+        keep = set(names)
+        return Problem(self.family, tuple((k, v) for k, v in self.items_ if k in keep))
+
+    def replace(self, **values: Value) -> Problem:
+        """A copy with some values exchanged (unchecked: the caller took them from a checked problem)."""
+        merged = dict(self.items_) | values
+        return Problem(self.family, tuple(sorted(merged.items())))
+
+    @property
+    def key(self) -> str:
+        """Canonical JSON of the values: sorted names, no white space."""
+        return json.dumps(dict(self.items_), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def digest(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of family and key."""
+        return hashlib.sha256(f"{self.family}:{self.key}".encode()).hexdigest()[:16]

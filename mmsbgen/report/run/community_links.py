@@ -1,0 +1,117 @@
+"""Links between communities, counted, and positions for what is drawn as a network."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.report.run.community_pictures import incidence
+from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.sampler.starts.start_methods import seeded
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+#: Links, and pairs of communities of their ends, that are looked at together.
+_LINKS, _PAIRS = 1 << 17, 1 << 20
+#: Power of the distance from the middle at which a vertex of a large component is drawn.
+_SPREAD = 0.65
+
+
+def links_between(cover: Cover, links: Ints, most: int) -> Ints:
+    """Links that lead from one community to another, ``[C, C]``, of the ``most`` largest ones.
+
+    A link counts for every pair of a community of one end and a community of the other; links between vertices that
+    have a community in common lead nowhere and count not at all.
+    """
+    found = incidence(cover, most)
+    count = min(most, len(cover.members))
+    degree = np.diff(found.offsets)
+    between = np.zeros(count * count, np.int64)
+    step = max(1, min(_LINKS, _PAIRS // max(1, int(degree.max(initial=0))) ** 2))
+    for first in range(0, len(links), step):
+        u, v = links[first : first + step].T
+        both = (degree[u] > 0) & (degree[v] > 0)
+        u, v = u[both], v[both]
+        pairs = degree[u] * degree[v]
+        link = np.repeat(np.arange(len(u)), pairs)
+        within = np.arange(len(link)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+        a = found.communities[found.offsets[u][link] + within // degree[v][link]]
+        b = found.communities[found.offsets[v][link] + within % degree[v][link]]
+        inside = np.bincount(link, a == b, minlength=len(u)) > 0
+        leads = ~inside[link]
+        between += np.bincount(a[leads] * count + b[leads], minlength=count * count)
+    matrix = between.reshape(count, count)
+    return matrix + matrix.T
+
+
+def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
+    """Places ``[N, 2]`` of vertices: every component by Fruchterman and Reingold, the components in rows.
+
+    Links of more ``weights`` ``[E]`` are shorter.  The same graph gets the same places.
+    """
+    import igraph
+
+    graph = igraph.Graph(n=n_vertices, edges=links.tolist())
+    graph.es["weight"] = weights.tolist()
+    place = np.zeros((n_vertices, 2))
+    parts = sorted(graph.connected_components(), key=len, reverse=True)
+    boxes = []
+    with seeded(0):
+        for part in parts:
+            sub = graph.induced_subgraph(part)
+            start = [(random.Random(i).random(), random.Random(-i).random()) for i in range(len(part))]
+            found = sub.layout_fruchterman_reingold(weights="weight", niter=800, seed=start, grid="nogrid")
+            where = _square(np.array(found.coords, float).reshape(-1, 2), len(part))
+            place[part] = where
+            boxes.append(float(np.ptp(where[:, 0]) if len(part) > 1 else 0.0) + 1.8)
+    _pack(place, parts, boxes)
+    return place
+
+
+def _square(where: Floats, count: int) -> Floats:
+    """Turned so that it is widest along x, its middle spread out, and scaled: large components get more room."""
+    if count == 1:
+        return where * 0.0
+    where = where - np.median(where, axis=0)
+    if count > 30:  # dense middles with long tails
+        distance = np.hypot(*where.T)
+        where = where * (np.maximum(distance, 1e-9) / distance.max())[:, None] ** (_SPREAD - 1)
+    if count > 2:
+        _, _, turn = np.linalg.svd(where - where.mean(axis=0), full_matrices=False)
+        where = where @ turn.T
+    extent = np.ptp(where, axis=0)
+    area = max(float(extent[0] * max(extent[1], 0.6 * extent[0])), 1e-9)
+    room = 2.0 + min(4.0, max(0.0, np.log2(count / 8)))
+    return np.asarray(where * np.sqrt(room * count / area))
+
+
+def _pack(place: Floats, parts: list[list[int]], widths: list[float]) -> None:
+    """Shift components into rows, the largest first, in about the form of a page."""
+    row_width = max(max(widths), 1.5 * np.sqrt(sum(3.5 * (len(part) + 1) for part in parts)))
+    x = y = height = 0.0
+    stands_out = 2 * len(parts[0]) > len(place)
+    for number, (part, width) in enumerate(zip(parts, widths, strict=True)):
+        where = place[part]
+        tall = float(np.ptp(where[:, 1])) + 1.8
+        if x > 0 and (x + width > row_width * 1.001 or (number == 1 and stands_out)):
+            x, y, height = 0.0, y - height, 0.0
+        place[part] = where - where.min(axis=0) + (x, y - tall)
+        x, height = x + width, max(height, tall)
+
+
+def apart(where: Floats, radius: Floats, gap: float) -> Floats:
+    """The places ``[V, 2]`` moved as little as it takes that discs of ``radius`` ``[V]`` do not cover each other."""
+    found = where.copy()
+    for _ in range(300):
+        away = found[:, None] - found[None]
+        distance = np.hypot(away[..., 0], away[..., 1])
+        np.fill_diagonal(distance, np.inf)
+        missing = (radius[:, None] + radius[None]) * (1 + gap) - distance
+        if (missing <= 1e-9).all():
+            break
+        push = np.where(missing > 0, missing, 0.0)[..., None] * away / np.maximum(distance, 1e-9)[..., None]
+        found += 0.5 * np.where(np.isfinite(push), push, 0.0).sum(axis=1)
+    return found

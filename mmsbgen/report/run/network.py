@@ -1,0 +1,273 @@
+"""Drawings: a small graph with its communities, or the communities of a large one and what leads between them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.lines import Line2D
+from matplotlib.patches import Wedge
+
+from mmsbgen.base.id_text import plain
+from mmsbgen.graph import Graph
+from mmsbgen.report.run.community_links import apart, layout, links_between
+from mmsbgen.report.run.community_pictures import incidence, name_of, shared_members
+from mmsbgen.report.run.saved_run import Saved
+from mmsbgen.report.style import (
+    COLOURS,
+    INK,
+    MUTED,
+    PAPER,
+    Picture,
+    bright,
+    log_scale,
+    on_scale,
+    scale_of_strength,
+    single,
+)
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+#: Up to here every vertex is drawn.
+MOST_VERTICES, MOST_LINKS = 1500, 6000
+#: Vertices up to which each has its name.
+_NAMED = 60
+#: Communities of the drawing of communities, and strongest connections of each that are drawn.
+MOST_COMMUNITIES, _STRONGEST = 50, 2
+#: Vertices up to which they are moved apart where they would cover each other.
+_APART = 700
+_PALETTE = COLOURS[:6]
+
+
+def is_small(graph: Graph) -> bool:
+    """Whether a drawing of every vertex is still legible."""
+    return graph.n_vertices <= MOST_VERTICES and graph.n_links <= MOST_LINKS
+
+
+def draw(saved: Saved, graph: Graph | None) -> Picture | None:
+    """The graph, where it is known and small, else its communities; None where there is nothing to draw."""
+    if graph is not None and is_small(graph):
+        return draw_graph(saved, graph)
+    return draw_communities(saved, graph)
+
+
+def draw_graph(saved: Saved, graph: Graph) -> Picture:
+    """Every vertex with a link, in the colours of its communities."""
+    linked = np.flatnonzero(graph.degrees() > 0)
+    renumbered = np.full(graph.n_vertices, -1)
+    renumbered[linked] = np.arange(linked.size)
+    links = renumbered[graph.links]
+    found = incidence(saved.cover)
+    sets = [found.communities[found.offsets[v] : found.offsets[v + 1]] for v in linked]
+    main = np.array([_main(saved, int(v), s) for v, s in zip(linked, sets, strict=True)])
+    shared = [np.intersect1d(sets[u], sets[v]) for u, v in links]
+    where = layout(linked.size, links, np.array([1.0 if common.size else 0.25 for common in shared]))
+    radius = _radius(where)
+    if linked.size <= _APART:
+        where = apart(where, np.full(linked.size, radius), 1.0 if linked.size <= _NAMED else 0.15)
+    colours = map_colours(saved, graph)
+    extent = np.ptp(where, axis=0) + 1.0
+    figure, axes = single(8.6, float(np.clip(8.6 * extent[1] / extent[0], 4.5, 9.0)))
+    inner = [common[0] if common.size else -1 for common in shared]
+    lines = LineCollection(
+        [(where[u], where[v]) for u, v in links],
+        colors=[colours[c] if c >= 0 else MUTED for c in inner],
+        linewidths=0.9 if len(links) < 1000 else 0.5,
+        alpha=0.55 if len(links) < 1000 else 0.3,
+        zorder=1,
+    )
+    axes.add_collection(lines)
+    _dots(axes, where, main, sets, colours, radius)
+    _frame(axes, where, 1.6)
+    if linked.size <= _NAMED:
+        for vertex, (x, y) in zip(linked, where, strict=True):
+            axes.text(x, y + radius * 1.2, plain(graph.ids[vertex], 14), fontsize=7, ha="center", va="bottom", zorder=5)
+    _tags(axes, saved, where, main, colours)
+    several = sum(len(s) > 1 for s in sets)
+    axes.legend(
+        handles=[
+            Line2D([], [], marker="o", linestyle="", color=MUTED, markersize=6, label="in no community"),
+            Line2D(
+                [], [], marker="o", linestyle="", markersize=7, label="in several (slices)",
+                color=COLOURS[0], markerfacecoloralt=COLOURS[1], fillstyle="left", markeredgecolor=INK,
+            ),
+        ],
+        loc="upper center", bbox_to_anchor=(0.5, -0.01), ncols=2,
+    )  # fmt: skip
+    alone = graph.n_vertices - linked.size
+    caption = (
+        "Every vertex in the colour of its community, sliced where it is in several; links inside a community have its "
+        "colour. Numbers name the communities; colours come back, neighbours differ."
+        + (f" {alone} vertices without a link are left out." if alone else "")
+    )
+    alt = (
+        f"Drawing of the graph: {linked.size} vertices with {len(links)} links in {len(saved.cover.members)} "
+        f"communities; {several} vertices are in more than one."
+    )
+    return Picture("graph", "The graph and its communities", caption, alt, figure)
+
+
+def _radius(where: Floats) -> float:
+    """A disc that is seen, and small enough that discs leave room for links."""
+    extent = float(np.ptp(where, axis=0).max()) + 1.0
+    between = np.hypot(*(where[:, None] - where[None]).transpose(2, 0, 1))
+    np.fill_diagonal(between, np.inf)
+    nearest = float(np.median(between.min(axis=1))) if len(where) > 1 else extent
+    return float(np.clip(0.4 * nearest, 0.0045 * extent, 0.013 * extent))
+
+
+def _main(saved: Saved, vertex: int, communities: Ints) -> int:
+    """The community whose colour a vertex takes first: of those that it is in, the one with the largest share."""
+    if not communities.size:
+        return -1
+    row = saved.memberships.indices[vertex].tolist()
+    labels = [saved.cover.labels[c] for c in communities.tolist()]
+    places = [row.index(label) if label in row else len(row) for label in labels]
+    return int(communities[int(np.argmin(places))])
+
+
+def map_colours(saved: Saved, graph: Graph | None) -> list[str]:
+    """A colour a community, as on a map: those that touch or overlap differ as far as there are colours."""
+    count = len(saved.cover.members)
+    near = shared_members(saved.cover, count).astype(float)
+    if graph is not None:
+        near += links_between(saved.cover, graph.links, count)
+    np.fill_diagonal(near, 0.0)
+    taken = np.full(count, -1)
+    used = np.zeros(len(_PALETTE))
+    for place in range(count):
+        cost = np.array([near[place, taken == c].sum() for c in range(len(_PALETTE))]) + 1e-6 * used
+        taken[place] = int(np.argmin(cost))
+        used[taken[place]] += 1
+    return [_PALETTE[c] for c in taken]
+
+
+def _dots(axes: Axes, where: Floats, main: Ints, sets: list[Ints], colours: list[str], radius: float) -> None:
+    wedges, faces = [], []
+    for (x, y), first, inside in zip(where, main.tolist(), sets, strict=True):
+        slices = [first, *(c for c in inside.tolist() if c != first)][:5]
+        step = 360 / len(slices)
+        for number, community in enumerate(slices):
+            wedges.append(Wedge((x, y), radius, 90 + number * step, 90 + (number + 1) * step))
+            faces.append(colours[community] if community >= 0 else MUTED)
+    axes.add_collection(PatchCollection(wedges, facecolors=faces, edgecolors=PAPER, linewidths=0.3, zorder=3))
+
+
+def _tags(axes: Axes, saved: Saved, where: Floats, main: Ints, colours: list[str]) -> None:
+    """The names of communities at the middle of their members, where there is one; where two meet, one."""
+    placed: list[tuple[float, float]] = []
+    room = 0.035 * float(np.ptp(where, axis=0).max())
+    for community in range(min(len(colours), MOST_COMMUNITIES)):
+        members = where[main == community]
+        if not len(members):
+            continue
+        middle = np.median(members, axis=0)
+        if np.median(np.hypot(*(members - middle).T)) > 4 * room:
+            continue  # scattered over the picture: there is no place that is its own
+        x, y = members[np.argmin(((members - middle) ** 2).sum(axis=1))].tolist()
+        if all(abs(x - a) > room or abs(y - b) > room * 0.7 for a, b in placed):
+            placed.append((x, y))
+            box = {"boxstyle": "round,pad=0.2", "facecolor": PAPER, "edgecolor": colours[community], "alpha": 0.88}
+            axes.text(x, y, name_of(saved, community), fontsize=8, ha="center", va="center", zorder=6, bbox=box)
+
+
+def _frame(axes: Axes, where: Floats, room: float) -> None:
+    low, high = where.min(axis=0) - room, where.max(axis=0) + room
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
+    axes.set_aspect("equal")
+    axes.axis("off")
+
+
+def strongest(weights: Floats, each: int) -> list[tuple[int, int]]:
+    """Pairs ``i < j`` with a positive weight that are among the ``each`` largest of one of the two."""
+    kept = set()
+    for i, row in enumerate(weights):
+        for j in np.argsort(-row, kind="stable")[:each].tolist():
+            if row[j] > 0 and i != j:
+                kept.add((min(i, j), max(i, j)))
+    return sorted(kept)
+
+
+def draw_communities(saved: Saved, graph: Graph | None) -> Picture | None:
+    """The largest communities as discs, joined by the links between them or, without the graph, by shared members."""
+    total = len(saved.cover.members)
+    count = min(MOST_COMMUNITIES, total)
+    if count < 2:
+        return None
+    shared = shared_members(saved.cover, count).astype(float)
+    np.fill_diagonal(shared, 0.0)
+    weights = shared if graph is None else links_between(saved.cover, graph.links, count).astype(float)
+    what = "shared members" if graph is None else "links between the two"
+    pairs = strongest(weights, _STRONGEST)
+    size = np.array([len(members) for members in saved.cover.members[:count]], float)
+    radius = 0.85 * np.sqrt(size / size.max())
+    radius = np.maximum(radius, 0.16)
+    ends = np.array(pairs, np.int64).reshape(-1, 2)
+    strength = weights[ends[:, 0], ends[:, 1]]
+    relative = np.sqrt(strength / strength.max()) if len(pairs) else strength
+    where = layout(count, ends, 0.2 + relative) * 1.1
+    where = apart(where, radius, 0.3)
+    extent = np.ptp(where, axis=0) + 2.0
+    figure, axes = single(8.6, float(np.clip(7.4 * extent[1] / extent[0], 3.5, 8.5)))
+    axes.add_collection(
+        LineCollection(
+            [(where[a], where[b]) for a, b in pairs],
+            linewidths=(0.6 + 5.5 * relative).tolist(),
+            colors=MUTED,
+            alpha=0.5,
+            zorder=1,
+            capstyle="round",
+        )
+    )
+    faces, brightness = _faces(axes, saved, count)
+    discs = [Wedge((x, y), r, 0, 360) for (x, y), r in zip(where, radius, strict=True)]
+    axes.add_collection(PatchCollection(discs, facecolors=faces, edgecolors=PAPER, linewidths=0.8, zorder=3))
+    _frame(axes, where, float(radius.max()) + 0.15)
+    for place, ((x, y), r) in enumerate(zip(where, radius, strict=True)):
+        inside = r > 0.34
+        axes.text(
+            x, y if inside else y - r, name_of(saved, place), zorder=5, ha="center", va="center" if inside else "top",
+            fontsize=8 if r > 0.45 or not inside else 7, color=on_scale(brightness[place]) if inside else INK,
+        )  # fmt: skip
+    left_out = f" The {total - count} smaller communities are left out." if total > count else ""
+    caption = (
+        f"Discs are communities, their area the number of members (the largest has {size.max():,.0f}); lines are "
+        f"{what}, the {_STRONGEST} strongest of each, the thickest {strength.max() if len(pairs) else 0:,.0f}."
+        + (" Links inside a community are not counted." if graph is not None else " The graph was not at hand.")
+        + left_out
+    )
+    a, b = pairs[int(np.argmax(strength))] if pairs else (0, 1)
+    alt = (
+        f"Drawing of the {count} largest communities of {total} with {len(pairs)} connections ({what})."
+        + (
+            f" The strongest joins communities {name_of(saved, a)} and {name_of(saved, b)}: {strength.max():,.0f}."
+            if pairs
+            else ""
+        )
+        + left_out
+    )
+    return Picture("community-graph", "Communities and what leads between them", caption, alt, figure)
+
+
+def _faces(axes: Axes, saved: Saved, count: int) -> tuple[list[object], list[float]]:
+    """Colours of discs by strength, with their brightness and a bar that tells."""
+    known = saved.strengths[:count]
+    top = float(known.max())
+    wide = top > 10 * float(known.min()) and top > 0
+    norm = LogNorm(max(float(known.min()), top / 1000), top, clip=True) if wide else Normalize(0.0, top)
+    scale = scale_of_strength()
+    faces = [scale(float(norm(value))) for value in known]
+    figure = axes.get_figure()
+    assert figure is not None
+    bar = figure.colorbar(ScalarMappable(norm, scale), ax=axes, shrink=0.5, pad=0.01, aspect=25)
+    bar.set_label("strength beta (probability of a link inside)")
+    bar.outline.set_visible(False)
+    if wide:
+        log_scale(bar.ax, "y")
+        bar.ax.grid(visible=False)
+    return list(faces), [bright(face) for face in faces]

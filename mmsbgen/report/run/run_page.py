@@ -1,0 +1,297 @@
+"""The page of one run: what was found, whether it can be relied on, and how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.base.id_text import plain
+from mmsbgen.export.run_folder import graph_of_run
+from mmsbgen.graph import Graph
+from mmsbgen.report.page import Notice, Page, Section, Table, Tile, with_distinct_names
+from mmsbgen.report.run import community_pictures, network, trace_pictures
+from mmsbgen.report.run.community_links import links_between
+from mmsbgen.report.run.saved_run import Saved, load
+from mmsbgen.report.style import Picture, drawing
+from mmsbgen.sampler.diagnostics.communities import RULES
+
+Record = dict[str, Any]
+
+#: Communities and connections that tables have, and members that are named.
+_COMMUNITIES, _PAIRS, _MEMBERS = 50, 20, 8
+
+
+def run_page(folder: Path, graph: Path | None = None) -> Page:
+    """The page of the results in ``folder``.
+
+    ``graph`` is the edge list that the run was made on; without it the file that the record names is looked for.
+    Raises :class:`InputError` where there are no results, or where ``graph`` is another graph than the run's.
+    """
+    saved = load(folder)
+    found, why = graph_of_run(folder, graph)
+    missing = f"Links between communities are left out, as the run's graph is not at hand: {why}. Give it with --graph."
+    with drawing():
+        return _page(saved, found, missing)
+
+
+def _page(saved: Saved, graph: Graph | None, missing: str) -> Page:
+    record = saved.record
+    name = plain(record["graph"]["name"], 80)
+    device = record.get("device", {})
+    page = Page(
+        title=f"Communities of {name}",
+        subtitle=f"{record.get('finished', '')[:19].replace('T', ' ')} UTC, mmsbgen {record.get('mmsbgen', '')}, seed "
+        f"{record.get('seed')}, on {device.get('name', 'an unknown device')} ({device.get('platform', '')})",
+        notices=_notices(record, missing, graph),
+        tiles=_tiles(saved),
+    )
+    sections = [
+        _communities(saved),
+        _drawing(saved, graph),
+        _overlap(saved, graph),
+        _convergence(record),
+        _choice(record),
+        _time(record),
+        _kernels(record),
+        _settings(record),
+    ]
+    page.sections = with_distinct_names([section for section in sections if section is not None])
+    return page
+
+
+def _some(*pictures: Picture | None) -> list[Picture]:
+    return [picture for picture in pictures if picture is not None]
+
+
+def _notices(record: Record, missing: str, graph: Graph | None) -> list[Notice]:
+    verdict = record.get("convergence") or {}
+    text = verdict.get("text", "")
+    kind = "good" if text.startswith("Converged") else "warning" if text.startswith("Warning") else "note"
+    found = [Notice(kind, text)] if text else []
+    if record.get("interrupted"):
+        done = record["iterations"]
+        found.insert(0, Notice("warning", f"This run was interrupted after iteration {done}; it can be resumed."))
+    if not any("log_likelihood" in row for row in record["trace"]):
+        found.append(Notice("note", "No pairs were held out, so nothing tells how well the run predicts links."))
+    if not record["communities"]["count"]:
+        found.append(
+            Notice("warning", "No community has members: try more iterations, a lower --threshold or another K.")
+        )
+    if graph is None and record["communities"]["count"] > 1:
+        found.append(Notice("note", missing))
+    return found
+
+
+def _tiles(saved: Saved) -> list[Tile]:
+    record, cover = saved.record, saved.cover
+    tiles = [
+        Tile(f"{record['graph']['vertices']:,}", "vertices"),
+        Tile(f"{record['graph']['links']:,}", "links"),
+        Tile(f"{len(cover.members):,} of {saved.memberships.k:,}", "communities have members"),
+        Tile(f"{cover.coverage:.1%}", "of the vertices are in a community"),
+    ]
+    if cover.members:
+        tiles.append(Tile(f"{cover.overlap:.2f}", "communities of such a vertex, in the mean"))
+    held = record.get("held_out") or {}
+    for which in ("test", "validation"):
+        if held.get(which) and held[which]["auc"] is not None:
+            error = held[which]["auc_error"]
+            tiles.append(
+                Tile(
+                    f"{held[which]['auc']:.3f}" + (f" ± {error:.2g}" if error else ""),
+                    f"AUC of the memberships, {which} pairs",
+                )
+            )
+    tiles.append(Tile(f"{record['seconds']:.3g} s", f"{record['iterations']:,} iterations"))
+    return tiles
+
+
+def _communities(saved: Saved) -> Section:
+    cover, ids, strengths = saved.cover, saved.memberships.ids, saved.strengths
+    rows = []
+    for place, members in enumerate(cover.members[:_COMMUNITIES]):
+        shown = [plain(name, 24) for name in ids[members[:_MEMBERS]].tolist()]
+        names = "  ".join(shown) + (" …" if len(members) > _MEMBERS else "")
+        rows.append((community_pictures.name_of(saved, place), f"{len(members):,}", f"{strengths[place]:.3g}", names))
+    rest = len(cover.members) - len(rows)
+    note = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""
+    columns = ("community", "members", "strength", "ids")
+    table = Table("Largest communities", columns, rows, frozenset({0, 1, 2}), note, len(rows) > 12)
+    rule = saved.record.get("rule") or {}
+    doc = RULES[rule["name"]].doc if rule.get("name") in RULES else ""
+    return Section(
+        "Communities",
+        f"Made by the rule {rule.get('name')} at {rule.get('threshold')}: {doc}." if rule else "",
+        _some(community_pictures.sizes(saved), community_pictures.memberships(saved)),
+        [table] if rows else [],
+    )
+
+
+def _drawing(saved: Saved, graph: Graph | None) -> Section | None:
+    picture = network.draw(saved, graph)
+    return None if picture is None else Section("Drawing", "", [picture])
+
+
+def _overlap(saved: Saved, graph: Graph | None) -> Section | None:
+    count = min(network.MOST_COMMUNITIES, len(saved.cover.members))
+    if count < 2:
+        return None
+    shared = community_pictures.shared_members(saved.cover, count)
+    between = links_between(saved.cover, graph.links, count) if graph is not None else None
+    picture = community_pictures.overlaps(saved)
+    upper = np.triu(np.ones_like(shared, bool), 1)
+    weight = np.where(upper, shared, 0) if picture is not None or between is None else np.where(upper, between, 0)
+    order = np.argsort(-weight, axis=None, kind="stable")[:_PAIRS]
+    rows: list[tuple[str, ...]] = []
+    for i, j in zip(*np.unravel_index(order, weight.shape), strict=True):
+        if weight[i, j] > 0:
+            names = (community_pictures.name_of(saved, int(i)), community_pictures.name_of(saved, int(j)))
+            links = () if between is None else (f"{between[i, j]:,}",)
+            rows.append((*names, f"{shared[i, j]:,}", *links))
+    columns = ("community", "and", "shared members", *(() if between is None else ("links between",)))
+    tables = [Table("Pairs that have most in common", columns, rows, frozenset(range(len(columns))), "", len(rows) > 8)]
+    text = (
+        ""
+        if picture is not None
+        else f"No two of the {min(count, community_pictures.SHOWN)} largest communities share one."
+    )
+    return Section("Overlap", text, _some(picture), tables if rows else [])
+
+
+def _convergence(record: Record) -> Section:
+    verdict = record.get("convergence") or {}
+    tables = []
+    held = record.get("held_out") or {}
+    rows = [
+        (
+            f"{which} pairs",
+            f"{pairs['links']:,}",
+            f"{pairs['non_links']:,}",
+            _number(pairs["auc"], pairs["auc_error"], ".4f"),
+            _number(pairs["log_likelihood"], pairs["log_likelihood_error"], ".4g"),
+            _number(pairs["perplexity"], None, ".4g"),
+        )
+        for which in ("validation", "test")
+        if (pairs := held.get(which))
+    ]
+    if rows:
+        columns = ("", "links", "non-links", "AUC", "log-likelihood (nats a pair)", "balanced perplexity")
+        tables.append(
+            Table(
+                "Metrics of the memberships that were written, with standard errors",
+                columns,
+                rows,
+                frozenset(range(1, 6)),
+            )
+        )
+    numbers = [
+        ("held-out log-likelihood settled", {True: "yes", False: "no", None: "not known"}[verdict.get("settled")]),
+        ("vertices that kept their largest community in the second half", _percent(verdict.get("agreement"))),
+        ("effective communities", _number(verdict.get("effective_communities"), None, ".1f")),
+        ("mean row sum at the end", _number(verdict.get("mean_row_sum"), None, ".4g")),
+        ("iterations", f"{record['iterations']:,}"),
+        ("updates of a vertex", _number(record.get("updates_per_vertex"), None, ".4g")),
+    ]
+    tables.append(Table("Verdict in numbers", ("", "value"), numbers, frozenset({1})))
+    trials = (record.get("course") or {}).get("trials") or []
+    if trials:
+        chosen = record["course"]["start"]
+        starts = [
+            (
+                f"{row['start']} (taken)" if row["start"] == chosen else row["start"],
+                f"{row['sets']:,}",
+                _number(row["own_log_likelihood"], None, ".4g"),
+                _number(row["log_likelihood"], None, ".4g"),
+                _number(row["auc"], None, ".4f"),
+            )
+            for row in trials
+        ]
+        names = ("start", "sets", "its own log-likelihood", "after the trial", "AUC after the trial")
+        tables.append(Table("Starts that were tried", names, starts, frozenset(range(1, 5))))
+    return Section("Convergence", "", _some(trace_pictures.held_out(record), trace_pictures.health(record)), tables)
+
+
+def _number(value: float | None, error: float | None, form: str) -> str:
+    return "unknown" if value is None else format(value, form) + (f" ± {error:.2g}" if error else "")
+
+
+def _percent(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.1%}"
+
+
+def _choice(record: Record) -> Section | None:
+    picture = trace_pictures.choice_of_k(record)
+    if picture is None:
+        return None
+    rows = [
+        (
+            row["k"],
+            row["start"],
+            _number(row["log_likelihood"], None, ".5g"),
+            _number(row["standard_error"], None, ".2g"),
+            _number(row["auc"], None, ".4f"),
+            row["chains"],
+        )
+        for row in record["tried"]
+    ]
+    columns = ("K", "start", "log-likelihood", "standard error", "AUC", "chains")
+    table = Table("What was tried", columns, rows, frozenset({0, 2, 3, 4, 5}))
+    return Section("Number of communities", "", [picture], [table])
+
+
+def _time(record: Record) -> Section:
+    seconds: Mapping[str, float] = record.get("stage_seconds") or {}
+    total = record["seconds"]
+    rows = [
+        (name, f"{value:.4g}", f"{value / total:.1%}" if total > 0 else "", f"{1e3 * value / record['iterations']:.4g}")
+        for name, value in seconds.items()
+        if record["iterations"]
+    ]
+    columns = ("stage", "seconds", "of the run", "ms an iteration")
+    tables = [Table("Seconds by stage", columns, rows, frozenset({1, 2, 3}))] if rows else []
+    return Section("Time", "" if seconds else "No stage was timed.", _some(trace_pictures.stages(record)), tables)
+
+
+def _kernels(record: Record) -> Section:
+    rows = [(one["kernel"], one["tier"], _pairs(one["config"]), one["reason"]) for one in record.get("kernels", [])]
+    tiers: dict[str, int] = {}
+    for row in rows:
+        tiers[row[1]] = tiers.get(row[1], 0) + 1
+    text = "Kernels by where their configuration came from: " + (
+        ", ".join(f"{count} {tier}" for tier, count in tiers.items()) or "none was launched"
+    )
+    table = Table("Configurations", ("kernel", "tier", "configuration", "why"), rows)
+    return Section("Kernels", text + ".", [], [table] if rows else [])
+
+
+def _settings(record: Record) -> Section:
+    def table(title: str, values: Mapping[str, object]) -> Table:
+        return Table(title, ("name", "value"), [(k, _text(v)) for k, v in values.items()], folded=True)
+
+    memory = [
+        (where, name, f"{size / 2**20:,.2f}")
+        for where, parts in (record.get("memory") or {}).items()
+        for name, size in parts.items()
+    ]
+    tables = [
+        table("Graph", record["graph"]),
+        table("Options", record["options"]),
+        table("Problem", record.get("problem") or {}),
+        table("Device", record.get("device") or {}),
+        Table("Memory", ("where", "what", "MiB"), memory, frozenset({2}), folded=True),
+        table("Versions", {"mmsbgen": record.get("mmsbgen"), **(record.get("versions") or {})}),
+    ]
+    return Section("Settings", "What it takes to make this run again.", [], [one for one in tables if one.rows])
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return _pairs(value)
+    return "default" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())

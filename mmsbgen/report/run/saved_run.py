@@ -1,0 +1,44 @@
+"""A run's folder, as its report needs it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.export.run_folder import read_folder
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A run's record, the largest entries of every row of pi, and its communities."""
+
+    folder: Path
+    record: dict[str, Any]
+    memberships: Memberships
+    cover: Cover
+
+    @property
+    def strengths(self) -> npt.NDArray[np.float64]:
+        """beta of each community of the cover, float64 ``[C]``."""
+        return np.asarray(self.memberships.beta, np.float64)[np.array(self.cover.labels, np.int64)]
+
+
+def load(folder: Path) -> Saved:
+    """The results in a folder that ``detect`` wrote.
+
+    Raises :class:`InputError` where there are none, or where they are damaged or do not belong together.
+    """
+    found = read_folder(folder)
+    file = folder / "run.json"
+    record = json.loads(file.read_text("utf-8"))
+    absent = {"trace", "seconds", "iterations", "options"} - record.keys()
+    if absent:
+        raise InputError(f"{file} has no {min(absent)}: run `mmsbgen detect -o` again")
+    return Saved(folder, record, found.memberships, found.cover)

@@ -1,0 +1,201 @@
+"""The page of a tuning database: what was measured, what tuning is worth, what failed and what has changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from mmsbgen.base.id_text import plain
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
+from mmsbgen.report.page import Notice, Page, Section, Table, Tile, with_distinct_names
+from mmsbgen.report.style import Picture, drawing, times
+from mmsbgen.report.tuning import axis_pictures, database_pictures, sweep_pictures
+from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable, device_label, problem_texts
+
+#: Rows of tables.
+_ROWS = 200
+
+
+def tuning_page(
+    bundle: Bundle, where: str, size: int | None = None, baseline: sweep_pictures.Baseline | None = None
+) -> Page:
+    """The page of the records in ``bundle``, which came from ``where``.
+
+    ``size`` is the problem's size of the figures that are for one; ``baseline`` the time of plain C, for the speed-up
+    over it.
+    """
+    with drawing():
+        return _page(bundle, where, size, baseline)
+
+
+def _page(bundle: Bundle, where: str, size: int | None, baseline: sweep_pictures.Baseline | None) -> Page:
+    trials = bundle.trials
+    cases = cases_of(trials)
+    failed = sum(trial.status != "ok" for trial in trials)
+    devices = {trial.key.device.key: trial.key.device for trial in trials}
+    days = sorted({trial.created_at[:10] for trial in trials})
+    page = Page(
+        title="Tuning records",
+        subtitle=f"{plain(where, 120)}, " + (f"measured {days[0]} to {days[-1]}" if days else "empty"),
+        tiles=[
+            Tile(f"{len(trials):,}", "trials"),
+            Tile(f"{sum(len(case.times) for case in cases):,}", "configurations that work"),
+            Tile(f"{failed / max(1, len(trials)):.1%}", f"of the trials failed ({failed:,})"),
+            Tile(f"{len({device.identity for device in devices.values()})}", "devices"),
+            Tile(f"{len({(t.key.kernel.family, t.key.kernel.name) for t in trials})}", "kernels"),
+            Tile(f"{len({t.key.problem.key for t in trials})}", "problems"),
+            Tile(f"{len(bundle.runs):,}", "runs"),
+        ],
+    )
+    if trials and failed == len(trials):
+        page.notices.append(Notice("warning", "No configuration worked: look at the failures below."))
+    sections = [
+        _coverage(bundle, list(devices.values())),
+        _best(cases),
+        _configurations(cases, size, baseline),
+        _roofline(bundle, cases),
+        _failures(bundle),
+        _history(bundle, cases),
+    ]
+    page.sections = with_distinct_names([section for section in sections if section is not None])
+    return page
+
+
+def _some(*found: Picture | None) -> list[Picture]:
+    return [picture for picture in found if picture is not None]
+
+
+def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
+    rows = []
+    for device in sorted(devices, key=lambda d: (d.backend, d.label, d.driver)):
+        count = sum(trial.key.device.key == device.key for trial in bundle.trials)
+        copy = [roof.gbps for roof in bundle.roofs if roof.device.key == device.key and roof.kind == "copy"]
+        gather = [roof.gbps for roof in bundle.roofs if roof.device.key == device.key and roof.kind == "gather"]
+        named = (device_label(device), device.backend, device.driver, device.compute_units)
+        rows.append((*named, f"{count:,}", _range(copy), _range(gather)))
+    columns = ("device", "backend", "driver", "units", "trials", "copy (GB/s)", "gather (GB/s)")
+    tables = [Table("Devices and drivers", columns, rows, frozenset({3, 4, 5, 6}))]
+    problems = _problems(bundle)
+    if problems:
+        names = ("kernel", "parameter", "values that were measured")
+        tables.append(Table("Problems by kernel", names, problems, folded=True))
+    return Section("Coverage", "", _some(database_pictures.coverage(bundle.trials)), tables)
+
+
+def _range(values: Sequence[float]) -> str:
+    if not values:
+        return "not measured"
+    low, high = min(values), max(values)
+    return f"{high:,.4g}" if high <= 1.02 * low else f"{low:,.4g} to {high:,.4g}"
+
+
+def _problems(bundle: Bundle) -> list[tuple[str, str, str]]:
+    """The values of every parameter of the problems of each kernel that has more than one."""
+    values: dict[str, dict[str, set[object]]] = {}
+    for trial in bundle.trials:
+        for name, value in trial.key.problem.params.items():
+            values.setdefault(trial.key.kernel.name, {}).setdefault(name, set()).add(value)
+    found = []
+    for kernel, params in sorted(values.items()):
+        for name, seen in sorted(params.items()):
+            if len(seen) > 1:
+                numbers = all(type(value) is int for value in seen)
+                order = sorted(seen, key=lambda value: (int(str(value)), "") if numbers else (0, str(value)))
+                found.append((kernel, name, ", ".join(map(str, order))))
+    return found
+
+
+def _best(cases: Sequence[Case]) -> Section | None:
+    if not cases:
+        return None
+    rows: list[tuple[str, ...]] = []
+    texts: dict[int, str] = {}
+    for of_kernel in by_device(cases, lambda case: (case.kernel.family, case.kernel.name)).values():
+        for case, text in zip(of_kernel, problem_texts(case.problem for case in of_kernel), strict=True):
+            texts[id(case)] = text
+    for case in cases[:_ROWS]:
+        gain = "" if case.default_s is None else times(case.default_s / case.best_s)
+        share = "" if case.roof_fraction is None else f"{case.roof_fraction:.0%}"
+        config = " ".join(f"{name}={value}" for name, value in case.best.config.items())
+        ends = (f"{case.best_s * 1e3:.4g}", share, gain, times(case.worst_s / case.best_s), f"{len(case.times):,}")
+        rows.append((case.label, case.kernel.name, texts[id(case)], *ends, config))
+    columns = ("device", "kernel", "problem", "time (ms)", "of roof", "default", "worst", "tried", "best configuration")
+    note = f"{len(cases) - _ROWS:,} more are in the database (mmsbgen db best)." if len(cases) > _ROWS else ""
+    table = Table("All of them", columns, rows, frozenset({3, 4, 5, 6, 7}), note, folded=len(rows) > 12)
+    text = (
+        f"{len(cases):,} times a kernel was tuned for a device and a problem. The columns default and worst say how "
+        "many times the best one's time the built-in configuration and the slowest take."
+    )
+    return Section("Best configurations", text, [], [table])
+
+
+def _configurations(
+    cases: Sequence[Case], size: int | None, baseline: sweep_pictures.Baseline | None
+) -> Section | None:
+    if not cases:
+        return None
+    found = [
+        *sweep_pictures.pictures(comparable(cases), size, baseline),
+        *axis_pictures.spreads(cases),
+        *axis_pictures.by_axis(cases),
+    ]
+    return Section("Time by configuration", "", found) if found else None
+
+
+def _roofline(bundle: Bundle, cases: Sequence[Case]) -> Section | None:
+    picture = database_pictures.roofline(bundle.trials, bundle.roofs)
+    if picture is None:
+        return None
+    rows = []
+    for (label, kernel), found in by_device(cases, lambda case: (case.label, case.kernel.name)).items():
+        shares = sorted(case.roof_fraction for case in found if case.roof_fraction is not None)
+        if shares:
+            rows.append((label, kernel, len(found), f"{shares[0]:.1%}", f"{shares[-1]:.1%}"))
+    columns = ("device", "kernel", "problems", "least of roof", "most of roof")
+    table = Table("Share of the roof that the best configurations reach", columns, rows, frozenset({2, 3, 4}), "", True)
+    return Section("Roofline", "", [picture], [table] if rows else [])
+
+
+def _failures(bundle: Bundle) -> Section:
+    found = database_pictures.reasons(bundle.trials)
+    tables = []
+    statuses = Counter(trial.status for trial in bundle.trials)
+    if found:
+        rows = [(one.status, one.text, f"{one.trials:,}", one.kernels, one.example) for one in found[:_ROWS]]
+        columns = ("status", "reason", "trials", "kernels", "one of them")
+        tables.append(Table("Reasons", columns, rows, frozenset({2}), folded=len(rows) > 6))
+    if bundle.quarantine:
+        rows_of = [
+            (q.key.kernel.name, device_label(q.key.device), q.created_at[:19], _pairs(q.config), q.reason)
+            for q in bundle.quarantine[:_ROWS]
+        ]
+        columns = ("kernel", "device", "when", "configuration", "reason")
+        tables.append(Table("Quarantined configurations", columns, rows_of))
+    ended = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in statuses.most_common())
+    text = f"How trials ended: {ended}." if found else "No trial failed."
+    return Section("Failures", text, _some(database_pictures.failures(found, len(bundle.trials))), tables)
+
+
+def _pairs(values: object) -> str:
+    return " ".join(f"{name}={value}" for name, value in dict(values).items())  # type: ignore[call-overload]
+
+
+def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
+    series = database_pictures.history_of(bundle.trials, bundle.runs)
+    found = _some(database_pictures.history(series), axis_pictures.measured_over_time(cases))
+    counts = Counter(trial.run for trial in bundle.trials)
+    runs = sorted(bundle.runs, key=lambda run: run.started, reverse=True)
+    rows = [_run_row(run, counts[run.uuid]) for run in runs[:_ROWS]]
+    columns = ("started (UTC)", "finished", "status", "strategy", "budget", "trials", "seed")
+    note = f"{len(runs) - _ROWS:,} earlier runs are left out." if len(runs) > _ROWS else ""
+    tables = [Table("Runs", columns, rows, frozenset({5, 6}), note, folded=len(rows) > 6)] if rows else []
+    text = (
+        "" if series else "No kernel was tuned twice for the same device and problem, so there is nothing to compare."
+    )
+    return Section("History", text, found, tables)
+
+
+def _run_row(run: RunRecord, trials: int) -> tuple[str, ...]:
+    moments = [(text or "")[:19].replace("T", " ") for text in (run.started, run.finished)]
+    return (*moments, run.status, run.strategy, _pairs(run.budget), f"{trials:,}", str(run.seed))

@@ -1,0 +1,1 @@
+"""The chain: its plan, its kernels and its iterations."""

@@ -1,0 +1,62 @@
+"""The kernels of a run, each in the best configuration that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.kernels.build import BoundKernel
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.state.device_state import Shape
+
+#: What every run has.
+_EVERY = (
+    "exchange_slots",
+    "theta_end",
+    "update_beta",
+    "init_pi",
+    "gather_rows",
+    "perplexity_pairs",
+    "perplexity_sum",
+)
+#: Of a run's own kernels and of those above: which iterations launch, and which are launched once.
+_ITERATED, _ONCE = ("exchange_slots", "update_pi", "theta_end"), ("place_rows",)
+
+
+def chosen(
+    runtime: Runtime,
+    problem: Problem,
+    options: Options,
+    shape: Shape,
+    own: Iterable[str],
+    kernels: dict[str, BoundKernel],
+) -> None:
+    """Put the kernels of a run into ``kernels``: its ``own``, of mini-batches and phi's update, and what all have.
+
+    ``block_links draws`` ends a block's rows in the sweeps that sample; ``add_rows`` adds rows to the posterior mean,
+    ``mean_rows`` reads it where rows are stored in 16 bits.
+    """
+    own = tuple(own)
+    wanted = [*own, *_EVERY, *(("explain_links", "explain_at") if options.refines else ())]
+    runtime.iterated |= {*own, *_ITERATED} - {*_ONCE}
+    runtime.compile_ahead(wanted, problem)
+    for name in wanted:
+        kernels[name] = runtime.kernel(name, problem)
+    if kernels["gather_rows"].config["accumulate"]:
+        # A record of the other mode tells how fast that one is, not what is wanted here.
+        kernels["gather_rows"] = runtime.variant("gather_rows", problem, accumulate=False)
+    if "update_phi" in kernels and not kernels["update_phi"].config["normalise"]:
+        kernels["update_pi"] = runtime.kernel("update_pi", problem)
+    if options.sample_sweeps:
+        # In the configuration of the kernel without draws: one choice, one record.
+        kernels[LINKS_DRAWN] = runtime.variant(LINKS, problem.replace(noise="on"))
+    if options.average:
+        kernels["add_rows"] = runtime.variant("gather_rows", problem, accumulate=True)
+        if shape.stored.narrow:
+            # The mean is of reals, whatever the rows are stored in.
+            of_reals = MMSB.problem(**dict(problem) | {"storage": STORAGES[0]})
+            kernels["mean_rows"] = runtime.variant("gather_rows", of_reals)

@@ -1,0 +1,89 @@
+"""The problem of a run: the sizes and types for which its kernels are selected, and for which one would tune."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.backends import discover
+from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.backends.discovery import select_device
+from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.graph import Split, as_graph, split
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.sampler.minibatch.strategies import strategy
+from mmsbgen.sampler.options.options import Options
+
+
+def partner_rule(n_vertices: int, options: Options) -> equations.PartnerRule:
+    """How partners are drawn in a graph of ``n_vertices``: ``n_partners`` clamped to the other vertices.
+
+    Where all others are partners, or only one, strata make no difference, and the rule is the uniform one.  Partners
+    that a star shares are clamped to all vertices, which are then taken once each.
+    """
+    if options.block:
+        return equations.PartnerRule("block", options.draws, seed=options.seed)
+    if options.shares:
+        return equations.PartnerRule(options.partners, min(options.draws, n_vertices), seed=options.seed)
+    others = n_vertices - 1
+    n = min(options.draws, others)
+    n_link = n // 2
+    if options.partners == "uniform" or n == others or n_link == 0:
+        return equations.PartnerRule("uniform", n, seed=options.seed)
+    return equations.PartnerRule("stratified", n, n_link, seed=options.seed)
+
+
+#: bfloat16 on tensor cores and copies past registers begin here.
+_TENSOR_ARCHITECTURE = 80
+
+
+def products_of(options: Options, info: DeviceInfo) -> str:
+    """How a device multiplies for shared partners: as ``options`` say, else for blocks on tensor cores if it has them.
+
+    A block's held-out metrics with and without tensor cores do not differ (docs/reports/modes-blocks-h200.md).  No test
+    tells those of stars from a vertex's own partners, but with ``shared-uniform`` two of thirty means lie outside the
+    spread between seeds (modes-shared-half-h200.md), so that stars have to ask for tensor cores.
+    Raises :class:`InputError` where products on tensor cores are asked for and there are none.
+    """
+    architecture = info.architecture.removeprefix("sm_")
+    able = info.backend == "cuda" and architecture.isdigit() and int(architecture) >= _TENSOR_ARCHITECTURE
+    if options.products == "half" and not able:
+        raise InputError(
+            f"products='half' are for tensor cores of CUDA GPUs from sm_{_TENSOR_ARCHITECTURE} on; "
+            f"{info.name} ({info.architecture}) has products='single'"
+        )
+    best = "half" if able and options.block and options.dtype == "float32" else "single"
+    return options.products or best
+
+
+def problem_of(split: Split, options: Options, info: DeviceInfo) -> Problem:
+    """The problem of a run of ``options`` on a split graph and a device; tuning it makes the run's look-ups exact."""
+    n_vertices = split.graph.n_vertices
+    sized = options.sized_for(n_vertices, split.graph.n_links)
+    rule = partner_rule(n_vertices, sized)
+    return MMSB.problem(
+        K=sized.n_communities,
+        N=n_vertices,
+        m=min(sized.size, n_vertices),
+        n=rule.n,
+        pairs=max(1, len(split.validation.pairs)),
+        dtype=sized.dtype,
+        storage=sized.storage,
+        step=sized.step,
+        theta_step="gain" if sized.block else "published" if sized.step == "published" else "reflected",
+        noise="on" if sized.draws_noise else "off",
+        products=products_of(sized, info),
+        partners=rule.name,
+    )
+
+
+def problem_of_graph(source: Any, options: Options, device: str | None = None) -> Problem:
+    """The problem of a run of ``options`` on a device by name, on what :func:`mmsbgen.graph.as_graph` takes.
+
+    Raises :class:`InputError` for a graph or a device that cannot be had.
+    """
+    strategy(options.mini_batch)
+    info = select_device(device, *discover())
+    graph = as_graph(source)
+    return problem_of(split(graph, validation=options.held_out_share(graph.n_links), seed=options.seed), options, info)

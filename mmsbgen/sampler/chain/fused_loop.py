@@ -1,0 +1,116 @@
+"""Many iterations of stars in one launch, where the device can: the fused mode of an iteration."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Buffer, Device, Event
+from mmsbgen.base.errors import CompileError, ConfigError, LaunchError
+from mmsbgen.families.mmsb.stars.star_loop import STAGES, StarLoop, fitted, star_loop
+from mmsbgen.kernels.build import BoundKernel
+from mmsbgen.kernels.space import describe
+from mmsbgen.sampler.minibatch.drawn_ahead import Ahead
+
+#: eps of phi and the step of theta in an iteration.
+Steps = Callable[[int], tuple[float, float]]
+
+
+#: Iterations of a trial of a way to launch them, and trials of each; about 30 ms on a large GPU.
+_TRIAL, _TURNS = 64, 3
+
+
+def time_ways(device: Device, ways: Mapping[str, Callable[[int], None]]) -> dict[str, float]:
+    """Median seconds of an iteration by each way to make ``count`` of them, timed in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    profiling, device.profiling = device.profiling, False
+    try:
+        for turn in range(_TURNS + 1):
+            for name, make in ways.items():
+                device.synchronize()
+                begin = time.perf_counter()
+                make(_TRIAL)
+                device.synchronize()
+                if turn > 0:  # the first one warms up
+                    seconds[name].append((time.perf_counter() - begin) / _TRIAL)
+    finally:
+        device.profiling = profiling
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+class Loop:
+    """The persistent kernel of a chain.
+
+    Building one raises :class:`ConfigError` where the device has none, and :class:`CompileError` and
+    :class:`LaunchError` naming it and the configurations of its stages.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        kernels: Mapping[str, BoundKernel],
+        values: Mapping[str, Any],
+        ahead: Ahead,
+        real: np.dtype[Any],
+    ) -> None:
+        phi = kernels["update_phi"]
+        specs = {name: kernels[name].spec for name in STAGES}
+        configs = fitted(specs, phi.problem, {name: kernels[name].config for name in STAGES}, phi.traits)
+        self.rendered: StarLoop = star_loop(specs, phi.problem, configs, phi.traits)
+        self._device, self._values, self._ahead, self._real = device, values, ahead, real
+        stages = ", ".join(f"{name}: {describe(config)}" for name, config in configs.items())
+        self._named = f"star_loop ({stages})"
+        try:
+            self._kernel = device.compile(self.rendered.source.text, ["star_loop"]).kernel("star_loop")
+            self._kernel.configuration = stages
+            self.grid = self._kernel.resident_blocks(self.rendered.block_size)
+        except CompileError as error:
+            raise CompileError(f"{self._named} does not compile: {error}") from error
+        except LaunchError as error:
+            raise LaunchError(f"{self._named}: {error}") from error
+        if not self.grid:
+            raise ConfigError(f"{device.info.name} does not tell how many blocks it holds at once")
+        self._own: dict[str, Buffer] = {}
+        try:
+            self._own["schedule"] = device.zeros((ahead.count, 3), real)
+            self._own["theta_steps"] = device.zeros(ahead.count, np.float64)
+            self._own["arrived"] = device.zeros(1, np.uint32)
+        except BaseException:
+            self.release()
+            raise
+
+    def run(self, iteration: int, count: int, steps: Steps) -> Event:
+        """Queue ``count`` iterations from ``iteration`` on; they must have been drawn ahead.
+
+        Raises :class:`LaunchError` naming the kernel and the configurations of its stages.
+        """
+        first = self._ahead.place(iteration)
+        sizes = [steps(iteration + i) for i in range(count)]
+        rows = [(eps / 2, math.exp(-eps / 2), -math.expm1(-eps / 2)) for eps, _ in sizes]
+        device, own = self._device, self._own
+        device.write(own["schedule"], np.array(rows, self._real), first)
+        device.write(own["theta_steps"], np.array([step for _, step in sizes]), first)
+        device.write(own["arrived"], np.zeros(1, np.uint32))
+        values = {
+            **self._values,
+            **own,
+            "first_round": np.uint32(first),
+            "n_rounds": np.uint32(count),
+            "first_iteration": np.uint32(iteration),
+            "stride": np.uint32(self._ahead.stride),
+        }
+        arguments = [values[argument.name] for argument in self.rendered.arguments]
+        try:
+            return self._kernel.launch((self.grid,), (self.rendered.block_size,), arguments)
+        except LaunchError as error:
+            raise type(error)(f"{self._named}: {error}") from error
+
+    def release(self) -> None:
+        """Give the device memory back."""
+        for buffer in self._own.values():
+            buffer.release()

@@ -1,0 +1,101 @@
+"""What a chain will be made of and what that needs, known before anything is allocated."""
+
+from __future__ import annotations
+
+from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb.blocks.link_kernels import most_groups
+from mmsbgen.families.mmsb.reference.workloads import theta_groups
+from mmsbgen.graph import EdgeSet, Split
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of
+from mmsbgen.sampler.minibatch import strategies
+from mmsbgen.sampler.minibatch.block_partners import BlockShared
+from mmsbgen.sampler.minibatch.drawn_ahead import rounds
+from mmsbgen.sampler.minibatch.partners import Listed, Partners, StarShared
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.state import buffers, memory_needs
+from mmsbgen.sampler.state.device_state import Shape, State
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """A chain of ``options`` over a split graph on a device that is described, not opened.
+
+    Raises :class:`mmsbgen.base.errors.InputError` for a graph without pairs, and for what the device cannot do.
+    """
+
+    def __init__(self, split: Split, options: Options, info: DeviceInfo) -> None:
+        graph = split.graph
+        if graph.n_vertices < 2:
+            raise InputError(f"{graph.name or 'the graph'} has {graph.n_vertices} vertices; pairs need at least 2")
+        self.split, self.info = split, info
+        self.options = options = options.sized_for(graph.n_vertices, graph.n_links)
+        self.strategy = strategies.strategy(options.mini_batch)
+        self.links = EdgeSet.build(split.training_links)
+        self.held = EdgeSet.build(split.held_out_pairs)
+        self.sources = strategies.Sources(split, self.links, self.held, options)
+        self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
+        self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
+        self.rule = partner_rule(graph.n_vertices, options)
+        self.problem = problem_of(split, options, info)
+        self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
+        self.sweeps = strategies.sweeps(self.sources) if options.block else None
+        groups = most_groups(self.problem, traits_of(info)) if options.block else theta_groups(self.problem)
+        self.partners = self._partners()
+        self.rounds = self._rounds()
+        """Iterations whose mini-batches the device's arrays hold."""
+        listed = graph.n_vertices if options.block else self.rounds * self.max_vertices
+        self.capacity = buffers.Capacity(self.max_vertices, listed, self.rounds, self.max_pairs, groups)
+        self.specs = buffers.specs(split, self.shape, self.capacity, self.export_rows)
+        self.specs += self.partners.specs(self.rounds)
+        self.specs += buffers.explained_specs(split.n_training_links, self.shape) if options.refines else []
+        on_device = self.shape.bytes(options.average) | buffers.bytes_by_purpose(self.specs)
+        self.needs = memory_needs.Needs(on_device, self._host_bytes())
+
+    def require(self, used: int = 0) -> str:
+        """One line with what is needed and what there is; see :func:`mmsbgen.sampler.state.memory_needs.require`."""
+        return memory_needs.require(self.needs, self.info, used)
+
+    @property
+    def starts_from_sets(self) -> bool:
+        """Whether rows are ever placed by sets."""
+        return self.options.start != "random" or self.options.phased
+
+    @property
+    def export_rows(self) -> int:
+        """Rows of the state that are read at a time."""
+        first, stop = next(iter(State.chunk_ranges(self.shape)))
+        return stop - first
+
+    def _partners(self) -> Partners:
+        split, shape, problem = self.split, self.shape, self.problem
+        if self.options.block:
+            return BlockShared(split, shape, problem)
+        if self.rule.shared:
+            return StarShared(split, self.links, self.held, shape, problem)
+        return Listed(self.links, self.held, shape, self.rule.n)
+
+    def _rounds(self) -> int:
+        if self.strategy.stars is None:
+            return 1
+        real = self.shape.real.itemsize
+        each = self.max_vertices * (12 + real) + self.partners.bytes_each
+        return rounds(self.info.kind, each)
+
+    def _host_bytes(self) -> dict[str, int]:
+        graph, shape = self.split.graph, self.shape
+        pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
+        listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
+        rows = self.export_rows * shape.row
+        each = memory_needs.NARROWED if shape.stored.narrow else shape.real.itemsize
+        return {
+            "graph": 8 * graph.links.nbytes,
+            "starts": memory_needs.of_start(graph.n_vertices, graph.n_links, rows * each)
+            if self.starts_from_sets
+            else 0,
+            "edge sets": self.links.buckets.nbytes + self.held.buckets.nbytes,
+            "mini-batches": listed + pairs * 64,
+            "programs and libraries": 300_000_000,
+        }

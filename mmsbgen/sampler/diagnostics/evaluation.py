@@ -1,0 +1,140 @@
+"""Evaluations of a chain: metrics on the held-out pairs, and monitors of its health."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR
+from mmsbgen.graph import HeldOut
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics import explained_links, held_out
+from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource
+from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.state import buffers
+
+Trace = list[dict[str, Any]]
+
+
+def evaluate(sampler: Sampler, burnt_in: bool) -> held_out.Metrics | None:
+    """Metrics on the validation pairs, or None without any; ``burnt_in`` samples enter the running mean."""
+    pairs = sampler.split.validation
+    count = len(pairs.pairs)
+    if not count:
+        return None
+    held = sampler.held_values
+    if not burnt_in or sampler.samples == 0:
+        sampler.device.write(held["sums"], np.zeros(count))
+        sampler.samples = 0
+    sampler.launch("held-out", "perplexity_pairs", count, held)
+    p = sampler.device.download(held["probabilities"])
+    _of_unknown(sampler, p)
+    n = sampler.samples + 1
+    sampler.samples = n if burnt_in else 0
+    sums = held | {"n_samples": np.float64(n)}
+    sampler.launch("held-out", "perplexity_sum", buffers.HELD_OUT_BLOCKS, sums)
+    totals = sampler.device.download(held["partial"]).sum(axis=0)
+    mean = sampler.device.download(held["sums"]) / n
+    links = np.asarray(pairs.labels, bool)
+    sampler.published_sum += np.where(links, sampler.device.download(held["published"]), p)
+    sampler.published_evaluations += 1
+    n_links, n_non = int(links.sum()), int((~links).sum())
+    density = sampler.split.graph.density
+    return held_out.Metrics(
+        samples=n,
+        perplexity=held_out.perplexity(totals[2], totals[3], count),
+        sample_perplexity=held_out.perplexity(totals[0], totals[1], count),
+        log_likelihood=held_out.weighted(totals[2], totals[3], n_links, n_non, density),
+        sample_log_likelihood=held_out.weighted(totals[0], totals[1], n_links, n_non, density),
+        auc=held_out.auc(mean, links),
+        published_perplexity=held_out.published(sampler.published_sum / sampler.published_evaluations, links),
+    )
+
+
+def of_result(sampler: Sampler, pairs: HeldOut) -> dict[str, Any] | None:
+    """Metrics of ``pairs`` by the memberships that a run reports (the posterior mean where it is kept), on the host.
+
+    ``auc``, ``log_likelihood`` (nats a pair, classes by their share in the graph), their standard errors as
+    ``auc_error`` and ``log_likelihood_error``, the balanced ``perplexity``, and how many ``links`` and ``non_links``
+    there are; None without pairs.
+    """
+    links = np.asarray(pairs.labels, bool)
+    if not links.size:
+        return None
+    p, density = link_probabilities(sampler, pairs.pairs), sampler.split.graph.density
+    logs = held_out.log_likelihoods(p, links)
+    sums, counts = (float(logs[links].sum()), float(logs[~links].sum())), (pairs.n_links, pairs.n_non_links)
+    return {
+        "links": pairs.n_links,
+        "non_links": pairs.n_non_links,
+        "auc": held_out.auc(p, links),
+        "auc_error": held_out.auc_error(p, links),
+        "log_likelihood": held_out.weighted(*sums, *counts, density),
+        "log_likelihood_error": held_out.weighted_error(logs, links, density),
+        "perplexity": held_out.perplexity(*sums, links.size),
+    }
+
+
+def link_probabilities(sampler: Sampler, pairs: Ints) -> Floats:
+    """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of whole rows.
+
+    Of vertices without a training link nothing is known:
+    :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.
+    """
+    beta, delta = sampler.beta(), sampler.options.crossing
+    found = explained_links.link_probabilities(pairs, _rows(sampler, row_source(sampler)), beta, delta)
+    # Rows of 16 bits may sum to slightly more than 1; the kernels stop there too.
+    return np.minimum(found, 1.0 - BETA_FLOOR) if sampler.shape.stored.narrow else found
+
+
+def _rows(sampler: Sampler, rows: RowSource) -> RowSource:
+    return explained_links.as_unknown(rows, sampler.split.unlinked, sampler.shape.k)
+
+
+def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
+    """Correct on the device what the kernel has, ``probabilities``, for pairs with an end of which no link is known."""
+    split, device, held = sampler.split, sampler.device, sampler.held_values
+    unknown = np.flatnonzero((split.training_adjacency.degrees[split.validation.pairs] == 0).any(axis=1))
+    if not unknown.size:
+        return
+    rows, beta = _rows(sampler, row_source(sampler, mean=False)), sampler.state.beta()
+    p = probabilities.copy()
+    p[unknown] = explained_links.link_probabilities(
+        split.validation.pairs[unknown], rows, beta, sampler.options.crossing
+    )
+    sums = device.download(held["sums"])
+    sums[unknown] += p[unknown] - probabilities[unknown]
+    device.write(held["probabilities"], p)
+    device.write(held["sums"], sums)
+
+
+def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
+    """One row of the trace: where the chain is, its metrics, and monitors of its health."""
+    sampler.device.synchronize()
+    options = sampler.options
+    burnt_in = sampler.course.burnt_in(options, sampler.iteration)
+    if options.average and burnt_in:
+        sampler.accumulate()
+    metrics = evaluate(sampler, burnt_in)
+    mean_row_sum = float(sampler.row_sums().mean())
+    if not math.isfinite(mean_row_sum):
+        raise MmsbgenError(
+            f"the chain left the range of {options.dtype} by iteration {sampler.iteration}: its row sums are no finite "
+            "numbers. Use a smaller step size or the split step."
+        )
+    sampler.stages.drain()
+    return {
+        "iteration": sampler.iteration,
+        "updates_per_vertex": sampler.vertex_updates / sampler.split.graph.n_vertices,
+        "seconds": seconds,
+        "eps": sampler.eps,
+        "phase": "sample" if sampler.sampling or options.draws_noise else "optimise",
+        "mean_row_sum": mean_row_sum,
+        "clips": sampler.clipped(),
+        "burnt_in": burnt_in,
+        **({} if metrics is None else dataclasses.asdict(metrics)),
+    }

@@ -1,0 +1,77 @@
+"""Rows of pi by vertex, read from the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.explained_links import Array, Explained, Floats, Ints, RowSource
+
+
+class Rows:
+    """Reads rows ``[V, K]`` of pi of any vertices, or of its posterior mean where ``averaged``."""
+
+    def __init__(self, sampler: Sampler, averaged: int) -> None:
+        device, values, shape = sampler.device, sampler.values, sampler.shape
+        self._device, self._values, self._shape, self._averaged = device, values, shape, averaged
+        # The posterior mean is in the order of vertices.
+        self._where = np.arange(shape.n_vertices) if averaged else device.download(values["slots"])
+        self._pi = values["mean"] if averaged else values["pi"]
+        self._gather = sampler.kernels["mean_rows" if averaged and shape.stored.narrow else "gather_rows"]
+
+    def __call__(self, vertices: Ints) -> Array:
+        """The rows of ``vertices`` ``[V]``."""
+        device, values, shape = self._device, self._values, self._shape
+        step = values["rows"].shape[0]
+        found = np.empty((len(vertices), shape.k), shape.real)
+        for first in range(0, len(vertices), step):
+            part = self._where[vertices[first : first + step]].astype(np.uint32)
+            given = {"pi": self._pi, "sums": values["row_sums_out"], "first": np.uint32(0)}
+            given["n_rows"] = np.uint32(len(part))
+            with device.upload(part) as slots:
+                self._gather.launch(len(part) * shape.row, values | given | {"slots": slots})
+                found[first : first + step] = device.download_range(values["rows"], 0, len(part))[:, : shape.k]
+        if self._averaged:
+            found /= shape.real.type(self._averaged)
+        return found
+
+
+class StateRows(Rows):
+    """Rows of the state, of whose links the device says itself how much some communities explain."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        super().__init__(sampler, 0)
+        self._kernel = sampler.kernels["explain_at"]
+
+    def explained_at(
+        self, links: Ints, beta: Floats, delta: float, at: npt.NDArray[np.integer[Any]]
+    ) -> Iterator[Explained]:
+        """As :func:`mmsbgen.sampler.diagnostics.explained_links.explained_at`, a part of the links at a time."""
+        device, shape = self._device, self._shape
+        own = {"pairs_a": "explained_a", "pairs_b": "explained_b", "places": "explained_places"}
+        values = self._values | {name: self._values[array] for name, array in own.items()}
+        n_places = 2 * at.shape[1]
+        step = min(values["pairs_a"].shape[0], values["places"].shape[0] // n_places)
+        padded = np.zeros(shape.row, shape.real)
+        padded[: shape.k] = beta
+        with device.upload(padded) as strengths:
+            for first in range(0, len(links), step):
+                ends = links[first : first + step]
+                count = len(ends)
+                for name, end in zip(("pairs_a", "pairs_b"), ends.T.astype(np.uint32), strict=True):
+                    device.write(values[name], np.ascontiguousarray(end))
+                device.write(values["places"], at[ends].astype(np.uint32).ravel())
+                given = {"beta": strengths, "delta": shape.real.type(delta), "n_pairs": np.uint32(count)}
+                self._kernel.launch(count, values | given | {"n_places": np.uint32(n_places)})
+                shares = device.download_range(values["explained"], 0, count * n_places)
+                yield Explained(ends, shares.reshape(count, 2, -1))
+
+
+def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
+    """Reads rows ``[V, K]`` of pi of any vertices (with ``mean`` of its posterior mean where that is kept)."""
+    averaged = sampler.averaged if mean else 0
+    return StateRows(sampler) if not averaged and "explain_at" in sampler.kernels else Rows(sampler, averaged)

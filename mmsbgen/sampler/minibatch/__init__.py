@@ -1,0 +1,1 @@
+"""Mini-batches and partners."""

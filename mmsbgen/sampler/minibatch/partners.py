@@ -1,0 +1,161 @@
+"""Where the partners of a mini-batch's vertices come from, and phi's update from them.
+
+Each vertex has a list of its own (``uniform``, ``stratified``), or the vertices of a star share theirs (``shared``,
+``shared-uniform``): then no pair is looked up and the gradient is two dense products, with the links of each vertex
+beside them, or labelled among the partners.  Blocks share too (:mod:`mmsbgen.sampler.minibatch.block_partners`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from mmsbgen.families.mmsb.blocks.block_workloads import room
+from mmsbgen.families.mmsb.blocks.tensor_workloads import half_room, half_row
+from mmsbgen.families.mmsb.stars import star_tensor
+from mmsbgen.families.mmsb.stars.star_shared import LABELS
+from mmsbgen.graph import EdgeSet, Split
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.sampler.state.buffers import Spec, content
+from mmsbgen.sampler.state.device_state import Shape
+
+Launch = Callable[[str, str, int, dict[str, Any]], None]
+
+
+class Partners(Protocol):
+    """Kernels, arrays and launches of stages 2 and 3."""
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels, in their order."""
+
+    @property
+    def bytes_each(self) -> int:
+        """Bytes of what is drawn for an iteration ahead."""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether new rows are written where the old ones were, not into spare slots."""
+
+    def specs(self, rounds: int) -> list[Spec]:
+        """The arrays for ``rounds`` iterations, beside the adjacency of training links."""
+
+    def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
+        """Queue the draws of ``rounds`` iterations from ``iteration`` on, whose vertices have ``places``."""
+
+    def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
+        """Queue phi's update of ``count`` vertices; the new rows are in spare slots then, unless it is ``in_place``.
+
+        With ``draws`` rows end with draws in a run that otherwise has none.
+        """
+
+
+class Listed:
+    """A list of ``n`` partners for each vertex, every pair looked up."""
+
+    kernels = ("sample_partners", "update_phi")
+    in_place = False
+
+    def __init__(self, links: EdgeSet, held: EdgeSet, shape: Shape, n: int) -> None:
+        self._sets, self._listed, self._real = (links, held), shape.spare_rows * n, shape.real
+
+    @property
+    def bytes_each(self) -> int:
+        """Bytes of the lists of an iteration."""
+        return self._listed * (4 + self._real.itemsize)
+
+    def specs(self, rounds: int) -> list[Spec]:
+        """Edge sets and lists."""
+        return [
+            *edge_sets(*self._sets),
+            Spec("partners", "partners", (rounds * self._listed,), np.uint32),
+            Spec("weights", "partners", (rounds * self._listed,), self._real),
+        ]
+
+    def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
+        """One launch for all vertices of these iterations."""
+        queue("partners", "sample_partners", places, values)
+
+    def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
+        """One launch."""
+        queue("update_phi", "update_phi", count, values)
+
+
+class StarShared:
+    """Partners that the vertices of a star, or of a mini-batch of pairs, share."""
+
+    def __init__(self, split: Split, links: EdgeSet, held: EdgeSet, shape: Shape, problem: Problem) -> None:
+        self._split, self._sets, self._shape, self._problem = split, (links, held), shape, problem
+        half = problem["products"] == "half"
+        self._drawn = ("draw_shared", star_tensor.AHEAD.name) if half else ("draw_shared",)
+        products = tuple(spec.name for spec in star_tensor.KERNELS) if half else ("star_shared",)
+        self._update = (*products, "star_rows")
+        # The last kernel reads rows of other vertices of the mini-batch where links have a stratum of their own alone.
+        self.in_place = problem["partners"] == LABELS
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The draws, the products, the ends of the rows."""
+        return (*self._drawn, *self._update)
+
+    @property
+    def bytes_each(self) -> int:
+        """Bytes of an iteration's partners, of the places of all vertices among them, and of bits of pairs."""
+        marks = self._problem["products"] == "half"
+        looked_up = self._shape.spare_rows * half_room(self._problem) // 4 if marks else 0
+        return 4 * (self._shape.n_vertices + 1) + room(self._problem) * (12 + self._shape.real.itemsize) + looked_up
+
+    def specs(self, rounds: int) -> list[Spec]:
+        """Edge sets for the stars, what was drawn, and held-out pairs by vertex."""
+        length, real = room(self._problem), self._shape.real
+        return [
+            *edge_sets(*self._sets),
+            *held_adjacency(self._split),
+            *half_wide(self._problem, self._shape, rounds),
+            Spec("places", "partners", (rounds, self._shape.n_vertices), np.uint32),
+            *(Spec(name, "partners", (rounds, length), np.uint32) for name in ("draws", "times", "drawn")),
+            Spec("shared_weights", "partners", (rounds, length), real),
+            Spec("n_shared", "partners", (rounds,), np.uint32),
+        ]
+
+    def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
+        """The draws; then for all vertices of these iterations which of their pairs must not be weighed."""
+        queue("partners", "draw_shared", rounds, values | {"n_rounds": np.uint32(rounds)})
+        for name in self._drawn[1:]:
+            queue("partners", name, places, values)
+
+    def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
+        """The products, then links and the ends of the rows."""
+        for name in self._update:
+            queue("update_phi", name, count, values)
+
+
+def edge_sets(links: EdgeSet, held: EdgeSet) -> list[Spec]:
+    """In which pairs are looked up."""
+    return [
+        content("link_buckets", "edge sets", links.buckets),
+        content("held_buckets", "edge sets", held.buckets),
+    ]
+
+
+def held_adjacency(split: Split) -> list[Spec]:
+    """Held-out pairs by vertex."""
+    held = split.held_out_adjacency
+    return [
+        content("held_offsets", "adjacency", held.offsets.view(np.uint64)),
+        content("held_neighbours", "adjacency", held.neighbours),
+    ]
+
+
+def half_wide(problem: Problem, shape: Shape, rounds: int = 0) -> list[Spec]:
+    """What tensor cores multiply, two numbers a word; for stars also bits of pairs, of ``rounds`` iterations ahead."""
+    if problem["products"] == "single":
+        return []
+    row, length, m = half_row(problem) // 2, half_room(problem), shape.spare_rows
+    sizes: dict[str, tuple[int, ...]] = {"own_factors": (m, row), "shared_factors": (length, row)}
+    sizes |= {"shared_rows": (length, row), "scales": (m, length // 2)}
+    if rounds:
+        sizes |= dict.fromkeys(("marked", "labelled"), (rounds, m, length // 32))
+    return [Spec(name, "products", size, np.uint32) for name, size in sizes.items()]

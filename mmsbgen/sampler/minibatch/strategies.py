@@ -1,0 +1,251 @@
+"""Mini-batches: which vertices are updated and which weighted pairs inform theta.
+
+Strategies are registered by name.  Each gives weights whose expectation over the draw is exactly one for every
+pair that is not held out (derivation: docs/statistics.md).  Draws are counter-based: they depend on the seed and
+the iteration alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb.numbers.counter_random import below
+from mmsbgen.families.mmsb.numbers.row_layout import Purpose
+from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.graph import EdgeSet, Split
+from mmsbgen.sampler.minibatch.block_sweeps import Sweeps
+from mmsbgen.sampler.options.options import Options
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+_NO_INTS: Ints = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class MiniBatch:
+    """One draw.
+
+    ``vertices`` ``[M]``, distinct; ``pairs_a``, ``pairs_b`` ``[P]``; ``weights`` ``[P]``, the pair's inverse
+    chance, negative for non-links, 0 for pairs that must not count.  An empty batch is a no-op.
+    """
+
+    kind: str
+    vertices: Ints
+    pairs_a: Ints
+    pairs_b: Ints
+    weights: Floats
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What strategies draw from: the split graph, its edge sets, and the options."""
+
+    split: Split
+    links: EdgeSet
+    held: EdgeSet
+    options: Options
+
+    @property
+    def n_vertices(self) -> int:
+        """N."""
+        return self.split.graph.n_vertices
+
+    def eligible(self, vertex: int) -> int:
+        """Non-links of a vertex that may be drawn: all others less its links and its held-out pairs."""
+        degree = self.split.training_adjacency.row(vertex).size
+        return self.n_vertices - 1 - degree - int(self.split.held_out_degree[vertex])
+
+    def nonlink_factor(self) -> float:
+        """1, or where the strata are balanced the ratio of eligible links to eligible non-links.
+
+        The published programs balance: both strata then get the same total weight.
+        """
+        if self.options.nonlink_weight == "exact":
+            return 1.0
+        links, held = self.split.n_training_links, len(self.split.held_out_pairs)
+        return links / max(1.0, self.n_vertices * (self.n_vertices - 1) / 2 - links - held)
+
+
+class Strategy(Protocol):
+    """Draws the mini-batch of an iteration."""
+
+    def __call__(self, sources: Sources, iteration: int) -> MiniBatch:
+        """The draw of ``iteration``; the same for the same seed."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A strategy with what the sampler must allocate for it; ``stars`` where the device can draw it ahead."""
+
+    draw: Strategy
+    doc: str
+    max_vertices: Callable[[Sources], int]
+    max_pairs: Callable[[Sources], int]
+    stars: Callable[[Sources, int, int], Stars] | None = None
+
+
+STRATEGIES: dict[str, Registered] = {}
+
+
+def strategy(name: str) -> Registered:
+    """The strategy called ``name``; raises :class:`InputError` listing those there are."""
+    if name not in STRATEGIES:
+        raise InputError(f"mini-batch {name!r} is not one of {', '.join(sorted(STRATEGIES))}")
+    return STRATEGIES[name]
+
+
+@dataclass(frozen=True)
+class Stars:
+    """What the host decides of the star-shaped mini-batches of R iterations; the device draws the rest.
+
+    ``centres`` ``[R]``; ``sizes`` ``[R]``, vertices with the centre, 0 where the star is empty; ``weights`` ``[R]``
+    of each of its pairs, negative for non-links.
+    """
+
+    centres: Ints
+    sizes: Ints
+    weights: Floats
+
+
+def _draw(sources: Sources, iterations: Ints, number: int, bound: int) -> Ints:
+    return below(sources.options.seed, number, 0, iterations, Purpose.mini_batch, bound)
+
+
+def _stars(sources: Sources, first: int, count: int, links: bool | None) -> Stars:
+    """The stars of iterations ``first``, ...: of links, of non-links, or (None) of what a coin says."""
+    n, iterations = sources.n_vertices, np.arange(first, first + count)
+    centres = _draw(sources, iterations, 0, n)
+    if links is None:
+        is_link, share = _draw(sources, iterations, 1, 2) == 1, 1.0
+    else:
+        is_link, share = np.full(count, links), 0.5
+    degrees = sources.split.training_adjacency.degrees[centres].astype(np.int64)
+    eligible = n - 1 - degrees - sources.split.held_out_degree[centres].astype(np.int64)
+    others = np.where(is_link, degrees, np.minimum(sources.options.size, eligible))
+    non_link = share * sources.nonlink_factor() * n * eligible / np.maximum(others, 1)
+    weights = np.where(is_link, share * n, -non_link)
+    return Stars(centres, np.where(others > 0, others + 1, 0), weights)
+
+
+def random_node(sources: Sources, first: int, count: int) -> Stars:
+    """Stratified random node: a coin decides between all links of a vertex (h = N) and m of its non-links."""
+    return _stars(sources, first, count, None)
+
+
+def random_node_link(sources: Sources, first: int, count: int) -> Stars:
+    """Its link half alone: every link is drawn with chance 2/N."""
+    return _stars(sources, first, count, True)
+
+
+def random_node_non_link(sources: Sources, first: int, count: int) -> Stars:
+    """Its non-link half alone."""
+    return _stars(sources, first, count, False)
+
+
+def _star(rule: Callable[[Sources, int, int], Stars]) -> Strategy:
+    """The whole mini-batch of a star on the host: the definition of what the kernel ``draw_stars`` draws."""
+
+    def draw(sources: Sources, iteration: int) -> MiniBatch:
+        stars = rule(sources, iteration, 1)
+        centre, size, weight = int(stars.centres[0]), int(stars.sizes[0]), float(stars.weights[0])
+        if not size:
+            return MiniBatch("link" if weight > 0 else "non-link", _NO_INTS, _NO_INTS, _NO_INTS, np.zeros(0))
+        if weight > 0:
+            others = sources.split.training_adjacency.row(centre).astype(np.int64)
+        else:
+            others = distinct_non_links(sources, centre, iteration)
+        vertices, pairs = np.concatenate([[centre], others]), np.full(others.size, centre)
+        return MiniBatch("link" if weight > 0 else "non-link", vertices, pairs, others, np.full(others.size, weight))
+
+    return draw
+
+
+def distinct_non_links(sources: Sources, vertex: int, iteration: int) -> Ints:
+    """Distinct eligible non-neighbours of ``vertex``: ``mini_batch_size`` of them, or all there are.
+
+    The first of a random permutation of all vertices that are neither linked nor held out nor ``vertex``.
+    """
+    n, wanted = sources.n_vertices, min(sources.options.size, sources.eligible(vertex))
+    adjacency, held = sources.split.training_adjacency, sources.split.held_out_adjacency
+    refused = {*adjacency.row(vertex).tolist(), *held.row(vertex).tolist()}
+    return equations.distinct_non_links(vertex, n, refused, wanted, sources.options.seed, iteration)
+
+
+def random_pair(sources: Sources, iteration: int) -> MiniBatch:
+    """Pairs drawn uniformly with replacement from all N(N-1)/2; held-out ones get weight 0."""
+    n, m, seed = sources.n_vertices, sources.options.size, sources.options.seed
+    a = below(seed, np.arange(m), 0, iteration, Purpose.mini_batch_pair, n)
+    b = below(seed, np.arange(m), 1, iteration, Purpose.mini_batch_pair, n - 1)
+    b += b >= a
+    weight = n * (n - 1) / 2 / m
+    weights = _signed(sources, a, b, weight, -weight * sources.nonlink_factor())
+    return MiniBatch("random-pair", np.unique(np.concatenate([a, b])), a, b, weights)
+
+
+def _signed(sources: Sources, a: Ints, b: Ints, link: float, non_link: float) -> Floats:
+    signed = np.where(sources.links.contains(a, b), link, non_link)
+    signed[sources.held.contains(a, b) | (a == b)] = 0.0
+    return signed
+
+
+def block(sources: Sources, iteration: int) -> MiniBatch:
+    """A block of vertices with all their links and shared partners, which inform theta too; no pairs of its own."""
+    vertices = sweeps(sources).block(iteration).astype(np.int64)
+    return MiniBatch("block", vertices, _NO_INTS, _NO_INTS, np.zeros(0))
+
+
+def sweeps(sources: Sources) -> Sweeps:
+    """The blocks of a run."""
+    return Sweeps(sources.split, sources.options.size, sources.options.seed)
+
+
+def _most_non_links(sources: Sources) -> int:
+    return min(sources.options.size, sources.n_vertices - 1)
+
+
+def _largest_degree(sources: Sources) -> int:
+    degrees = sources.split.training_adjacency.degrees
+    return int(degrees.max(initial=0))
+
+
+STRATEGIES |= {
+    "random-node": Registered(
+        _star(random_node),
+        "all links of a random vertex, or some of its non-links (the paper's stratified random node)",
+        lambda s: 1 + max(_most_non_links(s), _largest_degree(s)),
+        lambda s: max(_most_non_links(s), _largest_degree(s)),
+        random_node,
+    ),
+    "random-node-link": Registered(
+        _star(random_node_link),
+        "all links of a random vertex",
+        lambda s: 1 + _largest_degree(s),
+        _largest_degree,
+        random_node_link,
+    ),
+    "random-node-non-link": Registered(
+        _star(random_node_non_link),
+        "non-links of a random vertex",
+        lambda s: 1 + _most_non_links(s),
+        _most_non_links,
+        random_node_non_link,
+    ),
+    "random-pair": Registered(
+        random_pair,
+        "pairs drawn uniformly",
+        lambda s: min(2 * s.options.size, s.n_vertices),
+        lambda s: s.options.size,
+    ),
+    "block": Registered(
+        block,
+        "a block of vertices with all their links and shared partners",
+        lambda s: min(s.options.size, s.n_vertices),
+        lambda s: 0,
+    ),
+}

@@ -1,0 +1,1 @@
+"""Options of a run, and the phases that it goes through."""

@@ -1,0 +1,1 @@
+"""A run: iterations, evaluations, checkpoints, results."""

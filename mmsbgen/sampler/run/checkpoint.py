@@ -1,0 +1,297 @@
+"""Checkpoints: one archive with everything that a run's future depends on.
+
+Rows are written in the order of vertices, whatever slots they are in, a part at a time.  On the same device, with
+the same configurations, templates, compiler and libraries a resumed run gives the same bits as one that never stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from mmsbgen._version import __version__
+from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.base.atomic_files import ArchiveWriter
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.versions import versions
+from mmsbgen.graph import Graph
+from mmsbgen.kernels.build import compiler_options, traits_of
+from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.options.phases import Course
+
+FORMAT = 2
+_META = (
+    ("graph", str),
+    ("graph_name", str),
+    ("options", dict),
+    ("course", dict),
+    ("fingerprint", dict),
+    ("kernels", dict),
+    ("stage_seconds", dict),
+    ("seconds", float),
+    ("trace", list),
+)
+_LOOP = "loop over iterations"
+_HEADER = re.compile(r"\A\s*/\*.*?\*/", re.DOTALL)
+_COUNTERS = ("iteration", "samples", "averaged", "vertex_updates", "clips", "published_evaluations")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read from a checkpoint; the rows stay in the file."""
+
+    path: Path
+    meta: dict[str, Any]
+
+    @property
+    def options(self) -> Options:
+        """The options of the run."""
+        return Options.from_dict(self.meta["options"])
+
+    @property
+    def fused(self) -> bool:
+        """Whether the run made many iterations a launch."""
+        return _LOOP in self.meta["fingerprint"]
+
+    @property
+    def configs(self) -> dict[str, dict[str, Any]]:
+        """The configuration of every kernel."""
+        return {name: choice["config"] for name, choice in self.meta["kernels"].items()}
+
+    @property
+    def trace(self) -> Trace:
+        """The evaluations so far."""
+        return list(self.meta["trace"])
+
+
+def device_name(info: DeviceInfo) -> str:
+    """What names a device in a checkpoint: on the same one the same configurations give the same bits."""
+    return f"{info.backend} {info.platform} {info.name} {info.architecture}"
+
+
+def fingerprint(sampler: Sampler) -> dict[str, str]:
+    """What decides the bits beside options and graph: device, driver, compiler, versions, and each kernel's source."""
+    info = sampler.device.info
+    found = {
+        "device": device_name(info),
+        "driver": info.driver,
+        "compiler": info.compiler,
+        "compiler options": " ".join(compiler_options(traits_of(info))),
+        "platform version": info.platform_version,
+        "numpy": np.__version__,
+        "mmsbgen": __version__,
+    }
+    if sampler.options.refines:
+        # Leiden's algorithm parts communities on the way, by igraph, which draws from Python's own generator.  The
+        # start, for which it may be asked too, is behind a chain that is kept.
+        found |= versions("igraph")
+    for name, bound in sampler.kernels.items():
+        found[f"{name} configuration"] = json.dumps(dict(bound.config), sort_keys=True)
+        found[f"{name} template"] = bound.source.template_digest
+        found[f"{name} source"] = _source_digest(bound.source.text)
+    if sampler.loop is not None:
+        found[_LOOP] = _source_digest(sampler.loop.rendered.source.text)
+    return found
+
+
+def _source_digest(text: str) -> str:
+    """The digest of a rendered source less the comment that heads it: constants that Python works out count too."""
+    return hashlib.sha256(_HEADER.sub("", text).encode()).hexdigest()
+
+
+def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool = False) -> None:
+    """Write a checkpoint; it replaces an older one of that name only when it is whole.
+
+    ``kept`` is whether the user asked for it, so that it stays when the run is finished.
+    """
+    sampler.device.synchronize()
+    device, shape = sampler.device, sampler.shape
+    meta = {
+        "format": FORMAT,
+        "version": __version__,
+        "kept": kept,
+        "graph": sampler.split.graph.digest,
+        "graph_name": sampler.split.graph.name,
+        "options": sampler.options.as_dict(),
+        "fingerprint": fingerprint(sampler),
+        "kernels": {name: choice.as_dict() for name, choice in sampler.runtime.choices.items()},
+        "iteration": sampler.iteration,
+        "samples": sampler.samples,
+        "averaged": sampler.averaged,
+        "vertex_updates": sampler.vertex_updates,
+        "clips": sampler.clipped(),
+        "published_evaluations": sampler.published_evaluations,
+        "course": sampler.course.as_dict(),
+        "stage_seconds": sampler.stages.seconds(),
+        "seconds": seconds,
+        "trace": trace,
+    }
+
+    def rows() -> Iterator[Array]:
+        for first, stop in sampler.state_chunks():
+            yield shape.stored.nearest(sampler.rows(first, stop)[0])  # exact: the bits that are stored
+
+    n, k = shape.n_vertices, shape.k
+    slots = device.download(sampler.values["slots"])
+    with ArchiveWriter(path) as archive:
+        archive.add("meta", np.frombuffer(json.dumps(meta).encode(), np.uint8))
+        archive.add("theta", device.download(sampler.values["theta"])[:, :k])
+        archive.add("beta", device.download(sampler.values["beta"])[:k])
+        archive.add("row_sums", device.download(sampler.values["row_sums"])[slots])
+        archive.add("sums", device.download(sampler.held_values["sums"]))
+        archive.add("published_sum", sampler.published_sum)
+        archive.add("beta_sum", sampler.beta_sum)
+        archive.add_parts("pi", (n, k), shape.stored.dtype, rows())
+        if "mean" in sampler.values:
+            parts = (device.download_range(sampler.values["mean"], a, b)[:, :k] for a, b in sampler.state_chunks())
+            archive.add_parts("mean", (n, k), shape.real, parts)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged or foreign file makes NumPy and zipfile raise into an :class:`InputError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"there is no checkpoint {path}") from None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError) as error:
+        raise InputError(f"{path} is no checkpoint of mmsbgen ({error}); name the checkpoint.npz of a run") from None
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is damaged or no checkpoint of mmsbgen ({error}); resume from another one") from None
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint's description; raises :class:`InputError` for a file that is none, or of a newer version."""
+    with _readable(path), open(path, "rb") as file, np.load(_archive(file)) as archive:
+        meta = json.loads(archive["meta"].tobytes())
+        version = int(meta["format"])
+        if version == FORMAT:
+            for name, kind in _META:
+                if not isinstance(meta[name], kind):
+                    raise ValueError(f"its {name} is a {type(meta[name]).__name__}")
+            for name in _COUNTERS:
+                meta[name] = int(meta[name])
+            unknown = sorted(meta["options"].keys() - Options.__dataclass_fields__.keys())
+            if unknown:
+                raise InputError(
+                    f"{path} was written by mmsbgen {meta.get('version')}, with the options {', '.join(unknown)}, and "
+                    f"this is {__version__}: resume with that version"
+                )
+            Options.from_dict(meta["options"])
+            Course(**meta["course"])
+    if version > FORMAT:
+        raise InputError(
+            f"{path} was written by mmsbgen {meta.get('version')}, this is {__version__}: resume with that version "
+            "or a newer one"
+        )
+    if version < FORMAT:
+        raise InputError(
+            f"{path} was written by mmsbgen {meta.get('version')}, whose runs had another course: resume with "
+            "that version"
+        )
+    return Checkpoint(path, meta)
+
+
+def _archive(file: BinaryIO) -> BinaryIO:
+    if not zipfile.is_zipfile(file):
+        raise zipfile.BadZipFile("not a whole archive")
+    file.seek(0)
+    return file
+
+
+def belongs(checkpoint: Checkpoint, graph: Graph) -> None:
+    """Raise :class:`InputError` when the checkpoint is one of another graph."""
+    if checkpoint.meta["graph"] != graph.digest:
+        raise InputError(
+            f"{checkpoint.path} belongs to another graph ({checkpoint.meta['graph_name']}) than {graph.name}; resume "
+            "with the graph that it was started on"
+        )
+
+
+def differences(checkpoint: Checkpoint, sampler: Sampler) -> list[str]:
+    """Why a resumed run will not give the bits that the stopped one would have; empty when it will."""
+    before, now = checkpoint.meta["fingerprint"], fingerprint(sampler)
+    changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+    # Another configuration or template makes another source: only what no other part tells is named.
+    told = {f"{name} source" for name in sampler.kernels if {f"{name} configuration", f"{name} template"} & changed}
+    return sorted(changed - told)
+
+
+def restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
+    """Put a chain where the checkpoint left it.
+
+    Raises :class:`InputError` when the checkpoint is damaged, or belongs to another graph or shape.
+    """
+    belongs(checkpoint, sampler.split.graph)
+    with _readable(checkpoint.path):
+        _restore(checkpoint, sampler)
+
+
+def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
+    meta, shape, device = checkpoint.meta, sampler.shape, sampler.device
+    with np.load(checkpoint.path) as archive:
+        sampler.state.reset_slots()
+        n, k = shape.n_vertices, shape.k
+        sums = _shaped(archive, "row_sums", (n,))
+        _restore_rows(
+            checkpoint.path,
+            "pi",
+            shape.stored.dtype,
+            sampler,
+            lambda first, rows: sampler.state.restore_rows(first, rows, sums[first : first + len(rows)]),
+        )
+        if "mean" in sampler.values:
+            mean = sampler.values["mean"]
+            _restore_rows(
+                checkpoint.path, "mean", shape.real, sampler, lambda first, rows: device.write(mean, rows, first)
+            )
+        sampler.state.set_theta(_shaped(archive, "theta", (2, k)).astype(shape.real))
+        beta = np.full(shape.row, 0.5, shape.real)
+        beta[:k] = _shaped(archive, "beta", (k,))
+        device.write(sampler.values["beta"], beta)
+        device.write(sampler.held_values["sums"], _shaped(archive, "sums", sampler.held_values["sums"].shape))
+        sampler.published_sum = _shaped(archive, "published_sum", sampler.published_sum.shape)
+        sampler.beta_sum = _shaped(archive, "beta_sum", (k,))
+    for name in _COUNTERS:
+        setattr(sampler, name, meta[name])
+    sampler.course = Course(**meta["course"])
+    if sampler.options.iterations is not None and checkpoint.options.iterations is None:
+        sampler.to_given_length()
+    sampler.stages.add(meta["stage_seconds"])
+
+
+def _shaped(archive: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> Array:
+    found = archive[name]
+    if found.shape != shape:
+        raise ValueError(f"its {name} has shape {found.shape}, this run needs {shape}")
+    return found
+
+
+def _restore_rows(path: Path, name: str, wanted: np.dtype[Any], sampler: Sampler, write: Any) -> None:
+    """Stream ``name.npy`` out of the archive into padded rows."""
+    shape = sampler.shape
+    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0
+        found, _, dtype = read(member)
+        if found != (shape.n_vertices, shape.k) or dtype != wanted:
+            raise ValueError(f"its {name} is {found} {dtype}, this run needs {(shape.n_vertices, shape.k)} {wanted}")
+        for first, stop in sampler.state_chunks():
+            data = member.read((stop - first) * shape.k * wanted.itemsize)
+            rows = np.zeros((stop - first, shape.row), wanted)
+            rows[:, : shape.k] = np.frombuffer(data, wanted).reshape(stop - first, shape.k)
+            write(first, rows)
+        member.read(1)  # reading past the end compares the checksum of the whole

@@ -1,0 +1,244 @@
+"""How many communities: a search over a geometric grid, the held-out log-likelihood choosing.
+
+Of the numbers whose log-likelihood is within one standard error of the best one's, the smallest is taken (the
+one-standard-error rule of Breiman et al. 1984): more communities than the data tell apart are no gain.  The standard
+error is that of the difference to the best one.  It has two parts: which pairs happened to be held out, and which mode
+a chain happened to find, as the spread of chains that differ in their seed alone shows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.errors import DeviceMemoryError, InputError
+from mmsbgen.base.id_text import plural
+from mmsbgen.base.progress import stage
+from mmsbgen.graph import Split
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics import held_out
+from mmsbgen.sampler.diagnostics.communities import largest
+from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.options.phases import REFINE_SWEEPS
+from mmsbgen.sampler.run.refine import refine
+from mmsbgen.sampler.starts.start_methods import Start, by_label, communities, leiden, of_sets, seeded, training_graph
+
+Floats = npt.NDArray[np.float64]
+#: Share of a row from which a vertex is in a set of a warm start.
+_INSIDE = 0.2
+#: Numbers in a row that are no better by a standard error before the grid ends.
+_PATIENCE = 2
+#: Ratio of the number taken to the largest one below it that was tried, at which the search ends.
+_RATIO = 1.15
+#: Chains, of different seeds, of those numbers that decide.
+_CHAINS = 3
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One number of communities: its start, and means over its chains of log-likelihood a held-out pair and of AUC."""
+
+    k: int
+    start: str
+    log_likelihood: float
+    auc: float
+    standard_error: float
+    """Of the log-likelihood's difference to the best one tried: of the pairs held out and of the chains' seeds."""
+    chains: int
+    """Chains that were run from that start."""
+    seed_deviation: float
+    """Standard deviation of log-likelihoods of chains that differ in their seed, pooled over all numbers."""
+
+
+class _Fit(NamedTuple):
+    start: Start
+    auc: float
+    logs: Floats
+    """Log-likelihood ``[H]`` of every held-out pair."""
+    value: float
+    """Their mean, both classes by their share in the graph."""
+    sets: Start
+
+
+def choose_k(
+    split: Split,
+    make: Callable[[int, int], Sampler],
+    seed: int,
+    say: Callable[[str], None],
+    asked: Callable[[], bool],
+) -> tuple[int, list[Tried]]:
+    """The number of communities for a split graph, and what was tried, in the order of K.
+
+    ``make`` builds a chain of K communities with a seed, which is closed here.  The grid begins at half the number of
+    Leiden's communities and doubles as long as that pays.  Then the smallest number within a standard error of the best
+    is sought by halving, in ratio, what lies between it and the next one below.  Each is optimised from Leiden's
+    communities and, warm, from the sets that the next one below has found.  The best one, the one taken and the next
+    one below get chains of other seeds.
+
+    Raises :class:`InputError` where no pairs are held out, and KeyboardInterrupt once ``asked`` is true.
+    """
+    if not len(split.validation.pairs):
+        n_links, chosen = split.graph.n_links, "the number of communities is chosen on held-out pairs"
+        if n_links < 2:
+            raise InputError(f"{chosen}, and {plural(n_links, 'link')} cannot be held out: give the number with -k")
+        raise InputError(f"{chosen}: give --validation a positive share")
+    search = _Search(split, make, seed, say, asked)
+    search.grid()
+    if not search.fits:
+        raise InputError(f"no number of communities could be tried for {split.graph.n_vertices} vertices; give -k")
+    search.narrow()
+    return search.taken, [search.told(k) for k in sorted(search.fits)]
+
+
+class _Search:
+    """The chains that were run, by their number of communities; those of a number have one start and many seeds."""
+
+    def __init__(
+        self,
+        split: Split,
+        make: Callable[[int, int], Sampler],
+        seed: int,
+        say: Callable[[str], None],
+        asked: Callable[[], bool],
+    ) -> None:
+        self.split, self.make, self.seed, self.say, self.asked = split, make, seed, say, asked
+        self.labels = np.asarray(split.validation.labels, bool)
+        self.fits: dict[int, list[_Fit]] = {}
+        self.most = max(2, split.graph.n_vertices // 2)
+
+    def value(self, k: int) -> float:
+        """The mean log-likelihood of a number's chains."""
+        return float(np.mean([fit.value for fit in self.fits[k]]))
+
+    @property
+    def best(self) -> int:
+        """The number whose chains have the best mean."""
+        return max(self.fits, key=self.value)
+
+    @property
+    def taken(self) -> int:
+        """The smallest number within a standard error of the best one."""
+        best = self.best
+        return min(k for k in self.fits if self.value(best) - self.value(k) <= self.error(k, best))
+
+    @property
+    def seed_variance(self) -> float:
+        """Variance of log-likelihoods of chains that differ in their seed, pooled over all numbers."""
+        chains = [np.array([fit.value for fit in fits]) for fits in self.fits.values()]
+        free = sum(values.size - 1 for values in chains)
+        return sum(float(((values - values.mean()) ** 2).sum()) for values in chains) / free if free else 0.0
+
+    def error(self, k: int, other: int) -> float:
+        """Standard error of the difference of two numbers' log-likelihoods: of the pairs held out, and of the seeds."""
+        if k == other:
+            return 0.0
+        difference = np.mean([fit.logs for fit in self.fits[other]], axis=0)
+        difference -= np.mean([fit.logs for fit in self.fits[k]], axis=0)
+        of_pairs = held_out.weighted_error(difference, self.labels, self.split.graph.density)
+        return math.sqrt(of_pairs**2 + self.seed_variance * sum(1 / len(self.fits[one]) for one in (k, other)))
+
+    def grid(self) -> None:
+        """Double as long as that pays."""
+        with seeded(self.seed):
+            natural = len(leiden(training_graph(self.split), 1.0))
+        k, misses, warm = max(2, natural // 2), 0, None
+        while k <= self.most and misses < _PATIENCE:
+            before = self.best if self.fits else None
+            self.fit(k, warm)
+            pays = k in self.fits and (before is None or self.value(k) > self.value(before) + self.error(k, before))
+            misses = 0 if pays else misses + 1
+            warm = self.fits[k][0].sets if k in self.fits else warm
+            k *= 2
+
+    def narrow(self) -> None:
+        """Find where the numbers within a standard error of the best begin, with several chains of all that decide."""
+        while True:
+            taken = self.taken
+            smaller = [k for k in sorted(self.fits) if k < taken]
+            below = max(smaller, default=1)
+            between = max(round(math.sqrt(taken * below)), below + 1)
+            deciding = [self.best] if between < taken > _RATIO * below else [self.best, taken, *smaller[-1:]]
+            single = [k for k in deciding if len(self.fits[k]) < _CHAINS]
+            if single:
+                self.repeat(single[0])
+            elif len(deciding) > 1 or not self.fit(between, self.fits[below][0].sets if smaller else None):
+                return
+
+    def fit(self, k: int, warm: Start | None) -> bool:
+        """Run k from Leiden's communities and from ``warm``, and keep the better chain; False where k does not fit."""
+        starts = [communities(self.split, k, self.seed)]
+        if warm is not None:
+            keep = warm.communities < k
+            starts.append(Start("the one before", warm.vertices[keep], warm.communities[keep]))
+        self.say(f"Trying K={k}")
+        fits = self.run(k, self.seed, starts)
+        if fits:
+            best = max(fits, key=lambda fit: fit.value)
+            self.fits[k] = [best]
+            auc = "unknown (one class only)" if math.isnan(best.auc) else f"{best.auc:.4f}"
+            self.say(f"K={k}: log-likelihood {best.value:.5g} a held-out pair, AUC {auc}, from {best.start.name}")
+        return bool(fits)
+
+    def repeat(self, k: int) -> None:
+        """Run a number again with other seeds."""
+        self.say(f"Trying K={k} with other seeds")
+        for other in range(len(self.fits[k]), _CHAINS):
+            # What fitted once and does not now, since memory is shared, counts as it is.
+            self.fits[k] += self.again(k, (self.seed + other) % 2**64) or self.fits[k][:1]
+
+    def again(self, k: int, seed: int) -> list[_Fit]:
+        """A chain of another seed; where it starts from Leiden's communities, these are found anew."""
+        start = self.fits[k][0].start
+        return self.run(k, seed, [communities(self.split, k, seed) if start.name == "communities" else start])
+
+    def run(self, k: int, seed: int, starts: list[Start]) -> list[_Fit]:
+        """Chains of k from each start; none where they do not fit in memory."""
+        try:
+            sampler = self.make(k, seed)
+        except DeviceMemoryError:
+            self.say(f"K={k} does not fit in memory")
+            return []
+        try:
+            return [self.one(sampler, start) for start in starts]
+        finally:
+            sampler.close()
+
+    def one(self, sampler: Sampler, start: Start) -> _Fit:
+        """One chain: two phases of sweeps with a refinement between them."""
+        sampler.initialise(start)
+        steps = REFINE_SWEEPS * sampler.per_sweep
+        for last in (False, True):
+            with stage(f"trying K={sampler.shape.k}, phase {last + 1} of 2", steps, "iterations") as heard:
+                for done in range(steps):
+                    if self.asked():
+                        raise KeyboardInterrupt
+                    sampler.step()
+                    heard.tell(done + 1)
+            if not last and not (sampler.options.refine and refine(sampler)):
+                break
+        metrics: Any = evaluate(sampler, burnt_in=False)
+        logs = held_out.log_likelihoods(sampler.device.download(sampler.held_values["probabilities"]), self.labels)
+        return _Fit(start, metrics.auc, logs, metrics.sample_log_likelihood, _sets(sampler))
+
+    def told(self, k: int) -> Tried:
+        """What the search has to say of a number."""
+        fits, auc = self.fits[k], float(np.mean([fit.auc for fit in self.fits[k]]))
+        error, deviation = self.error(k, self.best), math.sqrt(self.seed_variance)
+        return Tried(k, fits[0].start.name, self.value(k), auc, error, len(fits), deviation)
+
+
+def _sets(sampler: Sampler) -> Start:
+    """The sets that the chain has found, largest first."""
+    vertices, labels = [], []
+    for first, stop in sampler.state_chunks():
+        at, values = largest(sampler.rows(first, stop)[0], min(sampler.shape.k, int(1 / _INSIDE)))
+        row, column = np.nonzero(values > _INSIDE)
+        vertices.append(row + first)
+        labels.append(at[row, column].astype(np.int64))
+    vertex = np.concatenate(vertices)
+    return of_sets("the one before", [vertex[members] for members in by_label(np.concatenate(labels))])

@@ -1,0 +1,112 @@
+"""Give communities that came out empty a part of others that fall apart.
+
+From any start some planted communities end up in one community of the model while others of the model stay empty:
+no step of a vertex at a time can part them again.  The links that a community explains tell: where Leiden cuts them
+into parts, a part moves to an empty community, and the chain goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.best_community import best_communities
+from mmsbgen.sampler.diagnostics.explained_links import Array
+from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.starts.start_methods import by_label, seeded
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+#: Links below which a community counts as empty, of those that it explains best: a clique of three has as many.
+_FEWEST_LINKS = 3
+#: Links from which a community may fall apart.
+_ENOUGH_LINKS = 12
+#: Modularity of a cut from which its parts count.  Random graphs cut at up to about sqrt((1 - p) / (p n)): below this
+#: from 40 vertices on where half of all pairs are linked, from 90 on where a third are; smaller or sparser ones above.
+_MODULARITY = 0.15
+#: Elements of rows that are moved at a time.
+_ELEMENTS = 1 << 22
+#: Share of its mass in the old community that a moved vertex keeps there.
+_KEPT = 0.1
+
+
+@dataclass(frozen=True)
+class Move:
+    """The ``members`` ``[V]`` of a part go from one community to an empty one."""
+
+    source: int
+    target: int
+    members: Ints
+
+
+def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int) -> list[Move]:
+    """What to move: the parts that stand out most, one an empty community of ``k``.
+
+    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``shares`` ``[E]`` how
+    much of it.
+    """
+    # What the prior leaves of an empty community in every row explains a little of many links, and none of them best.
+    empty = np.flatnonzero(np.bincount(best, minlength=k) < _FEWEST_LINKS)
+    if not empty.size:
+        return []
+    clear = shares > 0.5
+    parts = _parts(links[clear], best[clear], k, seed)
+    return [Move(source, int(target), members) for target, (_, source, members) in zip(empty, parts, strict=False)]
+
+
+def _parts(links: Ints, labels: Ints, k: int, seed: int) -> list[tuple[float, int, Ints]]:
+    """Worth, community and members of every part but a community's largest one, those worth most first."""
+    import igraph
+
+    found = []
+    order = np.argsort(labels, kind="stable")
+    groups = np.split(links[order], np.searchsorted(labels[order], np.arange(1, k)))
+    with seeded(seed):
+        for community, group in enumerate(groups):
+            if len(group) < _ENOUGH_LINKS:
+                continue
+            members, ends = np.unique(group, return_inverse=True)
+            graph = igraph.Graph(n=members.size, edges=ends.reshape(group.shape))
+            cut = graph.community_leiden(objective_function="modularity", n_iterations=2)
+            if cut.modularity <= _MODULARITY:
+                continue
+            sets = [part for part in by_label(np.asarray(cut.membership)) if part.size > 2]
+            found += [(cut.modularity * part.size, community, members[part]) for part in sets[1:]]
+    return sorted(found, key=lambda part: (-part[0], part[1], int(part[2][0])))
+
+
+def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
+    """pi ``[V, K]`` of ``vertices`` ``[V]``, ascending, after the moves; sums of rows stay.
+
+    Members outside the range of ``vertices`` are passed over; those inside are among them.
+    """
+    new = pi.copy()
+    for move in wanted:
+        inside = (move.members >= vertices[0]) & (move.members <= vertices[-1])
+        at = np.searchsorted(vertices, move.members[inside])
+        new[at, move.target] += (1.0 - _KEPT) * new[at, move.source]
+        new[at, move.source] *= _KEPT
+    return new
+
+
+def refine(sampler: Sampler) -> int:
+    """Move parts into the empty communities of a chain; returns how many were filled."""
+    options, links = sampler.options, sampler.split.training_links
+    best, shares = best_communities(sampler, links)
+    wanted = moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration)
+    if wanted:
+        rows = row_source(sampler, mean=False)
+        vertices = np.unique(np.concatenate([move.members for move in wanted]))
+        step = max(1, _ELEMENTS // sampler.shape.k)
+        for part in np.split(vertices, range(step, len(vertices), step)):
+            new = moved(rows(part).astype(np.float64), part, wanted)
+            sampler.state.replace_rows(part, new, options.seed, sampler.iteration)
+        theta = sampler.state.theta()
+        for move in wanted:
+            theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2
+        sampler.set_theta(theta)
+    sampler.course.refined(sampler.iteration, len(wanted), sampler.per_sweep)
+    return len(wanted)

@@ -1,0 +1,170 @@
+"""What a run leaves behind: communities, memberships and the run record, as values and as files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen._version import __version__
+from mmsbgen.base.atomic_files import ArchiveWriter, Together, write_text
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.host_memory import available_host_memory, readable
+from mmsbgen.base.id_text import plain
+from mmsbgen.base.versions import versions
+from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, Tell, largest
+from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.scores.cover import cover_text, words_of
+
+#: By which library a backend reaches its devices.
+_LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
+
+
+def words_for_files(ids: npt.NDArray[Any]) -> list[str]:
+    """The words by which vertices ``[N]`` stand in the files of a result.
+
+    Raises InputError for ids that cannot stand there (:func:`mmsbgen.scores.cover.words_of`), also where the longest of
+    them would make the archive, which has all at one width, larger than the memory.
+    """
+    words = words_of(ids)
+    if ids.dtype == object:
+        longest = max(words, key=len)
+        needed, (left, source) = 4 * len(longest) * len(words), available_host_memory()
+        if needed > left:
+            raise InputError(
+                f"id {plain(longest, 24)!r} has {len(longest)} characters: {len(words)} ids of that width take "
+                f"{readable(needed)}, and {source} leaves {readable(left)}; give the vertex a shorter id"
+            )
+    return words
+
+
+def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Memberships:
+    """The ``r`` largest entries of every row of pi (of its posterior mean where that is kept), streamed.
+
+    ``tell`` is told the share of the rows that have been read.
+    """
+    indices, values = [], []
+    for first, stop in sampler.state_chunks():
+        at, best = largest(sampler.rows(first, stop, mean=True)[0], r)
+        indices.append(at)
+        values.append(best)
+        tell(stop / sampler.shape.n_vertices)
+    ids = np.asarray(sampler.split.graph.ids)
+    found = (np.concatenate(indices), np.concatenate(values))
+    return Memberships(ids, *found, sampler.beta(), sampler.options.crossing, sampler.split.unlinked)
+
+
+def record(
+    sampler: Sampler,
+    cover: Cover,
+    rule: dict[str, Any],
+    trace: Trace,
+    seconds: float,
+    notes: dict[str, Any],
+) -> dict[str, Any]:
+    """Everything that tells how a result came about, in values that JSON has: a number that is not finite is None.
+
+    ``notes`` are further entries.
+    """
+    graph = sampler.split.graph
+    found: dict[str, Any] = {
+        "mmsbgen": __version__,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "interrupted": sampler.iteration < sampler.limit,
+        "graph": {
+            "name": graph.name,
+            "file": graph.file,
+            "vertices": graph.n_vertices,
+            "links": graph.n_links,
+            "lines": graph.report.n_lines,
+            "self_loops": graph.report.n_self_loops,
+            "duplicates": graph.report.n_duplicates,
+            "both_ways": graph.report.n_both_ways,
+            "directed": graph.report.directed,
+            "digest": graph.digest,
+            "training_links": sampler.split.n_training_links,
+            "held_out_pairs": len(sampler.split.held_out_pairs),
+        },
+        "problem": dict(sampler.problem),
+        "options": sampler.options.as_dict(),
+        "seed": sampler.options.seed,
+        "device": {k: v for k, v in sampler.device.info.as_dict().items() if k != "extensions"},
+        "fused": sampler.loop is not None,
+        "seconds of an iteration": sampler.iteration_seconds,
+        "kernels": [choice.as_dict() for choice in sampler.runtime.choices.values()],
+        "iterations": sampler.iteration,
+        "updates_per_vertex": sampler.vertex_updates / graph.n_vertices,
+        "samples_averaged": sampler.averaged,
+        "course": sampler.course.as_dict(),
+        "seconds": seconds,
+        "stage_seconds": sampler.stages.seconds(),
+        "memory": {"device": dict(sampler.needs.device), "host": dict(sampler.needs.host)},
+        "rule": rule,
+        "communities": {
+            "count": len(cover.members),
+            "coverage": cover.coverage,
+            "overlap": cover.overlap,
+            "sizes": [len(members) for members in cover.members],
+            "labels": list(cover.labels),
+        },
+        **notes,
+        "trace": trace,
+        "versions": versions("numpy", "igraph", *_LIBRARIES.get(sampler.device.info.backend, ())),
+    }
+    plain: dict[str, Any] = _plain(found)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """``value`` in the types of JSON."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | bool) or value is None else str(value)
+
+
+def as_json(value: dict[str, Any]) -> str:
+    """A run record as text."""
+    return json.dumps(value, indent=2, allow_nan=False)
+
+
+def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any], whole: Sampler | None) -> None:
+    """Write ``communities.txt``, ``memberships.npz`` and ``run.json`` into the folder ``out``.
+
+    A community is a line of ids, tab-separated, as SNAP has them.  The archive holds ``ids``, ``beta``, and
+    either ``communities`` and ``shares`` ``[N, r]`` or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``.
+    All appear together, the record last, or none does: what was there of another run is not mixed with them, and where
+    a kill comes in between there is no record.
+    """
+    words = words_for_files(found.ids)
+    ids = found.ids if found.ids.dtype != object else np.array(words)
+    with Together() as together:
+        write_text(out / "communities.txt", cover_text(words, cover.members), together)
+        with ArchiveWriter(out / "memberships.npz", together) as archive:
+            archive.add("ids", ids)
+            archive.add("beta", found.beta)
+            if whole is None:
+                archive.add("communities", found.indices)
+                archive.add("shares", found.values)
+            else:
+                shape = (whole.shape.n_vertices, whole.shape.k)
+                archive.add_parts("pi", shape, whole.shape.real, _rows(whole))
+        write_text(out / "run.json", as_json(run_record) + "\n", together)
+
+
+def _rows(sampler: Sampler) -> Iterator[Array]:
+    for first, stop in sampler.state_chunks():
+        yield sampler.rows(first, stop, mean=True)[0]

@@ -1,0 +1,134 @@
+"""A finished chain that is kept as a checkpoint: its rows of pi are read from there, without a device."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import tempfile
+import weakref
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb.numbers.storage import storage_named
+from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.diagnostics.communities import Memberships, largest
+from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource
+from mmsbgen.sampler.run import checkpoint as checkpoints
+
+_LOCAL_HEADER = 30
+#: Elements of rows of pi that are worked on at a time.
+_ELEMENTS = 1 << 22
+
+
+class KeptChain:
+    """A checkpoint in a file of its own, which goes when the object does.
+
+    Copies and pickles carry the whole file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "checkpoint.npz"
+        self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
+
+    @classmethod
+    def new(cls) -> KeptChain:
+        """A place for a chain that is yet to be written."""
+        try:
+            return cls(Path(tempfile.mkdtemp(prefix="mmsbgen-")))
+        except OSError as error:
+            raise InputError(
+                f"there is no place for the chain ({error}): name a folder for temporary files by TMPDIR, or do "
+                "without by keep_chain=False"
+            ) from error
+
+    @classmethod
+    def of_file(cls, file: IO[bytes]) -> KeptChain:
+        """A copy of what is left to read of ``file``."""
+        made = cls.new()
+        with open(made.path, "wb") as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+        return made
+
+    def __reduce__(self) -> tuple[Callable[..., KeptChain], tuple[bytes]]:
+        return _of_bytes, (self.path.read_bytes(),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KeptChain:
+        with open(self.path, "rb") as file:
+            return KeptChain.of_file(file)
+
+    @property
+    def written(self) -> bool:
+        """Whether there is a chain."""
+        return self.path.exists()
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return self.path.stat().st_size
+
+    def rows(self, averaged: int) -> RowSource:
+        """Reads rows ``[V, K]`` of pi, or of the mean of its ``averaged`` samples, with the bits that the run has.
+
+        The file has one sample less where the run ended off its interval of evaluations: that sample is its last state.
+        """
+        there = checkpoints.load(self.path)
+        options, kept = there.options, there.meta["averaged"]
+        real, stored = np.dtype(options.dtype), storage_named(options.storage, options.dtype)
+        pi = mapped(self.path, "pi")
+        mean = mapped(self.path, "mean") if averaged else None
+
+        def rows(vertices: Ints) -> Array:
+            if mean is None:
+                return stored.values(np.asarray(pi[vertices]))
+            total: Array = np.asarray(mean[vertices])
+            if averaged > kept:
+                total = total + stored.values(np.asarray(pi[vertices]))
+            found: Array = total / real.type(averaged)
+            return found
+
+        return rows
+
+
+def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
+    """``m`` with the ``r`` largest entries of all ``rows``."""
+    n, step = len(m.indices), max(1, _ELEMENTS // m.k)
+    parts = [largest(rows(np.arange(first, min(first + step, n))), r) for first in range(0, n, step)]
+    indices, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return replace(m, indices=indices, values=values)
+
+
+def _remove(folder: Path, process: int) -> None:
+    # A process that was forked has the object too, but the file is its parent's.
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _of_bytes(content: bytes) -> KeptChain:
+    made = KeptChain.new()
+    made.path.write_bytes(content)
+    return made
+
+
+def mapped(path: Path, name: str) -> Array:
+    """The array ``name`` of an uncompressed archive, mapped into memory, read-only."""
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{name}.npy")
+        with archive.open(member) as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0
+            shape, fortran, dtype = read(file)
+            header = file.tell()
+    if member.compress_type != zipfile.ZIP_STORED or fortran or dtype.hasobject:
+        raise ValueError(f"{name} of {path} is compressed or no plain array")
+    with open(path, "rb") as raw:
+        raw.seek(member.header_offset)
+        lengths = struct.unpack("<HH", raw.read(_LOCAL_HEADER)[26:])
+    offset = member.header_offset + _LOCAL_HEADER + sum(lengths) + header
+    return np.memmap(path, dtype, "r", offset, shape)

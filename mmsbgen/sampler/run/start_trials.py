@@ -1,0 +1,110 @@
+"""Which start a run goes on from: several tried for some sweeps, the held-out log-likelihood choosing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from mmsbgen.base.progress import stage
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.starts.background_search import Sought
+from mmsbgen.sampler.starts.start_methods import STARTS, Start, forget
+
+#: Sweeps of a trial.
+SWEEPS = 25
+#: The same where the state has more than _LARGE elements.
+SWEEPS_LARGE = 8
+_LARGE = 2_000_000
+
+
+def choose(
+    sampler: Sampler,
+    asked: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = lambda text: None,
+    sought: Sought | None = None,
+) -> None:
+    """Start the chain as its options say; ``auto`` tries every start, and tells what takes its time by ``say``.
+
+    A trial is no longer than a quarter of a run of given length.  In large graphs a random start is not tried, as it
+    needs more sweeps than a trial has.  Where nothing can choose, without held-out pairs or without a sweep to try,
+    Leiden's communities are taken.  Starts that are being ``sought`` are waited for, others are made here.
+
+    Raises KeyboardInterrupt once ``asked`` is true: half a trial must decide nothing, and nothing is lost yet.
+    """
+    try:
+        _choose(sampler, asked, say, sought)
+    finally:
+        forget(sampler.split)
+
+
+def _choose(sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], None], sought: Sought | None) -> None:
+    name = sampler.options.start
+    assert name is not None
+    large = sampler.split.graph.n_vertices * sampler.shape.k > _LARGE
+    iterations = (SWEEPS_LARGE if large else SWEEPS) * sampler.per_sweep
+    if sampler.options.iterations is not None:
+        iterations = min(iterations, sampler.options.iterations // 4)
+    if name == "auto" and (iterations < sampler.per_sweep or not len(sampler.split.validation.pairs)):
+        name = "communities"
+    if name != "auto":
+        with stage(f"making the start {name!r}"):
+            start = _start(sampler, name, asked, sought)
+        sampler.initialise(start)
+        return
+    tried: list[tuple[float, Start, dict[str, Any]]] = []
+    for other in STARTS:
+        if other == "random" and large:
+            continue
+        if large:
+            say(f"Trying the start {other!r} for {iterations} iterations")
+        with stage(f"making the start {other!r}"):
+            start = _start(sampler, other, asked, sought)
+        sampler.initialise(start)
+        own = evaluate(sampler, burnt_in=False)
+        with stage(f"trying the start {other!r}", iterations, "iterations") as told:
+            while sampler.iteration < iterations:
+                if asked():
+                    raise KeyboardInterrupt
+                sampler.step()
+                told.tell(sampler.iteration)
+        after = evaluate(sampler, burnt_in=False)
+        assert own is not None
+        assert after is not None
+        note = {
+            "start": other,
+            "sets": int(start.communities.max(initial=-1)) + 1,
+            "iterations": sampler.iteration,
+            **{f"own_{key}": value for key, value in _brief(own).items()},
+            **_brief(after),
+        }
+        tried.append((after.sample_log_likelihood, start, note))
+    _, best, _ = max(tried, key=lambda trial: trial[0])
+    sampler.initialise(best)
+    sampler.course.trials = [note for *_, note in tried]
+
+
+def trials_told(sampler: Sampler) -> list[str]:
+    """One line for people on what was tried, if anything was."""
+    trials = sampler.course.trials
+    if not trials:
+        return []
+    each = ", ".join(f"{trial['start']} {trial['log_likelihood']:.4g}" for trial in trials)
+    sweeps = trials[0]["iterations"] / sampler.per_sweep
+    unit = "sweep" if sweeps == 1 else "sweeps"
+    return [
+        f"Starts, by the log-likelihood of a held-out pair after {sweeps:g} {unit}: {each}. "
+        f"Going on from {sampler.course.start}."
+    ]
+
+
+def _start(sampler: Sampler, name: str, asked: Callable[[], bool], sought: Sought | None) -> Start:
+    if sought is not None and name in sought.names:
+        return sought.start(name, asked)
+    return STARTS[name](sampler.split, sampler.shape.k, sampler.options.seed)
+
+
+def _brief(metrics: Any) -> dict[str, float]:
+    values = dataclasses.asdict(metrics)
+    return {"log_likelihood": values["sample_log_likelihood"], "auc": values["auc"]}

@@ -1,0 +1,118 @@
+"""Starts of a large graph, found by a process of its own while a run opens its device and compiles its kernels.
+
+igraph lets no other thread of its process run.  The process does what
+:data:`mmsbgen.sampler.starts.start_methods.STARTS` does, so that a start is the same whoever finds it; where there can
+be no process, it is found here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO
+
+import numpy as np
+
+from mmsbgen.graph import Split
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start
+
+__all__ = ["Sought", "seeking"]
+
+log = logging.getLogger(__name__)
+#: Seconds between two looks at the process.
+_LOOK_S = 0.05
+_WORDS = 2000
+
+
+class Sought:
+    """Starts ``names`` of ``split`` with ``k`` communities and ``seed``, being found; close it to end the process."""
+
+    def __init__(self, split: Split, k: int, seed: int, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        self._split, self._k, self._seed = split, k, seed
+        self._found: dict[str, Start] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._files = ExitStack()
+        try:
+            opened = (tempfile.TemporaryFile() for _ in range(3))  # noqa: SIM115
+            links, self._out, self._errors = map(self._files.enter_context, opened)
+            np.save(links, split.training_links)
+            links.seek(0)
+            numbers = (os.getpid(), split.graph.n_vertices, k, seed)
+            self._process = subprocess.Popen(
+                [
+                    sys.executable or "python",
+                    "-m",
+                    "mmsbgen.sampler.starts.search_process",
+                    *map(str, numbers),
+                    *self.names,
+                ],
+                stdin=links,
+                stdout=self._out,
+                stderr=self._errors,
+                start_new_session=True,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            )
+        except OSError as error:
+            log.warning("starts are found in this process, as there can be no other: %s", error)
+
+    def start(self, name: str, asked: Callable[[], bool] = lambda: False) -> Start:
+        """The start ``name``, waited for; one that is not among ``names`` is found here.
+
+        Raises KeyboardInterrupt once ``asked`` is true.
+        """
+        if self._found is None:
+            self._found = self._read(asked)
+        found = self._found.get(name)
+        return found if found is not None else STARTS[name](self._split, self._k, self._seed)
+
+    def close(self) -> None:
+        """End the process, whatever it is at."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+        self._files.close()
+
+    def _read(self, asked: Callable[[], bool]) -> dict[str, Start]:
+        if self._process is None:
+            return {}
+        while True:
+            if asked():
+                raise KeyboardInterrupt
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_S)
+                break
+        if self._process.returncode:
+            log.warning("starts are found in this process, as the other one failed: %s", _last_words(self._errors))
+            return {}
+        self._out.seek(0)
+        return {name: Start(name, np.load(self._out), np.load(self._out)) for name in self.names}
+
+
+def _last_words(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    return errors.read()[-_WORDS:].decode(errors="replace").strip()
+
+
+@contextmanager
+def seeking(split: Split, options: Options) -> Iterator[Sought | None]:
+    """Find meanwhile the starts that a run with ``options`` may begin from; None where that takes no time."""
+    sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
+    # Of every start that is tried in a large graph: a random one is not.
+    names = [name for name in STARTS if name != "random" and sized.start in ("auto", name)]
+    if split.n_training_links <= MANY or not names:
+        yield None
+        return
+    sought = Sought(split, sized.n_communities, sized.seed, names)
+    try:
+        yield sought
+    finally:
+        sought.close()

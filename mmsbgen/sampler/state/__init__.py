@@ -1,0 +1,1 @@
+"""The state on the device, its memory and its clock."""

@@ -1,0 +1,145 @@
+"""Device arrays beside the state.  One list says what there is, so that what is counted is what is allocated."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.backends.base import Buffer, Device
+from mmsbgen.families.mmsb.stages.graph_workloads import edge_set_arguments
+from mmsbgen.graph import EdgeSet, Split
+from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.state.device_state import Shape
+
+#: Blocks that sum the log-likelihoods of the held-out pairs.
+HELD_OUT_BLOCKS = 16
+#: Links of which is found at a time what explains them.
+EXPLAINED = 1 << 18
+#: Communities, over all links, of which is asked at a time how much they explain; twice so many of any one link.
+EXPLAINED_AT, MOST_AT = 1 << 22, 256
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One array: the kernels' name for it, what it is for, shape and type, and its content if it has one.
+
+    ``held_out`` arrays take the names that the evaluation's kernels use, some of which an iteration uses too.
+    """
+
+    name: str
+    purpose: str
+    shape: tuple[int, ...]
+    dtype: npt.DTypeLike
+    content: Array | None = None
+    held_out: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The largest mini-batch: vertices, pairs; how many mini-batches are held; groups of theta's counts.
+
+    ``listed`` vertices are held of all those mini-batches.
+    """
+
+    vertices: int
+    listed: int
+    rounds: int
+    pairs: int
+    groups: int
+
+
+def content(name: str, purpose: str, array: Array, held_out: bool = False) -> Spec:
+    """The array that holds ``array``, which may be empty."""
+    # A device array cannot be empty; kernels never read the element that stands in.
+    array = np.ascontiguousarray(array if array.size else np.zeros((1, *array.shape[1:]), array.dtype))
+    return Spec(name, purpose, array.shape, array.dtype, array, held_out)
+
+
+def specs(split: Split, shape: Shape, capacity: Capacity, export_rows: int) -> list[Spec]:
+    """All arrays beside the state and those of partners."""
+    real, m, rounds = shape.real, capacity.vertices, capacity.rounds
+    pairs = max(capacity.pairs, rounds * m)
+    kept = split.validation.pairs
+    count = max(1, len(kept))
+    return [
+        content("neighbour_offsets", "adjacency", split.training_adjacency.offsets.view(np.uint64)),
+        content("neighbours", "adjacency", split.training_adjacency.neighbours),
+        Spec("vertices", "mini-batch", (capacity.listed,), np.uint32),
+        Spec("centres", "mini-batch", (rounds,), np.uint32),
+        Spec("sizes", "mini-batch", (rounds,), np.uint32),
+        Spec("star_weights", "mini-batch", (rounds,), real),
+        Spec("clip_counts", "mini-batch", (m,), np.uint32),
+        Spec("pairs_a", "mini-batch", (pairs,), np.uint32),
+        Spec("pairs_b", "mini-batch", (pairs,), np.uint32),
+        Spec("pair_weights", "mini-batch", (pairs,), real),
+        Spec("counts", "theta counts", (capacity.groups, 2, shape.row), real),
+        Spec("rows", "export", (export_rows, shape.row), real),
+        Spec("row_sums_out", "export", (export_rows,), real),
+        content("pairs_a", "held-out pairs", kept[:, 0].astype(np.uint32), held_out=True),
+        content("pairs_b", "held-out pairs", kept[:, 1].astype(np.uint32), held_out=True),
+        content("labels", "held-out pairs", split.validation.labels.astype(np.uint32), held_out=True),
+        Spec("probabilities", "held-out pairs", (count,), np.float64, held_out=True),
+        Spec("published", "held-out pairs", (count,), np.float64, held_out=True),
+        Spec("sums", "held-out pairs", (count,), np.float64, held_out=True),
+        Spec("partial", "held-out pairs", (HELD_OUT_BLOCKS, 6), np.float64, held_out=True),
+    ]
+
+
+def explained_specs(n_links: int, shape: Shape) -> list[Spec]:
+    """Arrays for the links of which is asked at a time what explains them: ends, community, share."""
+    size = (max(1, min(n_links, EXPLAINED)),)
+    places = (max(1, min(EXPLAINED_AT, size[0] * 2 * min(MOST_AT, shape.k))),)
+    ends = [Spec(f"explained_{end}", "explained links", size, np.uint32) for end in "ab"]
+    return [
+        *ends,
+        Spec("best", "explained links", size, np.uint32),
+        Spec("shares", "explained links", size, shape.real),
+        Spec("explained_places", "explained links", places, np.uint32),
+        Spec("explained", "explained links", places, shape.real),
+    ]
+
+
+def bytes_by_purpose(wanted: Iterable[Spec]) -> dict[str, int]:
+    """Bytes of the arrays, summed by purpose."""
+    sums: dict[str, int] = defaultdict(int)
+    for spec in wanted:
+        sums[spec.purpose] += spec.nbytes
+    return dict(sums)
+
+
+def place(device: Device, wanted: Iterable[Spec]) -> tuple[dict[str, Buffer], dict[str, Buffer]]:
+    """Allocate the arrays, zeros where they have no content; those of an iteration, and those of evaluations."""
+    iteration: dict[str, Buffer] = {}
+    held_out: dict[str, Buffer] = {}
+    try:
+        for spec in wanted:
+            assert spec.name not in (held_out if spec.held_out else iteration), f"two arrays called {spec.name}"
+            there = device.zeros(spec.shape, spec.dtype) if spec.content is None else device.upload(spec.content)
+            (held_out if spec.held_out else iteration)[spec.name] = there
+    except BaseException:
+        release([*iteration.values(), *held_out.values()])
+        raise
+    return iteration, held_out
+
+
+def release(values: Iterable[Any]) -> None:
+    """Give the buffers among ``values`` back."""
+    for value in values:
+        if isinstance(value, Buffer):
+            value.release()
+
+
+def edge_set_scalars(links: EdgeSet, held: EdgeSet) -> dict[str, Any]:
+    """The kernels' scalar arguments of both edge sets."""
+    both = edge_set_arguments("link", links) | edge_set_arguments("held", held)
+    return {name: value for name, value in both.items() if not isinstance(value, np.ndarray)}

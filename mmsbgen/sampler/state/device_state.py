@@ -1,0 +1,152 @@
+"""The chain's state on the device: pi and its row sums, and nothing else of that size.
+
+Rows live in slots: ``slots[v]`` is the slot of vertex v, and there are as many spare slots as a mini-batch has
+vertices.  A step writes the new rows into spare slots and exchanges the slots, so that the old rows stay whole
+while others read them and no phi matrix exists: the phi rows of a mini-batch are the rows in its spare slots.  Where
+the kernel that ends the rows reads no other row (:attr:`mmsbgen.sampler.minibatch.partners.Partners.in_place`), new
+rows are written where the old ones were, and slots stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Buffer, Device
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.families.mmsb.numbers.storage import STORAGES, Storage, storage_named
+from mmsbgen.kernels.family import Array
+
+#: Rows that leave the device at a time.
+CHUNK_ROWS = 16384
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the state: N vertices, K communities, spare rows, the type of the reals, and how rows are stored."""
+
+    n_vertices: int
+    k: int
+    spare_rows: int
+    dtype: str
+    storage: str = STORAGES[0]
+
+    @property
+    def row(self) -> int:
+        """Elements of a stored row."""
+        return row_length(self.k)
+
+    @property
+    def real(self) -> np.dtype[Any]:
+        """NumPy type of the reals."""
+        return np.dtype(self.dtype)
+
+    @property
+    def stored(self) -> Storage:
+        """How rows of pi are stored."""
+        return storage_named(self.storage, self.dtype)
+
+    @property
+    def slots(self) -> int:
+        """Rows that are allocated."""
+        return self.n_vertices + self.spare_rows
+
+    def bytes(self, average: bool = False) -> dict[str, int]:
+        """Bytes of the state's arrays by name."""
+        size = self.real.itemsize
+        needed = {
+            "pi": self.slots * self.row * self.stored.dtype.itemsize,
+            "row sums": self.slots * size,
+            "slots": 4 * self.slots,
+            "theta and beta": 3 * self.row * size,
+        }
+        if average:
+            needed["posterior mean"] = self.n_vertices * self.row * size
+        return needed
+
+
+class State:
+    """Device buffers of the state.  ``buffers`` has them under the kernels' argument names."""
+
+    def __init__(self, device: Device, shape: Shape, average: bool = False) -> None:
+        self.device = device
+        self.shape = shape
+        real = shape.real
+        self.buffers: dict[str, Buffer] = {}
+        try:
+            self.buffers["pi"] = device.alloc((shape.slots, shape.row), shape.stored.dtype)
+            self.buffers["row_sums"] = device.alloc(shape.slots, real)
+            self.buffers["slots"] = device.alloc(shape.n_vertices, np.uint32)
+            spares = np.arange(shape.n_vertices, shape.slots, dtype=np.uint32)
+            self.buffers["spares"] = device.upload(spares)
+            self.buffers["theta"] = device.zeros((2, shape.row), real)
+            self.buffers["beta"] = device.zeros(shape.row, real)
+            if average:
+                self.buffers["mean"] = device.zeros((shape.n_vertices, shape.row), real)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the device memory back."""
+        for buffer in self.buffers.values():
+            buffer.release()
+
+    def theta(self) -> Array:
+        """theta ``[2, K]`` in float64: non-link, link."""
+        return self.device.download(self.buffers["theta"])[:, : self.shape.k].astype(np.float64)
+
+    def beta(self) -> Array:
+        """beta ``[K]`` in float64."""
+        return self.device.download(self.buffers["beta"])[: self.shape.k].astype(np.float64)
+
+    def set_theta(self, theta: Array) -> None:
+        """Write theta ``[2, K]``; padding is 1, so that its beta is a number."""
+        padded = np.ones((2, self.shape.row), self.shape.real)
+        padded[:, : self.shape.k] = theta
+        self.device.write(self.buffers["theta"], padded)
+
+    @staticmethod
+    def chunk_ranges(shape: Shape) -> Iterator[tuple[int, int]]:
+        """Ranges of vertices ``(first, stop)`` in which rows leave or enter the device: about 64 MB each."""
+        rows = max(1, min(CHUNK_ROWS, (64 << 20) // (shape.row * shape.real.itemsize)))
+        for first in range(0, shape.n_vertices, rows):
+            yield first, min(first + rows, shape.n_vertices)
+
+    def set_rows(self, first: int, rows: Array, seed: int) -> None:
+        """Write rows ``[R, LD]`` of the vertices ``first, first + 1, ...`` in slot order; sums of phi stay.
+
+        Only for a state whose slots are still the identity: a fresh one.  Where rows are stored in 16 bits, ``seed``
+        rounds them with the bits of iteration 0.
+        """
+        vertices = np.arange(first, first + len(rows))
+        self._write_rows(first, self.shape.stored.drawn(rows, vertices, seed, 0))
+
+    def restore_rows(self, first: int, stored: Array, sums: Array) -> None:
+        """As :meth:`set_rows`, for rows ``[R, LD]`` as they are stored, with their sums ``[R]``."""
+        self._write_rows(first, stored)
+        self.device.write(self.buffers["row_sums"], np.ascontiguousarray(sums, self.shape.real), first)
+
+    def _write_rows(self, first: int, stored: Array) -> None:
+        self.device.write(self.buffers["pi"], np.ascontiguousarray(stored, self.shape.stored.dtype), first)
+
+    def replace_rows(self, vertices: Array, rows: Array, seed: int = 0, iteration: int = 0) -> None:
+        """Write rows ``[V, K]`` of pi of some vertices ``[V]`` into their slots; their sums of phi stay.
+
+        Rows of 16 bits are rounded by draws of the iteration that its steps do not take.
+        """
+        slots = self.device.download(self.buffers["slots"])[vertices]
+        padded = np.zeros((len(vertices), self.shape.row), self.shape.real)
+        padded[:, : self.shape.k] = rows
+        padded = self.shape.stored.drawn(padded, vertices, seed, iteration, draw=1)
+        for i, slot in enumerate(slots.tolist()):
+            self.device.write(self.buffers["pi"], padded[i : i + 1], slot)
+
+    def reset_slots(self) -> None:
+        """Make the slots the identity: vertex v in slot v, the spare slots behind."""
+        n = self.shape.n_vertices
+        self.device.write(self.buffers["slots"], np.arange(n, dtype=np.uint32))
+        self.device.write(self.buffers["spares"], np.arange(n, self.shape.slots, dtype=np.uint32))

@@ -1,0 +1,76 @@
+"""What a run needs and what there is: numbers before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.base.errors import DeviceMemoryError
+from mmsbgen.base.host_memory import available_host_memory, readable
+
+__all__ = ["Needs", "available_host_memory", "of_start", "readable", "require"]
+
+#: Bytes a link and a vertex that starts take at most through igraph, and once (docs/memory.md has the measurements).
+IGRAPH_EACH, IGRAPH_ONCE = 230, 10_000_000
+#: Bytes an element that rounding rows to 16 bits takes.
+NARROWED = 28
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes by purpose; ``device`` lives on the device, ``host`` in this process."""
+
+    device: Mapping[str, int]
+    host: Mapping[str, int]
+
+    @property
+    def device_total(self) -> int:
+        """Bytes of all device arrays."""
+        return sum(self.device.values())
+
+    @property
+    def host_total(self) -> int:
+        """Bytes of all host arrays."""
+        return sum(self.host.values())
+
+
+def of_start(n_vertices: int, n_links: int, rows: int) -> int:
+    """Bytes on the host that starts take at most: igraph's work, or its graph beside the ``rows`` placed at a time."""
+    most = IGRAPH_EACH * (n_links + n_vertices) + IGRAPH_ONCE
+    return max(most, most // 3 + rows)
+
+
+def require(needs: Needs, info: DeviceInfo, used: int = 0) -> str:
+    """One line with what is needed and what there is; raises :class:`DeviceMemoryError` when it does not fit.
+
+    On a CPU the device's memory is the host's, so both sums count against the same limit.  ``used`` are bytes
+    already allocated on the device.
+    """
+    host, source = available_host_memory()
+    parts = ", ".join(f"{name} {readable(size)}" for name, size in needs.device.items() if size >= 1_000_000)
+    text = f"needs {readable(needs.device_total)} on the device ({parts or 'little'})"
+    remedy = "Use fewer communities, a smaller mini-batch, or a device with more memory."
+    if info.kind == "cpu":
+        total = needs.device_total + needs.host_total
+        text += f" and {readable(needs.host_total)} beside it; {source} leaves {readable(host)}"
+        if total > host:
+            raise DeviceMemoryError(f"This run does not fit: it {text}. {remedy}")
+    else:
+        text += f" of {readable(info.global_memory)} on {info.name}"
+    if 0 < info.global_memory < needs.device_total + used:
+        has = f"{info.name} ({info.platform}) has {readable(info.global_memory)}"
+        has += f", of which {readable(used)} are taken" if used else ""
+        raise DeviceMemoryError(f"This run does not fit: it {text}; {has}. {remedy}")
+    if info.kind != "cpu" and needs.host_total > host:
+        raise DeviceMemoryError(
+            f"This run does not fit: it needs {readable(needs.host_total)} on the host; {source} leaves "
+            f"{readable(host)}. {remedy}"
+        )
+    largest = max(needs.device.items(), key=lambda item: item[1])
+    if info.max_allocation and largest[1] > info.max_allocation:
+        raise DeviceMemoryError(
+            f"This run does not fit: its {largest[0]} array takes {readable(largest[1])}, and {info.name} "
+            f"({info.platform}) allocates at most {readable(info.max_allocation)} at once. {remedy}"
+        )
+    return text

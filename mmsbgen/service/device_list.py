@@ -1,0 +1,113 @@
+"""Devices that requests name: those of this machine, and those that records are of."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from dataclasses import dataclass
+
+from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.backends.discovery import matching, select_device
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.tuning_records import DeviceRecord
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.record_key import device_record, recorded_traits
+from mmsbgen.kernels.space import Traits
+from mmsbgen.service.shipped_records import shipped
+
+__all__ = ["Devices", "Target", "program"]
+
+_DISCOVERY_SECONDS = 60.0
+_KEY = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device that a request means; ``info`` where it is one of this machine."""
+
+    record: DeviceRecord
+    traits: Traits
+    info: DeviceInfo | None = None
+
+
+def program(*arguments: str) -> list[str]:
+    """The command line of ``mmsbgen ARGUMENTS`` in this installation."""
+    return [sys.executable, "-c", "from mmsbgen.cli import main; main(prog_name='mmsbgen')", *arguments]
+
+
+class Devices:
+    """What devices there are.
+
+    This machine's are asked for in a child process: a driver that crashes or hangs cannot take the service along.
+    """
+
+    def __init__(self) -> None:
+        self.local: list[DeviceInfo] = []
+        self.hints: list[str] = []
+        self.known: dict[str, DeviceRecord] = {}
+
+    async def discover(self) -> None:
+        """Find the devices of this machine; what goes wrong becomes a hint."""
+        child = await asyncio.create_subprocess_exec(
+            *program("devices", "--json"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            output, _ = await asyncio.wait_for(child.communicate(), _DISCOVERY_SECONDS)
+            found = json.loads(output)
+            self.local = [_info(values) for values in found["devices"]]
+            self.hints = [str(hint) for hint in found["hints"]]
+        except (TimeoutError, ValueError, KeyError, TypeError) as error:
+            reason = f"no answer in {_DISCOVERY_SECONDS:g} s" if isinstance(error, TimeoutError) else repr(error)
+            self.hints = [f"the devices of this machine could not be listed: {reason}"]
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+
+    def read(self, store: Store) -> None:
+        """Take up the devices that have records, shipped ones included."""
+        self.known = shipped().devices | {device.key: device for device in store.devices()}
+
+    def target(self, text: str | None) -> Target:
+        """The device that ``text`` means; None is the best of this machine.
+
+        It is the key of one that has records, a name or number as ``--device`` takes it, or a part of the name of one
+        that has records.
+
+        Raises :class:`InputError` when there is none, or several.
+        """
+        if text is not None and _KEY.fullmatch(text):
+            if text not in self.known:
+                raise InputError(f"no device has the key {text}: GET /api/v1/devices lists those there are")
+            return self._recorded(self.known[text])
+        try:
+            return _here(select_device(text, self.local, self.hints))
+        except InputError as error:
+            # Several of this machine, or a number that none has, is nothing to look for in the names of others.
+            if text is None or matching(text, self.local) or text.strip().isdecimal():
+                raise
+            found = [device for device in self.known.values() if device.matches(text)]
+            if len({device.identity for device in found}) > 1:
+                names = "; ".join(f"{device.key} {device.label}" for device in found[:10])
+                raise InputError(f"{text!r} may be several devices, name one by its key: {names}") from None
+            if not found:
+                raise InputError(f"{error}\nnor is there a record of such a device") from None
+            return self._recorded(max(found, key=lambda device: device.driver))
+
+    def _recorded(self, device: DeviceRecord) -> Target:
+        same = next((info for info in self.local if device_record(info).key == device.key), None)
+        return _here(same) if same is not None else Target(device, recorded_traits(device))
+
+
+def _here(info: DeviceInfo) -> Target:
+    return Target(device_record(info), traits_of(info), info)
+
+
+def _info(values: dict[str, object]) -> DeviceInfo:
+    fields = {name: value for name, value in values.items() if name != "spec"}
+    for name in ("sub_group_sizes", "extensions"):
+        fields[name] = tuple(fields.get(name, ()))  # type: ignore[arg-type]
+    return DeviceInfo(**fields)  # type: ignore[arg-type]

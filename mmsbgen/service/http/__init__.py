@@ -1,0 +1,1 @@
+"""HTTP: settings, limits, tokens, uploads and error answers."""

@@ -1,0 +1,209 @@
+"""What every request passes before the application sees it: name, rate, size, token; and what every answer carries."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import HTTPException
+from limits import RateLimitItem, parse
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mmsbgen.service.http.bounded_protocol import CROWDED
+from mmsbgen.service.http.problem_details import answer
+from mmsbgen.service.http.service_metrics import Metrics
+from mmsbgen.service.http.service_settings import LOOPBACK_NAMES, Settings
+
+API = "/api/"
+UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
+"""Routes whose bodies may be large."""
+COSTLY = frozenset({"/api/v1/source"})
+HEALTH = "/health"
+"""Answered in a crowd too: the process lives."""
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_IDLE_SECONDS = 30.0
+"""A client that sends nothing of its body for so long is given up."""
+_BODY_SECONDS = 600.0
+"""The longest that a body may take in all."""
+_LINGER_BYTES, _LINGER_SECONDS = 16 << 20, 3.0
+"""So much of a refused body is read all the same, so that the client gets to read the answer."""
+
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_SECURITY = [
+    (b"content-security-policy", PAGE_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
+
+
+class _RefusedError(Exception):
+    """A request that goes no further."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, dict(headers or {})
+
+
+class Gate:
+    """The outermost application: refuses what may not pass and counts what does."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self.app = app
+        self.settings = settings
+        self.metrics = metrics
+        self._names = _names(settings)
+        self._token = settings.token.encode()
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        limits = settings.limits
+        self._rate, self._write_rate, self._costly_rate, self._refused_rate = (
+            parse(text) for text in (limits.rate, limits.write_rate, limits.costly_rate, limits.refused_rate)
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_SECURITY]
+                # The page's files belong together: a browser asks whether those that it has are the newest.
+                kept = b"no-store" if scope["path"].startswith(API) else b"no-cache"
+                message["headers"].append((b"cache-control", kept))
+            await send(message)
+
+        try:
+            try:
+                receiving = self._checked(scope, receive)
+            except _RefusedError as refused:
+                await self._refuse(refused, scope, receive, sending)
+            else:
+                await self.app(scope, receiving, sending)
+        finally:
+            self.metrics.request(scope, status, time.perf_counter() - began)
+
+    def _checked(self, scope: Scope, receive: Receive) -> Receive:
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            if name in headers and name in (b"host", b"authorization", b"content-length"):
+                raise _RefusedError(400, f"the header {name.decode()} came twice")
+            headers[name] = value
+        if scope.get(CROWDED) and scope["path"] != HEALTH:
+            raise _RefusedError(
+                503,
+                f"more than {self.settings.limits.connections} connections at once: try again in a moment",
+                {"Retry-After": "1", "Connection": "close"},
+            )
+        self._check_host(headers.get(b"host", b""))
+        client, path, method = (scope["client"] or ("?",))[0], scope["path"], scope["method"]
+        self._hit(self._rate, client, "requests")
+        writes = method not in _READS
+        if writes or (not self.settings.loopback and path.startswith((API, "/metrics"))):
+            self._check_token(headers.get(b"authorization", b""), client)
+        if writes:
+            self._hit(self._write_rate, client, "requests that change something")
+        if path in COSTLY:
+            self._hit(self._costly_rate, client, "requests for sources")
+        most = self.settings.limits.upload if path in UPLOADS and method == "POST" else self.settings.limits.body
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit():
+            raise _RefusedError(400, "Content-Length must be a whole number")
+        if len(length) > 18 or int(length) > most:
+            raise _RefusedError(413, f"the body has {length[:18].decode()} bytes; at most {most} are taken here")
+        return _bounded(receive, most)
+
+    def _check_host(self, raw: bytes) -> None:
+        host = raw.decode("latin-1").lower()
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if name in self._names:
+            return
+        with contextlib.suppress(ValueError):
+            address = ipaddress.ip_address(name)
+            # A page of another site can make a name point here, but not an address.
+            if address.is_loopback or not self.settings.loopback:
+                return
+        raise _RefusedError(
+            421,
+            f"this service is not called {name[:99]!r}: use its address, or start it with --allow-host {name[:99]}",
+        )
+
+    def _check_token(self, header: bytes, client: str) -> None:
+        scheme, _, token = header.partition(b" ")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
+            return
+        if header:
+            self._hit(self._refused_rate, f"token {client}", "requests with a wrong token")
+        raise _RefusedError(
+            401,
+            "this request needs the token of the service, as the header 'Authorization: Bearer TOKEN'",
+            {"WWW-Authenticate": 'Bearer realm="mmsbgen"'},
+        )
+
+    def _hit(self, rate: RateLimitItem, client: str, what: str) -> None:
+        if self._limiter.hit(rate, what, client):
+            return
+        reset = self._limiter.get_window_stats(rate, what, client).reset_time
+        wait = max(1, round(reset - time.time()))
+        raise _RefusedError(429, f"more than {rate} {what}: wait {wait} s", {"Retry-After": str(wait)})
+
+    async def _refuse(self, refused: _RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        if (b"content-length" in headers or b"transfer-encoding" in headers) and b"expect" not in headers:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_linger(receive), _LINGER_SECONDS)
+            refused.headers["Connection"] = "close"
+        await answer(refused.status, refused.detail, headers=refused.headers)(scope, receive, send)
+
+
+def _names(settings: Settings) -> frozenset[str]:
+    named = {name.lower() for name in settings.hosts}
+    return frozenset(named | (LOOPBACK_NAMES if settings.loopback else {settings.host.lower()} | LOOPBACK_NAMES))
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """``receive`` that gives up a body of more than ``most`` bytes, or one that does not come."""
+    got, more, until = 0, True, time.monotonic() + _BODY_SECONDS
+
+    async def receiving() -> Message:
+        nonlocal got, more
+        if not more:  # what follows is only that the client has gone
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), min(_IDLE_SECONDS, until - time.monotonic()))
+        except TimeoutError:
+            raise HTTPException(
+                408, f"nothing of the body came for {_IDLE_SECONDS:g} s, or not all in {_BODY_SECONDS:g} s"
+            ) from None
+        if message["type"] == "http.request":
+            got += len(message.get("body", b""))
+            more = message.get("more_body", False)
+            if got > most:
+                raise HTTPException(413, f"the body has more than the {most} bytes that are taken here")
+        return message
+
+    return receiving
+
+
+async def _linger(receive: Receive) -> None:
+    left = _LINGER_BYTES
+    while left > 0:
+        message: Any = await receive()
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return
+        left -= len(message.get("body", b""))

@@ -1,0 +1,111 @@
+"""Errors as clients get them: RFC 9457 problem details, whatever went wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from mmsbgen.base.errors import InputError, MissingDependencyError, MmsbgenError
+from mmsbgen.db.store.store_errors import StoreError
+
+MEDIA_TYPE = "application/problem+json"
+log = logging.getLogger("mmsbgen.service")
+
+
+class WrongValue(BaseModel):
+    """One value of a request that cannot be used."""
+
+    where: str = Field(description="Its place in the request.", examples=["query.limit"])
+    what: str = Field(description="What is wrong with it.", examples=["Input should be less than or equal to 500"])
+
+
+class ErrorBody(BaseModel):
+    """What is answered in place of a result (RFC 9457)."""
+
+    type: str = Field(default="about:blank", description="Always about:blank: status and detail say it all.")
+    title: str = Field(description="The status in words.", examples=["Unprocessable Content"])
+    status: int = Field(description="The HTTP status.", examples=[422])
+    detail: str = Field(description="Value, cause and remedy.", examples=["mmsb has no kernel 'x'; it has update_phi"])
+    errors: list[WrongValue] = Field(default_factory=list, description="Each wrong value of a malformed request.")
+
+
+TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+def answer(
+    status: int, detail: str, *, errors: list[WrongValue] | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """A response that says what is wrong."""
+    body = ErrorBody(title=TITLES.get(status, "Error"), status=status, detail=_plain(detail), errors=errors or [])
+    return JSONResponse(body.model_dump(), status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The error responses of a route for the schema."""
+    return {status: {"model": ErrorBody, "description": TITLES[status]} for status in sorted(statuses)}
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of ``app`` an answer of this form."""
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
+        # What was sent is not repeated: it may be large, or nothing that JSON can hold.
+        wrong = [
+            WrongValue(where=_plain(".".join(map(str, e["loc"])))[:200], what=_plain(str(e["msg"]))[:500])
+            for e in error.errors()[:20]
+        ]
+        return answer(422, "; ".join(f"{one.where}: {one.what}" for one in wrong), errors=wrong)
+
+    @app.exception_handler(HTTPException)
+    async def refused(_request: Request, error: HTTPException) -> JSONResponse:
+        return answer(error.status_code, str(error.detail), headers=error.headers)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        # For the log and the metrics: nobody is there to read it.
+        return answer(400, "the connection ended before the body was whole")
+
+    @app.exception_handler(MmsbgenError)
+    async def expected(_request: Request, error: MmsbgenError) -> JSONResponse:
+        return answer(status_of(error), str(error), headers={"Retry-After": "5"} if status_of(error) == 503 else None)
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> JSONResponse:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return answer(500, f"an error of the service itself ({type(error).__name__}); its log has more")
+
+
+def status_of(error: MmsbgenError) -> int:
+    """The HTTP status that says whose fault an error is."""
+    if isinstance(error, StoreError | MissingDependencyError):
+        return 503
+    return 422 if isinstance(error, InputError) else 500
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

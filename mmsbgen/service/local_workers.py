@@ -1,0 +1,102 @@
+"""Workers beside the service: processes of ``mmsbgen worker`` that are started again when they end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mmsbgen.db.store.connect import URL_VARIABLE
+
+__all__ = ["beside", "tied"]
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
+_LIVED_S = 5.0
+"""A worker that lived so long did not fail at its start."""
+_GRACE_S = 30.0
+"""How long a worker may take to give its job back."""
+_WORKER = """
+from mmsbgen.service.local_workers import tied
+tied()
+from mmsbgen.cli import main
+main(prog_name="mmsbgen")
+"""
+_LAST_S = 60.0
+"""A job is given back in less; a worker that takes longer hangs."""
+log = logging.getLogger("mmsbgen.service")
+
+
+@contextlib.contextmanager
+def beside(count: int, database: str | None, data: Path, devices: Sequence[str] = ()) -> Iterator[None]:
+    """Run ``count`` workers for the jobs of a database while the block runs; then have them give their jobs back.
+
+    They take ``devices`` in turns, the best one where none is named.  When this process ends, however that is, they
+    give their jobs back and end.
+    """
+    stop = threading.Event()
+    threads = []
+    for number in range(count):
+        device = devices[number % len(devices)] if devices else None
+        thread = threading.Thread(target=_keep, args=(database, data / "worker", device, stop), daemon=True)
+        thread.start()
+        threads.append(thread)
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(_GRACE_S + 10)
+
+
+def _keep(database: str | None, data: Path, device: str | None, stop: threading.Event) -> None:
+    """Keep one worker running until ``stop`` is set."""
+    arguments = ["worker", "--data", str(data), *(() if device is None else ("--device", device))]
+    command = [sys.executable, "-c", _WORKER, *arguments]
+    # A URL may have a password, which a command line would show to everybody.
+    environment = os.environ | ({} if database is None else {URL_VARIABLE: database})
+    wait = _FIRST_WAIT_S
+    while not stop.is_set():
+        began = time.monotonic()
+        # Ctrl-C is for the service, which then asks its workers to end, once.
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+        with process.stdin or contextlib.nullcontext():
+            while process.poll() is None and not stop.wait(0.2):
+                pass
+            if stop.is_set():
+                _end(process)
+                return
+        wait = _FIRST_WAIT_S if time.monotonic() - began > _LIVED_S else min(2 * wait, _LONGEST_WAIT_S)
+        log.warning("a worker ended with %s; it is started again in %g s", process.returncode, wait)
+        stop.wait(wait)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+
+
+def tied() -> None:
+    """Have this process asked to end when its service does, which closes our standard input then."""
+    threading.Thread(target=_end_with_service, args=(threading.get_ident(),), daemon=True).start()
+
+
+def _end_with_service(main: int) -> None:
+    """Ask this process to end, once, when its service is gone; end it where it hangs over that: it holds a device."""
+    while os.read(0, 1):
+        pass
+    # To the main thread: taken by another one it would not end what that one waits for.
+    signal.pthread_kill(main, signal.SIGTERM)
+    time.sleep(_LAST_S)
+    os._exit(1)

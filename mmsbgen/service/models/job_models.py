@@ -1,0 +1,171 @@
+"""What the API takes and gives: jobs and what came of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, StringConstraints
+
+from mmsbgen.service.models.kernel_models import Name, Text
+
+JobId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+RequestKey = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
+Kind = Literal["tune", "detect"]
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+Value = StrictBool | StrictInt | Annotated[StrictStr, StringConstraints(max_length=64)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class TuneRequest(BaseModel):
+    """A tuning run for a worker, as ``mmsbgen tune`` makes it."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"kernels": ["update_pi"], "problem": {"K": 64}, "budget_trials": 20}]},
+    )
+
+    device: Text | None = Field(default=None, description="A part of the name of the device that is to be tuned.")
+    family: Name = Field(default="mmsb", description="The family of kernels.")
+    kernels: list[Name] | None = Field(default=None, max_length=64, description="Those worth tuning, by default.")
+    problem: dict[Name, Value] = Field(default_factory=dict, max_length=32, description="Sizes and types by name.")
+    fixed: dict[Name, Annotated[list[Value], Field(min_length=1, max_length=64)]] = Field(
+        default_factory=dict, max_length=32, description="Axes that keep some of their values."
+    )
+    budget_trials: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = None
+    budget_seconds: Annotated[StrictInt | StrictFloat, Field(gt=0, le=7 * 86400)] | None = None
+    strategy: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,64}$")] = "default"
+    objective: Literal["time", "energy", "edp"] = "time"
+    seed: Seed = 0
+    retune: StrictBool = False
+
+
+class DetectOptions(BaseModel):
+    """How communities are to be found; what is left out is chosen for the graph."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    n_communities: Annotated[int, Field(ge=1, le=2**24)] | Literal["auto"] = Field(
+        description="K, or 'auto' to let held-out pairs choose.", examples=[50]
+    )
+    name: Text | None = Field(default=None, description="Of the graph, for records.", examples=["CA-GrQc"])
+    device: Text | None = Field(default=None, description="A part of the name of the device that is to do it.")
+    iterations: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
+    mini_batch: Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,32}$")] | None = None
+    mini_batch_size: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    n_partners: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    start: Literal["auto", "communities", "ego", "random"] | None = None
+    storage: Literal["float32", "bfloat16", "float16"] | None = None
+    products: Literal["single", "half"] | None = None
+    seed: Seed | None = None
+    rule: Literal["share", "threshold", "link", "top"] | None = None
+    threshold: Annotated[float, Field(ge=0, le=2**31, allow_inf_nan=False)] | None = None
+    top: Annotated[int, Field(ge=1, le=256)] | None = Field(
+        default=None, description="Largest memberships of each vertex that are kept."
+    )
+
+
+class FileModel(BaseModel):
+    """A file of a job."""
+
+    bytes: int
+    sha256: str
+
+
+class JobModel(BaseModel):
+    """A job as it stands."""
+
+    id: str = Field(examples=["5b0e3cb0f0f84e3d8d3ff0e5a7d0c6b1"])
+    kind: Kind
+    state: State
+    payload: dict[str, Any] = Field(description="What was asked for.")
+    device: str | None
+    attempt: int = Field(description="How often a worker has taken it.")
+    losses: int = Field(description="How many attempts were lost, their process or worker having died.")
+    worker: str | None = Field(description="Who has it, or had it last.")
+    cancelling: bool = Field(description="Whether it runs and was asked to end.")
+    progress: dict[str, Any] | None = Field(description="The last progress that it told.")
+    result: dict[str, Any] | None
+    error: str | None
+    inputs: dict[str, FileModel]
+    outputs: dict[str, FileModel] = Field(description="Files of the result, by name.")
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+
+class Submitted(BaseModel):
+    """A job that waits for a worker."""
+
+    id: str = Field(examples=["5b0e3cb0f0f84e3d8d3ff0e5a7d0c6b1"])
+    job: str = Field(description="Where it is.", examples=["/api/v1/jobs/5b0e3cb0f0f84e3d8d3ff0e5a7d0c6b1"])
+    events: str = Field(description="Where it is followed.")
+
+
+class SubmittedDetection(Submitted):
+    """A detection that waits for a worker, with what was found in its graph."""
+
+    vertices: int
+    links: int
+    warnings: list[str] = Field(description="What in the graph probably means something else than it was taken for.")
+
+
+class JobPage(BaseModel):
+    """Jobs, newest first."""
+
+    jobs: list[JobModel]
+    next: str | None = Field(description="What to give as 'before' for the page after; null where this is the last.")
+    counts: dict[State, int] = Field(description="How many jobs there are in each state, of all kinds.")
+
+
+class Community(BaseModel):
+    """A community of a detection."""
+
+    number: int = Field(description="0 for the largest.")
+    size: int
+    strength: float | None = Field(description="Its probability of a link between members; null where not known.")
+
+
+class DetectionResult(BaseModel):
+    """What a detection found, without the members."""
+
+    vertices: int
+    links: int
+    n_communities: int = Field(description="K of the model.")
+    coverage: float = Field(description="Share of the vertices that are in a community.")
+    overlap: float = Field(description="Communities of a covered vertex, in the mean.")
+    communities: list[Community] = Field(description="The largest first, at most 1000 of them.")
+    count: int = Field(description="How many communities have members.")
+    shared: list[tuple[int, int, int]] = Field(
+        description="Pairs of the largest communities that share members, and how many: [number, number, vertices]."
+    )
+    trace: list[dict[str, Any]] = Field(description="One entry an evaluation.")
+    held_out: dict[str, Any]
+    convergence: dict[str, Any]
+    stage_seconds: dict[str, float]
+    device: str
+
+
+class Member(BaseModel):
+    """A vertex of a community."""
+
+    id: str = Field(description="As the graph has it.")
+    share: float | None = Field(description="Its membership; null where that is not among those kept.")
+
+
+class MemberPage(BaseModel):
+    """Members of a community, in the graph's order."""
+
+    number: int
+    size: int
+    members: list[Member]
+    next: int | None = Field(description="The offset of the page after; null where this is the last.")
+
+
+class Vertex(BaseModel):
+    """The memberships of a vertex."""
+
+    id: str
+    memberships: list[tuple[int, float]] = Field(
+        description="[number of the community, share], the largest first; number -1 for one without members."
+    )

@@ -1,0 +1,274 @@
+"""What the API takes and gives: the tuning database and the kernels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, StringConstraints
+
+from mmsbgen.db.records.tuning_records import TRIAL_STATUSES
+from mmsbgen.db.store.paging import CURSOR
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
+"""Of a family, a kernel, an axis or a parameter."""
+KernelPath = Annotated[str, StringConstraints(pattern=r"^([A-Za-z][A-Za-z0-9_]{0,63}/)?[A-Za-z][A-Za-z0-9_]{0,63}$")]
+"""A kernel as NAME or FAMILY/NAME."""
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Pair = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}=[^\x00-\x1f\x7f]{1,64}$")]
+"""NAME=VALUE."""
+Cursor = Annotated[str, StringConstraints(pattern=CURSOR)]
+Status = Literal["ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed"]
+assert set(TRIAL_STATUSES) == set(Status.__args__)  # type: ignore[attr-defined]
+
+_DEVICE = "opencl: Intel(R) Xeon(R) Processor (Intel(R) OpenCL)"
+_KEY = "0f343b0931126a20f133d67c2b018a3b"
+_CONFIG = {"placement": "RRS", "vector_width": 4, "block_size": 64}
+_PROBLEM = {"K": 1024, "m": 4096, "n": 32, "dtype": "float32"}
+
+
+class LocalDevice(BaseModel):
+    """A device of the machine that runs the service; sizes are bytes."""
+
+    spec: str = Field(description="How --device names it.", examples=["opencl:0"])
+    key: str = Field(description="Its key in the database.", examples=[_KEY])
+    name: str = Field(examples=["Intel(R) Xeon(R) Processor"])
+    platform: str
+    vendor: str
+    architecture: str
+    driver: str
+    kind: str = Field(examples=["cpu"])
+    compiler: str
+    compute_units: int
+    global_memory: int
+    local_memory: int
+    max_block_size: int
+    has_fp64: bool
+
+
+class KnownDevice(BaseModel):
+    """A device that has records; sizes are bytes, rates GB/s."""
+
+    key: str = Field(examples=[_KEY])
+    label: str = Field(examples=[_DEVICE])
+    backend: str
+    name: str
+    platform: str
+    vendor: str
+    architecture: str
+    driver: str
+    kind: str
+    compute_units: int
+    memory_bytes: int
+    trials: int = Field(description="In the database.")
+    shipped: bool = Field(description="Whether records of it come with the package.")
+    local: bool = Field(description="Whether it is a device of this machine, with this driver.")
+    copy_gbps: float | None = Field(description="Newest measured rate of a copy.")
+    gather_gbps: dict[str, float] = Field(description="Newest measured rates of gathers, by bytes of a row.")
+
+
+class DeviceList(BaseModel):
+    """Devices, and what is missing to have more."""
+
+    local: list[LocalDevice] = Field(description="Of this machine, the best first.")
+    known: list[KnownDevice] = Field(description="With records, by label.")
+    hints: list[str] = Field(description="What is missing, and how to get it.")
+
+
+class ExpectedLoss(BaseModel):
+    """What selections of this tier cost where records can tell: shares of speed lost."""
+
+    median: float = Field(examples=[0.02])
+    most: float = Field(examples=[0.11])
+    problems: int = Field(description="Recorded problems that were left out in turn.", examples=[12])
+    untried: int = Field(description="How often the choice had not been tried there.", examples=[0])
+
+
+class Best(BaseModel):
+    """The best known configuration of a kernel for a device and a problem."""
+
+    device: str = Field(examples=[_DEVICE])
+    device_key: str = Field(examples=[_KEY])
+    local: bool
+    family: str = Field(examples=["mmsb"])
+    kernel: str = Field(examples=["update_phi"])
+    problem: dict[str, Any] = Field(description="What of the problem the kernel depends on.", examples=[_PROBLEM])
+    configuration: dict[str, Any] = Field(examples=[_CONFIG])
+    tier: Literal["exact", "problem", "architecture", "vendor", "default"]
+    reason: str = Field(description="Why this tier and not a better one.")
+    outlook: str = Field(description="What to expect of it; empty for an exact record and the default.")
+    expected_loss: ExpectedLoss | None
+    expected_s: float | None = Field(description="Median seconds of the trial on its own device and problem.")
+    trial: str | None = Field(description="The trial that it comes from.")
+    template_digest: str = Field(description="Of the kernel's template as it is.")
+
+
+class AxisModel(BaseModel):
+    """One tunable name."""
+
+    name: str = Field(examples=["vector_width"])
+    values: list[int | str | bool] = Field(description="The simplest first.", examples=[[1, 2, 4, 8, 16]])
+    doc: str
+    mode: bool = Field(description="Whether it says what the kernel does rather than how fast.")
+
+
+class ArgumentModel(BaseModel):
+    """One argument of a kernel."""
+
+    name: str
+    ctype: str
+    role: str
+    doc: str
+
+
+class ParameterModel(BaseModel):
+    """One size or type of a problem."""
+
+    name: str = Field(examples=["K"])
+    default: int | str | bool
+    doc: str
+    minimum: int | None
+    maximum: int | None
+    choices: list[str]
+
+
+class KernelModel(BaseModel):
+    """A kernel and its search space."""
+
+    family: str
+    name: str = Field(examples=["update_phi"])
+    doc: str
+    dialects: list[str]
+    parameters: list[str] = Field(description="What of a problem its source and time depend on.")
+    axes: list[AxisModel]
+    constraints: list[str] = Field(description="Names of the rules that refuse configurations.")
+    arguments: list[ArgumentModel]
+    worth_tuning: bool
+
+
+class KernelList(BaseModel):
+    """The kernels of a family, and what its problems are made of."""
+
+    family: str
+    families: list[str] = Field(description="All there are.")
+    doc: str
+    parameters: list[ParameterModel]
+    kernels: list[KernelModel]
+
+
+class SourceModel(BaseModel):
+    """The source of a kernel."""
+
+    kernel: str
+    dialect: Literal["cuda", "opencl"]
+    problem: dict[str, Any] = Field(examples=[_PROBLEM])
+    configuration: dict[str, Any] = Field(examples=[_CONFIG])
+    filled: list[str] = Field(description="Axes that were not asked for.")
+    selected: str = Field(description="Why these values were filled in.")
+    template_digest: str
+    text: str = Field(description="The source.")
+
+
+class TrialModel(BaseModel):
+    """One configuration tried once; times are seconds."""
+
+    trial: str
+    run: str
+    created_at: str
+    device: str = Field(examples=[_DEVICE])
+    device_key: str
+    compiler: str
+    family: str
+    kernel: str
+    template_digest: str
+    stale: bool = Field(description="Whether the kernel's template has changed since.")
+    problem: dict[str, Any] = Field(examples=[_PROBLEM])
+    configuration: dict[str, Any] = Field(examples=[_CONFIG])
+    status: Status
+    message: str
+    median_s: float | None
+    spread_s: float | None
+    times: list[float]
+    bytes_moved: int | None
+    gbps: float | None
+    roof_gbps: float | None
+    roof_fraction: float | None
+    registers: int | None
+    spill_bytes: int | None
+    shared_bytes: int | None
+    compile_s: float | None
+    energy_j: float | None
+    round: int
+    extra: dict[str, Any]
+
+
+class TrialPage(BaseModel):
+    """Trials, newest first."""
+
+    trials: list[TrialModel]
+    next: str | None = Field(description="What to give as cursor for the page after; null where this is the last.")
+
+
+class RunModel(BaseModel):
+    """One tuning run."""
+
+    run: str
+    started: str
+    finished: str | None
+    status: Literal["running", "finished", "interrupted", "failed"]
+    strategy: str
+    budget: dict[str, Any]
+    seed: int
+    host: str
+    versions: dict[str, Any]
+    extra: dict[str, Any]
+
+
+class RunPage(BaseModel):
+    """Runs, newest first."""
+
+    runs: list[RunModel]
+    next: str | None = Field(description="What to give as cursor for the page after; null where this is the last.")
+
+
+class RoofModel(BaseModel):
+    """A rate that a device reached in a run."""
+
+    device: str
+    device_key: str
+    kind: Literal["copy", "gather"]
+    row_bytes: int | None
+    gbps: float
+    measured_at: str
+
+
+class RunDetail(RunModel):
+    """A run with its roofs."""
+
+    roofs: list[RoofModel]
+
+
+class Added(BaseModel):
+    """What an upload of records added; what was there already is not added twice."""
+
+    runs: int
+    roofs: int
+    trials: int = Field(examples=[77])
+    quarantined: int
+    of_trials: int = Field(description="How many trials the upload has.", examples=[80])
+
+
+class Ready(BaseModel):
+    """Whether the service can do its work."""
+
+    status: Literal["ready", "not ready"]
+    database: str = Field(description="'ok', or what is wrong with it.")
+    schema_revision: str | None
+    version: str
+
+
+class Health(BaseModel):
+    """That the process lives."""
+
+    status: Literal["ok"]
+    version: str

@@ -1,0 +1,289 @@
+"""Routes of jobs: submit, list, follow, cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, HTTPException, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.datastructures import UploadFile
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.jobs import Job, Queue, RequestKeyError, UnknownJobError
+from mmsbgen.service.http.problem_details import documented
+from mmsbgen.service.http.uploads import body_chunks
+from mmsbgen.service.models.job_models import (
+    DetectOptions,
+    JobId,
+    JobModel,
+    JobPage,
+    Kind,
+    RequestKey,
+    State,
+    Submitted,
+    SubmittedDetection,
+    TuneRequest,
+)
+from mmsbgen.service.models.kernel_models import Text
+from mmsbgen.service.service_context import Core, core_of
+from mmsbgen.worker import detection_job as detect_work
+from mmsbgen.worker import tuning_job as tune_work
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=documented(401, 421, 422, 429, 503))
+
+GRAPH = "graph"
+"""Name of the input file of a detection."""
+_POLL_SECONDS = 0.4
+_PING_SECONDS = 15.0
+_SECURED: dict[str, Any] = {"security": [{"token": []}]}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_EDGES = "# an edge list: two ids a line\n1 2\n2 3\n1 3\n"
+_UPLOAD: dict[str, Any] = {
+    **_SECURED,
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {"type": "object", "required": [GRAPH], "properties": {GRAPH: _BINARY["schema"]}}
+            },
+            "text/plain": {**_BINARY, "example": _EDGES},
+            "application/gzip": _BINARY,
+            "application/octet-stream": _BINARY,
+        },
+    },
+}
+Id = Annotated[JobId, Path(description="The job.")]
+Key = Annotated[
+    RequestKey | None,
+    Header(alias="Idempotency-Key", description="The same key again makes no second job, it gives the first one's id."),
+]
+
+
+def found(queue: Queue, job: str) -> Job:
+    """A job by its id.  Raises ``HTTPException`` 404."""
+    try:
+        return queue.get(job)
+    except UnknownJobError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+@router.post("/tune", response_model=Submitted, status_code=202, responses=documented(409, 413), openapi_extra=_SECURED)
+async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) -> Submitted:
+    """Have a worker tune kernels for a problem on its device."""
+    core = core_of(request)
+    given = wanted.model_dump(exclude_none=True, exclude={"device"}, exclude_defaults=True)
+
+    def work() -> str:
+        tune_work.checked(given)
+        return _submit(core, "tune", given, {}, wanted.device, key)
+
+    return _submitted(await _in_turn(core, work))
+
+
+@router.post(
+    "/detect",
+    response_model=SubmittedDetection,
+    status_code=202,
+    responses=documented(400, 408, 409, 413),
+    openapi_extra=_UPLOAD,
+)
+async def submit_detect(
+    request: Request, options: Annotated[DetectOptions, Query()], key: Key = None
+) -> SubmittedDetection:
+    """Have a worker find the communities of a graph.
+
+    The body is an edge list, two ids a line, plain or gzip; or a form with the part 'graph' that has it.
+    """
+    core = core_of(request)
+    limits = core.settings.limits
+    given = options.model_dump(exclude_none=True, exclude={"device"})
+    if isinstance(options.n_communities, int) and options.n_communities > limits.communities:
+        raise HTTPException(422, f"n_communities={options.n_communities}: at most {limits.communities} are taken here")
+    await asyncio.to_thread(detect_work.checked, given)
+    await asyncio.to_thread(_check_room, core, key)
+    try:
+        async with core.intake.unpacked(_graph_chunks(request), limits.graph) as path:
+            facts = await core.intake.graph(path)
+            packed = path.with_suffix(".gz")
+            try:
+                await asyncio.to_thread(_pack, path, packed)
+                sources = {GRAPH: packed}
+                made = await _in_turn(core, lambda: _submit(core, "detect", given, sources, options.device, key))
+            finally:
+                packed.unlink(missing_ok=True)
+    except Exception:
+        core.metrics.uploads.labels("graph", "refused").inc()
+        raise
+    core.metrics.uploads.labels("graph", "taken").inc()
+    return SubmittedDetection(
+        **_submitted(made).model_dump(), vertices=facts.vertices, links=facts.links, warnings=list(facts.warnings)
+    )
+
+
+@router.get("", response_model=JobPage)
+def jobs(
+    request: Request,
+    kind: Annotated[Kind | None, Query()] = None,
+    state: Annotated[State | None, Query()] = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="Most of a page.")] = 50,
+    before: Annotated[JobId | None, Query(description="The 'next' of the page before.")] = None,
+) -> JobPage:
+    """Jobs, newest first."""
+    queue = core_of(request).queue
+    page = queue.list(kind=kind, state=state, limit=limit + 1, before=before)
+    last = page[limit - 1].id if len(page) > limit else None
+    counts: Any = queue.counts()
+    return JobPage(jobs=[shown(job) for job in page[:limit]], next=last, counts=counts)
+
+
+@router.get("/{job}", response_model=JobModel, responses=documented(404))
+def one_job(request: Request, job: Id) -> JobModel:
+    """One job."""
+    return shown(found(core_of(request).queue, job))
+
+
+@router.post("/{job}/cancel", response_model=JobModel, responses=documented(404), openapi_extra=_SECURED)
+def cancel(request: Request, job: Id) -> JobModel:
+    """Ask a job to end: at once where it waits, within seconds where it runs.  One that has ended stays as it is."""
+    queue = core_of(request).queue
+    found(queue, job)
+    return shown(queue.cancel(job))
+
+
+@router.delete("/{job}", status_code=204, responses=documented(404, 409), openapi_extra=_SECURED)
+def forget(request: Request, job: Id) -> None:
+    """Forget a job that has ended, with its files."""
+    queue = core_of(request).queue
+    if not found(queue, job).ended:
+        raise HTTPException(409, f"the job {job} has not ended: cancel it first")
+    queue.remove(job)
+
+
+@router.get(
+    "/{job}/events",
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, 204: {}, **documented(404)},
+    response_class=StreamingResponse,
+)
+async def events(
+    request: Request,
+    job: Id,
+    after: Annotated[int, Query(ge=0, le=2**62, description="Only events with higher numbers.")] = 0,
+    last: Annotated[Text | None, Header(alias="Last-Event-ID", description="The same, as browsers give it.")] = None,
+) -> Response:
+    """Follow a job: what it told so far and, as it comes, what it tells; server-sent events.
+
+    An event's name is 'state', 'progress' or 'message', its data JSON with 'attempt', 'at' and what was told.  The last
+    one is 'end'.  204 where a job has ended and there is nothing after the last event.
+    """
+    core = core_of(request)
+    if last is not None:
+        if not (last.isascii() and last.isdigit() and len(last) < 19):
+            raise InputError(f"Last-Event-ID {last!r}: it is the number of an event")
+        after = int(last)
+    now = await asyncio.to_thread(found, core.queue, job)
+    if now.ended and last is not None and not await asyncio.to_thread(core.queue.events, job, after, limit=1):
+        return Response(status_code=204)
+    if core.followers >= core.settings.limits.streams:
+        raise HTTPException(429, f"{core.followers} jobs are followed already, the most at once", {"Retry-After": "10"})
+    return StreamingResponse(
+        _told(core, job, after), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )
+
+
+async def _told(core: Core, job: str, after: int) -> AsyncIterator[str]:
+    core.followers += 1
+    core.metrics.streams.set(core.followers)
+    silent = 0.0
+    try:
+        yield "retry: 2000\n\n"
+        while not core.stopping.is_set():
+            # Asked for in this order, what it told before it ended is not missed.
+            state = (await asyncio.to_thread(core.queue.get, job)).state
+            new = await asyncio.to_thread(core.queue.events, job, after, limit=500)
+            for event in new:
+                after = event.id
+                data = {"attempt": event.attempt, "at": event.created_at, **event.data}
+                yield f"id: {event.id}\nevent: {event.kind}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
+            if not new:
+                if state in _ENDED:
+                    yield f"id: {after}\nevent: end\ndata: {json.dumps({'state': state})}\n\n"
+                    return
+                silent += _POLL_SECONDS
+                if silent >= _PING_SECONDS:
+                    yield ": still here\n\n"
+                    silent = 0.0
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(core.stopping.wait(), _POLL_SECONDS)
+    except UnknownJobError:  # it was removed
+        return
+    finally:
+        core.followers -= 1
+        core.metrics.streams.set(core.followers)
+
+
+_ENDED = frozenset({"done", "failed", "cancelled"})
+
+
+def shown(job: Job) -> JobModel:
+    """A job as clients get it."""
+    values = {name: getattr(job, name) for name in JobModel.model_fields if name != "cancelling"}
+    return JobModel(**values, cancelling=job.cancel_at is not None and not job.ended)
+
+
+async def _graph_chunks(request: Request) -> AsyncIterator[bytes]:
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        async for chunk in body_chunks(request):
+            yield chunk
+        return
+    async with request.form(max_files=1, max_fields=8, max_part_size=4096) as form:
+        part = form.get(GRAPH)
+        if not isinstance(part, UploadFile):
+            raise HTTPException(422, f"the form has no file {GRAPH!r}: send the edge list as that part")
+        while chunk := await part.read(1 << 16):
+            yield chunk
+
+
+def _pack(path: FilePath, packed: FilePath) -> None:
+    # No name and no time in it, so that the same graph makes the same bytes.
+    with path.open("rb") as file, packed.open("wb") as out, gzip.GzipFile("", "wb", 3, out, mtime=0) as zipped:
+        shutil.copyfileobj(file, zipped, 1 << 20)
+
+
+async def _in_turn(core: Core, work: Any) -> str:
+    """One submission at a time, so that their number keeps to its limit."""
+    async with core.submitting:
+        made: str = await asyncio.to_thread(work)
+        return made
+
+
+def _submit(
+    core: Core, kind: str, payload: dict[str, Any], inputs: dict[str, FilePath], device: str | None, key: str | None
+) -> str:
+    _check_room(core, key)
+    try:
+        return core.queue.submit(kind, payload, inputs=inputs, device=device, request_key=key)
+    except RequestKeyError as error:
+        raise HTTPException(409, str(error)) from None
+
+
+def _check_room(core: Core, key: str | None) -> None:
+    if key is not None and core.queue.requested(key):  # it makes no further job
+        return
+    counts, most = core.queue.counts(), core.settings.limits.jobs
+    if counts["queued"] + counts["running"] >= most:
+        raise HTTPException(
+            429,
+            f"{most} jobs wait or run, the most at once: cancel one or wait until one has ended",
+            {"Retry-After": "60"},
+        )
+
+
+def _submitted(job: str) -> Submitted:
+    return Submitted(id=job, job=f"/api/v1/jobs/{job}", events=f"/api/v1/jobs/{job}/events")

@@ -1,0 +1,155 @@
+"""Routes of kernels: what there are, and their sources."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.families import family as family_named
+from mmsbgen.families import names
+from mmsbgen.kernels.complete import complete, parse_value
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.problem import Parameter, Value
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
+from mmsbgen.service.http.problem_details import documented
+from mmsbgen.service.models import kernel_models
+from mmsbgen.service.models.kernel_models import Name, Pair, Text
+from mmsbgen.service.routes.tuning_routes import Problem, pairs
+from mmsbgen.service.service_context import core_of
+
+router = APIRouter(prefix="/api/v1", tags=["kernels"], responses=documented(401, 421, 422, 429))
+
+Dialect = Literal["cuda", "opencl"]
+FamilyName = Annotated[Name, Query(description="The family of kernels.")]
+
+
+@router.get("/kernels", response_model=kernel_models.KernelList)
+def kernels(family: FamilyName = "mmsb") -> kernel_models.KernelList:
+    """The kernels of a family with their axes, and the parameters of its problems."""
+    found = family_named(family)
+    return kernel_models.KernelList(
+        family=found.name,
+        families=list(names()),
+        doc=found.doc,
+        parameters=[_parameter(one) for one in found.parameters],
+        kernels=[_kernel(found, spec) for spec in found.kernels.values()],
+    )
+
+
+@router.get("/kernels/{family}/{name}", response_model=kernel_models.KernelModel, responses=documented(404))
+def kernel(family: Annotated[Name, Path()], name: Annotated[Name, Path()]) -> kernel_models.KernelModel:
+    """One kernel."""
+    try:
+        found = family_named(family)
+        return _kernel(found, found.kernel(name))
+    except InputError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+@router.get("/source", response_model=kernel_models.SourceModel)
+async def source(
+    request: Request,
+    kernel: Annotated[Name, Query(description="The kernel.", examples=["update_phi"])],
+    family: FamilyName = "mmsb",
+    device: Annotated[
+        Text | None, Query(description="For this device, in the configuration that it would get.")
+    ] = None,
+    backend: Annotated[Dialect | None, Query(description="Without a device: the language.")] = None,
+    problem: Problem = [],  # noqa: B006
+    axis: Annotated[list[Pair], Query(description="Axes as AXIS=VALUE.", max_length=32)] = [],  # noqa: B006
+) -> kernel_models.SourceModel:
+    """The source of a kernel, for a device or a language.
+
+    Axes that are not given are those of the best known configuration for the device, or of the default.
+    """
+    found = family_named(family)
+    spec = found.kernel(kernel)
+    values = found.problem(**pairs(problem))
+    given = {name: _axis_value(spec, name, text) for name, text in pairs(axis).items()}
+    core = core_of(request)
+    selected, config = "default", None
+    if device is not None:
+        if backend is not None:
+            raise InputError("device and backend each say what the source is for: give one of them")
+        await core.discovered.wait()
+        target = await core.look_ups.target(device)
+        traits = target.traits
+        selection = await core.look_ups.configuration(target, found, kernel, values)
+        config, selected = selection.config, f"{selection.tier}: {selection.reason}"
+    else:
+        traits = _traits(backend or "opencl")
+    if traits.dialect not in spec.dialects:
+        raise InputError(f"{kernel} is not written in {traits.dialect}; it is in {', '.join(spec.dialects)}")
+    asked = dict(config or spec.default(values, traits)) | given
+    if spec.space.refusal(asked, values, traits) is not None:
+        # Looking through all configurations takes seconds, which other requests should not feel.
+        items = tuple(sorted(given.items()))
+        asked = await core.intake.apart(_completed, family, kernel, values.items_, traits, items)
+    made = await asyncio.to_thread(render, spec, values, asked, traits)
+    return kernel_models.SourceModel(
+        kernel=kernel,
+        dialect="cuda" if made.dialect == "cuda" else "opencl",
+        problem=dict(values.only(spec.parameters)),
+        configuration=asked,
+        filled=[name for name in asked if name not in given],
+        selected=selected,
+        template_digest=made.template_digest,
+        text=made.text,
+    )
+
+
+_Items = tuple[tuple[str, Value], ...]
+
+
+def _completed(family: str, kernel: str, problem: _Items, traits: Traits, given: _Items) -> dict[str, Value]:
+    found = family_named(family)
+    return complete(found.kernel(kernel), found.problem(**dict(problem)), [traits], dict(given)).config
+
+
+def _traits(dialect: Dialect) -> Traits:
+    """A GPU for CUDA, a processor for OpenCL, as ``mmsbgen render`` has them."""
+    lanes = 32 if dialect == "cuda" else 0
+    return Traits(dialect, "gpu" if dialect == "cuda" else "cpu", sub_group_size=lanes)
+
+
+def _axis_value(spec: KernelSpec, name: str, text: str) -> Value:
+    axes = {axis.name: axis for axis in spec.space.axes}
+    if name not in axes:
+        raise InputError(f"{spec.name} has no axis {name!r}; it has {', '.join(axes)}")
+    return parse_value(axes[name], text)
+
+
+def _kernel(family: KernelFamily, spec: KernelSpec) -> kernel_models.KernelModel:
+    return kernel_models.KernelModel(
+        family=family.name,
+        name=spec.name,
+        doc=spec.doc,
+        dialects=list(spec.dialects),
+        parameters=list(spec.parameters),
+        axes=[
+            kernel_models.AxisModel(name=a.name, values=list(a.values), doc=a.doc, mode=a.name in spec.modes)
+            for a in spec.space.axes
+        ],
+        constraints=list(Counter(rule.name for rule in spec.space.constraints)),
+        arguments=[
+            kernel_models.ArgumentModel(name=a.name, ctype=a.ctype, role=a.role, doc=a.doc) for a in spec.arguments
+        ],
+        worth_tuning=spec.name in (family.tuned or family.kernels),
+    )
+
+
+def _parameter(one: Parameter) -> kernel_models.ParameterModel:
+    number = isinstance(one.default, int) and not isinstance(one.default, bool)
+    return kernel_models.ParameterModel(
+        name=one.name,
+        default=one.default,
+        doc=one.doc,
+        minimum=one.minimum if number else None,
+        maximum=one.maximum if number else None,
+        choices=list(one.choices),
+    )

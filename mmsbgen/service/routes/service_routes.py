@@ -1,0 +1,85 @@
+"""Routes of the service itself, and the upload of records."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from mmsbgen import __version__
+from mmsbgen.db.store.schema import REVISIONS
+from mmsbgen.service.http.problem_details import documented
+from mmsbgen.service.http.uploads import body_chunks
+from mmsbgen.service.models import kernel_models
+from mmsbgen.service.service_context import core_of
+
+router = APIRouter(tags=["service"], responses=documented(421, 429))
+
+_LINES = '{"format":"mmsbgen-tuning","roofs":0,"runs":0,"trials":0,"version":1}\n'
+UPLOAD: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/plain": {"schema": {"type": "string", "format": "binary"}, "example": _LINES},
+            "application/gzip": {"schema": {"type": "string", "format": "binary"}},
+        },
+    },
+    "security": [{"token": []}],
+}
+
+
+@router.get("/health", response_model=kernel_models.Health)
+async def health() -> kernel_models.Health:
+    """That the process lives; asks nothing else."""
+    return kernel_models.Health(status="ok", version=__version__)
+
+
+@router.get("/ready", response_model=kernel_models.Ready, responses={503: {"model": kernel_models.Ready}})
+def ready(request: Request, response: Response) -> kernel_models.Ready:
+    """Whether the database can be reached and has the schema that this version needs."""
+    core = core_of(request)
+    trouble = core.trouble()
+    core.metrics.ready.set(0 if trouble else 1)
+    if trouble:
+        response.status_code = 503
+    return kernel_models.Ready(
+        status="not ready" if trouble else "ready",
+        database=trouble or "ok",
+        schema_revision=None if trouble else REVISIONS[-1],
+        version=__version__,
+    )
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+def metrics(request: Request) -> Response:
+    """Metrics in Prometheus' text format."""
+    return Response(core_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.post(
+    "/api/v1/records",
+    tags=["tuning"],
+    response_model=kernel_models.Added,
+    responses=documented(401, 408, 413, 422, 503),
+    openapi_extra=UPLOAD,
+)
+async def add_records(
+    request: Request,
+    dry_run: Annotated[bool, Query(description="Check only, add nothing.")] = False,
+) -> kernel_models.Added:
+    """Add the records that the database lacks, from JSON lines as ``mmsbgen db export`` writes them, plain or gzip.
+
+    Every line is checked; all of them are added or none.
+    """
+    core = core_of(request)
+    try:
+        async with core.intake.unpacked(body_chunks(request), core.settings.limits.records) as path:
+            added = await core.intake.records(path, core.settings.database, dry_run)
+    except Exception:
+        core.metrics.uploads.labels("records", "refused").inc()
+        raise
+    core.metrics.uploads.labels("records", "taken").inc()
+    if not dry_run:
+        await core.look_ups.refresh()
+    return kernel_models.Added(**added)

@@ -1,0 +1,235 @@
+"""Routes of the tuning database: devices, look-ups, trials, runs."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from functools import lru_cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.tuning_records import KernelRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.store import paging
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families import family as family_named
+from mmsbgen.kernels.record_key import device_record
+from mmsbgen.kernels.render import template_digest
+from mmsbgen.service.http.problem_details import documented
+from mmsbgen.service.lookups import Asked
+from mmsbgen.service.models import kernel_models
+from mmsbgen.service.models.kernel_models import Cursor, Digest, KernelPath, Name, Pair, Status, Text
+from mmsbgen.service.service_context import core_of
+from mmsbgen.service.shipped_records import shipped
+
+router = APIRouter(prefix="/api/v1", tags=["tuning"], responses=documented(401, 421, 422, 429, 503))
+
+Problem = Annotated[
+    list[Pair],
+    Query(description="Parameters of the problem as NAME=VALUE, each once.", max_length=32, examples=[["K=1024"]]),
+]
+Limit = Annotated[int, Query(ge=1, le=500, description="Most of a page.")]
+After = Annotated[Cursor | None, Query(description="The 'next' of the page before.")]
+
+
+def pairs(texts: list[str]) -> dict[str, str]:
+    """NAME=VALUE texts by name; raises ``InputError`` for a name that comes twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name in found:
+            raise InputError(f"the parameter {name} is given twice: give it once")
+        found[name] = value
+    return found
+
+
+@router.get("/devices", response_model=kernel_models.DeviceList)
+def devices(request: Request) -> kernel_models.DeviceList:
+    """Devices of this machine, and devices that records are of."""
+    core = core_of(request)
+    local = {device_record(info).key: info for info in core.devices.local}
+    counted = {device.key: (device, count) for device, count in paging.count_by_device(core.store)}
+    copy: dict[str, float] = {}
+    gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    # Of a device with roofs of its own these come first.
+    for roof in (*core.store.roofs(), *shipped().roofs):
+        if roof.kind == "copy":
+            copy.setdefault(roof.device.key, roof.gbps)
+        else:
+            gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
+    known = []
+    for key, (device, count) in ({k: (d, 0) for k, d in shipped().devices.items()} | counted).items():
+        values = {
+            name: getattr(device, name) for name in kernel_models.KnownDevice.model_fields if hasattr(device, name)
+        }
+        values |= {"trials": count, "shipped": key in shipped().devices, "local": key in local}
+        known.append(kernel_models.KnownDevice(**values, copy_gbps=copy.get(key), gather_gbps=gather[key]))
+    return kernel_models.DeviceList(
+        local=[kernel_models.LocalDevice(**info.as_dict(), key=key) for key, info in local.items()],
+        known=sorted(known, key=lambda device: (device.label, device.driver, device.key)),
+        hints=core.devices.hints,
+    )
+
+
+@router.get("/best", response_model=kernel_models.Best)
+async def best(
+    request: Request,
+    kernel: Annotated[Name, Query(description="The kernel.", examples=["update_phi"])],
+    device: Annotated[
+        Text | None,
+        Query(description="A device's key, its name as --device takes it, or a part of its name; the best one here."),
+    ] = None,
+    family: Annotated[Name, Query(description="The family of the kernel.")] = "mmsb",
+    problem: Problem = [],  # noqa: B006
+) -> Response:
+    """The best known configuration of a kernel for a device and a problem, and why it is that.
+
+    It is what a run would take: the record of this very key, else the nearest that may be trusted, else the default.
+    Records that others add count after a second or two.
+    """
+    core = core_of(request)
+    await core.discovered.wait()
+    body, how = await core.look_ups.best(Asked(device, family, kernel, tuple(sorted(pairs(problem).items()))))
+    core.metrics.look_ups.labels(how).inc()
+    return Response(body, media_type="application/json")
+
+
+@router.get("/trials", response_model=kernel_models.TrialPage, responses=documented(404))
+def trials(
+    request: Request,
+    kernel: Annotated[KernelPath | None, Query(description="NAME or FAMILY/NAME.")] = None,
+    device: Annotated[Text | None, Query(description="A part of backend, name, platform or vendor.")] = None,
+    problem: Problem = [],  # noqa: B006
+    status: Annotated[Status | None, Query(description="How they ended.")] = None,
+    run: Annotated[Text | None, Query(description="Of this run: its uuid, or 8 digits or more that begin it.")] = None,
+    limit: Limit = 50,
+    cursor: After = None,
+) -> kernel_models.TrialPage:
+    """What was tried, newest first, failures included."""
+    page = paging.trials(
+        core_of(request).store,
+        limit=limit,
+        cursor=cursor,
+        kernel=kernel,
+        device=device,
+        problem=_values(pairs(problem)),
+        status=status,
+        run=None if run is None else _run_named(core_of(request).store, run).uuid,
+    )
+    return kernel_models.TrialPage(trials=[_trial(trial) for trial in page.records], next=page.cursor)
+
+
+@router.get("/trials/{uid}", response_model=kernel_models.TrialModel, responses=documented(404))
+def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> kernel_models.TrialModel:
+    """One trial, of the database or of the records that come with the package."""
+    found = paging.trial(core_of(request).store, uid) or shipped().trials.get(uid)
+    if found is None:
+        raise HTTPException(404, f"there is no trial {uid}")
+    return _trial(found)
+
+
+@router.get("/runs", response_model=kernel_models.RunPage)
+def runs(request: Request, limit: Limit = 50, cursor: After = None) -> kernel_models.RunPage:
+    """Tuning runs, newest first."""
+    page = paging.runs(core_of(request).store, limit=limit, cursor=cursor)
+    return kernel_models.RunPage(
+        runs=[kernel_models.RunModel(**_run(found)) for found in page.records], next=page.cursor
+    )
+
+
+@router.get("/runs/{uuid}", response_model=kernel_models.RunDetail, responses=documented(404))
+def one_run(request: Request, uuid: Annotated[Text, Path()]) -> kernel_models.RunDetail:
+    """One tuning run with the roofs that it measured, of the database or of the records that come with the package.
+
+    Eight digits or more that begin the uuid of one run alone are enough.
+    """
+    store = core_of(request).store
+    found = _run_named(store, uuid)
+    roofs = store.roofs(run=found.uuid)
+    if not roofs and found.uuid in shipped().runs:
+        roofs = [roof for roof in shipped().roofs if roof.run == found.uuid]
+    return kernel_models.RunDetail(**_run(found), roofs=[_roof(roof) for roof in roofs])
+
+
+def _run_named(store: Store, text: str) -> RunRecord:
+    try:
+        return paging.run_named(store, text, shipped().runs)
+    except InputError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+def _values(texts: dict[str, str]) -> dict[str, Any]:
+    """Values in the types that records have: whole numbers and booleans where the texts are such."""
+    plain: dict[str, Any] = {"true": True, "false": False}
+    return {name: _number(text) if text not in plain else plain[text] for name, text in texts.items()}
+
+
+def _number(text: str) -> int | str:
+    return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
+
+
+@lru_cache(1024)
+def _present(kernel: KernelRecord, backend: str) -> str | None:
+    """The digest that a kernel's template has now; None for a kernel that is not here."""
+    try:
+        spec = family_named(kernel.family).kernel(kernel.name)
+    except InputError:
+        return None
+    return template_digest(spec.template, "cuda" if backend == "cuda" else "opencl")
+
+
+def _trial(trial: TrialRecord) -> kernel_models.TrialModel:
+    key = trial.key
+    now = _present(key.kernel, key.device.backend)
+    return kernel_models.TrialModel(
+        trial=trial.uid,
+        device=key.device.label,
+        device_key=key.device.key,
+        compiler=" ".join(filter(None, (key.toolchain.compiler, key.toolchain.version))),
+        family=key.kernel.family,
+        kernel=key.kernel.name,
+        template_digest=key.kernel.template_digest,
+        stale=now is not None and now != key.kernel.template_digest,
+        problem=dict(key.problem.params),
+        configuration=dict(trial.config),
+        **{name: getattr(trial, name) for name in _SAME},
+    )
+
+
+_SAME = [
+    "run",
+    "created_at",
+    "status",
+    "message",
+    "median_s",
+    "spread_s",
+    "times",
+    "bytes_moved",
+    "gbps",
+    "roof_gbps",
+    "roof_fraction",
+    "registers",
+    "spill_bytes",
+    "shared_bytes",
+    "compile_s",
+    "energy_j",
+    "round",
+    "extra",
+]
+
+
+def _run(run: RunRecord) -> dict[str, Any]:
+    names = (name for name in kernel_models.RunModel.model_fields if name != "run")
+    return {"run": run.uuid, **{name: getattr(run, name) for name in names}}
+
+
+def _roof(roof: RoofRecord) -> kernel_models.RoofModel:
+    return kernel_models.RoofModel(
+        device=roof.device.label,
+        device_key=roof.device.key,
+        kind=roof.kind,  # type: ignore[arg-type]
+        row_bytes=roof.row_bytes,
+        gbps=roof.gbps,
+        measured_at=roof.measured_at,
+    )

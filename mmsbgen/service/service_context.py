@@ -1,0 +1,104 @@
+"""What the routes of one service share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import Request
+
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.db.store.migrate import revision
+from mmsbgen.db.store.schema import REVISIONS
+from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.jobs import Queue
+from mmsbgen.service.detections import Detections
+from mmsbgen.service.device_list import Devices
+from mmsbgen.service.http.service_metrics import Metrics
+from mmsbgen.service.http.service_settings import Settings
+from mmsbgen.service.http.uploads import Intake
+from mmsbgen.service.lookups import LookUps
+
+_THREADS = 12
+"""At once in the database, which keeps up to 15 connections."""
+_EXPIRE_SECONDS = 5.0
+
+
+class Core:
+    """The store and what answers from it; open while the service runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.devices = Devices()
+        self.store: Store
+        self.look_ups: LookUps
+        self.intake: Intake
+        self.queue: Queue
+        self.detections: Detections
+        self.submitting = asyncio.Lock()
+        self.followers = 0
+        self.discovered = asyncio.Event()
+        self.stopping = asyncio.Event()
+        """Set when the service is to end, so that followers are let go."""
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Core]:
+        """Open the database and begin to follow it.  Raises :class:`MmsbgenError` where that cannot be."""
+        current_default_thread_limiter().total_tokens = _THREADS
+        settings = self.settings
+        with open_store(settings.database) as store:
+            self.store = store
+            self.queue = Queue(store)
+            self.detections = Detections(self.queue)
+            self.metrics.jobs(self._jobs)
+            self.intake = Intake(settings)
+            self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
+            await self.look_ups.open()
+            beside = [asyncio.create_task(work()) for work in (self._discover, self._expire)]
+            try:
+                yield self
+            finally:
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+                await self.look_ups.close()
+                await self.intake.close()
+
+    def _jobs(self) -> dict[str, int]:
+        try:
+            return self.queue.counts()
+        except MmsbgenError:  # readiness says so
+            return {}
+
+    def trouble(self) -> str:
+        """What is wrong with the database; empty where nothing is."""
+        try:
+            found = revision(self.store.database)
+        except MmsbgenError as error:
+            return str(error)
+        if found != REVISIONS[-1]:
+            return f"the schema is {found}, {REVISIONS[-1]} is needed: restart the service"
+        return ""
+
+    async def _expire(self) -> None:
+        """Give back jobs of dead workers: without this one that was cancelled would wait for another worker to end."""
+        while True:
+            await asyncio.sleep(_EXPIRE_SECONDS)
+            with contextlib.suppress(MmsbgenError):  # readiness says so
+                await asyncio.to_thread(self.queue.expire)
+
+    async def _discover(self) -> None:
+        try:
+            await self.devices.discover()
+            await self.look_ups.devices_changed()
+        finally:
+            self.discovered.set()
+
+
+def core_of(request: Request) -> Core:
+    """The service that a request is for."""
+    core: Core = request.app.state.core
+    return core

@@ -1,0 +1,1 @@
+"""A tuning run over several devices, by Dask."""

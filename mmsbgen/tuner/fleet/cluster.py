@@ -1,0 +1,241 @@
+"""Dask's side of a fleet: a scheduler here or elsewhere, workers with one device each, and tasks pinned to devices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.base.errors import InputError, MissingDependencyError, MmsbgenError
+from mmsbgen.kernels.record_key import device_record
+from mmsbgen.tuner.fleet.fleet_worker import DEVICE_VARIABLE
+from mmsbgen.tuner.measure.measurer import Measurer
+
+__all__ = ["Crew", "LostError", "connected", "device_of", "local_workers", "serve"]
+
+T = TypeVar("T")
+_RESOURCE = "mmsbgen device "
+_START_S = 60.0
+"""How long workers may take to appear, or to come back after one has died."""
+_CONNECT_S = 5.0
+_LOOPBACK = "127.0.0.1"
+
+
+class LostError(MmsbgenError):
+    """A worker died while it had the task."""
+
+
+class Crew:
+    """The workers whose devices are alike."""
+
+    def __init__(self, client: Any, resource: str, workers: Sequence[str]) -> None:
+        self.client, self.resource, self.workers = client, resource, tuple(workers)
+
+    def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """What ``function`` returns on one of the devices, which it has to itself.
+
+        Raises what it raises, :class:`LostError` when the worker dies, :class:`MmsbgenError` when none comes back.
+        """
+        from distributed import CancelledError, KilledWorker
+
+        future = self.client.submit(function, *arguments, resources={self.resource: 1}, pure=False, retries=0)
+        alone_since = None
+        try:
+            while True:
+                try:
+                    found: T = future.result(timeout=2.0)
+                    return found
+                except TimeoutError:
+                    if resources(self.client).get(self.resource):
+                        alone_since = None
+                    elif alone_since is None:
+                        alone_since = time.monotonic()
+                    elif time.monotonic() - alone_since > _START_S:
+                        raise MmsbgenError(
+                            f"all workers with this device are gone for {_START_S:.0f} s ({', '.join(self.workers)}); "
+                            "start them and give the same command again"
+                        ) from None
+        except KilledWorker as error:
+            where = error.last_worker.address if error.last_worker is not None else "unknown"
+            raise LostError(f"the worker {where} died, its machine or its process was ended") from None
+        except CancelledError:
+            raise LostError("the scheduler gave the task up: a connection broke") from None
+        finally:
+            future.release()
+
+
+def resources(client: Any) -> dict[str, list[str]]:
+    """The addresses of the workers by their device's resource; others' workers are left out."""
+    found: dict[str, list[str]] = {}
+    for address, worker in client.scheduler_info(n_workers=-1)["workers"].items():
+        for name in worker.get("resources", {}):
+            if name.startswith(_RESOURCE):
+                found.setdefault(name, []).append(address)
+    return {name: sorted(addresses) for name, addresses in found.items()}
+
+
+def device_of(spec: str | None) -> DeviceInfo:
+    """Open a device, or the best one, in a child to see what it is.  Raises :class:`InputError` when there is none."""
+    with Measurer(spec, "") as measurer:
+        return measurer.open()
+
+
+@contextlib.contextmanager
+def local_workers(specs: Sequence[str]) -> Iterator[Any]:
+    """A client of a scheduler in this process and of one worker a device; "all" is every device of this machine.
+
+    Whoever reaches a scheduler or a worker of Dask's can have it run any code.  So all of them listen on the loopback
+    only, and take nobody, other users of the machine included, without the certificate that this process has made.
+
+    Raises :class:`InputError` for a device that does not exist or is named twice.
+    """
+    _require()
+    from distributed import Client, Nanny, Scheduler, SpecCluster
+    from distributed.security import Security
+
+    cluster_of: Any = SpecCluster
+    client_of: Any = Client
+
+    infos = _infos(specs)
+    try:
+        here = {"host": _LOOPBACK, "protocol": "tls", "security": Security.temporary()}
+    except ImportError as error:
+        raise _missing(error) from None
+    workers = {info.spec: {"cls": Nanny, "options": _options(info) | here} for info in infos}
+    options = {"port": 0, "dashboard": False, "dashboard_address": f"{_LOOPBACK}:0"}
+    scheduler = {"cls": Scheduler, "options": options | here}
+    with (
+        _configured(),
+        cluster_of(workers=workers, scheduler=scheduler, security=here["security"], silence_logs=50) as cluster,
+        client_of(cluster, set_as_default=False) as client,
+    ):
+        _await_workers(client, len(infos), "this machine")
+        yield client
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """A client of a scheduler that runs elsewhere.  Raises :class:`InputError` when it, or a worker, is not there."""
+    _require()
+    from distributed import Client
+
+    client_of: Any = Client
+    with _configured():
+        try:
+            client = client_of(address, timeout=_CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(
+                f"no scheduler answers at {address!r} ({type(error).__name__}): name it as tcp://HOST:PORT, "
+                "and start one with 'dask scheduler'"
+            ) from None
+        with client:
+            _await_workers(client, 1, address)
+            yield client
+
+
+def serve(address: str, spec: str | None, told: Callable[[DeviceInfo], None]) -> None:
+    """Be a worker with one device for the scheduler at ``address`` until that closes; a lost process is replaced.
+
+    ``told`` is called once the worker is there.  Raises :class:`InputError` for a device that does not exist and a
+    scheduler that does not answer.
+    """
+    _require()
+    from distributed import Nanny
+
+    info = device_of(spec)
+
+    async def run() -> None:
+        nanny: Any = Nanny(address, death_timeout=_CONNECT_S, **_options(info))
+        try:
+            await asyncio.wait_for(nanny, _START_S)
+        except (OSError, ValueError, TimeoutError) as error:
+            await nanny.close()
+            raise InputError(
+                f"no scheduler answers at {address!r} ({type(error).__name__}): name it as tcp://HOST:PORT, "
+                "and start one with 'dask scheduler'"
+            ) from None
+        told(info)
+        await nanny.finished()
+
+    with _configured(), contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+def resource_of(info: DeviceInfo) -> str:
+    """The resource that the workers of all devices have that are like this one."""
+    return _RESOURCE + device_record(info).key
+
+
+def _infos(specs: Sequence[str]) -> list[DeviceInfo]:
+    if list(specs) == ["all"]:
+        from mmsbgen.backends import discover
+
+        found, hints = discover()
+        if not found:
+            raise InputError("\n".join(["no device to compute on was found", *hints]))
+        return found
+    infos = [device_of(spec) for spec in specs]
+    for position, info in enumerate(infos):
+        if info.spec in [other.spec for other in infos[:position]]:
+            raise InputError(f"the device {info.spec} is named twice: a device measures for one worker only")
+    return infos
+
+
+def _options(info: DeviceInfo) -> dict[str, Any]:
+    """How a worker is started: one thread, one device, no limit of Dask's own on its memory."""
+    return {
+        "nthreads": 1,
+        "resources": {resource_of(info): 1},
+        "env": {DEVICE_VARIABLE: info.spec, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+        "memory_limit": 0,
+        "preload": ["mmsbgen.tuner.fleet.fleet_worker"],
+        "silence_logs": 50,
+        "services": {},
+        "dashboard": False,
+    }
+
+
+@contextlib.contextmanager
+def _configured() -> Iterator[None]:
+    """Dask set up for measuring: a task whose worker dies is not tried again; nothing is told over HTTP."""
+    import dask
+
+    with dask.config.set(
+        {
+            "distributed.scheduler.allowed-failures": 0,
+            "distributed.comm.timeouts.connect": f"{_CONNECT_S}s",
+            "distributed.scheduler.http.routes": [],
+            "distributed.worker.http.routes": [],
+        }
+    ):
+        yield
+
+
+def _await_workers(client: Any, count: int, where: str) -> None:
+    end = time.monotonic() + _START_S
+    while sum(map(len, resources(client).values())) < count:
+        if time.monotonic() > end:
+            raise InputError(
+                f"no worker with a device came to {where} within {_START_S:.0f} s: "
+                "start one on each machine and for each device with 'mmsbgen worker SCHEDULER --device SPEC'"
+            )
+        time.sleep(0.1)
+
+
+def _require() -> None:
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise _missing(error) from None
+
+
+def _missing(error: ImportError) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"several devices need Dask distributed and cryptography, which do not load ({error}); get them with: "
+        "pip install 'mmsbgen[fleet]'"
+    )

@@ -1,0 +1,265 @@
+"""One tuning run over several devices and machines, by Dask distributed.
+
+Each worker is a process with one device.  Workers whose devices are alike, that is have the same key in the database,
+share one search: its candidates are dealt out among them.  Each other device gets a search of its own.  The process
+that asks keeps the searches and writes to the database; workers measure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from mmsbgen._version import __version__
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.record_key import kernel_record
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.fleet import fleet_worker
+from mmsbgen.tuner.fleet.cluster import Crew, LostError, connected, local_workers, resources
+from mmsbgen.tuner.fleet.fleet_worker import Bench, Described
+from mmsbgen.tuner.measure.energy import Energy
+from mmsbgen.tuner.measure.measurer import Limits
+from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
+from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.trial_process import Outcome, resolve_family
+from mmsbgen.tuner.run.run_context import Entry, Interrupt, Place, new_run
+from mmsbgen.tuner.run.tune import check_arguments, tune
+from mmsbgen.tuner.run.tuning_report import Progress, TuneReport
+from mmsbgen.tuner.search.parallel_search import Lanes
+
+__all__ = ["FleetReport", "tune_fleet"]
+
+T = TypeVar("T")
+_TRIES = 3
+_MEASURED = 2
+"""How often a candidate is given to workers that die: one that takes its machine down meets no third."""
+
+
+@dataclass
+class FleetReport:
+    """A run over several devices: one report for each kind of device, with the places of its workers."""
+
+    run: str
+    devices: list[TuneReport] = field(default_factory=list)
+    workers: list[list[str]] = field(default_factory=list)
+    """For each device the workers that measured, ``host spec``."""
+    status: str = "running"
+    seconds: float = 0.0
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was ended from outside; what it measured is stored all the same."""
+        return self.status == "interrupted"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as values that JSON can hold."""
+        devices = [
+            report.as_dict() | {"workers": workers} for report, workers in zip(self.devices, self.workers, strict=True)
+        ]
+        return {"run": self.run, "status": self.status, "devices": devices, "seconds": self.seconds}
+
+
+class FleetMeasurer:
+    """A :class:`mmsbgen.tuner.measure.measurer.Measurer` on the workers of one kind of device."""
+
+    def __init__(self, crew: Crew, info: DeviceInfo, family: str, limits: Limits, seed: int, lanes: Lanes) -> None:
+        self.crew, self.info, self.lanes = crew, info, lanes
+        self.bench = Bench(family, limits, seed)
+
+    def open(self) -> DeviceInfo:
+        """The device that all these workers have."""
+        return self.info
+
+    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
+        """Measured on one of the devices."""
+        return self._again(fleet_worker.roofs, self.bench, row_bytes, buffer_bytes)
+
+    def load(self, kernel: str, problem: Problem) -> None:
+        """What is measured from now on; each worker makes the inputs when its first candidate comes."""
+        self.bench = Bench(self.bench.family, self.bench.limits, self.bench.seed, kernel, problem)
+
+    def measure(
+        self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
+    ) -> Outcome:
+        """Measure on the first device that is free; when workers die of it, or meanwhile, twice, this is an outcome."""
+        arguments = (self.bench, dict(config), best_s, patience or Patience(), check)
+        with self.lanes.waiting():
+            try:
+                return self._again(fleet_worker.measure, *arguments, tries=_MEASURED)
+            except LostError as lost:
+                return Outcome("crashed", str(lost), lost=True)
+
+    def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
+        """Time configurations in turns, all on one of the devices."""
+        return self._again(fleet_worker.turns, self.bench, [dict(config) for config in configs], rounds)
+
+    def meter(self) -> str:
+        """What counts the energy of these devices."""
+        return self._again(fleet_worker.meter, self.bench)
+
+    def energy(self, config: Config) -> Energy:
+        """Joules of a call, counted on one of the devices."""
+        with self.lanes.waiting():
+            return self._again(fleet_worker.energy, self.bench, dict(config))
+
+    def _again(self, function: Callable[..., T], *arguments: Any, tries: int = _TRIES) -> T:
+        """Ask once more, of whoever is there, where the worker dies or its connection breaks.
+
+        That is seldom a candidate's fault, which costs the worker's child and not the worker.
+        """
+        for _ in range(tries - 1):
+            with contextlib.suppress(LostError):
+                return self.crew.ask(function, *arguments)
+        return self.crew.ask(function, *arguments)
+
+
+def tune_fleet(
+    family: str,
+    kernels: Sequence[str] | None,
+    problem: Problem,
+    *,
+    store: Store,
+    workers: Sequence[str] | None = None,
+    scheduler: str | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    **options: Any,
+) -> FleetReport:
+    """Tune on several devices at once, in one run.
+
+    Args:
+        family: a family's name, or ``package.module:NAME``.
+        kernels: as for :func:`mmsbgen.tuner.run.tune.tune`.
+        problem: a problem of the family.
+        store: where the run, roofs and trials of all devices go.
+        workers: devices of this machine, each of which gets a worker; "all" alone takes every one.
+        scheduler: address of a Dask scheduler whose workers were started by ``mmsbgen worker``.
+        progress: makes what is told of the search on a device, from the device's name.
+        options: further arguments of :func:`mmsbgen.tuner.run.tune.tune`; budgets count for each kind of device.
+
+    Raises:
+        InputError: what :func:`mmsbgen.tuner.run.tune.tune` refuses; no scheduler or worker answers; a worker has
+            another version of mmsbgen or of a kernel.
+        MmsbgenError: all workers of a device are gone; the searches on the others are brought to their end first.
+    """
+    if (workers is None) == (scheduler is None):
+        raise InputError("name either devices of this machine for workers or a scheduler, not both")
+    found = resolve_family(family)
+    names = list(dict.fromkeys(kernels or found.worth_tuning(problem)))
+    strategy, seed = str(options.get("strategy", "default")), int(options.get("seed", 0))
+    trials, seconds = options.get("budget_trials"), options.get("budget_seconds")
+    check_arguments(
+        found,
+        [found.kernel(name) for name in names],
+        problem,
+        strategy,
+        str(options.get("objective", "time")),
+        trials,
+        seconds,
+        options.get("fixed") or {},
+    )
+    with (
+        connected(scheduler) if scheduler is not None else local_workers(workers or ()) as client,
+        Interrupt(Progress()) as interrupt,
+    ):
+        crews = _crews(client, family, names)
+        everyone = {"workers": [place for _, described in crews for place in map(_place, described)]}
+        entry = Entry(store, new_run(strategy, trials, seconds, seed, everyone))
+        report = FleetReport(entry.run.uuid)
+        limits = options.get("limits") or Limits()
+        searches: list[_Search] = []
+        for crew, described in crews:
+            lanes, info = Lanes(len(described)), described[0].info
+            measurer = FleetMeasurer(crew, info, family, limits, seed, lanes)
+            told = progress(f"{info.name} ({info.platform})") if progress else None
+            place = Place(measurer, entry, interrupt, lanes)
+            searches.append(
+                _Search(
+                    lambda place=place, told=told: tune(  # type: ignore[misc]
+                        None, family, names, problem, store=store, progress=told, place=place, **options
+                    )
+                )
+            )
+            report.workers.append([_place(one) for one in described])
+        begin, status = time.monotonic(), "failed"
+        try:
+            for search in searches:
+                search.start()
+            for search in searches:
+                while search.is_alive():
+                    search.join(0.2)
+            for search in searches:
+                if search.error is not None:
+                    raise search.error
+            status = "interrupted" if interrupt.requested else "finished"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            entry.end(status)
+        report.devices = [search.report for search in searches if search.report is not None]
+        report.workers = [w for w, search in zip(report.workers, searches, strict=True) if search.report is not None]
+        report.status, report.seconds = status, time.monotonic() - begin
+        return report
+
+
+class _Search(threading.Thread):
+    """The search on one kind of device, in a thread that waits for its workers."""
+
+    def __init__(self, work: Callable[[], TuneReport]) -> None:
+        super().__init__(daemon=True)
+        self.work = work
+        self.report: TuneReport | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Keep what came of it for the main thread."""
+        try:
+            self.report = self.work()
+        except BaseException as error:
+            self.error = error
+
+
+def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[Crew, list[Described]]]:
+    """The workers by kind of device, each asked what it has.  Raises :class:`InputError` where versions differ."""
+    crews = []
+    for resource, addresses in sorted(resources(client).items()):
+        futures = [
+            client.submit(
+                fleet_worker.describe, family, kernels, workers=[address], resources={resource: 1}, pure=False
+            )
+            for address in addresses
+        ]
+        try:
+            described: list[Described] = client.gather(futures)
+        except MmsbgenError:
+            raise
+        except Exception as error:
+            raise MmsbgenError(f"a worker of {', '.join(addresses)} cannot be asked: {error}") from error
+        for one in described:
+            _same_version(one, family, kernels)
+        places = [_place(one) for one in described]
+        for place in places:
+            if places.count(place) > 1:
+                raise InputError(f"two workers have the device {place}: end one, a device measures for one worker only")
+        crews.append((Crew(client, resource, places), described))
+    return crews
+
+
+def _same_version(one: Described, family: str, kernels: Sequence[str]) -> None:
+    found = resolve_family(family)
+    here = {name: kernel_record(one.info, found.kernel(name), found.name).key for name in kernels}
+    if one.version != __version__ or one.kernels != here:
+        raise InputError(
+            f"the worker on {_place(one)} has mmsbgen {one.version} and other kernels than this process with "
+            f"{__version__}: install the same version there and start it again"
+        )
+
+
+def _place(one: Described) -> str:
+    return f"{one.host} {one.info.spec}"

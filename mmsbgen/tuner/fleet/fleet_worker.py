@@ -1,0 +1,137 @@
+"""What runs in a worker of a fleet: the measuring of one device, asked for by tasks.
+
+A worker is one process with one thread and one device, which its environment names.  The device is opened in a child of
+the worker, as everywhere, so that a candidate costs neither the worker nor the connection to the scheduler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mmsbgen._version import __version__
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.record_key import kernel_record
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.energy import Energy
+from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.roofs import Roofs
+from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.trial_process import Outcome, resolve_family
+
+__all__ = [
+    "DEVICE_VARIABLE",
+    "Bench",
+    "Described",
+    "dask_setup",
+    "describe",
+    "energy",
+    "measure",
+    "meter",
+    "roofs",
+    "turns",
+]
+
+DEVICE_VARIABLE = "MMSBGEN_WORKER_DEVICE"
+"""Environment variable with the spec of a worker's device."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A worker's device, where it is, and the state of the kernels there by name."""
+
+    info: DeviceInfo
+    host: str
+    version: str
+    kernels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a task is about: a kernel of a family for a problem, and how it is measured."""
+
+    family: str
+    limits: Limits
+    seed: int
+    kernel: str = ""
+    problem: Problem | None = None
+
+
+class _Kept:
+    """The worker's one measurer; it lives as long as the worker and is made anew when a task is of another kind."""
+
+    measurer: Measurer | None = None
+    bench: Bench | None = None
+    lock = threading.Lock()
+
+
+def dask_setup(worker: object) -> None:
+    """Called by Dask in the worker's main thread: Ctrl-C at the terminal is for the process that asks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def describe(family: str, kernels: Sequence[str]) -> Described:
+    """Tell what this worker has, to be compared with the others' and the coordinator's."""
+    with _mine(Bench(family, Limits(), 0)) as measurer:
+        info = measurer.open()
+    found = resolve_family(family)
+    states = {name: kernel_record(info, found.kernel(name), found.name).key for name in kernels}
+    return Described(info, platform.node(), __version__, states)
+
+
+def roofs(bench: Bench, row_bytes: int, buffer_bytes: int) -> Roofs:
+    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.roofs`."""
+    with _mine(bench) as measurer:
+        return measurer.roofs(row_bytes, buffer_bytes)
+
+
+def measure(bench: Bench, config: Config, best_s: float | None, patience: Patience, check: bool) -> Outcome:
+    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.measure`."""
+    with _mine(bench) as measurer:
+        outcome = measurer.measure(config, best_s=best_s, patience=patience, check=check)
+    return replace(outcome, where=f"{platform.node()} {os.environ[DEVICE_VARIABLE]}")
+
+
+def turns(bench: Bench, configs: Sequence[Config], rounds: int) -> list[Timing]:
+    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.turns`."""
+    with _mine(bench) as measurer:
+        return measurer.turns(configs, rounds)
+
+
+def meter(bench: Bench) -> str:
+    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.meter`."""
+    with _mine(bench) as measurer:
+        return measurer.meter()
+
+
+def energy(bench: Bench, config: Config) -> Energy:
+    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.energy`."""
+    with _mine(bench) as measurer:
+        return measurer.energy(config)
+
+
+@contextlib.contextmanager
+def _mine(bench: Bench) -> Iterator[Measurer]:
+    """The measurer of this worker's device with the inputs that the task needs."""
+    with _Kept.lock:
+        kept, before = _Kept.measurer, _Kept.bench
+        if kept is None or before is None or (before.family, before.limits, before.seed) != _kind(bench):
+            if kept is not None:
+                kept.close()
+            _Kept.measurer = kept = Measurer(os.environ[DEVICE_VARIABLE], bench.family, bench.limits, bench.seed)
+            before = None
+        _Kept.bench = None
+        if bench.problem is not None and before != bench:
+            kept.load(bench.kernel, bench.problem)
+        yield kept
+        _Kept.bench = bench
+
+
+def _kind(bench: Bench) -> tuple[str, Limits, int]:
+    return bench.family, bench.limits, bench.seed

@@ -1,0 +1,1 @@
+"""Measuring one configuration: a child process, timing, roofs, energy."""

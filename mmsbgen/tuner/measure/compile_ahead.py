@@ -1,0 +1,160 @@
+"""Compiles, in processes of its own, what a tuning run is about to measure.
+
+Compiled kernels go into the cache where the measuring process finds them: the package's own, or the runtime's.  On a
+GPU this goes on beside the measuring, since the compiler leaves the device alone.  On a processor it happens before:
+what compiles there would disturb what is timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from types import TracebackType
+from typing import Self
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.nvidia.cuda_compile import CudaCompiler, Nvcc, compile_cuda, find_compiler
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.host_memory import cores
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.kernels.build import compiler_options, traits_of
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.trial_process import resolve_family
+
+__all__ = ["CompileAhead", "default_jobs"]
+
+_MOST_JOBS = 16
+_LOOK_S = 0.1
+
+
+def default_jobs(info: DeviceInfo) -> int:
+    """Compilers side by side: a core each, one being left to the measuring process beside a GPU."""
+    return min(_MOST_JOBS, cores() if info.kind == "cpu" else cores() - 1)
+
+
+class CompileAhead:
+    """Compiles configurations of one problem's kernels for one device with ``jobs`` processes; 0 or 1 compile nothing.
+
+    ``problem`` must be the run's own in every part, as a source's text names it.  What does not compile, or loses its
+    process, is left to the measuring process, which records why.  Leave the context to end the processes.
+    """
+
+    def __init__(
+        self,
+        info: DeviceInfo,
+        family: str,
+        problem: Problem,
+        jobs: int,
+        *,
+        limits: Limits | None = None,
+        seed: int = 0,
+        compiler: CudaCompiler | None = None,
+        cache: BinaryCache | None = None,
+    ) -> None:
+        self.jobs = jobs if jobs > 1 and info.backend != "fake" else 0
+        self.before = info.kind == "cpu"
+        """Whether it must be over before something is timed."""
+        self.seconds: dict[str, float] = {}
+        """What compiling took for the kernel at hand, by digest of the configuration; without those that failed."""
+        self._info, self._problem, self._family = info, problem, resolve_family(family)
+        self._spec: KernelSpec | None = None
+        self._compiler, self._cache = compiler, cache
+        if compiler is None and info.backend == "cuda":
+            with contextlib.suppress(MmsbgenError):  # whoever measures says so
+                found = find_compiler()
+                self._compiler = Nvcc(found.path, cancellable=True) if isinstance(found, Nvcc) else found
+        self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
+        self._asked: dict[str, Future[None]] = {}
+        self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
+        each = (limits or Limits()).divided(max(1, self.jobs))
+        self._children = [Measurer(info.spec, family, each, seed) for _ in range(self.jobs)]
+        for child in self._children:
+            self._free.put(child)
+
+    def start(self) -> None:
+        """Start the processes now and wait for them; otherwise each is started when it has something to do."""
+        if self._info.backend != "cuda":
+            wait_for([self._pool.submit(child.open) for child in self._children])
+
+    def begin(self, kernel: str) -> None:
+        """From now on configurations are ``kernel``'s; what was asked for of another is forgotten."""
+        self.ask([])
+        if self.before:
+            self.wait()  # beside a GPU what has begun disturbs nobody, and may take longer than the time that is left
+        self._asked, self.seconds = {}, {}
+        self._spec = self._family.kernel(kernel)
+
+    def ask(self, configs: Sequence[Config]) -> None:
+        """Compile these next, in their order; what was asked for before and has not begun is forgotten."""
+        if not self.jobs:
+            return
+        wanted = {digest(dict(config)): config for config in configs}
+        for name, future in list(self._asked.items()):
+            if name not in wanted and future.cancel():
+                del self._asked[name]
+        for name, config in wanted.items():
+            if name not in self._asked:
+                self._asked[name] = self._pool.submit(self._compile, self._spec, name, config, self.seconds)
+
+    def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Wait until what was asked for is compiled, or ``stop`` says so; then what has begun is waited for."""
+        pending = set(self._asked.values())
+        while pending:
+            _, pending = wait_for(pending, timeout=_LOOK_S)
+            if stop():
+                for future in pending:
+                    future.cancel()
+        self._asked = {name: future for name, future in self._asked.items() if not future.cancelled()}
+
+    def close(self) -> None:
+        """Forget what waits and end the processes."""
+        for future in self._asked.values():
+            future.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for child in self._children:
+            child.close()
+        if isinstance(self._compiler, Nvcc) and self._compiler.cancellable:
+            self._compiler.cancel()  # what is compiled now, nobody will measure; it may take longer than a whole run
+        self._pool.shutdown(wait=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _give_way(self) -> None:
+        """Beside a GPU compilers give way to the process that launches kernels."""
+        if not self.before and hasattr(os, "setpriority"):
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+    def _compile(self, spec: KernelSpec | None, name: str, config: Config, seconds: dict[str, float]) -> None:
+        if spec is None:
+            raise RuntimeError("no kernel was begun")
+        begin = time.perf_counter()
+        with contextlib.suppress(MmsbgenError, CancelledError):
+            if self._info.backend == "cuda":
+                traits = traits_of(self._info)
+                text = render(spec, self._problem, config, traits).text
+                cache = self._cache or BinaryCache()
+                options = compiler_options(traits)
+                compile_cuda(text, self._info.architecture, options, compiler=self._compiler, cache=cache)
+            else:
+                child = self._free.get()
+                try:
+                    child.prepare(spec.name, self._problem, config)
+                finally:
+                    self._free.put(child)
+            seconds[name] = time.perf_counter() - begin

@@ -1,0 +1,75 @@
+"""One measurement at a time on a device, whatever processes want it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from mmsbgen.base.errors import InputError
+
+__all__ = ["PATIENT_S", "device_lock", "having_device"]
+
+PATIENT_S = 2.0
+"""Who waits longer for a device says so."""
+
+
+def device_lock(hardware: str) -> FileLock:
+    """The lock of a device of this machine by :attr:`mmsbgen.backends.base.Device.hardware`, for this user's processes.
+
+    The operating system gives it back when its holder dies.  It lies in the user's cache folder, which several machines
+    may share, or in the folder for temporary files, which several users do, where that cannot be written.
+
+    Raises :class:`InputError` when neither can be.
+    """
+    name = file_name(f"{platform.node()} {hardware}")
+    folder = platformdirs.user_cache_path("mmsbgen") / "locks"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _usable(folder / f"{name}.lock")
+    except OSError:
+        file = Path(tempfile.gettempdir()) / f"mmsbgen-{_user()}-{name}.lock"
+    try:
+        return _usable(file)
+    except OSError as error:
+        raise InputError(
+            f"neither {folder} nor {file} can be written ({error.strerror}), which keeps others from measuring on the "
+            "same device: name a folder of your own in XDG_CACHE_HOME or TMPDIR"
+        ) from None
+
+
+@contextlib.contextmanager
+def having_device(hardware: str, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the device's lock; ``waiting`` is called once when another process has it for two seconds."""
+    lock = device_lock(hardware)
+    try:
+        lock.acquire(timeout=PATIENT_S)
+    except Timeout:
+        waiting()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def file_name(hardware: str) -> str:
+    """A device's name as a file's."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", hardware)
+
+
+def _usable(file: Path) -> FileLock:
+    """The lock in a file that can be written; raises :class:`OSError` where it cannot."""
+    with file.open("a"):
+        return FileLock(file)
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else "user"

@@ -1,0 +1,144 @@
+"""Joules of a launch, where the device counts them.
+
+Counters of energy are coarse: they move a few times a second.  So a kernel is launched back to back while the counter
+is watched, and what counts is between two of its steps: the energy of the steps over the launches that ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mmsbgen.backends.base import Device, Event
+from mmsbgen.base.errors import InputError, MmsbgenError
+
+__all__ = ["Energy", "Meter", "NvmlMeter", "measure_energy", "meter_of"]
+
+_CHUNK_S = 0.01
+"""Launches that are queued at a time: as exactly is known how many had ended when the counter moved."""
+_SHORTEST_S = 1e-6
+"""No launch takes less, whatever a device's clock says; so few enough are queued at a time."""
+_STEPS = 20
+_LEAST_S = 1.0
+_CHUNKS = 100
+_SILENT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Joules a launch; the ``window_s`` seconds over which they were counted, and the counter's step in seconds.
+
+    The launches between two steps are known up to those that were queued at a time, at either end: their part of
+    the window, ``uncertainty``, bounds the relative error of a meter that counts exactly.
+    """
+
+    joules: float
+    window_s: float
+    step_s: float
+    uncertainty: float
+
+
+class Meter(Protocol):
+    """A counter of the energy that a device has used."""
+
+    name: str
+
+    def joules(self) -> float:
+        """Joules since some moment in the past; never less than before."""
+        ...
+
+
+class NvmlMeter:
+    """The energy counter of an NVIDIA GPU (``nvmlDeviceGetTotalEnergyConsumption``), for the whole board."""
+
+    def __init__(self, pci_address: str, device: str) -> None:
+        """Find the GPU by its PCI address; raises :class:`InputError` where NVML does not count for it."""
+        remedy = "tune for --objective time"
+        try:
+            import pynvml
+        except ImportError as error:
+            raise InputError(
+                f"{device} tells no energy without NVML's library ({error}): pip install nvidia-ml-py, or {remedy}"
+            ) from None
+        self._nvml: Any = pynvml
+        self.name = "NVML"
+        try:
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)
+        except pynvml.NVMLError as error:
+            raise InputError(f"{device} tells no energy (NVML: {error}); {remedy}") from None
+
+    def joules(self) -> float:
+        """Joules since the driver was loaded; the counter has millijoules.
+
+        Raises :class:`MmsbgenError` when NVML tells it no more.
+        """
+        try:
+            return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) * 1e-3
+        except self._nvml.NVMLError as error:
+            raise MmsbgenError(f"the energy counter cannot be read any more (NVML: {error})") from None
+
+
+def meter_of(device: Device) -> Meter:
+    """The device's meter.  Raises :class:`InputError` naming the device and the remedy where there is none."""
+    info = device.info
+    name = f"{info.name} ({info.platform})"
+    address = device.pci_address()
+    if address is None or "nvidia" not in info.vendor.lower():
+        raise InputError(f"{name} tells no energy: only NVIDIA's GPUs do, through NVML; tune for --objective time")
+    return NvmlMeter(address, name)
+
+
+def measure_energy(
+    device: Device,
+    launch: Callable[[int], Event],
+    meter: Meter,
+    seconds: float,
+    least_s: float = _LEAST_S,
+    alive: Callable[[], None] = lambda: None,
+) -> Energy:
+    """Joules of ``launch(i)``, which takes about ``seconds``, over at least ``least_s`` and 20 steps of the meter.
+
+    ``alive`` is called before each 10 ms of launches.  Raises :class:`MmsbgenError` when the meter does not move for 5
+    seconds or cannot be read.
+    """
+    chunk = max(1, math.ceil(_CHUNK_S / max(seconds, _SHORTEST_S)))
+    least_s = max(least_s, _CHUNKS * _CHUNK_S)
+    done = 0
+    steps: list[tuple[float, float, int]] = []
+    longest = 0.0
+    before, moved = meter.joules(), time.perf_counter()
+    with _unprofiled(device):
+        while True:
+            alive()
+            began = time.perf_counter()
+            for turn in range(chunk):
+                launch(done + turn)
+            device.synchronize()
+            done += chunk
+            read, now = meter.joules(), time.perf_counter()
+            longest = max(longest, now - began)
+            if read != before:
+                steps.append((read, now, done))
+                before, moved = read, now
+            elif now - moved > max(_SILENT_S, 3 * longest):
+                raise MmsbgenError(f"the energy counter of {device.info.name} ({meter.name}) does not move")
+            if len(steps) > _STEPS and steps[-1][1] - steps[0][1] >= least_s:
+                break
+    (first, begin, none), (last, end, all_) = steps[0], steps[-1]
+    window = end - begin
+    return Energy((last - first) / (all_ - none), window, window / (len(steps) - 1), min(1.0, 2 * longest / window))
+
+
+@contextlib.contextmanager
+def _unprofiled(device: Device) -> Any:
+    before, device.profiling = device.profiling, False
+    try:
+        yield
+    finally:
+        device.profiling = before

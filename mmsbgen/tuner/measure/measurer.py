@@ -1,0 +1,340 @@
+"""Measuring in a child process: what a candidate breaks is the child, and that costs this candidate only."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import Pipe
+from types import TracebackType
+from typing import IO, Any, Protocol, Self
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.backends.opencl.compiler_caches import prepare
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.host_memory import available_host_memory, readable, resident_bytes
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.device_lock import PATIENT_S
+from mmsbgen.tuner.measure.energy import Energy
+from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
+from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.trial_process import Outcome
+
+__all__ = ["Limits", "Measurer", "Measures", "WorkerLostError"]
+
+_SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
+"""After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
+_WATCH_S = 0.1
+"""How often a child's memory is looked at."""
+_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a child is killed: seconds to open the device and make inputs, to compile, to check or time; its memory.
+
+    ``memory_bytes`` counts what the child and the compilers that it started hold in the machine's memory, inputs
+    included; None is four fifths of what the machine, or the control group, has left when the child starts.
+    """
+
+    load_s: float = 600.0
+    compile_s: float = 120.0
+    run_s: float = 60.0
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("load_s", "compile_s", "run_s", "memory_bytes"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"a limit of {value} for {name}: it must be positive")
+
+    def divided(self, processes: int) -> Limits:
+        """For each of several children at a time: they share what memory there is, unless a limit was given."""
+        if self.memory_bytes is not None:
+            return self
+        return replace(self, memory_bytes=max(1, int(_SHARE * available_host_memory()[0] / processes)))
+
+    def of(self, phase: str) -> float:
+        """The limit of a phase by its name."""
+        return {"load": self.load_s, "wait": math.inf, "compile": self.compile_s, "run": self.run_s}[phase]
+
+
+class WorkerLostError(MmsbgenError):
+    """The child was killed for taking too long (``status`` 'timeout') or too much memory, or died ('crashed')."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (self.status, str(self))
+
+
+class Measures(Protocol):
+    """What a run asks of where it measures; see :class:`Measurer` for what each does and raises."""
+
+    def open(self) -> DeviceInfo: ...  # noqa: D102
+    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs: ...  # noqa: D102
+    def load(self, kernel: str, problem: Problem) -> None: ...  # noqa: D102
+    def measure(  # noqa: D102
+        self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
+    ) -> Outcome: ...
+    def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]: ...  # noqa: D102
+    def meter(self) -> str: ...  # noqa: D102
+    def energy(self, config: Config) -> Energy: ...  # noqa: D102
+
+
+class Measurer:
+    """Measures configurations of one kernel after another on one device, in a child that is started as needed.
+
+    ``family`` is a name or ``package.module:NAME``, see :func:`mmsbgen.tuner.measure.trial_process.resolve_family`.
+    """
+
+    def __init__(self, device: str | None, family: str, limits: Limits | None = None, seed: int = 0) -> None:
+        self.device = device
+        self.family = family
+        self.limits = limits or Limits()
+        self.seed = seed
+        self.restarts = 0
+        """How often a child was lost or given up."""
+        self.waiting: Callable[[str], None] = lambda device: None
+        """Called with the device's name when another process has measured on it for two seconds."""
+        self._child: _Child | None = None
+        self._loaded: tuple[str, Problem] | None = None
+        self._served = 0
+
+    def open(self) -> DeviceInfo:
+        """Open the device in a child and tell which it is; raises :class:`InputError` when there is none."""
+        info: DeviceInfo = self._running().ask("info", (), "load", self.limits)
+        return info
+
+    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
+        """Measure the device's roofs, see :func:`mmsbgen.tuner.measure.roofs.measure_roofs`."""
+        self._loaded = None
+        try:
+            found: Roofs = self._running().ask("roofs", (row_bytes, buffer_bytes), "load", self.limits)
+        except WorkerLostError:
+            self._lose()
+            raise
+        return found
+
+    def load(self, kernel: str, problem: Problem) -> None:
+        """Put the inputs of a kernel on the device; :meth:`measure` and :meth:`turns` are about this kernel.
+
+        Raises :class:`InputError` when they do not fit.
+        """
+        self._loaded = None
+        child = self._running()
+        try:
+            child.ask("load", (self.family, kernel, problem, self.seed), "load", self.limits)
+        except WorkerLostError:
+            self._lose()
+            raise
+        self._loaded = kernel, problem
+
+    def measure(
+        self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
+    ) -> Outcome:
+        """Build, check and time one configuration; whatever it does is told by the outcome's status.
+
+        Where a child that had served other candidates dies of this one, it is tried again in a new child, as
+        one of the others may have broken it.
+        """
+        arguments = (dict(config), best_s, patience or Patience(), self.seed, check)
+        outcome, fresh = self._try(arguments)
+        if outcome.status == "crashed" and not fresh:
+            outcome, _ = self._try(arguments)
+        return outcome
+
+    def prepare(self, kernel: str, problem: Problem, config: Config) -> None:
+        """Compile a configuration into the caches, see :meth:`mmsbgen.tuner.measure.trial_process.Bench.prepare`.
+
+        Raises :class:`MmsbgenError` where that does not work.
+        """
+        child = self._running()
+        try:
+            child.ask("prepare", (self.family, kernel, problem, dict(config), self.seed), "compile", self.limits)
+        except WorkerLostError:
+            self._lose()
+            raise
+
+    def hardware(self) -> str:
+        """Names the device for :func:`mmsbgen.tuner.measure.device_lock.device_lock`."""
+        name: str = self._running().ask("hardware", (), "load", self.limits)
+        return name
+
+    def _try(self, arguments: tuple[Any, ...]) -> tuple[Outcome, bool]:
+        """The outcome, and whether the child had served no other candidate."""
+        child = self._ready()
+        fresh = self._served == 0
+        self._served += 1
+        try:
+            outcome: Outcome = child.ask("measure", arguments, "compile", self.limits)
+        except WorkerLostError as lost:
+            outcome = Outcome(lost.status, str(lost))
+            self._lose()
+        except KeyboardInterrupt:
+            self._lose()
+            raise
+        if outcome.status in _SUSPECT:
+            self._lose()
+        return outcome, fresh
+
+    def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
+        """Time configurations in turns; raises :class:`MmsbgenError` when one of them fails after all."""
+        child = self._ready()
+        try:
+            timings: list[Timing] = child.ask("turns", ([dict(c) for c in configs], rounds), "compile", self.limits)
+        except (MmsbgenError, KeyboardInterrupt):
+            self._lose()
+            raise
+        return timings
+
+    def meter(self) -> str:
+        """The name of what counts the device's energy; raises :class:`InputError` where nothing does."""
+        name: str = self._running().ask("meter", (), "load", self.limits)
+        return name
+
+    def energy(self, config: Config) -> Energy:
+        """Joules of a call of a configuration that works; raises :class:`MmsbgenError` when it fails after all."""
+        child = self._ready()
+        try:
+            found: Energy = child.ask("energy", (dict(config),), "compile", self.limits)
+        except (MmsbgenError, KeyboardInterrupt):
+            self._lose()
+            raise
+        return found
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            self._child.kill()
+        self._child = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _ready(self) -> _Child:
+        """A child with the current kernel's inputs on its device."""
+        if self._loaded is None:
+            raise RuntimeError("no kernel was loaded")
+        if self._child is None:
+            self.load(*self._loaded)
+        return self._running()
+
+    def _running(self) -> _Child:
+        if self._child is None:
+            child = _Child(self.limits)
+            try:
+                info: DeviceInfo = child.ask("open", (self.device,), "load", self.limits)
+            except BaseException:
+                child.kill()
+                raise
+            self.device = info.spec if info.backend != "fake" else "fake"
+            child.waiting = lambda: self.waiting(info.name)
+            self._child, self._served = child, 0
+        return self._child
+
+    def _lose(self) -> None:
+        if self._child is not None:
+            self.close()
+            self.restarts += 1
+
+
+class _Child:
+    """One child process in a session of its own, so that Ctrl-C does not reach it and its own children end with it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.waiting: Callable[[], None] = lambda: None
+        # Here and not in the child, which may be killed: a temporary folder must not stay behind.
+        prepare()
+        self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
+        self._connection, theirs = Pipe()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mmsbgen.tuner.measure.trial_process", str(theirs.fileno()), str(os.getpid())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                start_new_session=True,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            )
+
+    def ask(self, method: str, arguments: tuple[Any, ...], phase: str, limits: Limits) -> Any:
+        """Send one request and wait for its answer; ``phase`` is what the child begins with.
+
+        Raises :class:`WorkerLostError`, and what the request raised in the child.
+        """
+        try:
+            self._connection.send((method, arguments))
+            deadline = time.monotonic() + limits.of(phase)
+            patient_until = math.inf
+            while True:
+                while not self._connection.poll(min(_WATCH_S, max(0.0, deadline - time.monotonic()))):
+                    self._watch(phase, limits, deadline)
+                    if time.monotonic() >= patient_until:
+                        self.waiting()
+                        patient_until = math.inf
+                kind, *rest = self._connection.recv()
+                if kind == "phase":
+                    phase = rest[0]
+                    deadline = time.monotonic() + limits.of(phase)
+                    patient_until = time.monotonic() + PATIENT_S if phase == "wait" else math.inf
+                elif kind == "done":
+                    return rest[0]
+                else:
+                    error: Exception = rest[0]
+                    error.add_note(rest[1])
+                    raise error
+        except (EOFError, OSError) as error:
+            raise WorkerLostError("crashed", f"{self._ending()} ({_DOING[phase]})") from error
+
+    def _watch(self, phase: str, limits: Limits, deadline: float) -> None:
+        """Kill the process when its time is over or it has too much memory; raises :class:`WorkerLostError` then."""
+        if time.monotonic() >= deadline:
+            self.kill()
+            raise WorkerLostError("timeout", f"not done after {limits.of(phase):g} s ({_DOING[phase]})")
+        used = resident_bytes(self._process.pid)
+        if used > self._memory:
+            self.kill()
+            held = f"{readable(used)} of memory, the limit is {readable(self._memory)}"
+            raise WorkerLostError("crashed", f"killed as it took {held} ({_DOING[phase]})")
+
+    def kill(self) -> None:
+        """End the process and all that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._connection.close()
+        self._errors.close()
+
+    def _ending(self) -> str:
+        """How the process ended, with the last that it said."""
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "the process closed its connection"
+        how = f"exit code {code}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                how = signal.Signals(-code).name
+        self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, self._errors.tell() - 600))
+        said = self._errors.read().decode(errors="replace").strip()
+        return f"the process died: {how}" + (f"; its last words: {said}" if said else "")
+
+
+_DOING = {"load": "loading", "wait": "waiting for the device", "compile": "compiling", "run": "running"}

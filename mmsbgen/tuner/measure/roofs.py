@@ -1,0 +1,300 @@
+"""The device's own roofs, measured on the device: how fast it copies, and how fast it gathers random rows.
+
+A roof is the best that the device can do, so a few shapes of each kernel are tried and the fastest counts.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Device, Event
+from mmsbgen.base.errors import CompileError, InputError, LaunchError, MmsbgenError
+from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
+from mmsbgen.kernels.dialect import dialect
+from mmsbgen.kernels.family import Argument, Array, KernelFamily, KernelSpec, Launch, Workload
+from mmsbgen.kernels.problem import Parameter, Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits, describe
+from mmsbgen.tuner.measure.timing import Patience, time_launches
+
+__all__ = ["ROOFS", "Roofs", "measure_roofs"]
+
+BUFFER_BYTES = 2 << 30
+_MOVED_PART = 4
+_LARGEST_TEAM = 256
+_SEARCH = Patience(repetitions=3, enough_s=0.0, limit_s=0.3, hopeless=(math.inf, 1.3))
+_FINAL = Patience(repetitions=9, enough_s=0.2)
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """Rates in GB/s: ``copy`` counts bytes read and written, ``gather`` the bytes of rows of ``row_bytes``.
+
+    ``shapes`` has the configuration that reached each rate; a copy by the driver has the shape "driver".
+    """
+
+    copy: float
+    gather: float
+    row_bytes: int
+    shapes: Mapping[str, str]
+
+
+PARAMETERS = (
+    Parameter("row_bytes", 4096, "bytes of a row", minimum=4),
+    Parameter("n_rows", 1 << 19, "rows of the buffer", minimum=1, maximum=2**32 - 1),
+    Parameter("n_teams", 4096, "teams that gather", minimum=1, maximum=2**32 - 1),
+    Parameter("rows_per_team", 32, "rows that a team gathers", minimum=1, maximum=1024),
+    Parameter("n_elements", 1 << 26, "numbers to copy, a multiple of 16", minimum=16, maximum=2**40),
+)
+
+VECTOR_WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "elements of a vector load")
+TEAM = Axis("team", ("item", "subgroup", "block"), "who reads a row")
+GATHER_BLOCK = Axis("block_size", (1, 16, 64, 128, 256), "work-items of a block")
+COPY_BLOCK = Axis("block_size", (256, 1024), "work-items of a block")
+ROWS = Axis("rows_in_flight", (1, 2, 4, 8), "rows read side by side")
+VECTORS = Axis("vectors", (1, 4), "vectors that a work-item copies")
+
+
+def _shape(config: Config, problem: Problem, traits: Traits) -> str | None:
+    width, cpu = int(config["vector_width"]), traits.kind == "cpu"
+    if width > dialect(traits.dialect).max_vector_width or (width > 4 and not cpu):
+        return "too wide a vector for the device"
+    if width < (8 if cpu else 2) and problem.integer("row_bytes") % 64 == 0:
+        return "narrow vectors do not reach the roof"
+    if int(config["block_size"]) > traits.max_block_size:
+        return "too large a block for the device"
+    return None
+
+
+def _row(config: Config, problem: Problem, traits: Traits) -> str | None:
+    block, team = int(config["block_size"]), config["team"]
+    if problem.integer("row_bytes") % (4 * int(config["vector_width"])):
+        return "a row is not a whole number of vectors"
+    if problem.integer("rows_per_team") % int(config["rows_in_flight"]):
+        return "a team's rows are not a whole number of turns"
+    if config["rows_in_flight"] == 1 < problem.integer("rows_per_team"):
+        return "rows read one after the other do not reach the roof"
+    if (team == "item") != (traits.kind == "cpu"):
+        return "a row is read by one work-item on CPUs and by a team on GPUs"
+    if team == "item" and block > 16:
+        return "a few work-items keep a core busy"
+    if team == "subgroup" and (not traits.sub_group_size or block % traits.sub_group_size):
+        return "not a whole number of sub-groups"
+    if team == "subgroup" and block == traits.sub_group_size:
+        return "the same as a block of that size"
+    return "too few work-items for a row" if team == "block" and block < 64 else None
+
+
+def _team_size(config: Config, traits: Traits) -> int:
+    team = config["team"]
+    return 1 if team == "item" else traits.sub_group_size if team == "subgroup" else int(config["block_size"])
+
+
+def _gather_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    size, row = _team_size(config, traits), problem.integer("row_bytes") // 4
+    width = int(config["vector_width"])
+    return {
+        "W": width,
+        "T": size,
+        "teams": int(config["block_size"]) // size,
+        "rows": config["rows_in_flight"],
+        "rows_per_team": problem["rows_per_team"],
+        "LD": row,
+        "row_vectors": row // width,
+    }
+
+
+def _gather_launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    block = int(config["block_size"])
+    return Launch(-(-count // (block // _team_size(config, traits))), block)
+
+
+def _copy_launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    block = int(config["block_size"])
+    return Launch(-(-count // (block * int(config["vectors"]) * int(config["vector_width"]))), block)
+
+
+GATHER_SPACE = Space((TEAM, VECTOR_WIDTH, GATHER_BLOCK, ROWS), (Constraint("shape", _shape), Constraint("row", _row)))
+COPY_SPACE = Space((VECTOR_WIDTH, COPY_BLOCK, VECTORS), (Constraint("shape", _shape),))
+
+
+def _gather_workload(problem: Problem, seed: int) -> Workload:
+    """Small whole numbers, so that sums are exact in any order."""
+    rng = np.random.default_rng(seed)
+    n, teams, per_team = (problem.integer(name) for name in ("n_rows", "n_teams", "rows_per_team"))
+    data = rng.integers(0, 16, (n, problem.integer("row_bytes") // 4)).astype(np.float32)
+    ids = rng.integers(0, n, teams * per_team).astype(np.uint32)
+
+    def verify(got: Mapping[str, Array], config: Config) -> str | None:
+        right, sum_ = float(data[ids].sum(dtype=np.float64)), float(got["sums"].sum(dtype=np.float64))
+        return None if right == sum_ else f"the rows add up to {sum_} instead of {right}"
+
+    sums = np.zeros(teams * _LARGEST_TEAM, np.float32)
+    return Workload({"data": data, "ids": ids, "sums": sums, "n_teams": np.uint32(teams)}, teams, verify)
+
+
+def _copy_workload(problem: Problem, seed: int) -> Workload:
+    count = problem.integer("n_elements")
+    source = np.random.default_rng(seed).random(count, np.float32)
+
+    def verify(got: Mapping[str, Array], config: Config) -> str | None:
+        return None if np.array_equal(got["target"], source) else "the copy differs"
+
+    return Workload({"source": source, "target": np.zeros_like(source), "n_elements": np.uint64(count)}, count, verify)
+
+
+def _small(problem: Problem) -> Problem:
+    return problem.replace(n_rows=61, n_teams=7, n_elements=4176)
+
+
+ROOF_GATHER = KernelSpec(
+    name="roof_gather",
+    template="common/roof_gather.jinja",
+    doc="read rows at random places",
+    arguments=(
+        Argument("data", "real", "in", "[n_rows, row_bytes / 4]"),
+        Argument("ids", "u32", "in", "[n_teams * rows_per_team] rows to read"),
+        Argument("sums", "real", "out", "[n_teams, team] what each lane read, added up"),
+        Argument("n_teams", "u32", "scalar", ""),
+    ),
+    parameters=("row_bytes", "n_rows", "n_teams", "rows_per_team"),
+    space=GATHER_SPACE,
+    default=lambda problem, traits: GATHER_SPACE.configs(problem, traits)[0],
+    variables=_gather_variables,
+    launch=_gather_launch,
+    traffic=lambda problem: (
+        problem.integer("n_teams") * problem.integer("rows_per_team") * problem.integer("row_bytes")
+    ),
+    flops=lambda problem: 0,
+    workload=_gather_workload,
+    check_problem=_small,
+)
+
+ROOF_COPY = KernelSpec(
+    name="roof_copy",
+    template="common/roof_copy.jinja",
+    doc="copy one array to another",
+    arguments=(
+        Argument("source", "real", "in", "[n_elements]"),
+        Argument("target", "real", "out", "[n_elements]"),
+        Argument("n_elements", "u64", "scalar", ""),
+    ),
+    parameters=("n_elements",),
+    space=COPY_SPACE,
+    default=lambda problem, traits: COPY_SPACE.configs(problem, traits)[0],
+    variables=lambda problem, config, traits: {"W": config["vector_width"], "vectors": config["vectors"]},
+    launch=_copy_launch,
+    traffic=lambda problem: 8 * problem.integer("n_elements"),
+    flops=lambda problem: 0,
+    workload=_copy_workload,
+    check_problem=_small,
+)
+
+ROOFS = KernelFamily(
+    name="roofs",
+    doc="what a device's memory can do",
+    parameters=PARAMETERS,
+    kernels={spec.name: spec for spec in (ROOF_COPY, ROOF_GATHER)},
+    row_bytes=lambda problem: problem.integer("row_bytes"),
+)
+
+
+def measure_roofs(device: Device, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
+    """Measure how fast ``device`` copies, and how fast it gathers random rows of ``row_bytes``.
+
+    Rows are gathered from ``buffer_bytes``, which should be far larger than any cache, or from a third of the
+    device's memory where that is less.  Raises :class:`InputError` for rows that are no whole number of floats or
+    that do not fit.
+    """
+    if row_bytes < 4 or row_bytes % 4:
+        raise InputError(f"rows of {row_bytes} bytes: a gather roof needs a multiple of 4")
+    copy, copy_shape = _copy_roof(device, _most_bytes(device, buffer_bytes))
+    gather, gather_shape = _gather_roof(device, row_bytes, _most_bytes(device, buffer_bytes))
+    return Roofs(copy, gather, row_bytes, {"copy": copy_shape, "gather": gather_shape})
+
+
+def _most_bytes(device: Device, wanted: int) -> int:
+    info = device.info
+    return min(wanted, info.global_memory // 3 or wanted, info.max_allocation or wanted)
+
+
+def _copy_roof(device: Device, most: int) -> tuple[float, str]:
+    count = max(16, most // (2 * _MOVED_PART) // 64 * 16)
+    problem = ROOFS.problem(n_elements=count)
+    with device.zeros(count, np.float32) as source, device.zeros(count, np.float32) as target:
+        values = {"source": source, "target": target, "n_elements": np.uint64(count)}
+        seconds, shape = _fastest(device, ROOF_COPY, problem, count, values)
+
+        def driver(turn: int) -> Event:
+            begin = device.mark()
+            device.copy(target, source)
+            return _Between(begin, device.mark())
+
+        by_driver = statistics.median(time_launches(device, driver, _FINAL).times)
+    moved = ROOF_COPY.traffic(problem)
+    return (moved / by_driver / 1e9, "driver") if by_driver < seconds else (moved / seconds / 1e9, shape)
+
+
+def _gather_roof(device: Device, row_bytes: int, most: int) -> tuple[float, str]:
+    n_rows = max(1, min(most // row_bytes, 2**32 - 1))
+    wanted = max(1, min(most // _MOVED_PART // row_bytes, 2**31))
+    teams_wanted = 64 * max(1, device.info.compute_units)
+    per_team = next(size for size in (32, 16, 8, 4, 2, 1) if size == 1 or wanted // size >= teams_wanted)
+    teams = max(1, wanted // per_team)
+    problem = ROOFS.problem(row_bytes=row_bytes, n_rows=n_rows, n_teams=teams, rows_per_team=per_team)
+    ids = np.random.default_rng(0).integers(0, n_rows, teams * per_team).astype(np.uint32)
+    with (
+        device.zeros((n_rows, row_bytes // 4), np.float32) as data,
+        device.upload(ids) as placed,
+        device.zeros(teams * _LARGEST_TEAM if device.info.kind == "gpu" else teams, np.float32) as sums,
+    ):
+        values = {"data": data, "ids": placed, "sums": sums, "n_teams": np.uint32(teams)}
+        seconds, shape = _fastest(device, ROOF_GATHER, problem, teams, values)
+    return ROOF_GATHER.traffic(problem) / seconds / 1e9, shape
+
+
+def _fastest(
+    device: Device, spec: KernelSpec, problem: Problem, count: int, values: Mapping[str, Any]
+) -> tuple[float, str]:
+    """Seconds of the fastest shape, and that shape; shapes that do not compile or run here are left out."""
+    best: tuple[float, BoundKernel] | None = None
+    failure: MmsbgenError | None = None
+    configs = spec.space.configs(problem, traits_of(device.info))
+    compile_side_by_side(device, [(spec, problem, config) for config in configs])
+    for config in configs:
+        try:
+            bound = build(device, spec, problem, config)
+            timing = _time(device, bound, count, values, _SEARCH, best[0] if best else None)
+        except (CompileError, LaunchError) as error:
+            failure = error
+            continue
+        if best is None or timing < best[0]:
+            best = timing, bound
+    if best is None:
+        raise failure or InputError(f"{spec.name}: no shape is possible for {describe(problem)} on {device.info.name}")
+    seconds = min(best[0], _time(device, best[1], count, values, _FINAL, None))
+    return seconds, describe(best[1].config)
+
+
+def _time(
+    device: Device, bound: BoundKernel, count: int, values: Mapping[str, Any], patience: Patience, best: float | None
+) -> float:
+    return statistics.median(time_launches(device, lambda turn: bound.launch(count, values), patience, best).times)
+
+
+class _Between(Event):
+    """The work between two markers, timed as if it were one launch."""
+
+    def __init__(self, begin: Event, end: Event) -> None:
+        self._begin, self._end = begin, end
+
+    def wait(self) -> None:
+        self._end.wait()
+
+    def seconds_since(self, first: Event) -> float:
+        return self._end.seconds_since(first._begin if isinstance(first, _Between) else first)

@@ -1,0 +1,291 @@
+"""The child process that measures: it opens the device, keeps one kernel's inputs there, and serves requests.
+
+It is started as ``python -m mmsbgen.tuner.measure.trial_process FD`` by :mod:`mmsbgen.tuner.measure.measurer`, speaks
+over the inherited connection ``FD``, and may die at any moment: it stores nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any, Literal
+
+import numpy as np
+from jinja2 import TemplateError
+
+from mmsbgen.backends import Device, DeviceInfo, Event, open_device
+from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
+from mmsbgen.base.host_memory import die_with_parent, first_to_go
+from mmsbgen.families import family as family_named
+from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
+from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.device_lock import device_lock
+from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
+from mmsbgen.tuner.measure.roofs import Roofs, measure_roofs
+from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns
+
+__all__ = ["Outcome", "Phase", "resolve_family"]
+
+Phase = Literal["load", "wait", "compile", "run"]
+_HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one configuration: the fields of a trial that only the device can tell."""
+
+    status: str
+    message: str = ""
+    timing: Timing | None = None
+    compile_s: float | None = None
+    resources: Mapping[str, int] | None = None
+    energy: Energy | None = None
+    where: str = ""
+    """The worker of a fleet that measured."""
+    lost: bool = False
+    """Whether nobody could tell, as the workers that were asked died."""
+
+
+def resolve_family(reference: str) -> KernelFamily:
+    """A family by its name, or by ``package.module:NAME`` where it is not one that ships with the package.
+
+    Raises :class:`InputError` when there is none.
+    """
+    if ":" not in reference:
+        return family_named(reference)
+    module, _, attribute = reference.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"no family {reference!r}: {error}") from None
+    if not isinstance(found, KernelFamily):
+        raise InputError(f"{reference} is no family of kernels")
+    return found
+
+
+class Bench:
+    """A device with the inputs of one kernel and problem."""
+
+    def __init__(self, device: Device, notify: Callable[[Phase], None]) -> None:
+        self.device = device
+        self.notify = notify
+        self.spec: KernelSpec | None = None
+        self.problem: Problem | None = None
+        self.workload: Workload | None = None
+        self.placed: dict[str, Any] = {}
+        self.rotations: list[dict[str, Any]] = []
+        self.touched = False
+        self.lock = device_lock(device.hardware)
+
+    @contextlib.contextmanager
+    def _alone(self, phase: Phase) -> Iterator[None]:
+        """Nothing else is measured on the device meanwhile; waiting for that counts against no limit."""
+        self.notify("wait")
+        with self.lock:
+            self.notify(phase)
+            yield
+
+    def _before_timing(self, phase: Phase) -> contextlib.AbstractContextManager[None]:
+        """What disturbs measurements only where the device is the processor that does it."""
+        if self.device.info.kind == "cpu":
+            return self._alone(phase)
+        self.notify(phase)
+        return contextlib.nullcontext()
+
+    def hardware(self) -> str:
+        """See :attr:`mmsbgen.backends.base.Device.hardware`."""
+        return self.device.hardware
+
+    def info(self) -> DeviceInfo:
+        """The device that was opened."""
+        return self.device.info
+
+    def roofs(self, row_bytes: int, buffer_bytes: int) -> Roofs:
+        """The device's roofs, see :func:`mmsbgen.tuner.measure.roofs.measure_roofs`."""
+        self.unload()
+        with self._alone("load"):
+            return measure_roofs(self.device, row_bytes, buffer_bytes)
+
+    def load(self, family: str, kernel: str, problem: Problem, seed: int) -> None:
+        """Put a kernel's inputs for ``problem`` on the device, in place of those that were there."""
+        self.unload()
+        with self._before_timing("load"):
+            self._load(resolve_family(family).kernel(kernel), problem, seed)
+
+    def _load(self, spec: KernelSpec, problem: Problem, seed: int) -> None:
+        workload = spec.workload(problem, seed)
+        self.placed = upload(self.device, workload)
+        self.rotations = [{}]
+        for turn in workload.rotations:
+            self.rotations.append({name: self.device.upload(array) for name, array in turn.items()})
+        self.spec, self.problem, self.workload = spec, problem, workload
+
+    def unload(self) -> None:
+        """Give the inputs' memory back."""
+        for turn in self.rotations:
+            release(turn)
+        release(self.placed)
+        self.placed, self.rotations, self.workload = {}, [], None
+        self.touched = False
+
+    def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> Outcome:
+        """Build, check and time one configuration; every failure becomes an outcome."""
+        with self._before_timing("compile"):
+            return self._measure(config, best_s, patience, seed, check)
+
+    def prepare(self, family: str, kernel: str, problem: Problem, config: Config, seed: int) -> None:
+        """Compile one configuration so that a process that builds it later finds it in a cache; time nothing.
+
+        On a processor it answers the small problem too: runtimes there finish a kernel at its first launch, for the
+        size of a block.  Raises what building and launching raise.
+        """
+        spec = resolve_family(family).kernel(kernel)
+        self.notify("compile")
+        bound = build(self.device, spec, problem, config)
+        if self.device.info.kind == "cpu":
+            self.notify("run")
+            check_built(self.device, self._checkable(bound), seed)
+
+    def _measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> Outcome:
+        compile_s = resources = None
+        try:
+            begin = time.perf_counter()
+            bound = self._build(config)
+            compile_s = time.perf_counter() - begin
+            resources = bound.kernel.resources()
+            with self._alone("run"):
+                if check:
+                    wrong = check_built(self.device, self._checkable(bound), seed)
+                    if wrong is not None:
+                        return Outcome("wrong_result", wrong, None, compile_s, resources)
+                    self.notify("run")
+                self._restore()
+                timing = time_launches(self.device, self._launcher(bound), patience, best_s)
+        except ConfigError as error:
+            return Outcome("invalid", str(error), None, compile_s, resources)
+        except (CompileError, TemplateError) as error:
+            return Outcome("compile_error", str(error), None, compile_s, resources)
+        except MmsbgenError as error:
+            return Outcome("launch_error", str(error), None, compile_s, resources)
+        except Exception as error:
+            return Outcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
+        return Outcome("ok", "", timing, compile_s, resources)
+
+    def meter(self) -> str:
+        """What counts the device's energy; raises :class:`InputError` where nothing does."""
+        return meter_of(self.device).name
+
+    def energy(self, config: Config) -> Energy:
+        """Joules of a call of one configuration, see :func:`mmsbgen.tuner.measure.energy.measure_energy`."""
+        meter = meter_of(self.device)
+        with self._before_timing("compile"):
+            launch = self._launcher(self._build(config))
+            with self._alone("run"):
+                self._restore()
+                launch(0).wait()
+                seconds = launch(1).seconds()
+                # As for turns: the limit is for what is queued at a time, not for how often the counter has to move.
+                return measure_energy(self.device, launch, meter, seconds, alive=lambda: self.notify("run"))
+
+    def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
+        """Time configurations against each other in turns, see :func:`mmsbgen.tuner.measure.timing.time_turns`."""
+        with self._before_timing("compile"):
+            bound = [self._build(config) for config in configs]
+            with self._alone("run"):
+                self._restore()
+                launchers = [self._launcher(kernel) for kernel in bound]
+                # The limit is for one turn of each: how many there are is the tuner's choice, not the candidates'.
+                return time_turns(self.device, launchers, rounds, lambda: self.notify("run"))
+
+    def _build(self, config: Config) -> BoundKernel:
+        spec, problem, _ = self._loaded()
+        return build(self.device, spec, problem, config)
+
+    def _loaded(self) -> tuple[KernelSpec, Problem, Workload]:
+        if self.spec is None or self.problem is None or self.workload is None:
+            raise RuntimeError("no kernel was loaded")
+        return self.spec, self.problem, self.workload
+
+    def _checkable(self, bound: BoundKernel) -> BoundKernel:
+        """The same configuration for the small problem: the same compiled kernel where sizes are no part of it."""
+        small = bound.spec.check_problem(bound.problem)
+        traits = traits_of(self.device.info)
+        source = render(bound.spec, small, bound.config, traits)
+        if _HEADER.sub("", source.text, count=1) == _HEADER.sub("", bound.source.text, count=1):
+            return replace(bound, problem=small)
+        self.notify("compile")
+        checkable = build(self.device, bound.spec, small, bound.config)
+        self.notify("run")
+        return checkable
+
+    def _launcher(self, bound: BoundKernel) -> Callable[[int], Event]:
+        _, _, workload = self._loaded()
+        inputs = [self.placed | turn for turn in self.rotations]
+        self.touched = True
+        return lambda turn: bound.launch(workload.count, inputs[turn % len(inputs)])
+
+    def _restore(self) -> None:
+        """Bring what kernels change back to its first state, so that every configuration sees the same."""
+        spec, _, workload = self._loaded()
+        if not self.touched:
+            return
+        for argument in spec.arguments:
+            array = workload.arguments[argument.name]
+            if argument.role == "inout" and isinstance(array, np.ndarray):
+                self.device.write(self.placed[argument.name], array)
+        self.device.synchronize()
+        self.touched = False
+
+
+def serve(connection: Connection) -> None:
+    """Answer requests ``(method, arguments)`` until the other end closes.
+
+    Sends any number of ``("phase", Phase)`` and one ``("done", answer)`` or ``("error", exception, traceback)``
+    for each.  The first request is "open" with the device's spec.
+    """
+    bench: Bench | None = None
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            method, arguments = connection.recv()
+            try:
+                if method == "open":
+                    bench = Bench(open_device(*arguments), lambda phase: connection.send(("phase", phase)))
+                    answer: Any = bench.info()
+                else:
+                    answer = getattr(bench, method)(*arguments)
+            except Exception as error:
+                connection.send(("error", _plain(error), traceback.format_exc()))
+            else:
+                connection.send(("done", answer))
+
+
+def _plain(error: Exception) -> Exception:
+    """An exception that the other end can unpickle."""
+    if isinstance(error, MemoryError):
+        return InputError(f"the inputs do not fit into this machine's memory: {error}")
+    return error if isinstance(error, MmsbgenError) else RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def main() -> None:
+    """Serve the connection whose file descriptor and whose owner the command line names."""
+    descriptor, parent = map(int, sys.argv[1:])
+    die_with_parent(parent)
+    first_to_go()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(Connection(descriptor))
+
+
+if __name__ == "__main__":
+    # Under its own name, so that what it sends is known by that name at the other end.
+    importlib.import_module("mmsbgen.tuner.measure.trial_process").main()

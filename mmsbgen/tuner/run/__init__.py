@@ -1,0 +1,1 @@
+"""A tuning run: trials, finals, report."""

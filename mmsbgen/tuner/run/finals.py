@@ -1,0 +1,67 @@
+"""The last comparison: the best of a search timed again in turns, and a verdict with its margin and noise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mmsbgen.db.records.tuning_records import TrialRecord
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.noise import Verdict, judge, median_interval
+
+__all__ = ["FINAL_S", "METER_S", "choose", "metered", "rounds_for", "verdict_of"]
+
+_FEWEST = 3
+_MOST = 6
+FINAL_S = 8.0
+#: With fewer rounds than five no interval of the median has a confidence of 90 %.
+_FEWEST_ROUNDS = 5
+_MOST_ROUNDS = 401
+#: Seconds that metering one takes: 20 steps of a counter that moves ten times a second.
+METER_S = 2.1
+#: Part of a kernel's time that metering the winner may take.
+_METERED = 0.1
+
+
+def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[TrialRecord]:
+    """Who is timed again: the first three, up to three more that may be as fast as the first, and the default."""
+    if not ranked:
+        return []
+    first = median_interval(ranked[0].times)[1]
+    chosen = [
+        trial
+        for place, trial in enumerate(ranked[:_MOST])
+        if place < _FEWEST or median_interval(trial.times)[0] <= first
+    ]
+    if default is not None and default not in chosen:
+        chosen.append(default)
+    return chosen
+
+
+def rounds_for(chosen: Sequence[TrialRecord], seconds: float = FINAL_S) -> int:
+    """How often each is timed: as often as ``seconds`` on the device allow, within bounds."""
+    one_round = sum(trial.median_s or 0.0 for trial in chosen)
+    return max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(seconds / max(one_round, 1e-9))))
+
+
+def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Iterator[int]:
+    """Places of the finalists whose energy is measured, the winner's first.
+
+    ``seconds`` are the kernel's begin and end by :func:`time.monotonic`, where it has a budget of them: then the winner
+    is metered where that takes a tenth of them or less, and all others as long as there are seconds left for it.
+    Metering a handful of finalists of each of a dozen kernels would take more of a minute than trying configurations.
+    """
+    for place in sorted(range(count), key=lambda place: place != winner):
+        if seconds is not None:
+            begin, end = seconds
+            if not (end - time.monotonic() >= METER_S or (place == winner and _METERED * (end - begin) >= METER_S)):
+                return
+        yield place
+
+
+def verdict_of(finals: Sequence[TrialRecord], complexity: Callable[[Config], Any]) -> Verdict | None:
+    """The verdict on finalists that were timed in turns; None with fewer than two."""
+    if len(finals) < 2:
+        return None
+    return judge([trial.times for trial in finals], [complexity(trial.config) for trial in finals])

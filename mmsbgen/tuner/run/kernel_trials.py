@@ -1,0 +1,246 @@
+"""The trials of one kernel in one run: made, stored, and told to the strategy that asks for them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.ranking import cost
+from mmsbgen.db.records.tuning_records import Key, TrialRecord
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.compile_ahead import CompileAhead
+from mmsbgen.tuner.measure.device_lock import having_device
+from mmsbgen.tuner.measure.energy import Energy
+from mmsbgen.tuner.measure.measurer import Measures
+from mmsbgen.tuner.measure.noise import Noise
+from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.trial_process import Outcome
+from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
+from mmsbgen.tuner.search.strategies import BudgetSpentError
+
+__all__ = ["Evaluator", "Recorder", "spent_s", "with_energy"]
+
+_MESSAGE = 4000
+#: Configurations compiled side by side for every compiler before they are timed.
+_EACH = 2
+#: Part of the budget that may be kept for the neighbours of the best.
+KEPT = 0.25
+#: Part of a kernel's time that one comparison may take.
+_COMPARED = 0.1
+
+
+def spent_s(trial: TrialRecord) -> float:
+    """Seconds that compiling a configuration, by whichever process, and its launches took."""
+    launched = sum(trial.times) * int(trial.extra.get("batch", 1))
+    return max(trial.compile_s or 0.0, float(trial.extra.get("ahead_s", 0.0))) + launched
+
+
+def with_energy(trial: TrialRecord, energy: Energy) -> TrialRecord:
+    """The record with the joules of a call, and how they were measured."""
+    told = {"window_s": energy.window_s, "step_s": energy.step_s, "uncertainty": energy.uncertainty}
+    return replace(trial, energy_j=energy.joules, extra={**trial.extra, "energy": told})
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Makes the records of one kernel in one run."""
+
+    run: str
+    key: Key
+    bytes_moved: int
+    roof_gbps: float | None
+
+    def record(self, config: Config, outcome: Outcome, *, round_: int = 0, ahead_s: float | None = None) -> TrialRecord:
+        """The record of an outcome; ``round_`` is 1 for finalists and 2 for the winner.
+
+        ``ahead_s`` are the seconds for which it was compiled by another process before.
+        """
+        timing = outcome.timing or Timing(())
+        resources = dict(outcome.resources or {})
+        extra: dict[str, Any] = {}
+        if timing.batch > 1:
+            extra["batch"] = timing.batch
+        if outcome.where:
+            extra["where"] = outcome.where
+        if outcome.lost:
+            extra["lost"] = True
+        if ahead_s is not None:
+            extra["ahead_s"] = ahead_s
+        if timing.given_up:
+            extra["given_up"] = True
+        if "private_bytes" in resources:
+            extra["private_bytes"] = resources["private_bytes"]
+        trial = TrialRecord(
+            run=self.run,
+            key=self.key,
+            config=dict(config),
+            status=outcome.status,
+            message=outcome.message[:_MESSAGE],
+            times=timing.times,
+            bytes_moved=self.bytes_moved,
+            roof_gbps=self.roof_gbps,
+            registers=resources.get("registers"),
+            spill_bytes=resources.get("spill_bytes"),
+            shared_bytes=resources.get("shared_bytes"),
+            compile_s=outcome.compile_s,
+            round=round_,
+            extra=extra,
+        )
+        return trial if outcome.energy is None else with_energy(trial, outcome.energy)
+
+
+@dataclass
+class Evaluator:
+    """Answers a strategy: from the store, from memory or by measuring, within the kernel's budget.
+
+    ``known`` has the trials that are not measured again.  ``energy`` measures joules, where the objective needs them.
+    ``ahead`` compiles what is measured next, where that is done; ``hardware`` names the device that nobody else
+    measures on while a processor compiles.
+    """
+
+    kernel: KernelReport
+    made: Recorder
+    known: Mapping[str, TrialRecord]
+    measurer: Measures
+    store: Store
+    progress: Progress
+    patience: Patience
+    check: bool
+    interrupted: Callable[[], bool]
+    energy: Callable[[Config], Energy | None] | None = None
+    ahead: CompileAhead | None = None
+    hardware: str = ""
+    reserve: int = 0
+    """Trials that the last quarter of the budget is kept for, where it has room for so many."""
+
+    def __post_init__(self) -> None:
+        self.done: dict[str, TrialRecord] = {}
+        # Of this run alone: another may have met the device in a better or worse moment.
+        self.noise = Noise()
+        self.begin = time.monotonic()
+        self.keeping: bool | None = None
+        self.took: dict[str, float] = {}
+        self.cost = None if self.kernel.deadline is None else self.seconds_of
+        """What trying a configuration took, where seconds count."""
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        """The objective for each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
+        size = len(configs) if self.ahead is None or not self.ahead.jobs else _EACH * self.ahead.jobs
+        found: list[float] = []
+        while len(found) < len(configs):
+            some = configs[len(found) :][: min(size, self._room())]
+            self._compile(some)
+            found += [self._one(config) for config in some]
+        return found
+
+    def likely(self, configs: Sequence[Config]) -> None:
+        """What the strategy may ask for soon: beside a GPU it is compiled meanwhile."""
+        if self.ahead is not None and not self.ahead.before:
+            self.ahead.ask(self._fresh(configs)[: self._room()])
+
+    def part(self) -> float:
+        """Which part of the budget is spent."""
+        kernel, found = self.kernel, 0.0
+        if kernel.budget is not None:
+            found = len(kernel.trials) / kernel.budget
+        if kernel.deadline is not None:
+            found = max(found, (time.monotonic() - self.begin) / max(kernel.deadline - self.begin, 1e-9))
+        return found
+
+    def at_most(self, seconds: float) -> float:
+        """So many seconds for a comparison, or less where the kernel's whole time is short."""
+        if self.kernel.deadline is None:
+            return seconds
+        return min(seconds, _COMPARED * (self.kernel.deadline - self.begin))
+
+    def kept(self) -> bool:
+        """Whether only what is kept for the end is left of the budget; known for good when a quarter is left."""
+        if self.keeping is None and self.reserve and (part := self.part()) >= 1 - KEPT:
+            trials = self.kernel.budget or len(self.kernel.trials) / part
+            self.keeping = self.reserve <= KEPT * trials
+        return bool(self.keeping)
+
+    def release(self) -> bool:
+        """What was kept may be used from now on; whether there was something."""
+        kept, self.keeping, self.reserve = bool(self.keeping), False, 0
+        return kept
+
+    def seconds_of(self, config: Config) -> float:
+        """What trying a configuration took: seconds of this run, or those that its record tells."""
+        name = digest(dict(config))
+        return self.took[name] if name in self.took else spent_s(self.done[name])
+
+    def _room(self) -> int:
+        """How many configurations the time that is left is for, by what they took so far, but at least one.
+
+        What is compiled beyond that would be compiled for nothing, in the time of others.
+        """
+        if self.kernel.deadline is None:
+            return max(1, len(self.kernel.space.configs))
+        measured, now = len(self.took), time.monotonic()
+        if not measured:
+            return 1
+        return max(1, math.ceil((self.kernel.deadline - now) * measured / max(now - self.begin, 1e-9)))
+
+    def _compile(self, configs: Sequence[Config]) -> None:
+        """Have compiled what is to be measured; on a processor wait for it, as it would disturb what is timed."""
+        if self.ahead is None or not self.ahead.jobs or self._spent():
+            return
+        fresh = self._fresh(configs)
+        if self.kernel.budget is not None:
+            fresh = fresh[: self.kernel.budget - len(self.kernel.trials)]
+        if not self.ahead.before:
+            self.ahead.ask(fresh)
+        elif len(fresh) > 1:
+            with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
+                self.ahead.ask(fresh)
+                self.ahead.wait(self._spent)
+
+    def _fresh(self, configs: Sequence[Config]) -> list[Config]:
+        """Those of which nothing is known."""
+        names = [digest(dict(config)) for config in configs]
+        return [c for c, name in zip(configs, names, strict=True) if name not in self.done and name not in self.known]
+
+    def _one(self, config: Config) -> float:
+        key = digest(dict(config))
+        if key not in self.done:
+            if self._spent():
+                raise BudgetSpentError
+            self.done[key] = trial = self.known.get(key) or self._measure(config)
+            self.kernel.reused += key in self.known
+            self.kernel.trials.append(trial)
+            if trial.status == "ok" and trial.run == self.made.run:
+                self.noise.add(trial.times)
+            self.progress.trial(self.kernel, trial)
+        return cost(self.done[key], self.kernel.objective)
+
+    def _measure(self, config: Config) -> TrialRecord:
+        patience = self.patience
+        if self.energy is None:  # the slower of two may take less energy
+            patience = replace(patience, hopeless=self.noise.limits() or patience.hopeless)
+        begin = time.monotonic()
+        outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
+        if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
+            outcome = replace(outcome, energy=self.energy(config))
+        name = digest(dict(config))
+        ahead_s = self.ahead.seconds.get(name) if self.ahead is not None else None
+        self.took[name] = time.monotonic() - begin
+        if self.ahead is not None and ahead_s is not None:
+            self.took[name] += ahead_s / self.ahead.jobs
+        trial = self.made.record(config, outcome, ahead_s=ahead_s)
+        self.store.add_trial(trial)
+        return trial
+
+    def _spent(self) -> bool:
+        kernel = self.kernel
+        return (
+            self.interrupted()
+            or self.kept()
+            or (kernel.budget is not None and len(kernel.trials) >= kernel.budget)
+            or (kernel.deadline is not None and bool(kernel.trials) and time.monotonic() > kernel.deadline)
+        )

@@ -1,0 +1,103 @@
+"""Where a run measures, which run it is, and who may end it."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from mmsbgen.base.versions import versions
+from mmsbgen.db.records.tuning_records import RunRecord
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.tuner.measure.measurer import Measures
+from mmsbgen.tuner.run.earlier_trials import end_dead_runs, this_process
+from mmsbgen.tuner.run.tuning_report import Progress
+from mmsbgen.tuner.search.parallel_search import Lanes
+
+__all__ = ["Entry", "Interrupt", "Place", "new_run"]
+
+_VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
+
+
+class Interrupt:
+    """Ctrl-C once asks to stop, twice stops at once.  Signals only reach the main thread."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.requested = False
+        self._progress = progress
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        self._progress.interrupted()
+
+
+class Entry:
+    """A run's entry in a store, made by the first search that has something to measure: none of what is refused."""
+
+    def __init__(self, store: Store, run: RunRecord) -> None:
+        self.run = run
+        self._store = store
+        self._beginning = threading.Lock()
+        self._begun = False
+
+    def begin(self) -> None:
+        """Store that the run begins, unless a search on another device has done so."""
+        with self._beginning:
+            if not self._begun:
+                end_dead_runs(self._store)
+                self._store.begin_run(self.run)
+                self._begun = True
+
+    def end(self, status: str) -> None:
+        """Store how the run ended, if it began."""
+        if self._begun:
+            self._store.finish_run(self.run.uuid, status=status)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What measures, in which run, who may end it, and how many devices share the search."""
+
+    measurer: Measures
+    entry: Entry
+    interrupt: Interrupt
+    lanes: Lanes = field(default_factory=lambda: Lanes(1))
+
+    @property
+    def run(self) -> RunRecord:
+        """The run that is measured for."""
+        return self.entry.run
+
+
+def new_run(
+    strategy: str,
+    budget_trials: int | None,
+    budget_seconds: float | None,
+    seed: int,
+    extra: Mapping[str, Any] | None = None,
+) -> RunRecord:
+    """A run of this process that is about to begin."""
+    return RunRecord(
+        strategy=strategy,
+        budget={"trials": budget_trials, "seconds": budget_seconds},
+        seed=seed,
+        host=platform.node(),
+        versions=versions(*_VERSIONED),
+        extra={"process": this_process(), **(extra or {})},
+    )

@@ -1,0 +1,385 @@
+"""One tuning run: measure the device's roofs, search each kernel's space, time the finalists again, store it all."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.ranking import check_objective
+from mmsbgen.db.records.tuning_records import Key, RoofRecord, TrialRecord
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.record_key import device_record, key_of
+from mmsbgen.kernels.space import Config, describe
+from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
+from mmsbgen.tuner.measure.energy import Energy
+from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.noise import Verdict
+from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
+from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.trial_process import Outcome, resolve_family
+from mmsbgen.tuner.run import finals
+from mmsbgen.tuner.run.earlier_trials import known_finals, known_trials, order_of_going_on
+from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
+from mmsbgen.tuner.run.run_context import Entry, Interrupt, Place, new_run
+from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
+from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, Climb, neighbours
+from mmsbgen.tuner.search.parallel_search import search_in_lanes, try_in_lanes
+from mmsbgen.tuner.search.strategies import Candidates, Fixed, candidates, check_strategy
+from mmsbgen.tuner.search.surrogate import coordinates
+
+__all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
+
+DEFAULT_TRIALS = 100
+_RESOURCES = ("registers", "spill_bytes", "shared_bytes")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One kernel with its space and its part of the budget."""
+
+    spec: KernelSpec
+    space: Candidates
+    key: Key
+    share: float
+
+
+def tune(
+    device_spec: str | None,
+    family: str | KernelFamily,
+    kernels: Sequence[str] | None,
+    problem: Problem,
+    *,
+    store: Store,
+    budget_trials: int | None = None,
+    budget_seconds: float | None = None,
+    strategy: str = "default",
+    seed: int = 0,
+    progress: Progress | None = None,
+    check: bool = True,
+    retune: bool = False,
+    fixed: Fixed | None = None,
+    limits: Limits | None = None,
+    patience: Patience | None = None,
+    roof_bytes: int = BUFFER_BYTES,
+    objective: str = "time",
+    place: Place | None = None,
+    compilers: int | None = None,
+) -> TuneReport:
+    """Find the fastest configuration of ``kernels`` for ``problem`` on a device, and store every trial as it ends.
+
+    Args:
+        device_spec: see :func:`mmsbgen.backends.open_device`; None takes the best device.
+        family: a family that ships with the package or its name, or ``package.module:NAME`` of another one.
+        kernels: names in the order in which they are tuned; None takes those that the family says are worth it.
+        problem: a problem of the family.
+        store: where runs, roofs and trials go.  Configurations that it already has under the very same key are
+            not measured again unless ``retune``.
+        budget_trials: most configurations tried a kernel, those found in the store included; without any budget
+            it is 100.
+        budget_seconds: for the whole run; kernels get shares by the bytes that they move.
+        strategy: one of :data:`mmsbgen.tuner.search.strategies.STRATEGIES`.
+        seed: of the strategy and of the inputs that kernels are measured on.
+        progress: is told what happens.
+        check: whether every configuration's answer is held against the family's reference.
+        retune: measure again what the store has.
+        fixed: axes that keep one value, or a tuple of them.
+        limits: after how many seconds a candidate is given up.
+        patience: how long a configuration is timed.
+        roof_bytes: size of the buffer in which the roofs are measured; a small one measures a cache.
+        objective: what is made small: "time", "energy" (joules a call) or "edp" (their product).
+        place: where to measure instead of on ``device_spec``, as a part of which run; its owner begins and ends it.
+
+        compilers: processes that compile ahead, beside measuring on a GPU and before it on a processor; None is one a
+            core, 0 leaves it to the measuring process.
+
+    Ctrl-C ends the run after the configuration at hand: its report says so, and what was measured stays.
+
+    Raises:
+        InputError: an unknown device, kernel, strategy or axis, an empty space or inputs that do not fit.
+    """
+    reference = family if isinstance(family, str) else family.name
+    found = resolve_family(reference)
+    if not isinstance(family, str) and found is not family:
+        raise InputError(f"the family {family.name!r} is not known by that name; give it as 'package.module:NAME'")
+    if problem.family != found.name:
+        raise InputError(f"a problem of {problem.family} cannot be tuned with the kernels of {found.name}")
+    specs = [found.kernel(name) for name in dict.fromkeys(kernels or found.worth_tuning(problem))]
+    check_arguments(found, specs, problem, strategy, objective, budget_trials, budget_seconds, fixed or {})
+    if budget_trials is None and budget_seconds is None:
+        budget_trials = DEFAULT_TRIALS
+    with ExitStack() as stack:
+        owned = place is None
+        if place is None:
+            measurer = stack.enter_context(Measurer(device_spec, reference, limits, seed))
+            if progress is not None:
+                measurer.waiting = progress.waiting
+            interrupt = stack.enter_context(Interrupt(progress or Progress()))
+            entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed))
+            place = Place(measurer, entry, interrupt)
+        info, run = place.measurer.open(), place.run
+        jobs = _jobs(info, specs, problem, fixed)
+        report = TuneReport(run.uuid, info)
+        tell = progress or Progress()
+        session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective)
+        session.compilers = default_jobs(info) if compilers is None else compilers
+        session.find_meter()
+        # Nothing is read from the store or written to it before this: whatever is refused leaves no database behind.
+        place.entry.begin()
+        status = "failed"
+        try:
+            tell.started(report)
+            session.measure_roofs(found.row_bytes(problem), roof_bytes)
+            session.go(problem, jobs, budget_trials, budget_seconds)
+            status = "interrupted" if place.interrupt.requested else "finished"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            if owned:
+                place.entry.end(status)
+        report.status, report.seconds = status, time.monotonic() - session.begin
+        return report
+
+
+def check_arguments(
+    found: KernelFamily,
+    specs: Sequence[KernelSpec],
+    problem: Problem,
+    strategy: str,
+    objective: str,
+    budget_trials: int | None,
+    budget_seconds: float | None,
+    fixed: Fixed,
+) -> None:
+    """Raise :class:`InputError` for what no device could be tuned with."""
+    if (reason := found.inputs_refusal(problem)) is not None:
+        raise InputError(reason)
+    check_objective(objective)
+    check_strategy(strategy)
+    if budget_trials is not None and budget_trials < 1:
+        raise InputError(f"a budget of {budget_trials} trials: it must be at least 1")
+    if budget_seconds is not None and not 0 < budget_seconds < math.inf:
+        raise InputError(f"a budget of {budget_seconds} seconds: it must be positive")
+    axes = {axis.name for spec in specs for axis in spec.space.axes}
+    unknown = sorted(set(fixed) - axes)
+    if unknown:
+        raise InputError(f"no axis {unknown[0]!r}; there are {', '.join(sorted(axes))}")
+
+
+def _jobs(info: DeviceInfo, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None) -> list[_Job]:
+    """What to do for each kernel; shares of time go by traffic, but no kernel gets less than a twentieth of most."""
+    traits = traits_of(info)
+    traffic = [max(1, spec.traffic(problem)) for spec in specs]
+    return [
+        _Job(spec, candidates(spec, problem, traits, fixed), key_of(info, spec, problem), max(moved, max(traffic) / 20))
+        for spec, moved in zip(specs, traffic, strict=True)
+    ]
+
+
+class _NoTurnsError(Exception):
+    """Configurations could not be timed in turns: a note in the report, as what was searched stands all the same."""
+
+
+@dataclass
+class _Session:
+    """What the steps of one run share."""
+
+    place: Place
+    store: Store
+    progress: Progress
+    check: bool
+    retune: bool
+    patience: Patience
+    report: TuneReport
+    objective: str = "time"
+    metered: bool = False
+    """Whether the device tells its energy."""
+    compilers: int = 0
+    """Processes that compile ahead."""
+    begin: float = field(default_factory=time.monotonic)
+
+    def go(self, problem: Problem, jobs: list[_Job], trials: int | None, seconds: float | None) -> None:
+        """Search every kernel's space within its part of what is left of ``seconds``."""
+        with self.compile_ahead(problem) as ahead:
+            self._search(problem, jobs, trials, seconds, ahead)
+
+    def _search(
+        self,
+        problem: Problem,
+        jobs: list[_Job],
+        trials: int | None,
+        seconds: float | None,
+        ahead: CompileAhead | None,
+    ) -> None:
+        end = None if seconds is None else self.begin + seconds
+        for position, job in enumerate(jobs):
+            if self.place.interrupt.requested:
+                return
+            deadline = None
+            if end is not None:
+                share = job.share / sum(later.share for later in jobs[position:])
+                deadline = time.monotonic() + max(0.0, end - time.monotonic()) * share
+            kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
+            kernel.objective = self.objective
+            gather = kernel.roof_gbps = self.report.roofs.gather if self.report.roofs else None
+            self.report.kernels.append(kernel)
+            self.progress.kernel(kernel)
+            self.place.measurer.load(job.spec.name, problem)
+            made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather)
+            if ahead is not None:
+                ahead.begin(job.spec.name)
+            evaluate = self._evaluator(kernel, made, ahead)
+            space, strategy = job.space, self.place.run.strategy
+            if strategy == "exhaustive" and not self.retune:
+                configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known)
+                space = replace(space, configs=configs)
+            search_in_lanes(
+                self.place.lanes,
+                strategy,
+                space,
+                evaluate,
+                tried=lambda kernel=kernel: len(kernel.trials),  # type: ignore[misc]
+                budget=trials,
+                seed=self.place.run.seed,
+            )
+            if not self.place.interrupt.requested:
+                self._finals(kernel, made, job.spec, evaluate)
+            self.progress.finished(kernel)
+
+    def compile_ahead(self, problem: Problem) -> AbstractContextManager[CompileAhead | None]:
+        """What compiles ahead on this machine; a fleet's workers compile what they measure."""
+        measurer = self.place.measurer
+        if not isinstance(measurer, Measurer) or self.compilers < 2:
+            return nullcontext()
+        info, limits, seed = self.report.info, measurer.limits, measurer.seed
+        return CompileAhead(info, measurer.family, problem, self.compilers, limits=limits, seed=seed)
+
+    def _evaluator(self, kernel: KernelReport, made: Recorder, ahead: CompileAhead | None) -> Evaluator:
+        measurer = self.place.measurer
+        by_time = self.objective == "time"
+        return Evaluator(
+            kernel,
+            made,
+            {} if self.retune else known_trials(self.store, kernel.key, self.objective),
+            measurer,
+            self.store,
+            self.progress,
+            self.patience,
+            self.check,
+            lambda: self.place.interrupt.requested,
+            None if by_time else lambda config: self.energy(kernel, config),
+            ahead,
+            measurer.hardware() if isinstance(measurer, Measurer) else "",
+            self._reserve(kernel) if by_time else 0,
+        )
+
+    def _reserve(self, kernel: KernelReport) -> int:
+        """How many trials the neighbours of a configuration take; none where all is tried, or by another strategy."""
+        space = kernel.space
+        if self.place.run.strategy != "default" or len(space.configs) <= (kernel.budget or 0):
+            return 0
+        return len(neighbours(space.configs, coordinates(space.configs), space.configs.index(space.default)))
+
+    def find_meter(self) -> None:
+        """See whether the device tells its energy; raises :class:`InputError` when not and the objective needs it."""
+        try:
+            self.place.measurer.meter()
+            self.metered = True
+        except InputError:
+            if self.objective != "time":
+                raise
+
+    def energy(self, kernel: KernelReport, config: Config) -> Energy | None:
+        """Joules of a call where the device tells; a failure is a note, as the times stand all the same."""
+        if not self.metered:
+            return None
+        try:
+            return self.place.measurer.energy(config)
+        except MmsbgenError as error:
+            kernel.note = f"the energy of {describe(config)} could not be measured: {error}"
+            return None
+
+    def measure_roofs(self, row_bytes: int, buffer_bytes: int) -> None:
+        """Measure and store what the device can do at best."""
+        self.report.roofs = roofs = self.place.measurer.roofs(row_bytes, buffer_bytes)
+        device = device_record(self.report.info)
+        self.store.add_roofs(
+            [
+                RoofRecord(run=self.place.run.uuid, device=device, kind="copy", gbps=roofs.copy),
+                RoofRecord(
+                    run=self.place.run.uuid, device=device, kind="gather", gbps=roofs.gather, row_bytes=roofs.row_bytes
+                ),
+            ]
+        )
+        self.progress.roofs(roofs)
+
+    def _finals(self, kernel: KernelReport, made: Recorder, spec: KernelSpec, evaluate: Evaluator) -> None:
+        """Time the best again in turns, and the default with them, so that the winner does not owe it to the moment."""
+        climbs = evaluate.release()
+        if not self.retune:
+            kernel.finals += known_finals(self.store, kernel.key, kernel.space.configs, self.objective)
+            if kernel.finals:
+                kernel.verdict = self._verdict(kernel, spec)
+                return
+        try:
+            chosen = self._finalists(kernel, evaluate, climbs)
+            if len(chosen) < 2 or self.place.interrupt.requested:
+                return
+            rounds = finals.rounds_for(chosen, evaluate.at_most(finals.FINAL_S))
+            timings = self._turns([trial.config for trial in chosen], rounds)
+        except _NoTurnsError as error:
+            kernel.note = f"the finalists could not be timed again: {error}"
+            return
+        for trial, timing in zip(chosen, timings, strict=True):
+            resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
+            outcome = Outcome("ok", "", timing, trial.compile_s, resources)
+            kernel.finals.append(made.record(trial.config, outcome, round_=1))
+        kernel.verdict = verdict = self._verdict(kernel, spec)
+        interrupt = self.place.interrupt
+        # Another objective than time ranks the finalists by their joules: all of them are metered.
+        seconds = None if verdict is None or kernel.deadline is None else (evaluate.begin, kernel.deadline)
+        for place in finals.metered(len(chosen), 0 if verdict is None else verdict.winner, seconds):
+            if interrupt.requested:
+                break
+            if (energy := self.energy(kernel, chosen[place].config)) is not None:
+                kernel.finals[place] = with_energy(kernel.finals[place], energy)
+        if verdict is not None:
+            # The last round of a run ranks first, whatever its median: so readers of the store find the winner too.
+            kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)
+        self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
+
+    def _finalists(self, kernel: KernelReport, evaluate: Evaluator, climbs: bool) -> list[TrialRecord]:
+        """By time those that stay ahead in turns; another objective has one number a configuration."""
+        if self.objective != "time" or len(kernel.ranked) < 2:
+            return finals.choose(kernel.ranked, kernel.default)
+        lanes = self.place.lanes
+
+        def attempt(configs: Sequence[Config]) -> None:
+            if lanes.count == 1:
+                evaluate(configs)
+            else:
+                try_in_lanes(lanes, configs, evaluate, tried=lambda: len(kernel.trials), budget=kernel.budget)
+
+        seconds = evaluate.at_most(COMPARE_S)
+        climb = Climb(kernel.space.configs, kernel.trials, self._turns, attempt, seconds, kernel.deadline)
+        return climb.finalists(kernel.default, climb=climbs)
+
+    def _turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
+        """Times in turns; raises :class:`_NoTurnsError` where the device fails, and nothing else of the package's."""
+        try:
+            return self.place.measurer.turns(configs, rounds)
+        except MmsbgenError as error:
+            raise _NoTurnsError(str(error)) from error
+
+    def _verdict(self, kernel: KernelReport, spec: KernelSpec) -> Verdict | None:
+        """Who won by time; another objective has one number a finalist, and nothing to tell noise by."""
+        return finals.verdict_of(kernel.finals, spec.space.complexity) if self.objective == "time" else None

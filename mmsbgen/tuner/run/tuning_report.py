@@ -1,0 +1,214 @@
+"""What a tuning run found, for a reader and for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.db.records.ranking import cost
+from mmsbgen.db.records.tuning_records import Key, TrialRecord
+from mmsbgen.tuner.measure.noise import Verdict
+from mmsbgen.tuner.measure.roofs import Roofs
+from mmsbgen.tuner.search.strategies import Candidates
+
+__all__ = ["KernelReport", "Progress", "TuneReport"]
+
+
+@dataclass
+class KernelReport:
+    """One kernel's search.  ``trials`` has one record a configuration, ``finals`` those timed again in turns."""
+
+    kernel: str
+    key: Key
+    space: Candidates
+    default_digest: str
+    budget: int | None = None
+    """How many configurations may be tried; None without a limit other than time."""
+    deadline: float | None = None
+    """Where ``time.monotonic()`` ends the search, if anywhere."""
+    trials: list[TrialRecord] = field(default_factory=list)
+    finals: list[TrialRecord] = field(default_factory=list)
+    reused: int = 0
+    """How many of ``trials`` were in the store already."""
+    verdict: Verdict | None = None
+    """Who of ``finals`` won, by what margin; None where there was nothing to compare, or not by time."""
+    note: str = ""
+    roof_gbps: float | None = None
+    """What a plain gather of such rows reached in this run; None where that was not measured."""
+    objective: str = "time"
+    """What is made small: one of :data:`mmsbgen.db.records.ranking.OBJECTIVES`."""
+
+    @property
+    def statuses(self) -> Counter[str]:
+        """How many configurations ended how."""
+        return Counter(trial.status for trial in self.trials)
+
+    @property
+    def ranked(self) -> list[TrialRecord]:
+        """Usable trials, best first: the winner, the other finalists by their last timing, then the others."""
+        again = {trial.config_digest for trial in self.finals}
+        rest = [trial for trial in self.trials if trial.config_digest not in again]
+        winner = [] if self.verdict is None else [self.finals[self.verdict.winner]]
+        return winner + [
+            trial
+            for part in (self.finals, rest)
+            for trial in sorted(part, key=self.cost)
+            if math.isfinite(self.cost(trial)) and trial not in winner
+        ]
+
+    def cost(self, trial: TrialRecord) -> float:
+        """What the objective makes small, infinity where it is not known."""
+        return cost(trial, self.objective)
+
+    @property
+    def best(self) -> TrialRecord | None:
+        """The winner, or None when no configuration works."""
+        return self.ranked[0] if self.ranked else None
+
+    @property
+    def default(self) -> TrialRecord | None:
+        """The built-in default's last timing, or None when it does not work here."""
+        return next((trial for trial in self.ranked if trial.config_digest == self.default_digest), None)
+
+    @property
+    def worst_s(self) -> float | None:
+        """Median seconds of the slowest configuration that works, a finalist's by its last timing."""
+        again = {trial.config_digest for trial in self.finals}
+        last = [*self.finals, *(trial for trial in self.trials if trial.config_digest not in again)]
+        return max((_median(trial) for trial in last if trial.status == "ok"), default=None)
+
+    @property
+    def roof_fraction(self) -> float | None:
+        """The winner's rate over the roof of this run, whichever run measured the winner."""
+        if self.best is None or self.best.gbps is None or self.roof_gbps is None:
+            return None
+        return self.best.gbps / self.roof_gbps
+
+    @property
+    def speedup_over_default(self) -> float | None:
+        """The default's time over the winner's."""
+        return _median(self.default) / _median(self.best) if self.best and self.default else None
+
+    @property
+    def speedup_over_worst(self) -> float | None:
+        """The slowest working configuration's time over the winner's."""
+        return self.worst_s / _median(self.best) if self.best and self.worst_s else None
+
+    @property
+    def margin(self) -> float | None:
+        """By which part the fastest other finalist is slower than the winner; None without another.
+
+        Negative where a simpler configuration was preferred to one that is faster within the noise.  With another
+        objective than time it is about that.
+        """
+        if self.verdict is not None:
+            return self.verdict.margin
+        costs = sorted(map(self.cost, self.finals))
+        return costs[1] / costs[0] - 1 if len(costs) > 1 and math.isfinite(costs[1]) else None
+
+    @property
+    def noise(self) -> float | None:
+        """Half the width of the interval of that margin, whose confidence is 90 %; known of times only.
+
+        It is about the rounds of the finals: how far these repeat themselves from one to the next.
+        """
+        return None if self.verdict is None else self.verdict.noise
+
+    @property
+    def rival(self) -> TrialRecord | None:
+        """The fastest other finalist."""
+        return None if self.verdict is None else self.finals[self.verdict.rival]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything that a reader of ``--json`` may want; None where there is nothing to tell."""
+        best, default = self.best, self.default
+        return {
+            "kernel": self.kernel,
+            "problem": dict(self.key.problem.params),
+            "valid": len(self.space.configs),
+            "refused": dict(self.space.refusals),
+            "trials": dict(self.statuses),
+            "reused": self.reused,
+            "best": None if best is None else dict(best.config),
+            "median_s": None if best is None else best.median_s,
+            "spread_s": None if best is None else best.spread_s,
+            "gbps": None if best is None else best.gbps,
+            "roof_fraction": self.roof_fraction,
+            "energy_j": None if best is None else best.energy_j,
+            "objective": self.objective,
+            "margin": self.margin,
+            "noise": self.noise,
+            "decided": None if self.verdict is None else self.verdict.decided,
+            "tied": [] if self.verdict is None else [dict(self.finals[i].config) for i in self.verdict.tied],
+            "near": [] if self.verdict is None else [dict(self.finals[i].config) for i in self.verdict.near],
+            "given_up": sum(bool(trial.extra.get("given_up")) for trial in self.trials),
+            "default": dict(self.space.default),
+            "default_s": None if default is None else default.median_s,
+            "worst_s": self.worst_s,
+            "speedup_over_default": self.speedup_over_default,
+            "speedup_over_worst": self.speedup_over_worst,
+            "note": self.note,
+        }
+
+
+@dataclass
+class TuneReport:
+    """A tuning run: ``status`` is 'finished' or 'interrupted'."""
+
+    run: str
+    info: DeviceInfo
+    roofs: Roofs | None = None
+    kernels: list[KernelReport] = field(default_factory=list)
+    status: str = "running"
+    seconds: float = 0.0
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was ended from outside; what it measured is stored all the same."""
+        return self.status == "interrupted"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as values that JSON can hold."""
+        roofs = self.roofs
+        return {
+            "run": self.run,
+            "status": self.status,
+            "device": self.info.as_dict(),
+            "roofs": roofs and {"copy": roofs.copy, "gather": roofs.gather, "row_bytes": roofs.row_bytes},
+            "kernels": [kernel.as_dict() for kernel in self.kernels],
+            "seconds": self.seconds,
+        }
+
+
+class Progress:
+    """What a run tells while it goes on; this one keeps silent."""
+
+    def started(self, report: TuneReport) -> None:
+        """The device is open, and the run is in the store."""
+
+    def roofs(self, roofs: Roofs) -> None:
+        """The device's roofs are known."""
+
+    def kernel(self, report: KernelReport) -> None:
+        """A kernel's search begins."""
+
+    def trial(self, report: KernelReport, trial: TrialRecord) -> None:
+        """A configuration was tried, or found in the store; it is the last of ``report.trials``."""
+
+    def finished(self, report: KernelReport) -> None:
+        """A kernel is done, its finalists timed again."""
+
+    def waiting(self, device: str) -> None:
+        """Another process has been measuring on the device for two seconds; the run goes on when it has done."""
+
+    def interrupted(self) -> None:
+        """Ctrl-C was pressed: the run ends after the configuration at hand."""
+
+
+def _median(trial: TrialRecord) -> float:
+    if trial.median_s is None:
+        raise ValueError("a trial without times has no median")
+    return trial.median_s

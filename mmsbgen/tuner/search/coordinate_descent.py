@@ -1,0 +1,179 @@
+"""The end of a search: its best timed against each other and their neighbours, in turns, until no neighbour is faster.
+
+What a search measures one after the other meets the device in better and worse moments; in turns all meet the same.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.db.records.tuning_records import TrialRecord
+from mmsbgen.kernels.problem import Value
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.timing import Timing
+from mmsbgen.tuner.search.strategies import BudgetSpentError
+from mmsbgen.tuner.search.surrogate import coordinates
+
+__all__ = ["COMPARE_S", "Climb", "compared", "neighbours"]
+
+#: How few and how many are compared at a time, and by which part the least of their times may be above the best's.
+_FEWEST = 3
+_MOST = 12
+_NEAR = 0.3
+#: Seconds on the device that a comparison may take, and its fewest and most rounds.
+COMPARE_S = 2.0
+_FEWEST_ROUNDS = 5
+_MOST_ROUNDS = 101
+#: By which part a neighbour must be faster for the climb to go on.
+_STEP = 0.002
+#: Finalists, besides the built-in default.
+_FINALISTS = 5
+
+Turns = Callable[[Sequence[Config], int], list[Timing]]
+"""Times configurations in turns, so many rounds."""
+Try = Callable[[Sequence[Config]], object]
+"""Measures configurations that were not tried; raises :class:`BudgetSpentError` where the budget ends."""
+
+
+class Climb:
+    """From the best of a search upwards; ``trials`` is the list to which ``attempt`` adds what it has tried.
+
+    A comparison takes ``seconds`` on the device, or five rounds of three where those take longer, and none begins after
+    ``deadline`` (of :func:`time.monotonic`).
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        trials: Sequence[TrialRecord],
+        turns: Turns,
+        attempt: Try,
+        seconds: float = COMPARE_S,
+        deadline: float | None = None,
+    ) -> None:
+        self.configs = configs
+        self.trials = trials
+        self.turns = turns
+        self.attempt = attempt
+        self.seconds = seconds
+        self.deadline = math.inf if deadline is None else deadline
+        self.axes = coordinates(configs)
+        self.places: dict[tuple[tuple[str, Value], ...], int] = {
+            _name(config): place for place, config in enumerate(configs)
+        }
+
+    def finalists(self, default: TrialRecord | None, *, climb: bool) -> list[TrialRecord]:
+        """Who is to be timed in turns at last, likely best first, with the default behind them.
+
+        Compares the best of the search; with ``climb`` tries the neighbours of the fastest, compares it with them, and
+        goes on from the fastest of those, until it is that, or the budget is spent.  Raises what ``turns`` raises.
+        """
+        order = self._compare(self._near(self.trials))
+        steps, found = order[:1], order[1:3] if self._left() > 0 else order[1:]
+        while climb and order and self._left() > 0:
+            steps_away = self._neighbours(order[0])
+            climb = self._try_all(steps_away)
+            round_it = [trial for trial in self._near(self.trials) if self._place(trial) in steps_away]
+            order = self._compare([order[0], *round_it])
+            if order[0] in steps or len(steps) > _MOST:
+                break
+            steps.insert(0, order[0])
+        finalists: list[TrialRecord] = []
+        for trial in (*steps[:2], *order[1:3], *found, *steps[2:]):
+            if trial not in finalists and len(finalists) < _FINALISTS:
+                finalists.append(trial)
+        return [*finalists, *([default] if default is not None and default not in finalists else [])]
+
+    def _try_all(self, places: Sequence[int]) -> bool:
+        """Try those that were not tried; False when that has spent the budget."""
+        tried = {self._place(trial) for trial in self.trials}
+        fresh = [self.configs[place] for place in places if place not in tried]
+        try:
+            if fresh:
+                self.attempt(fresh)
+        except BudgetSpentError:
+            return False
+        return True
+
+    def _neighbours(self, centre: TrialRecord) -> list[int]:
+        place = self._place(centre)
+        return [] if place is None else neighbours(self.configs, self.axes, place)
+
+    def _left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def _place(self, trial: TrialRecord) -> int | None:
+        return self.places.get(_name(trial.config))
+
+    def _near(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+        """Three, and more that may be the best, judged by their least times: what was given up early too."""
+        works = sorted((trial for trial in trials if trial.status == "ok"), key=lambda trial: min(trial.times))
+        limit = (1 + _NEAR) * min(works[0].times) if works else 0.0
+        return [trial for place, trial in enumerate(works) if place < _FEWEST or min(trial.times) <= limit]
+
+    def _compare(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+        """The trials, fastest first, as timed in turns; the first one stays it unless another is clearly faster.
+
+        As they came, where no time is left.
+        """
+        few, seconds = list(trials[:_MOST]), min(self.seconds, self._left())
+        if seconds <= 0:
+            return few
+        while len(few) > _FEWEST and _FEWEST_ROUNDS * sum(min(trial.times) for trial in few) > seconds:
+            few.pop()
+        if len(few) < 2:
+            return few
+        one_round = sum(min(trial.times) for trial in few)
+        rounds = max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(seconds / one_round)))
+        scores = compared([timing.times for timing in self.turns([trial.config for trial in few], rounds)])
+        order = sorted(range(len(few)), key=lambda place: scores[place])
+        if scores[0] - scores[order[0]] < _STEP:
+            order.remove(0)
+            order.insert(0, 0)
+        return [few[place] for place in order]
+
+
+def compared(times: Sequence[Sequence[float]]) -> list[float]:
+    """A number for each, log seconds above the mean of a round: ``times[i][r]`` are i's seconds in round r."""
+    logs = [[math.log(value) for value in row] for row in times]
+    middle = [statistics.fmean(values) for values in zip(*logs, strict=True)]
+    return [statistics.median(a - b for a, b in zip(row, middle, strict=True)) for row in logs]
+
+
+def neighbours(configs: Sequence[Config], axes: npt.NDArray[Any], index: int) -> list[int]:
+    """Configurations one step from ``configs[index]``, in the order of their axes.
+
+    For every axis and every value next to the one there, or every other one of words, it is the configuration with
+    that value that has most in common with the centre, as a constraint may tie one axis to another.  ``axes`` are the
+    coordinates ``[configurations, dimensions]``.
+    """
+    apart = ((axes - axes[index]) ** 2).sum(axis=1)
+    found: list[int] = []
+    for name, at in configs[index].items():
+        column = [config[name] for config in configs]
+        for value in _next_to(at, set(column)):
+            there = np.array([other == value for other in column])
+            nearest = int(np.argmin(np.where(there, apart, math.inf)))
+            if nearest not in found:
+                found.append(nearest)
+    return found
+
+
+def _next_to(value: Value, values: set[Value]) -> list[Value]:
+    """The next smaller and the next larger number; every other word."""
+    if isinstance(value, str | bool):
+        return sorted(values - {value}, key=repr)
+    ordered = sorted(values, key=float)
+    place = ordered.index(value)
+    return ordered[max(0, place - 1) : place] + ordered[place + 1 : place + 2]
+
+
+def _name(config: Config) -> tuple[tuple[str, Value], ...]:
+    return tuple(sorted(config.items()))

@@ -1,0 +1,152 @@
+"""The default strategy: a sample of what the model likes, then a search by expected gain.
+
+Its budget is one of trials, of seconds, or of both: it goes by which part is spent.  Where seconds count, what a
+candidate is expected to cost counts with what it is expected to gain.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.search.cost_model import features
+from mmsbgen.tuner.search.surrogate import coordinates, expected_improvement, fitted, posterior
+
+if TYPE_CHECKING:
+    from mmsbgen.tuner.search.strategies import Candidates, Evaluate
+
+__all__ = ["default_search"]
+
+#: Part of the budget that goes to the sample, how many it has at most where only time bounds the search, and how many
+#: are drawn for each of its places.
+_FIRST = 0.2
+_FIRST_OF_ANY = 20
+_DRAWN = 24
+#: Part of the space, what the model likes best, that the sample is drawn from.
+_LIKED = 0.5
+#: Trials that a search without any budget is planned for.
+_PLANNED = 100
+#: Most configurations chosen at a time, so that they can be compiled side by side, and trials of the budget for each
+#: of them: a short search learns from every one.
+_TOGETHER = 4
+_FOR_EACH = 12
+#: Configurations that may be asked for soon, as a run with many compilers is told.
+_HINTED = 32
+#: Measurements that the search looks at, best first: fitting takes the cube of their number.
+_REMEMBERED = 256
+#: Log seconds above the best that are told apart.
+_CARED_FOR = 0.5
+#: Power of the expected cost by which the expected improvement is divided.
+_THRIFT = 0.5
+#: Length of the model's numbers where an axis has length 1.
+_MODELLED = 0.5
+
+
+def default_search(space: Candidates, evaluate: Evaluate, budget: int | None, rng: random.Random) -> None:
+    """All there is when the budget allows; else a sample of what the model likes, then a search by expected gain."""
+    if budget is not None and len(space.configs) <= budget:
+        evaluate(rng.sample(space.configs, len(space.configs)))
+        return
+    seen = _Seen(space, evaluate, budget)
+    seen.try_all([space.configs.index(space.default)])
+    first = min(len(space.configs), _FIRST_OF_ANY if budget is None else max(2, int(budget * _FIRST)))
+    liked = seen.liked(rng, most=max(4 * first, int(len(space.configs) * _LIKED)))
+    sample = list(seen.seconds)
+    while len(sample) < first and (len(sample) < 2 or seen.part() < _FIRST):
+        # Where seconds count, nobody knows how many configurations are a fifth of the budget.
+        count = min(first - len(sample), first if seen.cost is None else seen.together())
+        for _ in range(count):
+            sample.append(seen.farthest(rng.sample(liked, min(_DRAWN, len(liked))), sample))
+        seen.try_all(sample[-count:])
+    while len(seen.seconds) < len(space.configs):
+        seen.try_all(seen.promising(seen.together()))
+
+
+class _Seen:
+    """What was measured so far, in coordinates of axes and of the model by bytes and occupancy."""
+
+    def __init__(self, space: Candidates, evaluate: Evaluate, budget: int | None) -> None:
+        self.configs = space.configs
+        self.evaluate = evaluate
+        self.budget = budget
+        self.tell: Callable[[Sequence[Config]], None] | None = getattr(evaluate, "likely", None)
+        self.cost: Callable[[Config], float] | None = getattr(evaluate, "cost", None)
+        self.seconds: dict[int, float] = {}
+        self.work = np.ones(len(space.configs))
+        self.points = coordinates(space.configs)
+        if space.model is not None:
+            estimates = space.model(space.configs)
+            self.work = np.array([estimate.work for estimate in estimates])
+            self.points = np.hstack([self.points, _MODELLED * features(estimates)])
+
+    def try_all(self, indices: Sequence[int]) -> None:
+        """Measure configurations; what the budget does not end before is told, one after the other."""
+        found = self.evaluate([self.configs[index] for index in indices])
+        self.seconds.update(zip(indices, found, strict=True))
+
+    def part(self) -> float:
+        """Which part of the budget is spent."""
+        told: Callable[[], float] | None = getattr(self.evaluate, "part", None)
+        return told() if told is not None else len(self.seconds) / (self.budget or _PLANNED)
+
+    def together(self) -> int:
+        """How many to choose at a time, by how many the budget is for."""
+        return max(1, min(_TOGETHER, int(self.trials() / _FOR_EACH)))
+
+    def trials(self) -> float:
+        """How many the budget is for, as far as can be told."""
+        part = self.part()
+        return self.budget or (len(self.seconds) / part if part > 0 else _PLANNED)
+
+    def liked(self, rng: random.Random, most: int) -> list[int]:
+        """Those that the model likes best; ties in any order."""
+        order = rng.sample(range(len(self.configs)), len(self.configs))
+        return sorted(order, key=lambda index: float(self.work[index]))[:most]
+
+    def farthest(self, drawn: Sequence[int], chosen: Sequence[int]) -> int:
+        """Of these, the one that has least in common with those chosen before."""
+        fresh = [i for i in drawn if i not in chosen] or [i for i in range(len(self.configs)) if i not in chosen]
+        tried = self.points[list(chosen)]
+        apart = [float(((tried - self.points[i]) ** 2).sum(axis=1).min()) for i in fresh]
+        return fresh[apart.index(max(apart))]
+
+    def promising(self, count: int) -> list[int]:
+        """The untried configurations with the largest expected improvement on the best, likeliest first.
+
+        Each is chosen as though those before it had turned out as expected (the kriging believer).  Where seconds
+        count, the improvement is divided by the square root of the expected cost: half way from the improvement
+        itself to that a second (Snoek, Larochelle and Adams, 2012), which would try what is cheap and nothing else.
+        """
+        known = sorted(self.seconds, key=lambda index: self.seconds[index])[:_REMEMBERED]
+        finite = [s for s in self.seconds.values() if math.isfinite(s)]
+        worst = 2 * max(finite, default=1.0)
+        values = np.log([min(self.seconds[index], worst) for index in known])
+        # How bad the hopeless ones are tells nothing of the best, and would drown what little sets those apart.
+        values = np.minimum(values, values.min() + _CARED_FOR)
+        dear = self._dear(known)
+        chosen: list[int] = []
+        fit = fitted(self.points, known, values)
+        while len(chosen) < min(count, len(self.configs) - len(self.seconds)):
+            mean, deviation = posterior(self.points, [*known, *chosen], values, fit)
+            gain = expected_improvement(mean, deviation, float(values.min())) / dear
+            gain[[*self.seconds, *chosen]] = -math.inf
+            if not chosen and self.tell is not None:
+                self.tell([self.configs[index] for index in np.argsort(-gain)[:_HINTED] if gain[index] > -math.inf])
+            chosen.append(int(np.argmax(gain)))
+            values = np.append(values, mean[chosen[-1]])
+        return chosen
+
+    def _dear(self, known: Sequence[int]) -> npt.NDArray[Any] | float:
+        """What the improvement expected of each configuration is divided by."""
+        if self.cost is None:
+            return 1.0
+        spent = np.log([max(self.cost(self.configs[index]), 1e-6) for index in known])
+        mean, _ = posterior(self.points, known, spent, fitted(self.points, known, spent))
+        found: npt.NDArray[Any] = np.exp(_THRIFT * (mean - mean.min()))
+        return found

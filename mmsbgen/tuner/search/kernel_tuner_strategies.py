@@ -1,0 +1,174 @@
+"""kernel_tuner's strategies over our own space and our own measurements.
+
+kernel_tuner gets the list of valid configurations and a runner that asks us for seconds; it compiles and
+measures nothing itself.  Axis values are handed over as their indices, since some strategies do arithmetic on
+them.  Its strategies come back to configurations that they know: such a visit is answered from memory, and a
+strategy that does nothing else is stopped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.base.errors import MissingDependencyError
+from mmsbgen.kernels.problem import Value
+from mmsbgen.kernels.space import Config
+
+__all__ = ["NAMES", "require", "run"]
+
+NAMES = (
+    "random_sample",
+    "minimize",
+    "basinhopping",
+    "diff_evo",
+    "genetic_algorithm",
+    "greedy_mls",
+    "ordered_greedy_mls",
+    "greedy_ils",
+    "dual_annealing",
+    "mls",
+    "pso",
+    "simulated_annealing",
+    "firefly_algorithm",
+)
+_SMALL = 8
+"""Spaces up to this size are tried whole: populations of strategies do not fit into them."""
+_IDLE_VISITS = 5000
+"""So many visits without a configuration that is new end a strategy that has converged."""
+
+
+def require() -> None:
+    """Raise :class:`MissingDependencyError` when kernel_tuner is not installed."""
+    try:
+        with _quiet():
+            importlib.import_module("kernel_tuner.searchspace")
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"this strategy is kernel_tuner's, which does not load ({error}); get it with: pip install 'mmsbgen[tune]'"
+        ) from None
+
+
+def run(
+    name: str,
+    configs: Sequence[dict[str, Value]],
+    evaluate: Callable[[Sequence[Config]], list[float]],
+    *,
+    budget: int | None,
+    seed: int,
+) -> None:
+    """Let kernel_tuner's strategy ``name`` choose among ``configs``; what ``evaluate`` raises goes through."""
+    require()
+    if len(configs) <= _SMALL:
+        evaluate(configs)
+        return
+    with _quiet(), _seeded(seed):
+        from kernel_tuner.interface import Options
+        from kernel_tuner.searchspace import Searchspace
+        from kernel_tuner.util import TuningBudget
+
+        strategy = importlib.import_module(f"kernel_tuner.strategies.{name}")
+        names = list(configs[0])
+        values = {n: sorted({config[n] for config in configs}, key=_order) for n in names}
+        values = {n: found for n, found in values.items() if len(found) > 1} or {names[0]: values[names[0]]}
+        codes = [{n: found.index(config[n]) for n, found in values.items()} for config in configs]
+        axes = {n: list(range(len(found))) for n, found in values.items()}
+
+        class Space(Searchspace):  # type: ignore[misc]
+            """Some strategies go to a random neighbour and break down where a configuration has none."""
+
+            def get_random_neighbor(self, param_config: Any, *args: Any, **kwargs: Any) -> Any:
+                found = super().get_random_neighbor(param_config, *args, **kwargs)
+                return self.get_random_sample(1)[0] if found is None else found
+
+        space = Space(None, None, None, from_cache={"tune_params": axes, "cache": dict(enumerate(codes))})
+        most = min(budget or len(configs), len(configs))
+        options = Options(
+            objective=["time"],
+            objective_higher_is_better=[False],
+            strategy_options=Options(max_fevals=most),
+            max_fevals=most,
+            tune_params=axes,
+            restrictions=[],
+            metrics=None,
+            cache={},
+            verbose=False,
+            budget=TuningBudget(None, 2**62),
+        )
+        by_code = {tuple(code.values()): config for code, config in zip(codes, configs, strict=True)}
+        strategy.tune(space, _runner(by_code, list(axes), evaluate), options)
+
+
+def _runner(
+    by_code: dict[tuple[int, ...], dict[str, Value]],
+    names: list[str],
+    evaluate: Callable[[Sequence[Config]], list[float]],
+) -> Any:
+    """A runner in kernel_tuner's sense.  Its base class can only be named once kernel_tuner is loaded."""
+    from kernel_tuner.runners.runner import Runner
+    from kernel_tuner.util import RuntimeFailedConfig, StopCriterionReached
+
+    class Measured(Runner):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.known: dict[tuple[int, ...], float] = {}
+            self.idle = 0
+
+        def get_device_info(self) -> Any:
+            return None
+
+        def get_environment(self, tuning_options: Any) -> dict[str, Any]:
+            return {}
+
+        def run(self, parameter_space: Any, tuning_options: Any) -> list[dict[str, Any]]:
+            return [self._one(tuple(int(value) for value in element)) for element in parameter_space]
+
+        def _one(self, code: tuple[int, ...]) -> dict[str, Any]:
+            self.idle += 1
+            if self.idle > _IDLE_VISITS or len(self.known) == len(by_code):
+                raise StopCriterionReached("nothing new is visited any more")
+            if code not in self.known:
+                (self.known[code],) = evaluate([by_code[code]])
+                self.idle = 0
+            result: dict[str, Any] = dict(zip(names, code, strict=True))
+            result["time"] = self.known[code]
+            if not np.isfinite(self.known[code]):
+                result["time"] = result["__error__"] = RuntimeFailedConfig()
+            return result
+
+    return Measured()
+
+
+def _order(value: Value) -> tuple[bool, Any]:
+    return (True, value) if isinstance(value, str) else (False, value)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed all generators that kernel_tuner draws from, and give them their states back afterwards.
+
+    Its Latin hypercubes ask NumPy for a new generator each time, which would be seeded by the system.
+    """
+    python, numpy, default_rng = random.getstate(), np.random.get_state(), np.random.default_rng
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    np.random.default_rng = lambda given=None: default_rng(seed if given is None else given)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        np.random.default_rng = default_rng

@@ -1,0 +1,150 @@
+"""One search over several devices that are alike: each lane searches a part of the space, what they find is shared."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.kernels.problem import Value
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.search.strategies import BudgetSpentError, Candidates, Evaluate, search
+
+__all__ = ["Lanes", "deal", "search_in_lanes", "try_in_lanes"]
+
+
+class Lanes:
+    """Lets several threads use what only one may use at a time, except while they wait for a device.
+
+    A search's state is touched under the lock; :meth:`waiting` gives it up while a candidate is measured.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.lock = threading.Lock()
+        self.in_flight = 0
+        """Candidates that are being measured."""
+        self.failed = False
+        """Whether a lane met an error, so that the others end too."""
+
+    def full(self, tried: int, budget: int | None) -> bool:
+        """Whether nothing more may begin: a lane met an error, or what was tried and what is measured are all."""
+        return self.failed or (budget is not None and tried + self.in_flight >= budget)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Give the lock up, if lanes are running, until the device has answered."""
+        if not self.lock.locked():
+            yield
+            return
+        self.in_flight += 1
+        self.lock.release()
+        try:
+            yield
+        finally:
+            self.lock.acquire()
+            self.in_flight -= 1
+
+
+class _OneByOne:
+    """Asks for one configuration at a time, while the others of a lane may ask for theirs."""
+
+    def __init__(self, lanes: Lanes, evaluate: Evaluate, full: Callable[[], bool]) -> None:
+        self.lanes, self.evaluate, self.full = lanes, evaluate, full
+        for told in ("part", "cost"):
+            if hasattr(evaluate, told):
+                setattr(self, told, getattr(evaluate, told))
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        found = []
+        for config in configs:
+            with self.lanes.lock:
+                if self.full():
+                    raise BudgetSpentError
+                found += self.evaluate([config])
+        return found
+
+
+def deal(space: Candidates, parts: int) -> list[Candidates]:
+    """The space in ``parts`` by the digests of its configurations, the same for every run; empty parts are left out.
+
+    The default is in the first; the others begin with a configuration of their own.
+    """
+    hands: list[list[dict[str, Value]]] = [[] for _ in range(parts)]
+    for config in space.configs:
+        hands[0 if config == space.default else int(digest(config), 16) % parts].append(config)
+    dealt = []
+    for configs in filter(None, hands):
+        default = space.default if space.default in configs else configs[0]
+        dealt.append(replace(space, configs=configs, default=default))
+    return dealt
+
+
+def search_in_lanes(
+    lanes: Lanes,
+    name: str,
+    space: Candidates,
+    evaluate: Evaluate,
+    *,
+    tried: Callable[[], int],
+    budget: int | None,
+    seed: int,
+) -> None:
+    """As :func:`mmsbgen.tuner.search.strategies.search`, with one lane a device; ``tried`` counts against ``budget``.
+
+    Each lane runs the strategy on its part with its share of the budget; what one leaves goes to the others.
+    """
+    parts = deal(space, lanes.count) if lanes.count > 1 else [space]
+    if len(parts) == 1 and lanes.count == 1:
+        search(name, space, evaluate, budget=budget, seed=seed)
+        return
+
+    one_by_one = _OneByOne(lanes, evaluate, lambda: lanes.full(tried(), budget))
+
+    def lane(part: Candidates) -> None:
+        try:
+            search(name, part, one_by_one, budget=None if budget is None else -(-budget // len(parts)), seed=seed)
+        except BaseException:
+            lanes.failed = True
+            raise
+
+    with ThreadPoolExecutor(len(parts), thread_name_prefix="lane") as pool:
+        for future in [pool.submit(lane, part) for part in parts]:
+            future.result()
+
+
+def try_in_lanes(
+    lanes: Lanes,
+    configs: Sequence[Config],
+    evaluate: Callable[[Sequence[Config]], object],
+    *,
+    tried: Callable[[], int],
+    budget: int | None,
+) -> None:
+    """Have ``configs`` measured side by side, within what is left of the budget.
+
+    Raises :class:`BudgetSpentError` where that was less than all, and the first error of a lane, after which no other
+    configuration begins.
+    """
+
+    def one(config: Config) -> None:
+        with lanes.lock:
+            if lanes.full(tried(), budget):
+                raise BudgetSpentError
+            try:
+                evaluate([config])
+            except BudgetSpentError:
+                raise
+            except BaseException:
+                lanes.failed = True
+                raise
+
+    with ThreadPoolExecutor(lanes.count, thread_name_prefix="lane") as pool:
+        futures = [pool.submit(one, config) for config in configs]
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    worst = [error for error in errors if not isinstance(error, BudgetSpentError)] or errors
+    if worst:
+        raise worst[0]

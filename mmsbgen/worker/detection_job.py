@@ -1,0 +1,141 @@
+"""A detection as a job: its input file ``graph``, with the keywords of :func:`mmsbgen.detect` as its payload."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.detection.detect import RULE, TOP, Request, perform
+from mmsbgen.graph import GraphWarning, as_graph
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.communities import checked_threshold
+from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.minibatch.strategies import strategy
+from mmsbgen.sampler.options.options import Options, Schedule
+from mmsbgen.sampler.run import checkpoint as checkpoints
+from mmsbgen.tuner.measure.device_lock import having_device
+from mmsbgen.worker.task import Outcome, StoppedError, Task, Tells, Throttle, known_keys, plain
+
+__all__ = ["checked", "run"]
+
+_OPTIONS = {field.name for field in fields(Options)}
+_BESIDE = {"name", "rule", "threshold", "top"}
+_LONGEST_NAME = 200
+_METRICS = ("iteration", "updates_per_vertex", "seconds", "phase", "auc", "perplexity", "log_likelihood")
+_FILES = ("communities.txt", "memberships.npz", "run.json")
+
+
+def checked(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampler's options of a payload, all but ``n_communities`` where that is "auto".
+
+    Keys: ``n_communities`` (a number or "auto"), fields of :class:`mmsbgen.sampler.options.options.Options`,
+    ``rule``, ``threshold``, ``top`` and the graph's ``name`` for records.  Raises :class:`InputError` that names what
+    cannot be used.
+    """
+    known_keys(payload, _OPTIONS | _BESIDE, "detect")
+    given = {name: value for name, value in payload.items() if name in _OPTIONS}
+    if given.get("n_communities") is None:
+        raise InputError("the number of communities is missing: give n_communities, for example 50 or 'auto'")
+    if given["n_communities"] == "auto":
+        del given["n_communities"]
+    for name, value in given.items():
+        default = Options.__dataclass_fields__[name].default
+        if isinstance(value, bool) != isinstance(default, bool) and name != "noise":
+            raise InputError(
+                f"{name}={value!r}: it cannot be {'true or false' if isinstance(value, bool) else value!r}"
+            )
+    try:
+        if given.get("schedule") is not None:
+            given["schedule"] = Schedule(**given["schedule"])
+        if "eta" in given:
+            given["eta"] = tuple(given["eta"])
+        options = Options(**{"n_communities": 2, **given})
+        strategy(options.mini_batch)
+        checked_threshold(payload.get("rule", RULE), payload.get("threshold"))
+        name = payload.get("name", "graph")
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+            raise InputError(f"name={name!r}: it must be a text of at most {_LONGEST_NAME} characters")
+        top = payload.get("top", TOP)
+        if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+            raise InputError(f"top={top!r}: at least one entry of each row is kept")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"an option of the detection has the wrong type: {error}") from error
+    return given
+
+
+def run(task: Task, tells: Tells) -> Outcome:
+    """Detect, or go on from the checkpoint of an attempt before; raises :class:`StoppedError` when asked to stop."""
+    options = checked(task.payload)
+    throttle = Throttle()
+
+    def progress(sampler: Sampler, trace: Trace) -> None:
+        if throttle.ready() or sampler.iteration >= sampler.limit:
+            tells.progress(_progress(sampler, trace))
+
+    def making(what: str, share: float) -> None:
+        if throttle.ready():
+            tells.progress({"making": what, "share": share})
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GraphWarning)
+        graph = replace(as_graph(task.inputs["graph"]), name=task.payload.get("name", "graph"))
+    for warning in caught:
+        tells.message(str(warning.message))
+    resumes = _usable(task, tells)
+    request = Request(
+        {} if resumes else options,
+        device=task.device,
+        database=task.database,
+        rule=task.payload.get("rule", RULE),
+        threshold=task.payload.get("threshold"),
+        top=task.payload.get("top", TOP),
+        out=task.folder,
+        resume=task.resume if resumes else None,
+        checkpoint_seconds=task.checkpoint_seconds,
+        k_auto=task.payload["n_communities"] == "auto" and not resumes,
+        on_progress=progress,
+        on_making=making,
+        on_message=tells.message,
+        on_checkpoint=tells.checkpoint,
+    )
+    with having_device(task.hardware, lambda: tells.message("Waiting for another measurement on the device.")):
+        found = perform(graph, request)
+    if found.interrupted:
+        raise StoppedError
+    record, cover = found.record, found.cover
+    result = {
+        "communities": len(cover.members),
+        "n_communities": found.memberships.k,
+        "coverage": cover.coverage,
+        "overlap": cover.overlap,
+        **{name: record[name] for name in ("graph", "iterations", "seconds", "held_out", "convergence")},
+        "device": record["device"]["name"],
+    }
+    return Outcome(plain(result), {name: task.folder / name for name in _FILES})
+
+
+def _usable(task: Task, tells: Tells) -> bool:
+    """Whether there is a checkpoint that this version can go on from."""
+    if task.resume is None:
+        return False
+    try:
+        checkpoints.load(task.resume)
+    except InputError as error:
+        tells.message(f"Beginning anew: {error}")
+        return False
+    return True
+
+
+def _progress(sampler: Sampler, trace: Trace) -> dict[str, Any]:
+    """How far a chain is: iteration, the share of the most that it may make, and the last evaluation."""
+    last = trace[-1] if trace else {}
+    told = {name: last[name] for name in _METRICS if name in last} | {
+        "iteration": sampler.iteration,
+        "of": sampler.limit,
+        "share": sampler.iteration / sampler.limit if sampler.limit else 1.0,
+    }
+    found: dict[str, Any] = plain(told)
+    return found

@@ -1,0 +1,87 @@
+"""The child process that does one job: ``python -m mmsbgen.worker.job_process FD PARENT``, started by :mod:`supervise`.
+
+It speaks over the inherited connection ``FD``, writes to no row of the queue, and may die at any moment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.host_memory import die_with_parent, first_to_go
+from mmsbgen.worker.task import Outcome, StoppedError, Task
+
+_WORK = {"detect": "mmsbgen.worker.detection_job", "tune": "mmsbgen.worker.tuning_job"}
+
+
+class _Tells:
+    """Sends what work tells to the worker."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._send = connection.send
+
+    def progress(self, data: Mapping[str, Any]) -> None:
+        self._send(("progress", dict(data)))
+
+    def message(self, text: str) -> None:
+        self._send(("message", text))
+
+    def checkpoint(self, path: Path) -> None:
+        self._send(("checkpoint", path))
+
+
+def _done(task: Task, tells: _Tells) -> Outcome:
+    if task.kind == "device":
+        from mmsbgen.backends import open_device
+        from mmsbgen.kernels.record_key import device_record
+
+        with open_device(task.device) as device:
+            return Outcome(
+                {"record": device_record(device.info), "hardware": device.hardware, "spec": device.info.spec}
+            )
+    if task.kind == "detect":
+        from mmsbgen.sampler.starts.igraph_import import import_without_pictures
+
+        import_without_pictures()
+    found: Outcome = importlib.import_module(_WORK[task.kind]).run(task, tells)
+    return found
+
+
+def serve(connection: Connection) -> None:
+    """Do the one task that comes; ends with ('done', outcome), ('stopped',) or ('error', text, retry)."""
+    task: Task = connection.recv()
+    try:
+        answer: tuple[Any, ...] = ("done", _done(task, _Tells(connection)))
+    except (StoppedError, KeyboardInterrupt):
+        answer = ("stopped",)
+    except MmsbgenError as error:
+        traceback.print_exc()
+        # What the user caused comes again; a device or a database that failed may be well the next time.
+        answer = ("error", str(error).replace(f"{task.folder}{os.sep}", ""), error.exit_code != 2)
+    except MemoryError as error:
+        answer = ("error", f"it does not fit into this machine's memory ({error})", False)
+    except Exception as error:
+        traceback.print_exc()
+        answer = ("error", f"internal error, please report it: {type(error).__name__}: {error}", False)
+    connection.send(answer)
+
+
+def main() -> None:
+    """Serve the connection whose file descriptor and whose owner the command line names."""
+    descriptor, parent = map(int, sys.argv[1:])
+    die_with_parent(parent)
+    first_to_go()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    serve(Connection(descriptor))
+
+
+if __name__ == "__main__":
+    main()
