@@ -39,7 +39,8 @@ def loaded_by(code: str) -> set[str]:
     [
         "import mmsbgen",
         "import mmsbgen.backends",
-        "from mmsbgen.backends.nvidia import cuda_device, cuda_compile; from mmsbgen.backends.opencl import opencl_device",
+        "import mmsbgen.backends.nvidia.cuda_device, mmsbgen.backends.nvidia.cuda_compile",
+        "import mmsbgen.backends.fake, mmsbgen.backends.opencl.opencl_device",
         "import mmsbgen.cli",
     ],
 )
