@@ -1,4 +1,4 @@
-"""Graphs: reading them, splitting them for training and evaluation, and the set that kernels look links up in."""
+"""Graphs: reading, splitting into training and held-out pairs, and the edge set of the kernels."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _wrong_separator(where: str, separator: str, file: Path, text: bytes) -> Inp
 
 
 def _header(text: bytes, separator: bytes) -> tuple[int, bytes] | None:
-    """Number and text of the first line with fields where it names columns, by its words or over integers."""
+    """Number and text of the first line with fields if it names columns."""
     lines = ((number, line.strip()) for number, line in enumerate(io.BytesIO(text), 1))
     found = list(itertools.islice((each for each in lines if each[1] and each[1][:1] not in (b"#", b"%")), 2))
     words, *below = ([word.strip(b" \t\"'") for word in line.split(separator)][:2] for _, line in found)
@@ -161,7 +161,7 @@ def _header(text: bytes, separator: bytes) -> tuple[int, bytes] | None:
 
 
 def _filtered(file: Path, command: str) -> str:
-    """The command line that sends the file through ``command``."""
+    """A shell command line that filters the file through ``command``."""
     if file.suffix == ".gz":
         return f"zcat {file.name} | {command} > links.txt"
     first, bar, rest = command.partition(" | ")
@@ -169,7 +169,7 @@ def _filtered(file: Path, command: str) -> str:
 
 
 def _refuse_odd_words(file: Path, words: list[bytes], text: bytes) -> None:
-    """Refuse what reads as string ids but is a list with stray separators or integers below a bare header."""
+    """Refuse lists with stray separators, and integers below a header, which would be read as string ids."""
     for word in words:
         if word[0] in b",;" or word[-1] in b",;":
             separator = next(c for c in ",;" if c.encode() in word)
@@ -241,7 +241,7 @@ def _show(field: bytes) -> str:
 
 
 def _passes(file: Path) -> bool:
-    """Whether what the file gives is gone once it was read, as with standard input: no record names it."""
+    """Whether the file can be read only once, as standard input. Records do not name such a file."""
     return str(file) == "/dev/stdin" or any(map(file.is_relative_to, ("/dev/fd", "/proc"))) or file.is_fifo()
 
 

@@ -135,8 +135,8 @@ class EdgeSet:
     def contains(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.bool_]:
         """Tell for integer ``first`` and ``second`` (any shapes that broadcast) whether the pair is in the set.
 
-        The direction of a pair does not matter.  A vertex is never linked to itself, and a number that can
-        be no vertex to nobody.  Returns bool of the broadcast shape (0-dimensional for two numbers).
+        The direction of a pair does not matter.  A vertex is never linked to itself. A number outside
+        the range of vertices is linked to none.  Returns bool of the broadcast shape (0-dimensional for two numbers).
 
         Raises InputError when the vertices are no integers.
         """

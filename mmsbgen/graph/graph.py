@@ -31,7 +31,7 @@ _LOW = np.uint64(0xFFFF_FFFF)
 
 
 class GraphWarning(UserWarning):
-    """The input was used, but probably means something else than an undirected simple graph."""
+    """The input was read, but is probably not an undirected simple graph."""
 
 
 def pack_pairs(first: NDArray[Any], second: NDArray[Any]) -> UInt64Array:
@@ -94,7 +94,7 @@ class Adjacency:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What was found in the input and what became of it.
+    """Counts of what the input held.
 
     ``n_lines`` counts link lines (rows, entries, edges) of the input:
     ``n_lines = n_links + n_self_loops + n_duplicates``.  A link listed in both directions counts as one
@@ -110,7 +110,7 @@ class LoadReport:
     n_isolated: int
 
     def dropped(self) -> str:
-        """In words with counts, which lines are no link of their own; empty where every line is one."""
+        """The dropped lines in words with counts; empty if none was dropped."""
         loops, both, repeats = self.n_self_loops, self.n_both_ways, self.n_duplicates - self.n_both_ways
         n_links = self.n_lines - loops - self.n_duplicates
         gone = [_counted(n, what) for n, what in ((loops, "self-loop"), (repeats, "repeated link")) if n]

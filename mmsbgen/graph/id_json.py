@@ -31,7 +31,7 @@ _READ = {name: read for name, _, read in _BY_TEXT.values()}
 
 
 def to_json(item: Any) -> Any:
-    """A value that JSON has for an id: itself where that comes back as it is, else a list of its type and content.
+    """The JSON value of an id: the id itself if JSON keeps its type, else a list of type and content.
 
     Raises InputError for an id of a type that this package cannot write.
     """
@@ -55,7 +55,7 @@ def to_json(item: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """The inverse of :func:`to_json`; raises ValueError for what that does not write."""
+    """The inverse of :func:`to_json`. Raises ValueError for other values."""
     if not isinstance(value, list):
         if value is None or isinstance(value, bool | int | str):
             return value

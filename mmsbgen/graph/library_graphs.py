@@ -84,7 +84,7 @@ def from_igraph(source: Any, name: str | None) -> Graph:
 
 
 def is_one(weight: Any) -> bool:
-    """Whether a weight says no more than that there is a link; one of None or "1" is the user's to explain."""
+    """Whether a weight is 1. None and "1" are not: the user must say what they mean."""
     try:
         return not isinstance(weight, str) and bool(weight == 1)
     except (TypeError, ValueError):  # of an array, or what pandas has for a missing value

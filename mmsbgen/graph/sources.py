@@ -1,4 +1,4 @@
-"""Turn what users hold in their hands into a :class:`~mmsbgen.graph.Graph`.
+"""Convert a user's file or object into a :class:`~mmsbgen.graph.Graph`.
 
 Other libraries are recognised by the module of an object's class, so that they are never imported here: whoever passes
 such an object has imported its library.

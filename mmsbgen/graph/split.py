@@ -77,7 +77,7 @@ class Split:
 
     @cached_property
     def training_adjacency(self) -> Adjacency:
-        """Rows of the training links only; vertices can be isolated here that are not in the graph."""
+        """Adjacency of the training links. Vertices may be isolated here that have links in the graph."""
         return Adjacency.from_pairs(self.training_links, self.graph.n_vertices)
 
     @cached_property
@@ -93,7 +93,7 @@ class Split:
 
     @cached_property
     def held_out_adjacency(self) -> Adjacency:
-        """Rows of the held-out pairs: row ``a`` is held(a), who may not be a partner of ``a``."""
+        """Adjacency of the held-out pairs: vertices of row ``a`` are never partners of ``a``."""
         return Adjacency.from_pairs(self.held_out_pairs, self.graph.n_vertices)
 
     @property

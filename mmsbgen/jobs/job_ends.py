@@ -1,4 +1,4 @@
-"""How an attempt at a job ends: its row, locked by the caller, and the event that tells of it."""
+"""Ending an attempt at a job: updates its row, which the caller has locked, and adds an event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VANISHED = 4
 
 
 def end(connection: Connection, row: Row[Any], now: str, state: str, **changes: Any) -> str:
-    """End the job for good; its checkpoint is not kept.  Returns ``state``."""
+    """End the job and delete its checkpoint.  Returns ``state``."""
     connection.execute(delete(JobFile).where(JobFile.job_id == row.id, JobFile.area == "checkpoint"))
     changes |= {"state": state, "lease_until": None, "finished_at": now, "checkpoint": None}
     connection.execute(update(JobRow).where(JobRow.id == row.id).values({"error": None} | changes))
@@ -29,7 +29,7 @@ def end(connection: Connection, row: Row[Any], now: str, state: str, **changes: 
 
 
 def requeue(connection: Connection, row: Row[Any], now: str, why: str, **more: Any) -> str:
-    """Have the job wait for its next attempt, or end where it was to be cancelled; returns its state."""
+    """Queue the job for its next attempt, or cancel it if that was asked for. Returns its state."""
     if row.cancel_at is not None:
         return end(connection, row, now, "cancelled")
     changes = {"state": "queued", "lease_until": None, "error": storable_text(why)}
@@ -55,5 +55,5 @@ def lost(connection: Connection, row: Row[Any], now: str, why: str, by: str) -> 
 
 
 def _reached(checkpoint: Mapping[str, Mapping[str, Any]] | None) -> str:
-    """A name for how far a job has got."""
+    """A key of the job's progress, to see whether attempts advance."""
     return " ".join(f"{name} {told['sha256']}" for name, told in sorted((checkpoint or {}).items()))

@@ -1,4 +1,4 @@
-"""What can go wrong with a job besides its work."""
+"""Errors of the queue."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class UnknownJobError(InputError):
 
 
 class RequestKeyError(InputError):
-    """A request key was used before, for a job with another kind, payload or input."""
+    """The request key belongs to a job with another kind, payload or input."""
 
 
 class LeaseLostError(MmsbgenError):
-    """The job is no longer this attempt's: its lease ran out and another worker may have it, or it has ended."""
+    """The lease is no longer valid: it ran out, or the job has ended."""

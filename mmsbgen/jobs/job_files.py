@@ -1,4 +1,4 @@
-"""Files of jobs as parts in rows of a table, so that a worker needs the database alone."""
+"""Files of jobs, stored as parts in a table. A worker needs no other storage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def described(sources: Mapping[str, Source]) -> dict[str, dict[str, Any]]:
 
 
 def put(connection: Connection, job: int, area: str, sources: Mapping[str, Source]) -> None:
-    """Store the files of one area in place of those that were there."""
+    """Replace the files of one area."""
     connection.execute(delete(JobFile).where(JobFile.job_id == job, JobFile.area == area))
     for name, source in sources.items():
         for number, part in enumerate(_parts(source)):
@@ -46,7 +46,7 @@ def put(connection: Connection, job: int, area: str, sources: Mapping[str, Sourc
 
 
 def read_part(job: int, area: str, name: str, part: int, connection: Connection) -> bytes | None:
-    """A part of a file, None after its last."""
+    """A part of a file; None after the last one."""
     query = select(JobFile.data).where(
         JobFile.job_id == job, JobFile.area == area, JobFile.name == name, JobFile.part == part
     )
@@ -55,9 +55,9 @@ def read_part(job: int, area: str, name: str, part: int, connection: Connection)
 
 
 def save(parts: Iterable[bytes], digest: str, path: Path, each: Callable[[], None] | None = None) -> None:
-    """Write the parts of a file to ``path``, whole or not at all; ``each`` is called after every part.
+    """Write a file to ``path`` atomically; ``each`` is called after every part.
 
-    Raises ``StoreError`` where it is not what was stored.
+    Raises ``StoreError`` if its digest differs from the stored one.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     check = hashlib.sha256()

@@ -58,13 +58,13 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether it is done, failed or cancelled."""
         return self.state in ENDED
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to write of a job, until another attempt has it.  ``attempt`` is the fencing token."""
+    """The right to write to a job until its lease runs out.  ``attempt`` is the fencing token."""
 
     job: Job
     attempt: int
@@ -75,7 +75,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Event:
-    """What a job told.  ``kind`` is 'state', 'progress' or 'message'; ids grow within a job."""
+    """An event of a job.  ``kind`` is 'state', 'progress' or 'message'; ids grow within a job."""
 
     id: int
     job: str

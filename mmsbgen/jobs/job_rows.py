@@ -1,4 +1,4 @@
-"""Rows of the tables of jobs, found, locked and turned into values."""
+"""Rows of the job tables: queries, locks and conversion to values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mmsbgen.jobs.job_records import AREAS, Job, Lease
 
 
 def later(now: str, seconds: float) -> str:
-    """The time so many seconds after ``now``."""
+    """``now`` plus ``seconds``."""
     return utc_timestamp((datetime.fromisoformat(now) + timedelta(seconds=seconds)).isoformat())
 
 
@@ -28,7 +28,7 @@ def tell(connection: Connection, job: int, attempt: int, kind: str, data: Mappin
 
 
 def fenced(connection: Connection, lease: Lease, *, lock: bool = True) -> Row[Any]:
-    """The job's row, locked to be written, while it is this lease's; raises :class:`LeaseLostError` otherwise."""
+    """The job's row, locked for writing; raises :class:`LeaseLostError` otherwise."""
     query = by_id(lease.job.id)
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None or row.state != "running" or row.attempt != lease.attempt:
@@ -48,7 +48,7 @@ def same_request(row: Row[Any], same: Mapping[str, Any], key: str) -> str:
 
 
 def by_id(id: str) -> Select[Any]:
-    """The query for a job; raises :class:`UnknownJobError` for what is no id."""
+    """The query for a job. Raises :class:`UnknownJobError` for a malformed id."""
     try:
         return select(JobRow.__table__).where(JobRow.uuid == uuid.UUID(id).hex)
     except (ValueError, AttributeError, TypeError):
@@ -64,7 +64,7 @@ def row_of(connection: Connection, id: str) -> Row[Any]:
 
 
 def file_of(connection: Connection, id: str, area: str, name: str) -> tuple[int, dict[str, Any]]:
-    """The number of a job, and what it tells of one of its files; raises :class:`UnknownJobError`."""
+    """The id of a job and the entry of one of its files; raises :class:`UnknownJobError`."""
     row = row_of(connection, id)
     column = {"input": row.inputs, "checkpoint": row.checkpoint, "output": row.outputs}
     if area not in AREAS or name not in (column[area] or {}):

@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Queue:
-    """The jobs of a database.  Every method is one short transaction, tried again while a rival is in its way.
+    """The jobs of a database.  Every method is one short transaction, retried on conflicts.
 
     ``store`` is open for writing and stays its owner's.  ``clock`` tells the present time; by default a server's own
     clock does, so that machines need not agree, and this machine's where the database is a file.
@@ -176,7 +176,7 @@ class Queue:
         return self.database.write(work)
 
     def heartbeat(self, lease: Lease) -> bool:
-        """Keep the job for ``lease.seconds`` from now on; True when it was asked to end, see :meth:`cancelled`."""
+        """Renew the lease for ``lease.seconds``. Returns True if the job should end, see :meth:`cancelled`."""
 
         def work(connection: Connection) -> bool:
             row = fenced(connection, lease)
@@ -191,7 +191,7 @@ class Queue:
         return self.database.read(lambda connection: fenced(connection, lease, lock=False)).cancel_at is not None
 
     def event(self, lease: Lease, data: Mapping[str, Any], kind: str = "progress") -> None:
-        """Store what the job tells: its ``progress``, or a ``message``."""
+        """Store a ``progress`` or ``message`` event."""
         plain = json_object(data)
 
         def work(connection: Connection) -> None:
@@ -203,7 +203,7 @@ class Queue:
         self.database.write(work)
 
     def checkpoint(self, lease: Lease, sources: Mapping[str, Source]) -> None:
-        """Store the files that another attempt goes on from, in place of those before; keeps the job as a heartbeat."""
+        """Replace the checkpoint that another attempt resumes from, and renew the lease."""
         told = job_files.described(sources)
 
         def work(connection: Connection) -> None:
@@ -241,7 +241,7 @@ class Queue:
         return self.database.write(work)
 
     def release(self, lease: Lease, why: str = "its worker was ended") -> str:
-        """Give the job back for no fault of its own; that costs no attempt.  Returns 'queued' or 'cancelled'."""
+        """Return the job to the queue; this attempt does not count.  Returns 'queued' or 'cancelled'."""
 
         def work(connection: Connection) -> str:
             return requeue(connection, fenced(connection, lease), self._now(connection), why)
@@ -249,13 +249,13 @@ class Queue:
         return self.database.write(work)
 
     def cancelled(self, lease: Lease) -> None:
-        """Confirm that the job has ended, as it was asked to."""
+        """Confirm that the job was cancelled."""
         self.database.write(
             lambda connection: end(connection, fenced(connection, lease), self._now(connection), "cancelled")
         )
 
     def cancel(self, id: str) -> Job:
-        """Ask the job to end: at once where it waits, with its worker's next heartbeat where it runs.
+        """Cancel the job: at once if it is queued, at the worker's next heartbeat if it runs.
 
         A job that has ended stays as it is.  Returns the job as it is now.
         """
@@ -319,7 +319,7 @@ class Queue:
         return self.database.read(work)
 
     def events(self, id: str, after: int = 0, limit: int = 1000) -> Sequence[Event]:
-        """What the job told after the event of that number, oldest first."""
+        """Events of the job after the given one, oldest first."""
 
         def work(connection: Connection) -> Sequence[Event]:
             row = row_of(connection, id)
@@ -356,7 +356,7 @@ class Queue:
             part += 1
 
     def remove(self, id: str) -> None:
-        """Forget a job that has ended, with its events and files.  Raises ``InputError`` when it has not."""
+        """Delete a job that has ended, with its events and files.  Raises ``InputError`` if it has not ended."""
 
         def work(connection: Connection) -> None:
             row = connection.execute(by_id(id).with_for_update()).first()

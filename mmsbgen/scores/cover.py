@@ -31,7 +31,7 @@ _NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^\s*$")
 
 
 class CoverWarning(UserWarning):
-    """The file was read as a cover, but probably is something else."""
+    """The file was read as a cover, but probably is not one."""
 
 
 def words_of(ids: npt.NDArray[Any]) -> list[str]:
@@ -144,7 +144,7 @@ def check_shared(cover: Sequence[Sequence[str]], truth: Sequence[Sequence[str]],
 
 
 def _warn_of_a_table(file: Path, pairs: list[tuple[str, str]]) -> None:
-    """Communities of two look as tables of vertices and their labels do, and as edge lists."""
+    """Warn that a cover of pairs may be an edge list or a table of labels."""
     vertices, labels = (set(column) for column in zip(*pairs, strict=True))
     table = len(vertices) == len(pairs) and 2 * len(labels) <= len(pairs)
     like = f"a table of vertices and one of {len(labels)} labels" if table else "an edge list or a table of labels"

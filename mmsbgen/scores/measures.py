@@ -112,7 +112,7 @@ def evaluate(
 
 
 def _communities(cover: Sequence[Collection[Any]], what: str) -> list[set[str]]:
-    """Communities as sets of strings; refuses what cannot be meant."""
+    """Communities as sets of strings. Raises InputError for values that are no cover."""
     if isinstance(cover, str | bytes):
         raise InputError(f"the {what} {cover!r} is a string; read a file by mmsbgen.scores.read_cover first")
     sets = []
