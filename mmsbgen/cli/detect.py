@@ -12,9 +12,10 @@ from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
-from mmsbgen.cli.shared.common import INTERRUPTED, Communities, NamedPath
+from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, no_progress
+from mmsbgen.cli.shared.parameter_types import Communities, NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.detection.detect import Detection

@@ -13,7 +13,6 @@ import numpy as np
 from mmsbgen.backends.base import (
     Argument,
     Buffer,
-    Device,
     DeviceInfo,
     Event,
     Kernel,
@@ -32,7 +31,7 @@ from mmsbgen.backends.nvidia.cuda_compile import (
     find_compiler,
 )
 from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout, address_of
-from mmsbgen.backends.nvidia.launch_errors import Active, recent_launches
+from mmsbgen.backends.nvidia.launch_errors import ContextDevice, recent_launches
 from mmsbgen.backends.nvidia.occupancy import Multiprocessor, resident_blocks
 from mmsbgen.base.errors import (
     CompileError,
@@ -40,7 +39,6 @@ from mmsbgen.base.errors import (
     InputError,
     LaunchError,
     MissingDependencyError,
-    MmsbgenError,
 )
 
 if TYPE_CHECKING:
@@ -193,7 +191,7 @@ class CudaProgram(Program):
         return self._kernels[name]
 
 
-class CudaDevice(Device):
+class CudaDevice(ContextDevice):
     """A GPU by its primary context, with one stream.  One thread at a time may use it.
 
     The context is current only within a call, so that several devices and other CUDA libraries can be used side
@@ -226,10 +224,6 @@ class CudaDevice(Device):
     def pci_address(self) -> str | None:
         with self.active(LaunchError, f"where {self.info.spec} is on the PCI bus is not known"):
             return str(self.driver.Device(self.info.index).pci_bus_id())
-
-    def active(self, kind: type[MmsbgenError], what: object, happened: str = "") -> Active:
-        """Make the context current within a block and turn CUDA's errors there into ``kind``."""
-        return Active(self, kind, what, happened)
 
     def wait(self) -> None:
         """Wait for the stream; the context must be current."""
