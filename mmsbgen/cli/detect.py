@@ -101,7 +101,8 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.option(
     "--fused/--separate",
     default=None,
-    help="Many iterations of stars in one launch, or a launch a stage; by default what is faster on the device.",
+    help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but for "
+    "random-node-non-link.",
 )
 @click.option("--nonlink-weight", **_shown("exact, or balanced as the published programs do.", "exact"))
 @click.option("--alpha", **_shown("Concentration of the memberships; 1/K by default.", type=float))
