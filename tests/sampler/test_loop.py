@@ -132,37 +132,3 @@ def test_what_is_fused_by_default_follows_from_device_and_mini_batch(middling, n
     )
     assert (chain.loop is not None) == fused
     chain.close()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"mini_batch_size": 30},
-        {"mini_batch_size": 30, "n_communities": 64, "step": "reflected"},
-        {"mini_batch_size": 30, "n_communities": 64, "partners": "shared"},
-        {"mini_batch_size": 30, "n_communities": 64, "partners": "shared", "products": "half"},
-        {"mini_batch_size": 30, "n_communities": 64, "partners": "shared-uniform", "products": "half"},
-        {"mini_batch_size": 30, "mini_batch": "random-pair", "partners": "shared-uniform", "products": "half"},
-        {"mini_batch": "block", "mini_batch_size": 32},
-        {"mini_batch": "block", "mini_batch_size": 32, "n_communities": 64, "products": "single"},
-        {"mini_batch_size": 30, "n_communities": 64, "storage": "bfloat16"},
-    ],
-)
-def test_launches_that_overlap_change_no_bit(cuda_device, middling, options):
-    if not cuda_device.overlaps:
-        pytest.skip(f"launches do not overlap on {cuda_device.info.name}")
-    options = {"n_communities": 5, "seed": 11, "mini_batch": "random-node", **options}
-    found = []
-    for overlap in (True, False):
-        sampler = Sampler(middling, Options(**options), Runtime(cuda_device, MMSB, overlap=overlap))
-        cuda_device.profiling = False
-        try:
-            sampler.initialise()
-            for _ in range(140):  # mini-batches are drawn for 64 iterations ahead: two more times
-                sampler.step()
-            found.append(everything(sampler))
-        finally:
-            cuda_device.profiling = True
-            sampler.close()
-    for x, y in zip(*found, strict=True):
-        assert x.tobytes() == y.tobytes()
