@@ -86,10 +86,9 @@ def chain(
     configs: Mapping[str, Config] | None = None,
     *,
     fused: bool = False,
-    overlap: bool = True,
 ) -> Iterator[Sampler]:
     """A started chain in default configurations but for those given."""
-    runtime = Runtime(device, MMSB, None, dict(configs or {}), overlap=overlap)
+    runtime = Runtime(device, MMSB, None, dict(configs or {}))
     sampler = Sampler(parts, options, runtime, fused=fused)
     profiling, device.profiling = device.profiling, False
     try:

@@ -122,17 +122,10 @@ def fused(device: Device) -> str | None:
     parts, options = small(), star_options(CHAIN_K)
     configs, _ = loop_configs(parts, options, device)
     few = partial(few_blocks, device, parts, options, configs)
-    plain = partial(chain, device, parts, options, configs, overlap=False)
+    plain = partial(chain, device, parts, options, configs)
     found = compared(few, plain, ITERATIONS, TOLERANCES[options.dtype], launches=2)
     # A draw that flips on the last bit of its input makes another row of the 60.
     return found.wrong if found.share_off > FLIPPED else None
-
-
-def overlapping(device: Device, options: Options) -> str | None:
-    """Launches each of which begins while the one before ends: None, or what is wrong."""
-    make = partial(chain, device, small(), options)
-    found = compared(make, partial(make, overlap=False), ITERATIONS, TOLERANCES[options.dtype])
-    return None if found.same_bits else f"not the bits of plain launches: {found.wrong or 'off by rounding'}"
 
 
 def chains(device: Device) -> Iterator[tuple[str, str, Callable[[], str | None]]]:
@@ -142,17 +135,6 @@ def chains(device: Device) -> Iterator[tuple[str, str, Callable[[], str | None]]
         yield "fused chain", f"star_loop {about}", partial(fused, device)
     else:
         print("skipped fused chain: star_loop needs CUDA")
-    if device.overlaps:
-        shared = [
-            star_options(CHAIN_K, partners=partners, n_partners=16, products="half")
-            for partners in ("shared", "shared-uniform")
-        ]
-        blocks = Options(n_communities=CHAIN_K, seed=11, mini_batch_size=32)
-        for options in (star_options(CHAIN_K), *shared, blocks):
-            what = f"{options.mini_batch} {options.partners} {about}"
-            yield "chain of overlapping launches", what, partial(overlapping, device, options)
-    else:
-        print(f"skipped chain of overlapping launches: {device.info.name} has none")
 
 
 def tell(group: str, what: str, run: Callable[[], str | None]) -> bool:

@@ -241,8 +241,6 @@ class Device(ABC):
     """Whether :meth:`compile_ahead` does anything."""
     holds: bool = False
     """Whether :meth:`held` does anything."""
-    overlaps: bool = False
-    """Whether a launch can begin while the one before ends; :meth:`compile` can be asked for kernels that do."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
@@ -325,17 +323,13 @@ class Device(ABC):
         return
 
     @abstractmethod
-    def compile(
-        self, source: str, kernel_names: Sequence[str], options: Sequence[str] = (), *, overlap: bool = False
-    ) -> Program:
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
         """Compile source text of the backend's dialect.
 
         Args:
             source: OpenCL C or CUDA C; kernels have C linkage (``extern "C"``).
             kernel_names: the kernels wanted from it.
             options: options of the backend's compiler.
-            overlap: whether launches may begin while the one before ends.  The kernels must wait for that before they
-                write anything, or read what it writes.  Only where :attr:`overlaps`.
 
         Raises:
             CompileError: the compiler refused; the message holds its log.

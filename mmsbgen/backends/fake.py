@@ -174,9 +174,7 @@ class FakeDevice(Device):
             raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
         _data(dst).reshape(-1).view(np.uint8)[:] = _data(src).reshape(-1).view(np.uint8)
 
-    def compile(
-        self, source: str, kernel_names: Sequence[str], options: Sequence[str] = (), *, overlap: bool = False
-    ) -> FakeProgram:
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> FakeProgram:
         missing = [name for name in kernel_names if name not in source]
         if missing:
             raise CompileError(f"kernels {', '.join(missing)} on {self.info.name}: not in the source")

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.common import NamedPath
 from mmsbgen.cli.shared.logs import is_quiet, log_options
+from mmsbgen.cli.shared.parameter_types import NamedPath
 
 _FORMATS = ("csv", "gexf", "graphml", "parquet", "snap")
 _HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a file that MMSB.save wrote, into a file

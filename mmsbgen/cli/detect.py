@@ -12,9 +12,10 @@ from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
-from mmsbgen.cli.shared.common import INTERRUPTED, Communities, NamedPath
+from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, no_progress
+from mmsbgen.cli.shared.parameter_types import Communities, NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.detection.detect import Detection
@@ -100,7 +101,8 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.option(
     "--fused/--separate",
     default=None,
-    help="Many iterations of stars in one launch, or a launch a stage; by default what is faster on the device.",
+    help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but for "
+    "random-node-non-link.",
 )
 @click.option("--nonlink-weight", **_shown("exact, or balanced as the published programs do.", "exact"))
 @click.option("--alpha", **_shown("Concentration of the memberships; 1/K by default.", type=float))

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
-from mmsbgen.cli.shared.common import NamedPath
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.logs import log_options
+from mmsbgen.cli.shared.parameter_types import NamedPath
 
 
 @click.command()

@@ -163,7 +163,7 @@ def tune(
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:
     """The values meant by ``--fix``, in the types that the axes have."""
-    from mmsbgen.tuner.search.strategies import fixed_values
+    from mmsbgen.tuner.search.candidates import fixed_values
 
     given = {name: text.split(",") for name, text in pairs(texts, "--fix")}
     try:
@@ -183,7 +183,7 @@ def _explain(
     """Print what the constraints leave of each kernel's space on a device."""
     from mmsbgen.backends import open_device
     from mmsbgen.kernels.build import traits_of
-    from mmsbgen.tuner.search.strategies import candidates
+    from mmsbgen.tuner.search.candidates import candidates
 
     with open_device(device) as opened:
         traits, where = traits_of(opened.info), f"{opened.info.name} ({opened.info.platform})"

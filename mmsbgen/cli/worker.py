@@ -11,9 +11,10 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.common import INTERRUPTED, NamedPath
+from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.logs import is_quiet, log_options, note
+from mmsbgen.cli.shared.parameter_types import NamedPath
 
 
 @click.command()

@@ -84,9 +84,9 @@ class Request:
     run, only ``iterations`` may be more.  ``on_progress`` is called after every launch, ``on_making`` with what is made
     of the finished chain and the share of it that is done, ``on_message`` with plain-words lines, ``on_checkpoint``
     with a checkpoint that was written.  ``fused`` is whether many iterations of stars are made in one launch; None
-    where that is faster (a resumed run goes on as it was).  With ``k_auto`` the held-out pairs choose the number of
-    communities (:func:`mmsbgen.sampler.run.choose_k.choose_k`); ``options`` need none then.  ``columns`` are those of
-    an edge table (:func:`mmsbgen.graph.as_graph`).
+    as :func:`mmsbgen.sampler.chain.fused_loop.fused_by_default` has it (a resumed run goes on as it was).  With
+    ``k_auto`` the held-out pairs choose the number of communities (:func:`mmsbgen.sampler.run.choose_k.choose_k`);
+    ``options`` need none then.  ``columns`` are those of an edge table (:func:`mmsbgen.graph.as_graph`).
     """
 
     options: Mapping[str, Any]

@@ -13,7 +13,7 @@ from mmsbgen.base.errors import InputError, NotFittedError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.detection.request import Detection
 from mmsbgen.export import Exports, Found
-from mmsbgen.export.clustering import library
+from mmsbgen.export.found import library
 from mmsbgen.graph import Graph
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, checked_threshold, cover, entries_needed

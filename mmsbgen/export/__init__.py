@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from mmsbgen.export.clustering import Exports, Found
+from mmsbgen.export.clustering import Exports
+from mmsbgen.export.found import Found
 
 __all__ = ["Exports", "Found"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.clustering import Found, library
+from mmsbgen.export.found import Found, library
 
 FORMS = ("long", "wide", "communities")
 

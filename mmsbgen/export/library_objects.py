@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.clustering import Found, library
+from mmsbgen.export.found import Found, library
 
 
 def node_attributes(found: Found, top: int) -> list[dict[str, Any]]:

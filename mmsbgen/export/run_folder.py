@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.clustering import Found
+from mmsbgen.export.found import Found
 from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, largest
 from mmsbgen.sampler.run.result_folder import FILES

@@ -13,7 +13,7 @@ from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
 from mmsbgen.base.errors import CompileError, LaunchError
 from mmsbgen.kernels.family import Argument, Array, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.render import Source, overlapping, render
+from mmsbgen.kernels.render import Source, render
 from mmsbgen.kernels.space import Config, Traits, describe
 
 _SCALARS = {"u32": np.uint32, "u64": np.uint64, "double": np.float64}
@@ -81,15 +81,8 @@ class BoundKernel:
             raise type(error)(f"{self.spec.name} ({describe(self.config)}): {error}") from error
 
 
-def compiled_text(device: Device, source: Source, overlap: bool) -> str:
-    """What is compiled of a source: with ``overlap``, where the device can, a kernel that waits for those before."""
-    return overlapping(source).text if overlap and device.overlaps else source.text
-
-
-def build(device: Device, spec: KernelSpec, problem: Problem, config: Config, overlap: bool = False) -> BoundKernel:
+def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> BoundKernel:
     """Render and compile one configuration on a device.
-
-    With ``overlap`` its launches may begin while the one before ends, where the device can; what they do is the same.
 
     Raises :class:`mmsbgen.base.errors.ConfigError` when it is refused and :class:`CompileError` with kernel,
     configuration and the compiler's log when it does not compile.
@@ -97,8 +90,7 @@ def build(device: Device, spec: KernelSpec, problem: Problem, config: Config, ov
     traits = traits_of(device.info)
     source = render(spec, problem, config, traits)
     try:
-        text, overlap = compiled_text(device, source, overlap), overlap and device.overlaps
-        program = device.compile(text, [source.entry], compiler_options(traits), overlap=overlap)
+        program = device.compile(source.text, [source.entry], compiler_options(traits))
         kernel = program.kernel(source.entry)
         kernel.configuration = describe(config)
         return BoundKernel(spec, problem, config, traits, source, kernel)

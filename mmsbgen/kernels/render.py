@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 import textwrap
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import jinja2
@@ -30,14 +29,6 @@ class Source:
     entry: str
     template_digest: str
     dialect: str
-
-
-#: Waits until the launches before have ended and what they wrote is visible.
-_WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
-_TRIGGER = 'asm volatile("griddepcontrol.launch_dependents;");'
-#: Where a kernel says that it reads what the launch before it wrote from there on, and nothing of it earlier.
-_EARLY = "/* Up to here nothing is read that the launch before writes. */"
-_CONSTANT = re.compile(r"^( *const [^*/\n]+\*) __restrict__ ", re.MULTILINE)
 
 
 @functools.cache
@@ -115,31 +106,3 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
         )
     )
     return Source(tidy(text), spec.name, template_digest(spec.template, traits.dialect), words.name)
-
-
-def overlapping(source: Source) -> Source:
-    """A CUDA source whose kernel may be launched while the launch before it ends, as it waits for that end.
-
-    It does so first, or, where its template says that up to some place it reads nothing that the launch before writes,
-    there; the latter also lets the next launch begin from then on.  Nothing may be written, and no work-item may
-    return, before that place: the launch after this one waits for this one alone.
-
-    What it reads is no longer declared as constant for as long as it runs: ``const`` and ``__restrict__`` together let
-    the compiler read it by another cache than what was written goes through, and before the wait.
-
-    Raises ValueError where the kernel's body is not found exactly once, or there are several such places; the templates
-    are to see to that.
-    """
-    head = re.compile(rf"^void {re.escape(source.entry)}\((?P<parameters>.*?)^\)\n{{\n", re.MULTILINE | re.DOTALL)
-    found = list(head.finditer(source.text))
-    if source.dialect != "cuda" or len(found) != 1:
-        raise ValueError(f"{source.entry} in {source.dialect} has {len(found)} bodies that could begin with a wait")
-    begin, end = found[0].span()
-    signature = _CONSTANT.sub(r"\1 ", found[0][0])
-    if source.text.count(_EARLY) > 1:
-        raise ValueError(f"{source.entry} has {source.text.count(_EARLY)} places to wait at")
-    if _EARLY in source.text:
-        text = f"{source.text[:begin]}{signature}{source.text[end:]}".replace(_EARLY, f"{_WAIT} {_TRIGGER}")
-    else:
-        text = f"{source.text[:begin]}{signature}    {_WAIT}\n{source.text[end:]}"
-    return replace(source, text=text)

@@ -14,7 +14,7 @@ from mmsbgen.base.errors import CompileError, ConfigError, InputError, LaunchErr
 from mmsbgen.base.progress import stage
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord
 from mmsbgen.db.selection.index import Index, Selection
-from mmsbgen.kernels.build import BoundKernel, build, compiled_text, compiler_options, traits_of
+from mmsbgen.kernels.build import BoundKernel, build, compiler_options, traits_of
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.record_key import key_of
@@ -63,9 +63,7 @@ class Runtime:
     ``index`` answers which configuration is best; without it every kernel gets its built-in default.
     ``fixed`` names configurations that are taken as they are or refused; ``kept`` those of a run that goes on,
     which are looked up anew where they are no longer valid.  ``refused`` remembers what did not compile or launch,
-    by kernel, problem and description of the configuration, with the words for it.  ``iterated`` names the kernels that
-    iterations launch one after another; with ``overlap`` each of these launches may begin while the one before ends,
-    where the device can.  The bits are the same.
+    by kernel, problem and description of the configuration, with the words for it.
     """
 
     device: Device
@@ -75,8 +73,6 @@ class Runtime:
     kept: dict[str, Config] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)
     refused: dict[tuple[str, Problem], dict[str, str]] = field(default_factory=dict)
-    overlap: bool = True
-    iterated: set[str] = field(default_factory=set)
 
     def compile_ahead(self, names: Iterable[str], problem: Problem) -> None:
         """Compile the kernels called ``names`` for ``problem`` side by side, where the device can.
@@ -89,8 +85,7 @@ class Runtime:
         for name in names:
             with contextlib.suppress(MmsbgenError):
                 config, _, _ = self._select(name, problem, {})
-                source = render(self.family.kernel(name), problem, config, traits)
-                sources.append(compiled_text(self.device, source, self._overlaps(name)))
+                sources.append(render(self.family.kernel(name), problem, config, traits).text)
         with stage(f"compiling {len(sources)} kernels"):
             self.device.compile_ahead(sources, compiler_options(traits))
 
@@ -115,7 +110,7 @@ class Runtime:
             self.kernel(name, problem)
         chosen = self.choices[name]
         choice = replace(chosen, config=dict(chosen.config) | values)
-        bound = build(self.device, self.family.kernel(name), problem, choice.config, self._overlaps(name))
+        bound = build(self.device, self.family.kernel(name), problem, choice.config)
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
     def replacement(self, kernel: ChosenKernel, error: LaunchError) -> tuple[BoundKernel, Choice]:
@@ -152,7 +147,7 @@ class Runtime:
             config, tier, reason = self._select(name, problem, modes)
             choice = Choice(name, dict(config) | modes, tier, reason, "", recorded=config)
             try:
-                bound = build(self.device, spec, problem, choice.config, self._overlaps(name))
+                bound = build(self.device, spec, problem, choice.config)
                 break
             except CompileError as error:
                 if tier in ("default", "fixed"):
@@ -160,9 +155,6 @@ class Runtime:
                 self._refuse(choice, problem, error, "did not compile")
         reason = "; ".join([reason, *self.refused.get((name, problem), {}).values()])
         return bound, replace(choice, reason=reason, template_digest=bound.source.template_digest)
-
-    def _overlaps(self, name: str) -> bool:
-        return self.overlap and name in self.iterated
 
     def _refuse(self, choice: Choice, problem: Problem, error: Exception, what: str) -> None:
         refused, text = self.refused.setdefault((choice.kernel, problem), {}), describe(choice.config)

@@ -18,7 +18,8 @@ from mmsbgen.tuner.measure.measurer import Limits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
-from mmsbgen.tuner.search.strategies import check_strategy, fixed_values
+from mmsbgen.tuner.search.candidates import fixed_values
+from mmsbgen.tuner.search.strategies import check_strategy
 from mmsbgen.worker.task import Outcome, StoppedError, Task, Tells, Throttle, known_keys, plain
 
 __all__ = ["checked", "run"]

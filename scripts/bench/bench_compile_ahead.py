@@ -30,7 +30,7 @@ from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead
 from mmsbgen.tuner.measure.measurer import Measurer
-from mmsbgen.tuner.search.strategies import candidates
+from mmsbgen.tuner.search.candidates import candidates
 
 KERNEL = "update_phi"
 PROBLEM = family().problem(K=128, m=512, n=32, N=4096)

@@ -3,8 +3,7 @@
     scripts/bench/bench_iteration.py --device cuda:0 --graph com-dblp.txt.gz
 
 Wall-clock time of an iteration of a chain on a graph, launches queued ahead, nothing profiled, in repetitions of some
-hundred iterations.  Single launches are timed in turns as a run has them, each beginning while the one before ends
-where the device can, and plain; then with every stage timed on the device.  update_phi alone is timed on the
+hundred iterations; of single launches also with every stage timed on the device.  update_phi alone is timed on the
 benchmark inputs of the very problem and configuration that the chain of non-links has, on GPUs in batches whose
 launches are all queued before the first begins.  Configurations are those that a run would get, fused or not; the
 report says of each kernel how near its records are.
@@ -66,25 +65,6 @@ def stages(sampler: Sampler, count: int) -> dict[str, float]:
     return {
         name: (after[name] - before.get(name, 0.0)) / count for name in after if after[name] > before.get(name, 0.0)
     }
-
-
-def single_launches(sampler: Sampler, count: int, repetitions: int) -> dict[str, Sample]:
-    """Seconds of an iteration by single launches as the chain has them, and in turns by plain ones if those overlap."""
-    kept, device = dict(sampler.kernels), sampler.device
-    ways: dict[str, dict[str, BoundKernel]] = {"separate": kept}
-    if device.overlaps and sampler.runtime.overlap:
-        iterated = {name: kernel for name, kernel in kept.items() if kernel.spec.name in sampler.runtime.iterated}
-        ways["plain"] = {name: build(device, k.spec, k.problem, k.config) for name, k in iterated.items()}
-    times: dict[str, tuple[float, ...]] = dict.fromkeys(ways, ())
-    try:
-        for repetition in range(repetitions + 1):
-            for name in sorted(ways, reverse=repetition % 2 == 0):
-                sampler.kernels |= ways[name]
-                again = wall(sampler, advance, count, 1).times
-                times[name] += again if repetition > 0 else ()
-    finally:
-        sampler.kernels |= kept
-    return {name: Sample(found) for name, found in times.items()}
 
 
 class _Nothing:
@@ -179,7 +159,7 @@ def main() -> None:
                             if fused:
                                 found["fused"] = wall(sampler, advance, args.count, args.repetitions)
                             else:
-                                found |= single_launches(sampler, args.count, args.repetitions)
+                                found["separate"] = wall(sampler, advance, args.count, args.repetitions)
                                 records = tiers(sampler)
                                 by_stage = stages(sampler, args.count)
                                 bare = without_theta(sampler, args.count, args.repetitions)
@@ -187,7 +167,7 @@ def main() -> None:
                     progress(f"{step} {kind}: " + ", ".join(f"{name} {s.text(1e6)} us" for name, s in found.items()))
                     split_up = ", ".join(f"{name} {seconds * 1e6:.1f}" for name, seconds in by_stage.items())
                     ratio = f"{fastest.median / alone.median:.2f}" if kind == "random-node-non-link" else "-"
-                    ways = [found[name].text(1e6) if name in found else "-" for name in ("separate", "plain", "fused")]
+                    ways = [found[name].text(1e6) if name in found else "-" for name in ("separate", "fused")]
                     theta = 1 - bare.median / found["separate"].median
                     said = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in records.items())
                     told.append(f"- {step}, {kind}: configurations are {said}")
@@ -210,7 +190,6 @@ def main() -> None:
                 "step",
                 "mini-batch",
                 "separate, us",
-                "without overlap, us",
                 "fused, us",
                 "faster / update_phi",
                 "theta's share of separate",

@@ -9,7 +9,9 @@ import pytest
 
 from mmsbgen.backends import Device
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.blocks import block_kernels, block_workloads, link_kernels
+from mmsbgen.families.mmsb.blocks import block_kernels, link_kernels
+from mmsbgen.families.mmsb.numbers import problem_sizes
+from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.reference import block_equations, equations
 from mmsbgen.families.mmsb.stages.graph_workloads import adjacency
 from mmsbgen.kernels.build import build, check_built, release, traits_of
@@ -38,7 +40,7 @@ def ends(pairs: Any, vertex: int) -> Any:
 def by_definition(vertex: int, n: int, u: float = 0.0) -> tuple[Any, Any]:
     """D_k and its rounding bound, from every partner with its explicit weight."""
     pi, _, beta = state()
-    rule = equations.PartnerRule("block", n, seed=SEED, iteration=ITERATION)
+    rule = PartnerRule("block", n, seed=SEED, iteration=ITERATION)
     held = frozenset(ends(HELD, vertex).tolist())
     partners, weights = equations.sample_partners(vertex, N, ends(LINKS, vertex), held, rule)
     return equations.drift(pi[vertex], beta, pi[partners], weights, DELTA, u)
@@ -66,7 +68,7 @@ def arguments(n: int) -> dict[str, Any]:
     slots = np.random.default_rng(1).permutation(N + m).astype(np.uint32)
     rows, row_sums, strengths = np.zeros((N + m, length)), np.zeros(N + m), np.full(length, 0.5)
     rows[slots[:N], :K], row_sums[slots[:N]], strengths[:K] = pi, sums, beta
-    room = block_workloads.room(MMSB.problem(n=n))
+    room = problem_sizes.room(MMSB.problem(n=n))
     values: dict[str, Any] = {
         "pi": rows,
         "row_sums": row_sums,
@@ -75,7 +77,7 @@ def arguments(n: int) -> dict[str, Any]:
         "beta": strengths,
         "vertices": BLOCK.astype(np.uint32),
         "clip_counts": np.zeros(m, np.uint32),
-        "counts": np.zeros((block_workloads.MOST_GROUPS, 2, length)),
+        "counts": np.zeros((problem_sizes.MOST_GROUPS, 2, length)),
         "places": np.zeros(N, np.uint32),
         "shared_weights": np.zeros(room),
         "n_shared": np.zeros(1, np.uint32),

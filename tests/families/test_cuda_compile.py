@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import random
-import re
-import subprocess
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +13,8 @@ from mmsbgen.base.errors import CompileError, ConfigError, MissingDependencyErro
 from mmsbgen.families import family
 from mmsbgen.families.mmsb.axes.row_space import shared_bytes
 from mmsbgen.families.mmsb.stars.star_loop import STAGES, fitted, star_loop
-from mmsbgen.kernels.family import KernelSpec
-from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.render import overlapping, render
-from mmsbgen.kernels.space import Config, Traits
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits
 from tests.families.covering import FACTORS, Item, covering
 
 MMSB = family()
@@ -130,101 +122,3 @@ def test_stages_of_different_block_sizes_are_refused() -> None:
     configs["exchange_slots"]["block_size"] = 1024
     with pytest.raises(ConfigError, match="one block size"):
         star_loop(MMSB.kernels, problem, configs, TRAITS)
-
-
-def _ptx(text: str, folder: Path) -> str:
-    try:
-        nvcc = find_compiler("nvcc").path  # type: ignore[attr-defined]
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    (folder / "kernel.cu").write_text(text)
-    command = [nvcc, "--ptx", "--gpu-architecture=sm_90a", "--std=c++17", "--output-file", "ptx", "kernel.cu"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return (folder / "ptx").read_text()
-
-
-@pytest.mark.parametrize(
-    "kernel", ["update_phi", "sample_partners", "block_factors", "block_links", "exchange_slots", "theta_partial"]
-)
-def test_an_overlapping_kernel_reads_nothing_before_it_waits(kernel: str, tmp_path: Path) -> None:
-    """No access to arrays comes before the wait in PTX, and none goes by the cache that sees no writes of others."""
-    spec, problem = MMSB.kernel(kernel), MMSB.problem()
-    source = render(spec, problem, spec.default(problem, TRAITS), TRAITS)
-    plain, ptx = _ptx(source.text, tmp_path), _ptx(overlapping(source).text, tmp_path)
-    before, _, after = ptx[ptx.index(f".entry {kernel}(") :].partition("griddepcontrol.wait;")
-    assert not re.search(r"\b(ld|st|atom|red|cp\.async)\.", re.sub(r"\bld\.param\.", "", before))
-    assert re.search(r"\bst\.global\.", after)
-    assert re.search(r"\bld\.global\.nc\.", plain)
-    assert not re.search(r"\bld\.global\.nc\.", ptx)
-
-
-def _accesses(ptx: str, kernel: str, names: Sequence[str]) -> dict[str, dict[str, Counter[str]]]:
-    """Before and after the wait: kinds of access to global memory, and the arrays whose addresses they use.
-
-    Addresses are followed from the parameters through 64-bit arithmetic, twice over the text because of loops.
-    """
-    of: dict[str, set[str]] = defaultdict(set)
-    for _ in range(2):
-        found: dict[str, dict[str, Counter[str]]] = {when: defaultdict(Counter) for when in ("before", "after")}
-        when = "before"
-        for line in ptx[ptx.index(f".entry {kernel}(") :].splitlines():
-            if "griddepcontrol.wait" in line:
-                when = "after"
-            elif loaded := re.search(r"ld\.param\.\S+\s+(%\w+),\s*\[\w+param_(\d+)\]", line):
-                of[loaded[1]].add(names[int(loaded[2])])
-            elif access := re.search(r"\b(ld\.global|st\.global|cp\.async\.c|atom|red)\S*\s+(.*);", line):
-                address = re.findall(r"\[(%\w+)", access[2])[-1 if access[1] == "cp.async.c" else 0]
-                found[when][access[1]].update(of[address] or {"unknown"})
-            elif made := re.search(r"^\s*(?:@!?%p\d+\s+)?(?!ld|mul|setp)[a-z]\S*\s+(%rd\d+),\s*(.*);", line):
-                of[made[1]].update(*(of[source] for source in re.findall(r"%rd\d+", made[2])))
-    return found
-
-
-#: What kernels read before they wait; none of it is written by the launch before, but rows of pi other than one's own.
-EARLY = {
-    "star_factors": {"n_shared", "drawn", "vertices"},
-    "star_scales": {"marked", "shared_weights"},
-    "star_sums": {"spares", "n_shared", "shared_rows"},
-    "star_rows": {"vertices", "slots", "spares", "row_sums", "pi", "beta"},
-}
-
-
-def _some(spec: KernelSpec, problem: Problem, traits: Traits) -> list[Config]:
-    """The default, tiles of all widths by either instruction, a configuration of each placement."""
-    seen: dict[Any, Config] = {}
-    every = list(spec.space.configs(problem, traits))
-    random.Random(spec.name).shuffle(every)
-    for config in every:
-        kind = [config.get(axis) for axis in ("instruction", "tile_columns", "placement")]
-        seen.setdefault(str(kind), config)
-    return [spec.default(problem, traits), *seen.values()]
-
-
-@pytest.mark.parametrize("partners", ["shared", "shared-uniform"])
-@pytest.mark.parametrize("kernel", list(EARLY))
-def test_a_kernel_that_begins_early_reads_what_it_may_and_writes_nothing_before_it_waits(
-    kernel: str, partners: str, tmp_path: Path
-) -> None:
-    """In PTX, of several configurations; and no work-item ends, or goes another way, before the wait."""
-    spec, hopper = MMSB.kernel(kernel), replace(TRAITS, warp_groups=True, launch_memory=227 * 1024)
-    problem = spec.check_problem(MMSB.problem(K=100, n=256, partners=partners, products="half"))
-    may = EARLY[kernel] | ({"slots"} if partners == "shared-uniform" else set())
-    for config in _some(spec, problem, hopper):
-        ptx = _ptx(overlapping(render(spec, problem, config, hopper)).text, tmp_path)
-        found = _accesses(ptx, kernel, [argument.name for argument in spec.arguments])
-        assert set(found["before"]) <= {"ld.global", "cp.async.c"}, config
-        assert set().union(*found["before"].values()) <= may, config
-        assert "unknown" not in set().union(*found["after"].values()), config
-        assert found["after"]["st.global"], config
-        before, _, after = ptx[ptx.index(f".entry {kernel}(") :].partition("griddepcontrol.wait;")
-        assert not re.search(r"\b(ret|exit);", before), config
-        assert "griddepcontrol.wait" not in after, config
-        assert not re.search(r"\bld\.global\.nc\.", ptx), config
-        labels = set(re.findall(r"\bbra(?:\.uni)?\s+(\$\w+);", before))
-        assert all(f"{label}:" in before for label in labels), config
-        if config.get("instruction") == "wgmma" or "instruction" not in config:
-            assert found["before"], config
-        if kernel == "star_rows":
-            # Of pi the own row alone, no more than of the strengths; a spare row would be as much again.
-            loads = found["before"]["ld.global"]
-            assert loads["pi"] <= loads["beta"], config

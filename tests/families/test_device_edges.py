@@ -10,7 +10,9 @@ import pytest
 
 from mmsbgen.backends import Device
 from mmsbgen.families import family
+from mmsbgen.families.mmsb.axes.small_spaces import edge_set_arguments
 from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import STORAGES, storage_named
 from mmsbgen.families.mmsb.reference import equations
@@ -53,14 +55,13 @@ def test_smallest_sizes(opencl_device: Device, kernel: str, sizes: dict[str, int
     expect_right(opencl_device, kernel, MMSB.problem(**({"K": 20} | sizes), partners=partners))
 
 
-def drawn_partners(device: Device, links: Any, held: Any, n_total: int, rule: equations.PartnerRule) -> Any:
+def drawn_partners(device: Device, links: Any, held: Any, n_total: int, rule: PartnerRule) -> Any:
     """Partners and weights of all vertices of a graph as the device draws them: ``[N, n]`` each."""
     spec = MMSB.kernel("sample_partners")
     problem = MMSB.problem(N=n_total, m=n_total, n=rule.n, partners=rule.name)
     offsets, neighbours = graph_workloads.adjacency(n_total, links)
     link_set, held_set = (
-        graph_workloads.edge_set_arguments(name, EdgeSet.build(pairs))
-        for name, pairs in (("link", links), ("held", held))
+        edge_set_arguments(name, EdgeSet.build(pairs)) for name, pairs in (("link", links), ("held", held))
     )
     values = link_set | held_set
     values |= {
@@ -93,7 +94,7 @@ def test_isolated_vertex_and_vertex_linked_to_all(opencl_device: Device, rule: t
     n_total = 9
     links = np.array([(0, i) for i in range(1, 8)] + [(2, 3)])
     held = np.array([(1, 2)])
-    asked = equations.PartnerRule(rule[0], n, rule[1], seed=5, iteration=2)
+    asked = PartnerRule(rule[0], n, rule[1], seed=5, iteration=2)
     partners, weights = drawn_partners(opencl_device, links, held, n_total, asked)
     linked = {tuple(pair) for pair in links.tolist()}
     for vertex, other, weight in zip(np.repeat(range(n_total), n), partners.ravel(), weights.ravel(), strict=True):

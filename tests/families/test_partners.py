@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 from mmsbgen.families.mmsb.reference import equations
-from mmsbgen.families.mmsb.reference.equations import PartnerRule
 
 N = 7
 #: Vertex 6 is isolated, vertex 0 is linked to all but it; {1, 2} and {3, 6} are held out.

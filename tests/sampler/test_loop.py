@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -113,54 +115,20 @@ def test_a_device_that_does_not_answer_is_told_of_the_stages(middling, monkeypat
         fused(FakeDevice(H200), middling)
 
 
-def test_the_faster_way_is_kept_and_the_chain_starts_anew(cuda_device, middling):
-    """A trial before the start leaves no trace in the chain."""
-    options = {"mini_batch": "random-node", "mini_batch_size": 30, "n_communities": 5, "seed": 11}
-    tried = Sampler(middling, Options(**options), Runtime(cuda_device, MMSB), fused=None)
-    fixed = Sampler(middling, Options(**options), Runtime(cuda_device, MMSB), fused=True)
-    try:
-        for sampler in (tried, fixed):
-            sampler.initialise()
-        assert set(tried.iteration_seconds) == {"separate", "fused"}
-        assert (tried.loop is not None) == (tried.iteration_seconds["fused"] <= tried.iteration_seconds["separate"])
-        assert tried.iteration == tried.vertex_updates == 0
-        assert fixed.iteration_seconds == {}
-        for x, y in zip(everything(tried), everything(fixed), strict=True):
-            assert np.array_equal(x, y)
-    finally:
-        tried.close()
-        fixed.close()
-
-
 @pytest.mark.parametrize(
-    "options",
+    ("backend", "mini_batch", "fused"),
     [
-        {"mini_batch_size": 30},
-        {"mini_batch_size": 30, "n_communities": 64, "step": "reflected"},
-        {"mini_batch_size": 30, "n_communities": 64, "partners": "shared"},
-        {"mini_batch_size": 30, "n_communities": 64, "partners": "shared", "products": "half"},
-        {"mini_batch_size": 30, "n_communities": 64, "partners": "shared-uniform", "products": "half"},
-        {"mini_batch_size": 30, "mini_batch": "random-pair", "partners": "shared-uniform", "products": "half"},
-        {"mini_batch": "block", "mini_batch_size": 32},
-        {"mini_batch": "block", "mini_batch_size": 32, "n_communities": 64, "products": "single"},
-        {"mini_batch_size": 30, "n_communities": 64, "storage": "bfloat16"},
+        ("cuda", "random-node", True),
+        ("cuda", "random-node-link", True),
+        ("cuda", "random-node-non-link", False),
+        ("cuda", "block", False),
+        ("opencl", "random-node", False),
     ],
 )
-def test_launches_that_overlap_change_no_bit(cuda_device, middling, options):
-    if not cuda_device.overlaps:
-        pytest.skip(f"launches do not overlap on {cuda_device.info.name}")
-    options = {"n_communities": 5, "seed": 11, "mini_batch": "random-node", **options}
-    found = []
-    for overlap in (True, False):
-        sampler = Sampler(middling, Options(**options), Runtime(cuda_device, MMSB, overlap=overlap))
-        cuda_device.profiling = False
-        try:
-            sampler.initialise()
-            for _ in range(140):  # mini-batches are drawn for 64 iterations ahead: two more times
-                sampler.step()
-            found.append(everything(sampler))
-        finally:
-            cuda_device.profiling = True
-            sampler.close()
-    for x, y in zip(*found, strict=True):
-        assert x.tobytes() == y.tobytes()
+def test_what_is_fused_by_default_follows_from_device_and_mini_batch(middling, named, backend, mini_batch, fused):
+    info = dataclasses.replace(H200, backend=backend)
+    chain = Sampler(
+        middling, Options(mini_batch=mini_batch, n_communities=5), Runtime(FakeDevice(info), MMSB), fused=None
+    )
+    assert (chain.loop is not None) == fused
+    chain.close()

@@ -11,6 +11,7 @@ import pytest
 from mmsbgen.backends import Device
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.kernels.build import build, check_built, release, traits_of, upload
@@ -95,7 +96,7 @@ def test_blocks_without_noise(device: Device, k: int, n: int) -> None:
     """The block of all vertices, with one shared draw, with some, and with more than there are vertices."""
     pi, sums, beta = state(k)
     links, held = graph()
-    rule = equations.PartnerRule("block", n, seed=5, iteration=6)
+    rule = PartnerRule("block", n, seed=5, iteration=6)
     with SharingGraph(
         device, pi, sums, beta, links, held, n=n, noise=False, delta=DELTA, tau=TAU, dtype="float32", seed=5
     ) as block:

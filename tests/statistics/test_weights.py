@@ -18,6 +18,7 @@ from scipy import stats
 
 from mmsbgen.backends import Device
 from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.axes.small_spaces import edge_set_arguments
 from mmsbgen.families.mmsb.numbers import counter_random
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.families.mmsb.stages import graph_workloads
@@ -138,8 +139,8 @@ def test_blocks(six: Split, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 def launched(device: Device, kernel: str, problem: Any, count: int, values: dict[str, Any], *names: str) -> list[Any]:
     """Some arrays after one launch; the graph's adjacency and edge sets are added to the values."""
     offsets, neighbours = graph_workloads.adjacency(N, LINKS)
-    given = graph_workloads.edge_set_arguments("link", EdgeSet.build(LINKS))
-    given |= graph_workloads.edge_set_arguments("held", EdgeSet.build(HELD))
+    given = edge_set_arguments("link", EdgeSet.build(LINKS))
+    given |= edge_set_arguments("held", EdgeSet.build(HELD))
     given |= {"neighbour_offsets": offsets, "neighbours": neighbours, "n_total": np.uint32(N)} | values
     return launch(device, kernel, problem, count, given, *names)
 
@@ -332,7 +333,7 @@ def test_every_training_link_is_found_from_both_ends(device: Device, collaborati
     right = [bool({a * n + b, b * n + a} & keys) for a, b in others.tolist()]
     asked = np.concatenate([links, links[:, ::-1], held, held[:, ::-1], others])
     answer = np.repeat([1, 0], [2 * len(links), 2 * len(held)]).tolist() + right
-    values: dict[str, Any] = graph_workloads.edge_set_arguments("link", EdgeSet.build(links))
+    values: dict[str, Any] = edge_set_arguments("link", EdgeSet.build(links))
     values |= {"pairs_a": asked[:, 0].astype(np.uint32), "pairs_b": asked[:, 1].astype(np.uint32)}
     values |= {"found": np.full(len(asked), 7, np.uint32), "n_pairs": np.uint32(len(asked))}
     problem = MMSB.problem(N=n, pairs=len(asked))
@@ -347,8 +348,8 @@ def test_no_non_link_is_a_link_or_held_out(device: Device, collaboration: Split)
     stars = strategies.random_node(chosen, 1, rounds)
     stride, n_partners = int(stars.sizes.max()), 8
     offsets, neighbours = graph_workloads.adjacency(n, parts.training_links)
-    values: dict[str, Any] = graph_workloads.edge_set_arguments("link", chosen.links)
-    values |= graph_workloads.edge_set_arguments("held", chosen.held)
+    values: dict[str, Any] = edge_set_arguments("link", chosen.links)
+    values |= edge_set_arguments("held", chosen.held)
     values |= {
         "centres": stars.centres.astype(np.uint32),
         "sizes": stars.sizes.astype(np.uint32),

@@ -35,7 +35,7 @@ from mmsbgen.tuner.measure.trial_process import Outcome
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder
 from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
-from mmsbgen.tuner.search.strategies import BudgetSpentError, candidates
+from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
 from tests.devices import H200
 
 PROBLEM = family().problem(K=32, m=16, n=8, N=100)

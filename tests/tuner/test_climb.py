@@ -20,8 +20,8 @@ from mmsbgen.db.records.tuning_records import (
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.measure.timing import Timing
+from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
 from mmsbgen.tuner.search.coordinate_descent import Climb, neighbours
-from mmsbgen.tuner.search.strategies import BudgetSpentError, candidates
 from mmsbgen.tuner.search.surrogate import coordinates
 
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)

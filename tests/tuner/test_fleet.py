@@ -28,8 +28,8 @@ from mmsbgen.tuner.measure.measurer import Limits
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.earlier_trials import known_trials, this_process
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates
 from mmsbgen.tuner.search.parallel_search import Lanes, deal, search_in_lanes, try_in_lanes
-from mmsbgen.tuner.search.strategies import BudgetSpentError, Candidates
 
 MMSBGEN = [sys.executable, "-c", "from mmsbgen.cli import main; main()"]
 SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]

@@ -5,12 +5,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.space import Config, Traits
-from mmsbgen.tuner.search.strategies import STRATEGIES, BudgetSpentError, Candidates, candidates, check_strategy, search
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, candidates
+from mmsbgen.tuner.search.strategies import STRATEGIES, check_strategy, search
 
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
 PROBLEM = MMSB.problem()
@@ -105,12 +107,17 @@ def test_the_default_strategy_finds_a_good_configuration_in_60_of_thousands(spac
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_is_a_function_of_its_seed(strategy: str, space: Candidates) -> None:
     orders = []
-    state = random.getstate()
+    generators = random.getstate(), np.random.default_rng, np.random.get_state()[1].tolist()
     for seed in (1, 1, 2):
         seen = Landscape(budget=40)
-        search(strategy, space, seen, budget=40, seed=seed)
+
+        def ask(configs: Sequence[Config], seen: Landscape = seen) -> list[float]:
+            assert generators == (random.getstate(), np.random.default_rng, np.random.get_state()[1].tolist())
+            return seen(configs)
+
+        search(strategy, space, ask, budget=40, seed=seed)
+        assert generators == (random.getstate(), np.random.default_rng, np.random.get_state()[1].tolist())
         orders.append(list(seen.seconds))
-    assert random.getstate() == state
     assert orders[0] == orders[1]
     assert (orders[0] == orders[2]) is (strategy == "exhaustive")
     assert 1 < len(orders[0]) <= 40

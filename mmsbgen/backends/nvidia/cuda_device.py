@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from mmsbgen.backends.base import (
     Argument,
     Buffer,
-    Device,
     DeviceInfo,
     Event,
     Kernel,
@@ -22,7 +20,7 @@ from mmsbgen.backends.base import (
     as_shape,
     checked_offset,
 )
-from mmsbgen.backends.nvidia import held_launches, overlapping_launches, pinned_memory
+from mmsbgen.backends.nvidia import held_launches, pinned_memory
 from mmsbgen.backends.nvidia.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.cuda_compile import (
     Compiled,
@@ -32,7 +30,7 @@ from mmsbgen.backends.nvidia.cuda_compile import (
     find_compiler,
 )
 from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout, address_of
-from mmsbgen.backends.nvidia.launch_errors import Active, recent_launches
+from mmsbgen.backends.nvidia.launch_errors import ContextDevice, recent_launches
 from mmsbgen.backends.nvidia.occupancy import Multiprocessor, resident_blocks
 from mmsbgen.base.errors import (
     CompileError,
@@ -40,7 +38,6 @@ from mmsbgen.base.errors import (
     InputError,
     LaunchError,
     MissingDependencyError,
-    MmsbgenError,
 )
 
 if TYPE_CHECKING:
@@ -148,7 +145,7 @@ class CudaKernel(Kernel):
                 self._dynamic_shared = shared
             timed = device.profiling
             begin = device.record() if timed else None
-            # PyCUDA's, or that of _cuda_overlap: PyCUDA's public ones set a deprecated block shape and pack again.
+            # PyCUDA's public launches set a deprecated block shape and pack again.
             self._function._launch_kernel(name.grid, name.block, packed, int(shared), device.stream)
             device.recent.append(name)
             return CudaEvent(device, begin, device.record() if timed else None, name)
@@ -193,7 +190,7 @@ class CudaProgram(Program):
         return self._kernels[name]
 
 
-class CudaDevice(Device):
+class CudaDevice(ContextDevice):
     """A GPU by its primary context, with one stream.  One thread at a time may use it.
 
     The context is current only within a call, so that several devices and other CUDA libraries can be used side
@@ -216,20 +213,11 @@ class CudaDevice(Device):
         with self.active(LaunchError, f"cannot open {info.spec}"):
             self.stream = self.driver.Stream()
             self._staging = pinned_memory.Pinned(self.driver, self.stream)
-        self._library = overlapping_launches.find(
-            info.architecture, self.driver.get_driver_version(), self.driver.Error
-        )
-        self._modules: weakref.WeakSet[overlapping_launches.Module] = weakref.WeakSet()
         self._hold = held_launches.CudaHold(self)
-        self.overlaps = self._library is not None
 
     def pci_address(self) -> str | None:
         with self.active(LaunchError, f"where {self.info.spec} is on the PCI bus is not known"):
             return str(self.driver.Device(self.info.index).pci_bus_id())
-
-    def active(self, kind: type[MmsbgenError], what: object, happened: str = "") -> Active:
-        """Make the context current within a block and turn CUDA's errors there into ``kind``."""
-        return Active(self, kind, what, happened)
 
     def wait(self) -> None:
         """Wait for the stream; the context must be current."""
@@ -294,18 +282,16 @@ class CudaDevice(Device):
     def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
         compile_side_by_side(sources, self.info.architecture, options, compiler=self._compiler, cache=self._cache)
 
-    def compile(
-        self, source: str, kernel_names: Sequence[str], options: Sequence[str] = (), *, overlap: bool = False
-    ) -> CudaProgram:
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> CudaProgram:
         what = f"kernels {', '.join(kernel_names)} on {self.info.name}"
         compiled = self._compiled(what, source, options)
         try:
-            return self._program(what, compiled, kernel_names, overlap)
+            return self._program(what, compiled, kernel_names)
         except CompileError:
             if not compiled.cached:
                 raise
         # It may be the file that is wrong.
-        return self._program(what, self._compiled(what, source, options, anew=True), kernel_names, overlap)
+        return self._program(what, self._compiled(what, source, options, anew=True), kernel_names)
 
     def _compiled(self, what: str, source: str, options: Sequence[str], anew: bool = False) -> Compiled:
         arch, compiler, cache = self.info.architecture, self._compiler, self._cache
@@ -314,18 +300,10 @@ class CudaDevice(Device):
         except CompileError as error:
             raise CompileError(f"{what} did not compile: {error}") from None
 
-    def _program(self, what: str, compiled: Compiled, names: Sequence[str], overlap: bool) -> CudaProgram:
+    def _program(self, what: str, compiled: Compiled, names: Sequence[str]) -> CudaProgram:
         with self.active(CompileError, f"{what}: the compiled code does not load"):
-            module = self._load(compiled.cubin, overlap)
+            module = self.driver.module_from_buffer(compiled.cubin)
         return CudaProgram(self, module, names, compiled.log, compiled.resources)
-
-    def _load(self, cubin: bytes, overlap: bool) -> Any:
-        if self._library is None or not overlap:
-            return self.driver.module_from_buffer(cubin)
-        active = functools.partial(self.active, LaunchError, "cannot unload kernels")
-        module = overlapping_launches.Module(self._library, cubin, active)
-        self._modules.add(module)
-        return module
 
     def mark(self) -> CudaEvent:
         with self.active(LaunchError, "cannot queue a marker"):
@@ -345,8 +323,6 @@ class CudaDevice(Device):
             self._staging.clear()
             self.stream.synchronize()
             self._hold.clear()
-        for module in list(self._modules):
-            module.unload()
 
 
 def _driver() -> Any:

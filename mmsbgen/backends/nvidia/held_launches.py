@@ -13,7 +13,7 @@ from mmsbgen.base.errors import LaunchError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mmsbgen.backends.nvidia.cuda_device import CudaDevice
+    from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 
 __all__ = ["SPIN", "CudaHold"]
 
@@ -37,7 +37,7 @@ extern "C" __global__ void hold(const volatile unsigned* released, unsigned turn
 class CudaHold:
     """A kernel of one thread that keeps a device's stream waiting for a word of the host's memory."""
 
-    def __init__(self, device: CudaDevice) -> None:
+    def __init__(self, device: ContextDevice) -> None:
         self._device = device
         self._word: Any = None
         self._kernel: Any = None

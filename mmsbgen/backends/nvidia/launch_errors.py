@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from mmsbgen.backends.base import Device
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
     from mmsbgen.backends.base import LaunchName
-    from mmsbgen.backends.nvidia.cuda_device import CudaDevice
     from mmsbgen.base.errors import MmsbgenError
 
-__all__ = ["Active", "after", "recent_launches"]
+__all__ = ["Active", "ContextDevice", "after", "recent_launches"]
 
 #: Launches that a device remembers: those of an iteration and more.
 _MOST = 16
@@ -31,6 +32,19 @@ def after(launches: Iterable[LaunchName]) -> str:
     return f", after kernel{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 
 
+class ContextDevice(Device):
+    """A device with a CUDA context and one stream; ``recent`` are the launches since the stream was last waited for."""
+
+    driver: Any
+    context: Any
+    stream: Any
+    recent: deque[LaunchName]
+
+    def active(self, kind: type[MmsbgenError], what: object, happened: str = "") -> Active:
+        """Make the context current within a block and turn CUDA's errors there into ``kind``."""
+        return Active(self, kind, what, happened)
+
+
 class Active:
     """Makes a device's context current within a block and turns CUDA's errors there into ``kind``.
 
@@ -40,7 +54,7 @@ class Active:
 
     __slots__ = ("_device", "_happened", "_kind", "_what")
 
-    def __init__(self, device: CudaDevice, kind: type[MmsbgenError], what: object, happened: str = "") -> None:
+    def __init__(self, device: ContextDevice, kind: type[MmsbgenError], what: object, happened: str = "") -> None:
         self._device = device
         self._kind = kind
         self._what = what

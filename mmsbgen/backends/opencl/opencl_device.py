@@ -247,9 +247,7 @@ class OpenCLDevice(Device):
             with _errors(LaunchError, f"cannot copy {src!r} to {dst!r}"):
                 self.cl.enqueue_copy(self.queue, _handle(dst), _handle(src), byte_count=src.nbytes)
 
-    def compile(
-        self, source: str, kernel_names: Sequence[str], options: Sequence[str] = (), *, overlap: bool = False
-    ) -> OpenCLProgram:
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> OpenCLProgram:
         what = f"kernels {', '.join(kernel_names)} on {self.info.name} ({self.info.platform})"
         if self._cache is None:
             program, log = self._build(source, options, what)

@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -139,35 +138,6 @@ def _interruptible() -> Iterator[None]:
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
-class NamedPath(click.Path):
-    """A path that is not empty: of an unset variable of a shell nothing is left, and Python's ``Path("")`` is here."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(path_type=Path, **more)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not str(value):
-            self.fail("the name is empty: give one, or leave the option out. Is a variable of the shell not set?")
-        return super().convert(value, param, ctx)
-
-
-class Communities(click.ParamType):  # type: ignore[type-arg]
-    """A number of communities from 1 on, or ``auto``."""
-
-    name = "integer|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "auto":
-            return value
-        try:
-            number = int(value)
-        except ValueError:
-            number = 0
-        if number < 1:
-            self.fail(f"{value!r} is not a whole number from 1 on, or auto.", param, ctx)
-        return number
-
-
 def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
     """Names and values of texts NAME=VALUE; raises ``InputError`` for other texts and for a name with two values."""
     found: dict[str, str] = {}
@@ -221,15 +191,6 @@ def seconds(value: float | None) -> str:
         if value >= scale:
             return f"{value / scale:.4g} {unit}"
     return f"{value / 1e-9:.4g} ns"
-
-
-def quantity(value: float, unit: str) -> str:
-    """A number with a unit for a reader: ``12.3 MB``, ``4.57k trials``."""
-    prefixes = iter(("", "k", "M", "G", "T"))
-    prefix = next(prefixes)
-    while value >= 999.5 and (larger := next(prefixes, None)) is not None:
-        value, prefix = value / 1000, larger
-    return f"{value:.3g} {prefix}{unit}" if len(unit) == 1 else f"{value:.3g}{prefix} {unit}"
 
 
 def _cell(value: Any) -> Any:

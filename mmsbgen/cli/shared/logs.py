@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from mmsbgen.cli.shared.common import NamedPath
+from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from mmsbgen.base.progress import Stage, listening
-from mmsbgen.cli.shared.common import quantity
 
 #: Seconds after which a stage is worth telling, between lines where there is no terminal, and between looks.
 FIRST, BETWEEN_LINES, LOOK = 2.0, 10.0, 0.1
@@ -107,6 +106,15 @@ class StageDisplay:
 def line(stage: Stage) -> str:
     """How far a stage is: ``reading g.txt: 34% done, 12.3 MB/s, about 5 s left``."""
     return f"{stage.name}: {_note(stage) or f'{stage.seconds:.0f} s so far'}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with a unit for a reader: ``12.3 MB``, ``4.57k trials``."""
+    prefixes = iter(("", "k", "M", "G", "T"))
+    prefix = next(prefixes)
+    while value >= 999.5 and (larger := next(prefixes, None)) is not None:
+        value, prefix = value / 1000, larger
+    return f"{value:.3g} {prefix}{unit}" if len(unit) == 1 else f"{value:.3g}{prefix} {unit}"
 
 
 def _note(stage: Stage) -> str:

@@ -23,8 +23,6 @@ _EVERY = (
     "perplexity_pairs",
     "perplexity_sum",
 )
-#: Of a run's own kernels and of those above: which iterations launch, and which are launched once.
-_ITERATED, _ONCE = ("exchange_slots", "update_pi", "theta_end"), ("place_rows",)
 
 
 def chosen(
@@ -42,7 +40,6 @@ def chosen(
     """
     own = tuple(own)
     wanted = [*own, *_EVERY, *(("explain_links", "explain_at") if options.refines else ())]
-    runtime.iterated |= {*own, *_ITERATED} - {*_ONCE}
     runtime.compile_ahead(wanted, problem)
     for name in wanted:
         kernels[name] = runtime.kernel(name, problem)

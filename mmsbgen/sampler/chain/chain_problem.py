@@ -9,29 +9,29 @@ from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.backends.discovery import select_device
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.minibatch.strategies import strategy
 from mmsbgen.sampler.options.options import Options
 
 
-def partner_rule(n_vertices: int, options: Options) -> equations.PartnerRule:
+def partner_rule(n_vertices: int, options: Options) -> PartnerRule:
     """How partners are drawn in a graph of ``n_vertices``: ``n_partners`` clamped to the other vertices.
 
     Where all others are partners, or only one, strata make no difference, and the rule is the uniform one.  Partners
     that a star shares are clamped to all vertices, which are then taken once each.
     """
     if options.block:
-        return equations.PartnerRule("block", options.draws, seed=options.seed)
+        return PartnerRule("block", options.draws, seed=options.seed)
     if options.shares:
-        return equations.PartnerRule(options.partners, min(options.draws, n_vertices), seed=options.seed)
+        return PartnerRule(options.partners, min(options.draws, n_vertices), seed=options.seed)
     others = n_vertices - 1
     n = min(options.draws, others)
     n_link = n // 2
     if options.partners == "uniform" or n == others or n_link == 0:
-        return equations.PartnerRule("uniform", n, seed=options.seed)
-    return equations.PartnerRule("stratified", n, n_link, seed=options.seed)
+        return PartnerRule("uniform", n, seed=options.seed)
+    return PartnerRule("stratified", n, n_link, seed=options.seed)
 
 
 #: bfloat16 on tensor cores and copies past registers begin here.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.chain_kernels import chosen
-from mmsbgen.sampler.chain.fused_loop import Loop, time_ways
+from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, Hosted, Swept
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, theta_scales
@@ -36,8 +35,8 @@ class Sampler:
     Building one checks that it fits (:class:`mmsbgen.base.errors.DeviceMemoryError` with the numbers if not),
     allocates, and builds the kernels; :meth:`initialise` starts the chain; :meth:`advance` makes iterations,
     :meth:`step` one by one launch a stage.  ``fused`` says whether iterations of stars are made many a launch, by one
-    persistent kernel: None where that is faster, True or :class:`mmsbgen.base.errors.ConfigError`.  ``plan`` is that of
-    these options on this device, where there is one already and it is known to fit.
+    persistent kernel: True or :class:`mmsbgen.base.errors.ConfigError`, None as :func:`fused_by_default` has it.
+    ``plan`` is that of these options on this device, where there is one already and it is known to fit.
     """
 
     def __init__(
@@ -66,9 +65,6 @@ class Sampler:
         self.kernels: dict[str, BoundKernel] = {}
         self.values: dict[str, Any] = {}
         self.held_values: dict[str, Any] = {}
-        self._fused = fused
-        self.iteration_seconds: dict[str, float] = {}
-        """Seconds of an iteration fused and by single launches, where both were tried."""
         self.loop: Loop | None = None
         """The kernel that makes many iterations a launch, in fused mode."""
         self.state = State(self.device, self.shape, options.average)
@@ -82,7 +78,7 @@ class Sampler:
             own += ("place_rows",) if plan.starts_from_sets and not self.shape.stored.narrow else ()
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
             self.batches = self._batches(plan.rounds)
-            if fused or (fused is None and self.device.info.backend == "cuda"):
+            if fused or (fused is None and fused_by_default(self.device.info.backend, options.mini_batch)):
                 self.loop = self._loop(fused)
         except BaseException:
             self.close()
@@ -206,29 +202,7 @@ class Sampler:
         """Start the chain: rows from Dirichlet(1, ..., 1) made on the device, or by the sets of ``start``.
 
         theta is drawn from Gamma(eta, 1); for blocks, whose first sweep moves it all the way, it is that of a guess.
-        Where iterations can be made fused and by single launches and neither was asked for, some are first made both
-        ways, in turns; the faster way is kept, and the chain starts anew.
         """
-        self._start(start)
-        if self.loop is not None and self._fused is None:
-            self._choose(self.loop)
-            self._start(start)
-
-    def _choose(self, loop: Loop) -> None:
-        def way(chosen: Loop | None) -> Callable[[int], None]:
-            def make(count: int) -> None:
-                self.loop = chosen
-                self.iterate(count)
-
-            return make
-
-        self.iteration_seconds = time_ways(self.device, {"separate": way(None), "fused": way(loop)})
-        self.loop = loop
-        if self.iteration_seconds["separate"] < self.iteration_seconds["fused"]:
-            loop.release()
-            self.loop = None
-
-    def _start(self, start: Start | None) -> None:
         self.clipped()
         self._count_anew()
         n = self.split.graph.n_vertices

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mmsbgen.families.mmsb.blocks.block_workloads import room
-from mmsbgen.families.mmsb.blocks.tensor_workloads import half_room, half_row
+from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
 from mmsbgen.families.mmsb.stars import star_tensor
 from mmsbgen.families.mmsb.stars.star_shared import LABELS
 from mmsbgen.graph import EdgeSet, Split

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb.numbers import partner_rule
 from mmsbgen.families.mmsb.numbers.counter_random import below
 from mmsbgen.families.mmsb.numbers.row_layout import Purpose
-from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.sampler.minibatch.block_sweeps import Sweeps
 from mmsbgen.sampler.options.options import Options
@@ -174,7 +174,7 @@ def distinct_non_links(sources: Sources, vertex: int, iteration: int) -> Ints:
     n, wanted = sources.n_vertices, min(sources.options.size, sources.eligible(vertex))
     adjacency, held = sources.split.training_adjacency, sources.split.held_out_adjacency
     refused = {*adjacency.row(vertex).tolist(), *held.row(vertex).tolist()}
-    return equations.distinct_non_links(vertex, n, refused, wanted, sources.options.seed, iteration)
+    return partner_rule.distinct_non_links(vertex, n, refused, wanted, sources.options.seed, iteration)
 
 
 def random_pair(sources: Sources, iteration: int) -> MiniBatch:

@@ -98,7 +98,6 @@ def record(
         "seed": sampler.options.seed,
         "device": {k: v for k, v in sampler.device.info.as_dict().items() if k != "extensions"},
         "fused": sampler.loop is not None,
-        "seconds of an iteration": sampler.iteration_seconds,
         "kernels": [choice.as_dict() for choice in sampler.runtime.choices.values()],
         "iterations": sampler.iteration,
         "updates_per_vertex": sampler.vertex_updates / graph.n_vertices,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.backends.base import Buffer, Device
-from mmsbgen.families.mmsb.stages.graph_workloads import edge_set_arguments
+from mmsbgen.families.mmsb.axes.small_spaces import edge_set_arguments
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.state.device_state import Shape

@@ -3,6 +3,7 @@
 import { follow, get, post } from "./api.js";
 import { detectionLive, detectionResult } from "./detection.js";
 import { el, failure, when } from "./dom.js";
+import { badge, title } from "./jobs.js";
 import { tuneLive, tuneResult } from "./tuning.js";
 
 const KINDS = {
@@ -10,15 +11,6 @@ const KINDS = {
   tune: { title: "Tune", live: tuneLive, result: tuneResult, page: "tune" },
 };
 const ENDED = ["done", "failed", "cancelled"];
-
-/** The title of a job: the graph of a detection, the kernels of a tune. */
-export function title(job) {
-  const { kernels, name, n_communities: k } = job.payload;
-  if (job.kind === "detect") return `${name ?? "graph"}, K = ${k}`;
-  return kernels?.join(", ") ?? "all kernels worth tuning";
-}
-
-export const badge = (state) => el("span", { class: `badge ${state}` }, state);
 
 /** The page of a job. */
 export async function jobPage(main, signal, id) {

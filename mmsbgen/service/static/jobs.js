@@ -1,10 +1,18 @@
-// The list of jobs of a kind.
+// The list of jobs of a kind; the title and the state of a job.
 
 import { get } from "./api.js";
 import { el, failure, percent, table, when } from "./dom.js";
-import { badge, title } from "./job.js";
 
 const EVERY_MS = 3000;
+
+/** The title of a job: the graph of a detection, the kernels of a tune. */
+export function title(job) {
+  const { kernels, name, n_communities: k } = job.payload;
+  if (job.kind === "detect") return `${name ?? "graph"}, K = ${k}`;
+  return kernels?.join(", ") ?? "all kernels worth tuning";
+}
+
+export const badge = (state) => el("span", { class: `badge ${state}` }, state);
 
 /** The newest jobs of a kind, looked at again while some of them go on. */
 export function jobList(kind, signal) {

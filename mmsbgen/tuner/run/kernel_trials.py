@@ -21,7 +21,7 @@ from mmsbgen.tuner.measure.noise import Noise
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import Outcome
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
-from mmsbgen.tuner.search.strategies import BudgetSpentError
+from mmsbgen.tuner.search.candidates import BudgetSpentError
 
 __all__ = ["Evaluator", "Recorder", "spent_s", "with_energy"]
 

@@ -32,9 +32,10 @@ from mmsbgen.tuner.run.earlier_trials import known_finals, known_trials, order_o
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
 from mmsbgen.tuner.run.run_context import Entry, Interrupt, Place, new_run
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
+from mmsbgen.tuner.search.candidates import Candidates, Fixed, candidates
 from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, Climb, neighbours
 from mmsbgen.tuner.search.parallel_search import search_in_lanes, try_in_lanes
-from mmsbgen.tuner.search.strategies import Candidates, Fixed, candidates, check_strategy
+from mmsbgen.tuner.search.strategies import check_strategy
 from mmsbgen.tuner.search.surrogate import coordinates
 
 __all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]

@@ -12,7 +12,7 @@ from mmsbgen.db.records.ranking import cost
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
 from mmsbgen.tuner.measure.noise import Verdict
 from mmsbgen.tuner.measure.roofs import Roofs
-from mmsbgen.tuner.search.strategies import Candidates
+from mmsbgen.tuner.search.candidates import Candidates
 
 __all__ = ["KernelReport", "Progress", "TuneReport"]
 

@@ -18,7 +18,7 @@ from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.timing import Timing
-from mmsbgen.tuner.search.strategies import BudgetSpentError
+from mmsbgen.tuner.search.candidates import BudgetSpentError
 from mmsbgen.tuner.search.surrogate import coordinates
 
 __all__ = ["COMPARE_S", "Climb", "compared", "neighbours"]

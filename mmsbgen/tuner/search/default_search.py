@@ -19,7 +19,7 @@ from mmsbgen.tuner.search.cost_model import features
 from mmsbgen.tuner.search.surrogate import coordinates, expected_improvement, fitted, posterior
 
 if TYPE_CHECKING:
-    from mmsbgen.tuner.search.strategies import Candidates, Evaluate
+    from mmsbgen.tuner.search.candidates import Candidates, Evaluate
 
 __all__ = ["default_search"]
 

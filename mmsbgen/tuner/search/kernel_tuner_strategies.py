@@ -68,7 +68,13 @@ def run(
     if len(configs) <= _SMALL:
         evaluate(configs)
         return
-    with _quiet(), _seeded(seed):
+    generators = _Generators(seed)
+
+    def measure(wanted: Sequence[Config]) -> list[float]:
+        with generators.exchanged():
+            return evaluate(wanted)
+
+    with _quiet(), generators.exchanged():
         from kernel_tuner.interface import Options
         from kernel_tuner.searchspace import Searchspace
         from kernel_tuner.util import TuningBudget
@@ -81,7 +87,13 @@ def run(
         axes = {n: list(range(len(found))) for n, found in values.items()}
 
         class Space(Searchspace):  # type: ignore[misc]
-            """Some strategies go to a random neighbour and break down where a configuration has none."""
+            """Some strategies go to a random neighbour and break down where a configuration has none.
+
+            Latin hypercubes are drawn by a generator that no seed reaches; a plain sample takes their place.
+            """
+
+            def get_LHS_sample(self, num_samples: int) -> Any:  # noqa: N802
+                return self.get_random_sample(num_samples)
 
             def get_random_neighbor(self, param_config: Any, *args: Any, **kwargs: Any) -> Any:
                 found = super().get_random_neighbor(param_config, *args, **kwargs)
@@ -102,7 +114,7 @@ def run(
             budget=TuningBudget(None, 2**62),
         )
         by_code = {tuple(code.values()): config for code, config in zip(codes, configs, strict=True)}
-        strategy.tune(space, _runner(by_code, list(axes), evaluate), options)
+        strategy.tune(space, _runner(by_code, list(axes), measure), options)
 
 
 def _runner(
@@ -156,19 +168,26 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed all generators that kernel_tuner draws from, and give them their states back afterwards.
+class _Generators:
+    """Seeded states of the global generators of Python and NumPy, which kernel_tuner draws from.
 
-    Its Latin hypercubes ask NumPy for a new generator each time, which would be seeded by the system.
+    Exchanged for the caller's while kernel_tuner runs, and back while it waits for a measurement.
     """
-    python, numpy, default_rng = random.getstate(), np.random.get_state(), np.random.default_rng
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    np.random.default_rng = lambda given=None: default_rng(seed if given is None else given)  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        np.random.default_rng = default_rng
+
+    def __init__(self, seed: int) -> None:
+        self._held: tuple[Any, Any] = random.Random(seed).getstate(), np.random.RandomState(seed % 2**32).get_state()
+
+    @contextmanager
+    def exchanged(self) -> Iterator[None]:
+        """Put the states held here into the place of those in use, until the block is left."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        used = random.getstate(), np.random.get_state()
+        random.setstate(self._held[0])
+        np.random.set_state(self._held[1])
+        self._held = used

@@ -11,7 +11,8 @@ from dataclasses import replace
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.search.strategies import BudgetSpentError, Candidates, Evaluate, search
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Evaluate
+from mmsbgen.tuner.search.strategies import search
 
 __all__ = ["Lanes", "deal", "search_in_lanes", "try_in_lanes"]
 

@@ -7,121 +7,16 @@ raising :class:`BudgetSpentError`.  The same seed and the same answers give the 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.kernels.family import KernelSpec
-from mmsbgen.kernels.problem import Problem, Value
-from mmsbgen.kernels.space import Config, Traits, describe
 from mmsbgen.tuner.search import kernel_tuner_strategies
-from mmsbgen.tuner.search.cost_model import Model, model_of
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Evaluate
 from mmsbgen.tuner.search.default_search import default_search
 
-__all__ = [
-    "STRATEGIES",
-    "BudgetSpentError",
-    "Candidates",
-    "Evaluate",
-    "Fixed",
-    "candidates",
-    "check_strategy",
-    "fixed_values",
-    "search",
-]
-
-Fixed = Mapping[str, Value | tuple[Value, ...]]
-"""Axes that keep one value, or that take only some of theirs."""
-
-Evaluate = Callable[[Sequence[Config]], list[float]]
-"""Seconds of each configuration, infinity for one that failed; asking again for the same costs nothing.
-
-It may have more to say to the default strategy: ``likely(configs)`` is told which may be asked for soon, ``part()``
-is the part of the budget that is spent, and ``cost(config)``, where seconds count, what trying it took.
-"""
+__all__ = ["STRATEGIES", "check_strategy", "search"]
 
 OWN_STRATEGIES = ("default", "exhaustive", "random")
 STRATEGIES = (*OWN_STRATEGIES, *kernel_tuner_strategies.NAMES)
-
-
-class BudgetSpentError(Exception):
-    """No further configuration may be measured."""
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The valid configurations of a kernel for a problem on a device, and why the others are refused.
-
-    ``refusals`` counts refused configurations by the name of the constraint; ``examples`` has one reason each.
-    """
-
-    configs: list[dict[str, Value]]
-    default: dict[str, Value]
-    refusals: Counter[str]
-    examples: Mapping[str, str]
-    model: Model | None = None
-    """The model by bytes and occupancy of the kernel, where there is one."""
-
-    @property
-    def total(self) -> int:
-        """How many configurations there are, refused ones included."""
-        return len(self.configs) + self.refusals.total()
-
-
-def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed | None = None) -> Candidates:
-    """The part of a kernel's space that is searched: valid here, within ``fixed``, with modes left as they are.
-
-    Raises :class:`InputError` when ``fixed`` has a value that the axis lacks, or when nothing is valid.
-    """
-    default = dict(spec.default(problem, traits))
-    asked = {name: default[name] for name in spec.modes} | dict(fixed or {})
-    kept = {name: values if isinstance(values, tuple) else (values,) for name, values in asked.items()}
-    configs: list[dict[str, Value]] = []
-    refusals: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    for axis in spec.space.axes:
-        for value in kept.get(axis.name, ()):
-            if value not in axis.values:
-                allowed = ", ".join(map(str, axis.values))
-                raise InputError(f"{spec.name}: {axis.name}={value} is not one of {allowed}")
-    for config, reason in spec.space.judged(problem, traits):
-        if any(config[name] not in values for name, values in kept.items() if name in config):
-            continue
-        if reason is None:
-            configs.append(config)
-            continue
-        name, _, why = reason.partition(": ")
-        refusals[name] += 1
-        if name not in examples:
-            examples[name] = f"{why} ({describe(config)})"
-    if not configs:
-        reasons = "; ".join(f"{name}: {why}" for name, why in examples.items())
-        raise InputError(f"{spec.name} has no valid configuration for this problem on this device: {reasons}")
-    if default not in configs:
-        default = configs[0]
-    return Candidates(configs, default, refusals, examples, model_of(spec, problem, traits))
-
-
-def fixed_values(wanted: Mapping[str, Sequence[object]], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:
-    """The values of axes that texts or JSON mean, in the types that the axes have.
-
-    Raises :class:`InputError` for an axis or a value that none of ``specs`` has.
-    """
-    known: dict[str, dict[str, Value]] = {}
-    for spec in specs:
-        for axis in spec.space.axes:
-            known.setdefault(axis.name, {}).update({str(value).lower(): value for value in axis.values})
-    fixed: dict[str, tuple[Value, ...]] = {}
-    for name, values in wanted.items():
-        if name not in known:
-            raise InputError(f"{name}: no such axis; there are {', '.join(sorted(known))}")
-        words = [str(value).strip() for value in values]
-        odd = [word for word in words if word.lower() not in known[name]]
-        if odd:
-            raise InputError(f"{name}={odd[0]}: the values are {', '.join(map(str, known[name].values()))}")
-        fixed[name] = tuple(known[name][word.lower()] for word in words)
-    return fixed
 
 
 def check_strategy(name: str) -> None:

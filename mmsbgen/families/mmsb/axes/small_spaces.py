@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, first_valid, stored_size
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.graph.edgeset import EdgeSet
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Space, Traits
@@ -66,6 +69,16 @@ def edge_set(prefix: str, what: str) -> tuple[Argument, ...]:
         Argument(f"{prefix}_seed0", "u64", "scalar", ""),
         Argument(f"{prefix}_seed1", "u64", "scalar", ""),
     )
+
+
+def edge_set_arguments(prefix: str, edges: EdgeSet) -> dict[str, Any]:
+    """The four kernel arguments of an edge set."""
+    return {
+        f"{prefix}_buckets": edges.buckets,
+        f"{prefix}_n_buckets": np.uint32(edges.n_buckets),
+        f"{prefix}_seed0": np.uint64(edges.seeds[0]),
+        f"{prefix}_seed1": np.uint64(edges.seeds[1]),
+    }
 
 
 def row_bytes(problem: Problem) -> int:

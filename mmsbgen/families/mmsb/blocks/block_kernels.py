@@ -34,6 +34,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     row_bytes,
 )
 from mmsbgen.families.mmsb.blocks import block_workloads
+from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.families.mmsb.numbers.row_layout import ROW_MULTIPLE, row_length
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
@@ -72,7 +73,7 @@ SHARED_PARTNERS = KernelSpec(
     parameters=("N", "n", "dtype"),
     space=_SHARED_SPACE,
     default=defaults(_SHARED_SPACE, {"block_size": 512}, {"block_size": 1}),
-    variables=lambda problem, config, traits: common(problem, config, traits, room=block_workloads.room(problem)),
+    variables=lambda problem, config, traits: common(problem, config, traits, room=room(problem)),
     launch=_one_block,
     traffic=lambda p: p.integer("n") * (5 * 4 + element_size(p)),
     flops=lambda p: 0,

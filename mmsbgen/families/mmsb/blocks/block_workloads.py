@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mmsbgen.families.mmsb.numbers.problem_sizes import MOST_GROUPS, room
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, FLOOR, row_length
 from mmsbgen.families.mmsb.reference import block_equations, equations, verify, workloads
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, SEED, real_type, roundoff
@@ -15,21 +16,12 @@ from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Shared partners are stored in arrays of a multiple of this length, so that a few can be read past the last.
-ROOM = 16
-#: Groups of counts that the workloads have room for.
-MOST_GROUPS = 2048
 #: Vertices of another mini-batch in front of a workload's.
 FIRST = 3
 #: Links of the largest hub, about those of com-DBLP's: one team goes through them, so more would be all that is timed.
 _HUB = 350
 #: Links of a vertex of the workloads; com-DBLP has 6.6.
 MEAN_DEGREE = 6
-
-
-def room(problem: Problem) -> int:
-    """Elements of the arrays of shared partners: ``n`` rounded up to :data:`ROOM`."""
-    return -(-problem.integer("n") // ROOM) * ROOM
 
 
 def small(problem: Problem) -> Problem:

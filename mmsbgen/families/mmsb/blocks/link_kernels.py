@@ -35,6 +35,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     row_bytes,
 )
 from mmsbgen.families.mmsb.blocks import block_workloads
+from mmsbgen.families.mmsb.numbers.problem_sizes import MOST_GROUPS
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
@@ -49,13 +50,13 @@ LOOKAHEAD = Axis(
 #: Bytes that all groups' counts may take.
 _COUNT_BYTES = 64 << 20
 #: Enough to fill a device; more would only be more to add up.
-_MOST_GROUPS = {"cpu": 256, "gpu": block_workloads.MOST_GROUPS}
+_MOST_GROUPS = {"cpu": 256, "gpu": MOST_GROUPS}
 
 
 def most_groups(problem: Problem, traits: Traits) -> int:
     """Groups of counts that block_links may write on a device, by its kind and what they take."""
     kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * element_size(problem))
-    return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, block_workloads.MOST_GROUPS), kept))
+    return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, MOST_GROUPS), kept))
 
 
 def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:

@@ -22,7 +22,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     row_bytes,
 )
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
-from mmsbgen.families.mmsb.blocks.tensor_workloads import half_room, half_row
+from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
@@ -111,7 +111,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         problem,
         config,
         traits,
-        room=block_workloads.room(problem),
+        room=room(problem),
         HROOM=half_room(problem),
         HD=half_row(problem),
     )

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mmsb.blocks import block_workloads
-from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, DELTA, row_length
+from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row
+from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, DELTA
 from mmsbgen.families.mmsb.reference.workloads import roundoff
 from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Rows of half-wide numbers, and rooms for partners, are multiples of this: every depth of a tile divides it.
-_MULTIPLE = 64
 #: What rounding to float16 toward zero and to the nearest bfloat16 takes at most, relative; the least float16 above 0.
 _FLOAT16, BFLOAT16, _LEAST = 2.0**-10, 2.0**-8, 2.0**-24
 
@@ -25,16 +24,6 @@ def small(problem: Problem) -> Problem:
     n_vertices = min(problem.integer("N"), 307)
     m, n = min(problem.integer("m"), 150, n_vertices), min(problem.integer("n"), 1025)
     return problem.replace(N=n_vertices, m=m, n=n)
-
-
-def half_row(problem: Problem) -> int:
-    """Numbers of a row of half-wide factors."""
-    return -(-row_length(problem.integer("K")) // _MULTIPLE) * _MULTIPLE
-
-
-def half_room(problem: Problem) -> int:
-    """Shared partners that half-wide arrays have room for."""
-    return -(-problem.integer("n") // _MULTIPLE) * _MULTIPLE
 
 
 def as_words(numbers: Array) -> Array:

@@ -7,7 +7,7 @@ Functions whose results are compared with a device also return how far rounding 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.families.mmsb.numbers import counter_random
+from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, CLIP, DELTA, FLOOR, Z_FLOOR, Purpose
 
 Floats = npt.NDArray[np.float64]
@@ -261,31 +262,6 @@ def log_likelihoods(p: Floats, mean: Floats, published: Floats, labels: Ints) ->
             np.log1p(-p[~link]).sum(),
         ]
     )
-
-
-@dataclass(frozen=True)
-class PartnerRule:
-    """How partners are drawn: ``name`` is a value of the problem's ``partners``; ``n`` and ``n_link`` are counts."""
-
-    name: str
-    n: int
-    n_link: int = 0
-    seed: int = 0
-    iteration: int = 0
-
-    @property
-    def shared(self) -> bool:
-        """Whether all vertices of a mini-batch have the same draws."""
-        return self.name in ("block", "shared", "shared-uniform")
-
-
-def distinct_non_links(
-    centre: int, n_total: int, refused: Collection[int], count: int, seed: int, iteration: int
-) -> Ints:
-    """``count`` distinct vertices but the centre and those ``refused``: the first of a random permutation."""
-    order = counter_random.permuted(seed, np.arange(n_total), centre, iteration, n_total)
-    kept = order[~np.isin(order, np.fromiter({centre, *refused}, np.int64))]
-    return kept[:count]
 
 
 def sample_partners(

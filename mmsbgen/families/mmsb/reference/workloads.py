@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import Storage, storage_of
 from mmsbgen.families.mmsb.reference import equations, verify
@@ -231,15 +232,6 @@ def theta_partial(problem: Problem, seed: int) -> Workload:
 
     rotations = [pairs_of(problem, rng, first + m) for _ in range(ROTATIONS - 1)]
     return Workload(arguments, groups, judge, rotations)
-
-
-def theta_groups(problem: Problem) -> int:
-    """Groups among which the pairs of a mini-batch are dealt out: enough to fill a device, few enough to add up.
-
-    Four pairs are what a team can have in flight; 512 teams fill a GPU of 132 multiprocessors, and their counts take
-    an eighth of the reads that 4096 pairs take.
-    """
-    return max(1, min(512, problem.integer("m") // 4))
 
 
 def theta_end(problem: Problem, seed: int) -> Workload:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from mmsbgen.families.mmsb.axes.small_spaces import edge_set_arguments
+from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule, distinct_non_links
 from mmsbgen.families.mmsb.reference import equations, workloads
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff
 from mmsbgen.graph.edgeset import EdgeSet
@@ -16,16 +17,6 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
 _MEAN_DEGREE = 6
-
-
-def edge_set_arguments(prefix: str, edges: EdgeSet) -> dict[str, Any]:
-    """The four kernel arguments of an edge set."""
-    return {
-        f"{prefix}_buckets": edges.buckets,
-        f"{prefix}_n_buckets": np.uint32(edges.n_buckets),
-        f"{prefix}_seed0": np.uint64(edges.seeds[0]),
-        f"{prefix}_seed1": np.uint64(edges.seeds[1]),
-    }
 
 
 def _random_pairs(rng: np.random.Generator, n: int, count: int) -> Array:
@@ -135,7 +126,7 @@ def draw_stars(problem: Problem, seed: int) -> Workload:
             others = near
             if not is_link[r]:
                 refused = frozenset(near.tolist()) | held_sets.get(centre, set())
-                others = equations.distinct_non_links(centre, n_total, refused, size - 1, SEED, ITERATION + r)
+                others = distinct_non_links(centre, n_total, refused, size - 1, SEED, ITERATION + r)
             if not np.array_equal(got["vertices"][r, :size], np.concatenate([[centre], others])):
                 return f"the vertices of iteration {r} differ from the reference's draws"
             if not np.array_equal(got["pairs_b"][r, : size - 1], others) or np.any(
@@ -158,7 +149,7 @@ def sample_partners(problem: Problem, seed: int) -> Workload:
     if 0 not in vertices:
         vertices[0] = 0
     n_eff = min(n, n_total - 1)
-    rule = equations.PartnerRule(
+    rule = PartnerRule(
         "stratified" if problem["partners"] == "stratified" else "uniform",
         n_eff,
         n_link=n_eff // 2,

@@ -43,6 +43,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     scalar,
     stored_row_bytes,
 )
+from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
 from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import workloads
@@ -75,7 +76,7 @@ def _unroll(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _pairs_in_flight(config: Config, problem: Problem, traits: Traits) -> str | None:
-    pairs, share = int(config["pairs_in_flight"]), -(-problem.integer("m") // workloads.theta_groups(problem))
+    pairs, share = int(config["pairs_in_flight"]), -(-problem.integer("m") // theta_groups(problem))
     return f"{pairs} pairs in flight for {share} of a group" if pairs > share else None
 
 
@@ -147,7 +148,7 @@ def _partial_default(problem: Problem, traits: Traits) -> Config:
 
 def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
     """Both sums are read and written for every turn of pairs, unless they are kept in registers."""
-    pairs, groups = int(config["pairs_in_flight"]), workloads.theta_groups(problem)
+    pairs, groups = int(config["pairs_in_flight"]), theta_groups(problem)
     turns = -(-problem.integer("m") // (groups * pairs))
     vectors = chunks(problem, config, traits) * int(config["vector_width"]) * element_size(problem)
     kept = {"global": 0, "private": 2, "registers": 2 + pairs}[str(config["accumulators"])]
@@ -193,7 +194,7 @@ THETA_PARTIAL = KernelSpec(
         dot_names=[f"dot{j}" for j in range(int(config["pairs_in_flight"]))],
     ),
     launch=launch_teams,
-    traffic=lambda p: 2 * p.integer("m") * stored_row_bytes(p) + 2 * workloads.theta_groups(p) * row_bytes(p),
+    traffic=lambda p: 2 * p.integer("m") * stored_row_bytes(p) + 2 * theta_groups(p) * row_bytes(p),
     flops=lambda p: 6 * p.integer("m") * p.integer("K"),
     workload=workloads.theta_partial,
     carry=of_row,
@@ -213,7 +214,7 @@ def _communities(config: Config) -> int:
 
 
 def _share(config: Config, problem: Problem, traits: Traits) -> str | None:
-    share, block, groups = int(config["share"]), int(config["block_size"]), workloads.theta_groups(problem)
+    share, block, groups = int(config["share"]), int(config["block_size"]), theta_groups(problem)
     if block % share:
         return f"a block of {block} is not a whole number of teams of {share}"
     if share > groups:
@@ -271,8 +272,8 @@ THETA_END = KernelSpec(
         communities=_communities(config),
     ),
     launch=_launch_end,
-    traffic=lambda p: (2 * workloads.theta_groups(p) + 5) * row_bytes(p),
-    flops=lambda p: (2 * workloads.theta_groups(p) + 20) * p.integer("K"),
+    traffic=lambda p: (2 * theta_groups(p) + 5) * row_bytes(p),
+    flops=lambda p: (2 * theta_groups(p) + 20) * p.integer("K"),
     workload=workloads.theta_end,
     check_problem=workloads.small_with_groups,
 )

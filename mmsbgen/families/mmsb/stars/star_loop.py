@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from mmsbgen.base.errors import ConfigError
 from mmsbgen.families.mmsb.axes.small_spaces import stored_row_bytes
+from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
-from mmsbgen.families.mmsb.reference.workloads import theta_groups
 from mmsbgen.kernels.dialect import CUDA, CUDA_STAGE
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.indent_source import tidy

@@ -25,7 +25,8 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     STARS_SHARED,
     VERTICES,
 )
-from mmsbgen.families.mmsb.blocks import block_kernels, block_workloads
+from mmsbgen.families.mmsb.blocks import block_kernels
+from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.families.mmsb.stars import star_workloads
 from mmsbgen.kernels.family import Argument, Launch
 from mmsbgen.kernels.problem import Problem
@@ -90,7 +91,7 @@ def _sum_variables(problem: Problem, config: Config, traits: Traits) -> dict[str
     return block_kernels.BLOCK_SHARED.variables(problem, config, traits) | {
         "stars": True,
         "labels": problem["partners"] == LABELS,
-        "room": block_workloads.room(problem),
+        "room": room(problem),
     }
 
 

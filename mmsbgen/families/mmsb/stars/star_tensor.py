@@ -26,7 +26,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
 )
 from mmsbgen.families.mmsb.blocks import tensor_kernels
 from mmsbgen.families.mmsb.blocks.block_workloads import MEAN_DEGREE
-from mmsbgen.families.mmsb.blocks.tensor_workloads import half_room
+from mmsbgen.families.mmsb.numbers.problem_sizes import half_room
 from mmsbgen.families.mmsb.stars import star_workloads
 from mmsbgen.families.mmsb.stars.star_shared import (
     DRAWN,

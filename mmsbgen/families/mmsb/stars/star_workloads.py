@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
-from mmsbgen.families.mmsb.blocks.block_workloads import FIRST, ends_of, others_untouched, room
-from mmsbgen.families.mmsb.blocks.tensor_workloads import BFLOAT16, as_words, bfloat16, half_room, half_row, to_bfloat16
+from mmsbgen.families.mmsb.blocks.block_workloads import FIRST, ends_of, others_untouched
+from mmsbgen.families.mmsb.blocks.tensor_workloads import BFLOAT16, as_words, bfloat16, to_bfloat16
+from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
 from mmsbgen.families.mmsb.numbers.row_layout import Z_FLOOR
 from mmsbgen.families.mmsb.reference import block_equations
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff

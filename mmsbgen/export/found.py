@@ -1,0 +1,79 @@
+"""A result as all exports see it, and the libraries that some of them need."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.graph import Graph
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
+
+#: The extra that brings a library.
+EXTRAS = {"cdlib": "cdlib", "networkx": "graph", "scipy": "graph", "pandas": "tables", "pyarrow": "tables"}
+
+
+def library(name: str, what: str) -> ModuleType:
+    """Import ``name`` (``pyarrow.parquet``, say); raises MissingDependencyError, which names the extra, without it."""
+    package = name.partition(".")[0]
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise MissingDependencyError(
+            f"{package} is not installed, which {what} need; get it with: pip install 'mmsbgen[{EXTRAS[package]}]'"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Memberships, the cover made of them, and the graph where it is at hand; ``rule`` is what made the cover.
+
+    Communities go by the model's numbers, ``cover.labels``: those of the columns of pi and of ``memberships.beta``.
+    """
+
+    memberships: Memberships
+    cover: Cover
+    graph: Graph | None = None
+    rule: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> list[Any]:
+        """Names of the vertices in the input, in their order."""
+        names: list[Any] = self.memberships.ids.tolist()
+        return names
+
+    def needs_graph(self, what: str) -> Graph:
+        """The graph; raises InputError where it is not at hand."""
+        if self.graph is None:
+            raise InputError(f"{what} need the links, and this result has none: give the graph it was made of")
+        return self.graph
+
+    def placed(self) -> list[list[int]]:
+        """Of every vertex the numbers of its communities, those in which it has the largest shares first."""
+        found: list[list[int]] = [[] for _ in self.memberships.ids]
+        for label, members in zip(self.cover.labels, self.cover.members, strict=True):
+            for vertex in members.tolist():
+                found[vertex].append(label)
+        for vertex, labels in enumerate(found):
+            if len(labels) > 1:
+                shares = self.shares(vertex)
+                labels.sort(key=lambda label: (-shares.get(label, 0.0), label))
+        return found
+
+    def shares(self, vertex: int) -> dict[int, float]:
+        """The shares of a vertex that were kept, by community, largest first; zeros are left out."""
+        m = self.memberships
+        pairs = zip(m.indices[vertex].tolist(), m.values[vertex].tolist(), strict=True)
+        return {label: share for label, share in pairs if share > 0}
+
+    def main(self) -> npt.NDArray[np.int64]:
+        """Of the communities that each vertex is in ``[N]`` the one of its largest share; -1 where it is in none."""
+        return np.array([labels[0] if labels else -1 for labels in self.placed()], dtype=np.int64)
