@@ -118,3 +118,9 @@ class Request:
     def saved(self) -> Path | None:
         """The checkpoint's place."""
         return self.out / CHECKPOINT if self.state is None and self.out is not None else self.state
+
+    @property
+    def resumes_saved(self) -> bool:
+        """Whether the run resumes the checkpoint that it will write."""
+        saved, resume = self.saved, self.resume
+        return saved is not None and resume is not None and saved.exists() and saved.samefile(resume)

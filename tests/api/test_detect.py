@@ -16,6 +16,7 @@ import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection import detect
 from mmsbgen.graph import load_edge_list
+from mmsbgen.sampler.chain.sampler import Sampler
 from tests.api.detections import FAST, RING, cli
 from tests.disks import MMSBGEN
 
@@ -260,7 +261,7 @@ def test_refusals_are_one_line_and_leave_nothing(ring, tmp_path, args, words):
 def test_a_state_that_does_not_fit_is_refused_with_the_numbers(ring, tmp_path, monkeypatch):
     # Whatever this machine has: 100 MB, of which the rows of pi alone would take 250.
     monkeypatch.setattr("mmsbgen.sampler.state.memory_needs.available_host_memory", lambda: (10**8, "a test"))
-    monkeypatch.setattr(detect.Sampler, "step", lambda self: pytest.fail("sampled a state that does not fit"))
+    monkeypatch.setattr(Sampler, "step", lambda self: pytest.fail("sampled a state that does not fit"))
     result = cli(ring, "-k", 2**20, "--dtype", "float64", "-m", 30, "-o", tmp_path / "out", code=2)
     assert "does not fit" in result.stderr
     assert "100 MB" in result.stderr
@@ -310,7 +311,7 @@ def test_odd_ids_are_shown_short_and_written_whole(tmp_path, monkeypatch):
 
 def test_missing_graph_and_unwritable_folder(ring, tmp_path, monkeypatch):
     assert "absent.txt" in cli(tmp_path / "absent.txt", "-k", 3, code=2).stderr
-    monkeypatch.setattr(detect.Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
+    monkeypatch.setattr(Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
     (tmp_path / "file").write_text("")
     for bad in (tmp_path / "file", tmp_path / "file" / "below"):
         result = cli(ring, "-k", 3, "-o", bad, code=2)

@@ -10,7 +10,7 @@ import pytest
 
 import mmsbgen
 from mmsbgen.base.errors import InputError, MmsbgenError
-from mmsbgen.detection import detect
+from mmsbgen.sampler.chain.sampler import Sampler
 from tests.api.detections import FAST, cli
 from tests.disks import MMSBGEN, in_a_file_system_of_its_own
 
@@ -91,7 +91,7 @@ def test_files_of_no_run_are_not_overwritten(ring, tmp_path, monkeypatch):
     for name, text in (("communities.txt", "1 2 3\n"), ("run.json", '{"miles": 5}')):
         (mine.parent / name).write_text(text)
         with monkeypatch.context() as patch:
-            patch.setattr(detect.Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
+            patch.setattr(Sampler, "step", lambda self: pytest.fail("sampled before looking at the folder"))
             said = cli(ring, "-k", 3, "-o", mine.parent, code=2).stderr
         assert f"{mine} is not of a run of mmsbgen" in said
         assert "--overwrite" in said

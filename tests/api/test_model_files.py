@@ -203,7 +203,7 @@ def test_a_fit_that_fails_leaves_no_chain_and_promises_none(monkeypatch, tmp_pat
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("mmsbgen.detection.detect.cover", ended)
+    monkeypatch.setattr("mmsbgen.detection.publish.cover", ended)
     with pytest.raises(KeyboardInterrupt) as raised:
         fast().fit(RING)
     assert not getattr(raised.value, "__notes__", ())

@@ -13,6 +13,8 @@ import pytest
 import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection import detect
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.run import checkpoint
 from tests.api.detections import FAST, cli
 from tests.conftest import open_or_skip
 
@@ -126,7 +128,7 @@ def test_results_are_made_where_the_chain_cannot_be_kept(ring, tmp_path, monkeyp
     def full(*_: object) -> None:
         raise InputError("cannot write: no space left on device")
 
-    monkeypatch.setattr(detect.checkpoints, "save", full)
+    monkeypatch.setattr(checkpoint, "save", full)
     found = cli(ring, "-k", 3, "-n", 5, "-o", tmp_path / "out")
     assert "Going on without a checkpoint: cannot write" in found.stderr
     assert sorted(os.listdir(tmp_path / "out")) == ["communities.txt", "memberships.npz", "run.json"]
@@ -139,7 +141,7 @@ def test_a_new_run_keeps_the_checkpoint_of_an_interrupted_one(ring, stopped, tmp
     other = tmp_path / "other.npz"
     other.write_bytes(saved.read_bytes())
     with monkeypatch.context() as patch:
-        patch.setattr(detect.Sampler, "step", lambda self: pytest.fail("sampled before looking for a checkpoint"))
+        patch.setattr(Sampler, "step", lambda self: pytest.fail("sampled before looking for a checkpoint"))
         for more in (["-k", 3], ["-k", 3, "--checkpoint"], ["--resume", other]):
             said = cli(ring, *more, "-o", stopped, code=2).stderr
             assert f"--resume {saved}" in said

@@ -1,0 +1,49 @@
+"""``-k auto``: the number of communities, chosen before the chain is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.graph import Split
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.chain.plan import Plan
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.run.choose_k import Tried, choose_k
+from mmsbgen.sampler.run.run import graceful
+
+
+def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[int, list[Tried]]:
+    """The number of communities that held-out pairs choose; each is tried by blocks, whatever the run will do."""
+    options, say = checked.options, checked.request.on_message
+    # What makes stars says nothing of blocks; priors and the like hold for both.
+    sizes: dict[str, Any] = {} if options.block else {"mini_batch_size": None, "n_partners": None, "schedule": None}
+    blocks = replace(
+        options,
+        mini_batch="block",
+        storage=STORAGES[0],
+        iterations=None,
+        noise=None,
+        sample_sweeps=0,
+        average=False,
+        evaluate_every=None,
+        **sizes,
+    )
+    told: set[int] = set()
+
+    def make(k: int, seed: int) -> Sampler:
+        chosen = replace(blocks, n_communities=k, seed=seed)
+        plan = Plan(parts, chosen, runtime.device.info)
+        needs = plan.require(runtime.device.allocated)
+        if k not in told:
+            say(f"K={k} {needs}.")
+            told.add(k)
+        return Sampler(parts, chosen, runtime, plan=plan)
+
+    with graceful() as stop:
+        k, tried = choose_k(parts, make, options.seed, lambda text: say(f"{text}."), lambda: bool(stop))
+    why = "the smallest within a standard error of the best" if len(tried) > 1 else "the only one that could be tried"
+    say(f"Going on with K={k}, {why}.")
+    return k, tried

@@ -1,0 +1,31 @@
+"""Step 2: the graph, checked against what is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.detection.resume import has_work, longer
+from mmsbgen.graph import Graph, as_graph
+from mmsbgen.sampler.run import checkpoint as checkpoints
+from mmsbgen.sampler.run import result_folder, results
+
+
+def load_graph(source: Any, checked: CheckedRequest) -> Graph:
+    """What :func:`mmsbgen.graph.as_graph` makes of ``source``.
+
+    Raises :class:`InputError` where ids cannot stand in files, where a checkpoint is one of another graph, and where a
+    resumed run has nothing to do.
+    """
+    request, checkpoint = checked.request, checked.checkpoint
+    graph = as_graph(source, columns=request.columns)
+    if request.out is not None:
+        results.words_for_files(graph.ids)
+    if checkpoint is not None:
+        checkpoints.belongs(checkpoint, graph)
+        has_work(checkpoint, checked.options, request)
+        longer(checkpoint, checked.options, request)
+    if request.out is not None:
+        for text in result_folder.replaced(request.out, checkpoint.meta["graph"] if checkpoint is not None else None):
+            request.on_message(text)
+    return graph

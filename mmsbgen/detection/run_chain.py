@@ -1,0 +1,64 @@
+"""Step 6: the iterations, with checkpoints on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.detection.start_chain import StartedChain
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.convergence import Watch
+from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.run import checkpoint as checkpoints
+from mmsbgen.sampler.run.choose_k import Tried
+from mmsbgen.sampler.run.run import Interrupted, run
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A chain at its end, or where it was interrupted; ``checkpoint`` is the one that was written last, if any."""
+
+    sampler: Sampler
+    trace: Trace
+    seconds: float
+    watch: Watch
+    tried: list[Tried]
+    checkpoint: Path | None
+
+
+def run_chain(started: StartedChain, checked: CheckedRequest, stop: Interrupted) -> FinishedRun:
+    """Iterate to the end, or until ``stop`` is true.
+
+    Raises :class:`InputError` where a checkpoint that is needed cannot be written.
+    """
+    request, watch = checked.request, Watch()
+    written: list[Path | None] = [None]
+    saved = request.saved
+
+    def keep(running: Sampler, so_far: Trace, seconds: float) -> None:
+        assert saved is not None
+        try:
+            checkpoints.save(saved, running, so_far, seconds, request.keep_checkpoint)
+        except InputError as error:
+            if request.state is None and (running.iteration < running.limit or request.keep_checkpoint):
+                raise
+            # The results may still fit where the whole chain does not.
+            request.on_message(f"Going on without a checkpoint: {error}")
+            return
+        written.append(saved)
+        request.on_checkpoint(saved)
+
+    seconds = run(
+        started.sampler,
+        started.trace,
+        on_progress=request.on_progress,
+        on_checkpoint=None if saved is None else keep,
+        checkpoint_seconds=request.checkpoint_seconds,
+        checkpoint_at_end=True,
+        stop=stop,
+        watch=watch,
+        seconds_before=started.seconds,
+    )
+    return FinishedRun(started.sampler, started.trace, seconds, watch, started.tried, written[-1])

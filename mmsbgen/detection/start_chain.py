@@ -1,0 +1,109 @@
+"""Step 5: the chain on its device, at its start or where a checkpoint left it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+
+from mmsbgen.backends import Device, DeviceInfo, opened
+from mmsbgen.base.atomic_files import writable_folder
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.detection.auto_k import chosen_k
+from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.detection.plan_chain import fitting_plan
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.graph import Split
+from mmsbgen.kernels.runtime import Runtime, by_tier
+from mmsbgen.sampler.chain.plan import Plan
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.run import checkpoint as checkpoints
+from mmsbgen.sampler.run.choose_k import Tried
+from mmsbgen.sampler.run.run import Interrupted
+from mmsbgen.sampler.run.start_trials import choose, trials_told
+from mmsbgen.sampler.starts.background_search import Sought, seeking
+
+
+@dataclass(frozen=True)
+class BuiltChain:
+    """A chain that is yet to start; ``sought`` are starts that are being found, ``tried`` numbers of communities."""
+
+    sampler: Sampler
+    sought: Sought | None
+    tried: list[Tried]
+
+
+@dataclass(frozen=True)
+class StartedChain:
+    """A chain that can go on; ``trace`` and ``seconds`` are those of the run so far."""
+
+    sampler: Sampler
+    trace: Trace
+    seconds: float
+    tried: list[Tried]
+
+
+@contextmanager
+def built_chain(parts: Split, info: DeviceInfo, plan: Plan | None, checked: CheckedRequest) -> Iterator[BuiltChain]:
+    """Open the device and build the chain, after K is chosen where there is no ``plan``; closes both."""
+    request, options, checkpoint = checked.request, checked.options, checked.checkpoint
+    with (
+        # Where K is yet to be chosen, or a chain goes on, there is no start to look for.
+        nullcontext() if plan is None or checkpoint is not None else seeking(parts, options) as sought,
+        opened(info) as device,
+        _runtime(device, checked) as runtime,
+        nullcontext() if request.out is None else writable_folder(request.out),
+    ):
+        tried: list[Tried] = []
+        if plan is None:
+            k, tried = chosen_k(parts, checked, runtime)
+            options = replace(options, n_communities=k)
+            plan = fitting_plan(parts, options, info, request)
+        fused = request.fused
+        if checkpoint is not None and fused is None:
+            fused = checkpoint.fused and info.backend == "cuda"
+        sampler = Sampler(parts, options, runtime, fused, plan)
+        try:
+            yield BuiltChain(sampler, sought, tried)
+        finally:
+            sampler.close()
+
+
+@contextmanager
+def _runtime(device: Device, checked: CheckedRequest) -> Iterator[Runtime]:
+    request, checkpoint = checked.request, checked.checkpoint
+    with open_store(request.database, read_only=True) as store:
+        if request.database is not None and store.missing:
+            request.on_message(f"There is no tuning database at {store.location}: no records of yours are used.")
+        # The same configurations give the same bits; those of another device are of no use here.
+        here = checkpoints.device_name(device.info)
+        same = checkpoint is not None and checkpoint.meta["fingerprint"].get("device") == here
+        kept = checkpoint.configs if checkpoint is not None and same else {}
+        yield Runtime(device, MMSB, Index(store), dict(request.configs), dict(kept))
+
+
+def start_chain(built: BuiltChain, checked: CheckedRequest, stop: Interrupted) -> StartedChain:
+    """Start the chain, or restore it from the checkpoint; tells how.
+
+    Raises KeyboardInterrupt once ``stop`` is true while starts are tried.
+    """
+    say, checkpoint, sampler = checked.request.on_message, checked.checkpoint, built.sampler
+    choices = sampler.runtime.choices
+    for line in by_tier(choices):
+        say(f"Configurations, {line}.")
+    if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
+        say("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
+    if checkpoint is None:
+        begin = time.monotonic()
+        choose(sampler, lambda: bool(stop), lambda text: say(f"{text}."), built.sought)
+        for line in trials_told(sampler):
+            say(line)
+        return StartedChain(sampler, [], time.monotonic() - begin, built.tried)
+    changed = checkpoints.differences(checkpoint, sampler)
+    checkpoints.restore(checkpoint, sampler)
+    how = f"; not bitwise, since these differ: {', '.join(changed)}." if changed else ", bit for bit."
+    say(f"Resumed after iteration {sampler.iteration}{how}")
+    return StartedChain(sampler, checkpoint.trace, float(checkpoint.meta["seconds"]), built.tried)
