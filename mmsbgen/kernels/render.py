@@ -15,6 +15,7 @@ from mmsbgen.kernels.dialect import Dialect, dialect
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.indent_source import tidy
 from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.program_tokens import digest_of_tokens
 from mmsbgen.kernels.space import Config, Traits, describe
 
 if TYPE_CHECKING:
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Rendered source, the name of its entry point, and the digest of the templates that it came from."""
+    """Rendered source, the name of its entry point and its dialect."""
 
     text: str
     entry: str
-    template_digest: str
     dialect: str
+
+    @property
+    def digest(self) -> str:
+        """The digest of the source's tokens (16 hexadecimal digits): comments and white space do not count."""
+        return digest_of_tokens(self.text)
 
 
 @functools.cache
@@ -64,9 +69,9 @@ def _names_in(text: str) -> list[str]:
 
 @functools.cache
 def template_digest(template: str, dialect_name: str) -> str:
-    """The digest of a template with everything that it includes and the dialect's words (16 hex digits).
+    """The digest of a template's text with everything that it includes and the dialect's words (16 hex digits).
 
-    It is a part of every database key: an edited template makes its old records a miss.
+    Equal where two installations render the same; a record depends on the tokens of its own program alone.
     """
     digest = hashlib.sha256()
     for name, text in sorted(_referenced(template, set())):
@@ -105,4 +110,4 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
             **spec.variables(problem, config, traits),
         )
     )
-    return Source(tidy(text), spec.name, template_digest(spec.template, traits.dialect), words.name)
+    return Source(tidy(text), spec.name, words.name)

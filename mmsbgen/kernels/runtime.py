@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from mmsbgen._version import __version__
@@ -17,7 +18,7 @@ from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.kernels.build import BoundKernel, build, compiler_options, traits_of
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Problem, Value
-from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config, Traits, describe
 
@@ -154,7 +155,7 @@ class Runtime:
                     raise
                 self._refuse(choice, problem, error, "did not compile")
         reason = "; ".join([reason, *self.refused.get((name, problem), {}).values()])
-        return bound, replace(choice, reason=reason, template_digest=bound.source.template_digest)
+        return bound, replace(choice, reason=reason, template_digest=bound.source.digest)
 
     def _refuse(self, choice: Choice, problem: Problem, error: Exception, what: str) -> None:
         refused, text = self.refused.setdefault((choice.kernel, problem), {}), describe(choice.config)
@@ -173,13 +174,15 @@ class Runtime:
         """Mark a configuration that the database had as one that fails here; returns what to add to the report."""
         if self.index is None or choice.tier in ("default", "fixed") or self.device.info.backend == "fake":
             return ""
+        key = key_of(self.device.info, self.family.kernel(choice.kernel), problem)
+        program = program_digest(self.family, key, choice.config)
         failure = QuarantineRecord(
-            key=key_of(self.device.info, self.family.kernel(choice.kernel), problem),
+            key=key,
             config=choice.config,
             recorded=choice.recorded or choice.config,
             status="compile_error" if isinstance(error, CompileError) else "launch_error",
             message=str(error)[:_MESSAGE],
-            extra={"tier": choice.tier, "mmsbgen": __version__},
+            extra={"tier": choice.tier, "mmsbgen": __version__, "program": program},
         )
         return ", which is quarantined until it is tuned again" if self.index.quarantine(failure) else ""
 
@@ -245,6 +248,7 @@ def look_up_key(
         modes=modes,
         weights=family.weights,
         carry=family.carried(name, traits),
+        program=partial(program_digest, family),
     )
 
 

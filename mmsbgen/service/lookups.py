@@ -14,15 +14,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from mmsbgen.base.errors import InputError, MmsbgenError
-from mmsbgen.db.records.tuning_records import KernelRecord, Key, ToolchainRecord
+from mmsbgen.db.records.tuning_records import PROGRAM, KernelRecord, Key, ToolchainRecord
 from mmsbgen.db.selection.index import Selection
 from mmsbgen.db.selection.live_index import Changed, KernelName, LiveIndex
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.record_key import key_of, problem_record
-from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.record_key import key_of, problem_record, program_digest
 from mmsbgen.kernels.runtime import look_up_key
 from mmsbgen.service.device_list import Devices, Target
 from mmsbgen.service.models.kernel_models import Best, ExpectedLoss
@@ -231,7 +230,7 @@ class LookUps:
             expected_loss=loss,
             expected_s=selection.expected_s,
             trial=selection.trial_ref,
-            template_digest=key.kernel.template_digest,
+            template_digest=program_digest(found, key, selection.config),
         )
         return _Answer(best.model_dump_json().encode(), version, key, selection.tier)
 
@@ -263,8 +262,7 @@ class LookUps:
     def _key(self, target: Target, spec: KernelSpec, problem: Problem) -> Key:
         if target.info is not None:
             return key_of(target.info, spec, problem)
-        digest = template_digest(spec.template, target.traits.dialect)
-        kernel = KernelRecord(problem.family, spec.name, digest)
+        kernel = KernelRecord(problem.family, spec.name, PROGRAM)
         key = Key(target.record, ToolchainRecord("", ""), kernel, problem_record(spec, problem))
         return Key(target.record, self._toolchain(key), kernel, key.problem)
 

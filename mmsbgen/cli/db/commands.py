@@ -232,7 +232,7 @@ def import_(
 @click.option("--compiler", metavar="TEXT", help="The compiler's name.")
 @click.option("--compiler-version", metavar="TEXT", help="The compiler's version.")
 @click.option("--compiler-options", metavar="TEXT", help="The compiler's options.")
-@click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's template.")
+@click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's program.")
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @graph_options
 @click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")

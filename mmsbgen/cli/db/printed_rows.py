@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any
 
 from mmsbgen.cli.shared.common import seconds
@@ -16,6 +15,7 @@ from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecor
 from mmsbgen.db.selection.explain_selection import nearest
 from mmsbgen.db.selection.index import Group, shipped_groups, without
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.tuner.run.changed_keys import present_program
 
 Rows = list[dict[str, Any]]
 
@@ -172,15 +172,15 @@ def key_row(key: Key) -> dict[str, Any]:
 class Marks:
     """What of the records is stale or quarantined, for the columns that say so."""
 
-    def __init__(self, failures: Iterable[QuarantineRecord], stale: Callable[[Key], list[Difference]]) -> None:
+    def __init__(self, failures: Iterable[QuarantineRecord], stale: Callable[[TrialRecord], list[Difference]]) -> None:
         self._failures: defaultdict[Key, list[QuarantineRecord]] = defaultdict(list)
         for failure in failures:
             self._failures[failure.key].append(failure)
-        self._stale = cache(stale)
+        self._stale = stale
 
-    def stale(self, key: Key) -> Rows:
-        """The parts of a key that are no longer what they were."""
-        return [asdict(d) for d in self._stale(key)]
+    def stale(self, trial: TrialRecord) -> Rows:
+        """The parts that a trial depends on and that are no longer what they were."""
+        return [asdict(d) for d in self._stale(trial)]
 
     def failures(self, key: Key) -> Rows:
         """The configurations that are not selected for a key, and why."""
@@ -196,8 +196,9 @@ def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
     """Everything about a trial."""
     names = [c.field for c in TRIAL if c not in _KEY and c.field not in _MADE]
     row: dict[str, Any] = {"trial": trial.uid, **key_row(trial.key), "config": dict(trial.config)}
+    row["template_digest"] = trial.template_digest
     row |= {name: getattr(trial, name) for name in names} | {"times": list(trial.times)}
-    return row | {"stale": marks.stale(trial.key), "quarantined": marks.reason(trial.key, trial.config_digest)}
+    return row | {"stale": marks.stale(trial), "quarantined": marks.reason(trial.key, trial.config_digest)}
 
 
 def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "time") -> Rows:
@@ -268,6 +269,7 @@ def explain_rows(
     return [
         {
             **key_row(near.key),
+            "template_digest": near.template_digest,
             "worked": near.configurations,
             "best_s": near.best_s,
             "differences": [asdict(d) for d in near.differences],
@@ -276,7 +278,7 @@ def explain_rows(
             "shipped": near.source,
             "trial": near.best_ref,
         }
-        for near in nearest(wanted, groups, limit=limit)
+        for near in nearest(wanted, groups, limit=limit, program=present_program)
     ]
 
 

@@ -348,14 +348,13 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
     with store:
         yield from _state_of(store)
         trials, present = store.trials(), Present()
-        stale = {key: bool(present.differences(key)) for key in {trial.key for trial in trials}}
         devices, hints = discover()
         kernels = family()
         problem = kernels.problem()
         for info in [select_device(spec, devices, hints)] if spec else devices:
             record = device_record(info)
             own = [trial for trial in trials if trial.key.device.identity == record.identity]
-            counts = Counter("stale" if stale[trial.key] else trial.status for trial in own)
+            counts = Counter("stale" if present.differences(trial) else trial.status for trial in own)
             name = kernels.worth_tuning(problem)[0]
             chosen = look_up(Index(store), info, kernels, name, problem)
             told = ", ".join(f"{count} {status}" for status, count in counts.most_common()) or "none"

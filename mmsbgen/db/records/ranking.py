@@ -28,6 +28,8 @@ class Candidate(NamedTuple):
     config_digest: str
     config_json: str
     created_at: str
+    program: str = ""
+    """Digest of the program's tokens."""
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -72,7 +74,7 @@ def candidate(trial: TrialRecord, objective: str = "time") -> Candidate:
     config = canonical_json(trial.config)
     # A winner has a round of its own, which it won by time.
     round_ = trial.round if objective == "time" else min(trial.round, 1)
-    return Candidate(trial.uid, trial.run, round_, found, trial.config_digest, config, trial.created_at)
+    return Candidate(trial.uid, trial.run, round_, found, trial.config_digest, config, trial.created_at, trial.program)
 
 
 def check_objective(name: str) -> None:

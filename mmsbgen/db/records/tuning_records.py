@@ -25,6 +25,8 @@ TRIAL_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_resul
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
 ROOF_KINDS = ("copy", "gather")
 FAILURES = ("compile_error", "launch_error")
+PROGRAM = "program"
+"""The ``template_digest`` of kernels whose trials each have the digest of their own program."""
 
 _LARGEST = 2**63 - 1
 _SHORTEST_S = 1e-12
@@ -107,7 +109,11 @@ class ToolchainRecord:
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """A kernel of a family, in the state of its template that ``template_digest`` names."""
+    """A kernel of a family.
+
+    ``template_digest`` is :data:`PROGRAM`.  Older records have the digest of the template's text, which no look-up asks
+    for; those of other tools have none.
+    """
 
     family: str
     name: str
@@ -261,6 +267,16 @@ class TrialRecord:
         if self.status == "ok" and not self.times:
             raise ValueError("a trial with status 'ok' needs times")
 
+    @property
+    def program(self) -> str:
+        """Digest of the tokens of the program that was tried; empty where it could not be rendered."""
+        return str(self.extra.get("program", ""))
+
+    @property
+    def template_digest(self) -> str:
+        """The digest on which the trial depends: of its program, or of the template in records of older versions."""
+        return self.program or self.key.kernel.template_digest
+
     @cached_property
     def config_digest(self) -> str:
         """Digest of the configuration."""
@@ -336,6 +352,11 @@ class QuarantineRecord:
     def uid(self) -> str:
         """Names this failure in every database that holds it."""
         return digest([self.key.key, self.config_digest, self.created_at])
+
+    @property
+    def program(self) -> str:
+        """Digest of the tokens of the program that failed."""
+        return str(self.extra.get("program", ""))
 
     @property
     def reason(self) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, Difference, differences, parts, problem_distance
-from mmsbgen.db.records.tuning_records import Key
-from mmsbgen.db.selection.index import Group, Index
+from mmsbgen.db.records.tuning_records import PROGRAM, Key
+from mmsbgen.db.selection.index import Group, Index, Program
 
 if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import Store
 
+_DIGEST = "template digest"
 _WEIGHTS = {
     "backend": 1000.0,
     "kind": 500.0,
@@ -21,7 +23,7 @@ _WEIGHTS = {
     "device": 50.0,
     "platform": 50.0,
     "compute units": 20.0,
-    "template digest": 10.0,
+    _DIGEST: 10.0,
 }
 _OTHER_TYPE = 50.0
 
@@ -39,33 +41,46 @@ class NearRecord:
     """``uid`` of the best."""
     best_s: float
     differences: tuple[Difference, ...]
+    template_digest: str
+    """Of the best's program."""
     stale: bool
-    """True when only the template digest would have to be the same for a better tier, so it is never used."""
+    """True where that is another one than wanted, so the record is never used."""
 
 
-def explain(store: Store, key: Key, *, irrelevant: Collection[str] = (), limit: int = 3) -> list[NearRecord]:
+def explain(
+    store: Store, key: Key, *, irrelevant: Collection[str] = (), limit: int = 3, program: Program | None = None
+) -> list[NearRecord]:
     """The recorded keys nearest to ``key``, nearest first, with the parts that differ; empty without any.
 
     The first has no differences when there is an exact record.
     """
     groups = Index(store).groups(key)
-    return nearest(parts(key), groups, irrelevant=irrelevant, limit=limit)
+    return nearest(parts(key), groups, irrelevant=irrelevant, limit=limit, program=program)
 
 
 def nearest(
-    wanted: Mapping[str, Any], groups: Collection[Group], *, irrelevant: Collection[str] = (), limit: int = 3
+    wanted: Mapping[str, Any],
+    groups: Collection[Group],
+    *,
+    irrelevant: Collection[str] = (),
+    limit: int = 3,
+    program: Program | None = None,
 ) -> list[NearRecord]:
-    """As :func:`explain`, for the parts (:func:`mmsbgen.db.records.nearness.parts`) that ``wanted`` names."""
+    """As :func:`explain`, for the parts (:func:`mmsbgen.db.records.nearness.parts`) that ``wanted`` names.
+
+    ``program`` gives the digest that the program of a record has today, and is asked for the best of each key.
+    """
     found = []
     for group in groups:
-        there = parts(group.key)
-        differing = differences(wanted, {name: there[name] for name in there if name in wanted}, irrelevant=irrelevant)
+        best, there, asked = group.candidates[0], parts(group.key), dict(wanted)
+        there[_DIGEST] = best.program or there[_DIGEST]
+        if program is not None and asked.get(_DIGEST) == PROGRAM:
+            asked[_DIGEST] = program(group.key, json.loads(best.config_json))
+        differing = differences(asked, {name: there[name] for name in there if name in asked}, irrelevant=irrelevant)
         weight = _weight(differing)
-        best = group.candidates[0]
-        stale = any(d.part == "template digest" for d in differing)
-        record = NearRecord(
-            group.key, group.source, len(group.candidates), best.uid, best.median_s, tuple(differing), stale
-        )
+        stale = any(d.part == _DIGEST for d in differing)
+        count, told = len(group.candidates), str(there[_DIGEST])
+        record = NearRecord(group.key, group.source, count, best.uid, best.median_s, tuple(differing), told, stale)
         found.append((weight, group.shipped, best.median_s, record))
     found.sort(key=lambda entry: entry[:3])
     return [record for *_, record in found[:limit]]

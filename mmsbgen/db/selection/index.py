@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections import defaultdict
@@ -31,6 +32,10 @@ SHIPPED = Path(__file__).parents[1] / "shipped"
 _Kernel = tuple[str, str]
 _FOLDS, _MOST = 24, 40
 """Enough problems and configurations of each to say what a selection costs, and few enough to do so at a start."""
+_CHANGED = 64
+"""After so many records of a tier whose programs have changed, all others of it are taken to have changed too."""
+Program = Callable[[Key, Mapping[str, Any]], str]
+"""The digest of the program that a recorded configuration has today; empty where it has none."""
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +103,7 @@ class Index:
         self._plans: dict[tuple[str, _Measure], _Plan] = {}
         self._orders: dict[tuple[str, _Measure, int], list[Choice]] = {}
         self._losses: dict[tuple[Any, ...], Loss | None] = {}
+        self._programs: dict[str, str] = {}
 
     @classmethod
     def of_trials(cls, trials: Iterable[TrialRecord]) -> Index:
@@ -121,13 +127,15 @@ class Index:
         modes: Mapping[str, Any] | None = None,
         weights: Mapping[str, float] | None = None,
         carry: Carry = unchanged,
+        program: Program | None = None,
     ) -> Selection:
         """The best known configuration that ``valid`` accepts, from the first tier that has one.
 
         Tiers: 'exact', the same key in every part; 'problem', the nearest problem (:func:`problem_distance`)
         on the same device, driver and toolchain; 'architecture', the same device with another driver or
         toolchain, or one of the same backend and architecture; 'vendor', one of the same backend, vendor and
-        kind; 'default'.  No tier uses records of another template digest.  ``irrelevant`` names problem
+        kind; 'default'.  ``program`` gives the digest of a record's program today: no tier uses records of which it
+        is another one.  It is asked for what would be selected, once for each record.  ``irrelevant`` names problem
         parameters that add nothing to the distance; a record that differs in them only is the nearest of its
         tier, but not exact.  ``modes`` are values with which every configuration will be used: what is quarantined
         for ``key`` with them is passed over.  ``weights`` say how much a factor of e counts in the distance for some
@@ -139,28 +147,44 @@ class Index:
         if plan is None:
             plan = self._plans[key.key, measure] = _plan(key, self.groups(key), measure)
         refused = barred = 0
+        stale = plan.stale
         for place, (tier, near, reason) in enumerate(plan.options):
             # How a configuration is carried over is the kernel's, and the kernel is a part of the key.
             asked = (key.key, measure, place)
             if asked not in self._orders:
                 self._orders[asked] = ordered(near, key.problem.params, carry)
-            for config, found, carried in self._orders[asked]:
-                if self.quarantined(key, config | dict(modes or {})) is not None:
+            changed = 0
+            for config, found, there, carried in self._orders[asked]:
+                if self.quarantined(key, config | dict(modes or {}), program) is not None:
                     barred += 1
-                elif valid(config):
+                elif not valid(config):
+                    refused += 1
+                elif changed == _CHANGED or self._has_changed(there, found, program):
+                    changed += 1
+                else:
                     notes = "; carried over to this problem's sizes" if carried else ""
-                    notes += _notes(refused, barred, 0 if tier == "exact" else plan.stale)
+                    notes += _notes(refused, barred, 0 if tier == "exact" else stale + changed)
                     loss = None if tier == "exact" else self.loss(key, tier, measure, carry)
                     return Selection(dict(config), tier, reason + notes, found.uid, found.median_s, loss)
-                else:
-                    refused += 1
+            stale += changed
         reason = "no record for this kernel on this device, its architecture or its vendor"
         if plan.options:
             reason = "no usable record for this kernel"
-        return Selection(dict(default), "default", reason + _notes(refused, barred, plan.stale))
+        return Selection(dict(default), "default", reason + _notes(refused, barred, stale))
+
+    def _has_changed(self, key: Key, found: Candidate, program: Program | None) -> bool:
+        """Whether a record's program is another one today."""
+        if program is None:
+            return False
+        if found.uid not in self._programs:
+            self._programs[found.uid] = program(key, json.loads(found.config_json))
+        return not found.program or found.program != self._programs[found.uid]
 
     def loss(self, key: Key, tier: str, measure: _Measure, carry: Carry) -> Loss | None:
-        """What selections of ``tier`` cost by the records of a key's kernel, for 'problem' those of its device."""
+        """What selections of ``tier`` cost by the records of a key's kernel, for 'problem' those of its device.
+
+        Times of programs that have changed since count too: rendering all of them would take seconds.
+        """
         asked = (key.kernel, tier, key.device.key if tier == "problem" else "", measure)
         if asked not in self._losses:
             groups = [group for group in self.groups(key) if group.key.kernel == key.kernel]
@@ -176,13 +200,23 @@ class Index:
             self._losses[asked] = loss_of(folds[:_FOLDS], carry)
         return self._losses[asked]
 
-    def quarantined(self, key: Key, config: Mapping[str, Any]) -> QuarantineRecord | None:
-        """Why a configuration must not be selected for ``key``: its failure there, or None."""
+    def quarantined(
+        self, key: Key, config: Mapping[str, Any], program: Program | None = None
+    ) -> QuarantineRecord | None:
+        """Why a configuration must not be selected for ``key``: its failure there, or None.
+
+        A failure of a program that has changed since does not count.
+        """
         kernel = (key.kernel.family, key.kernel.name)
         if kernel not in self._barred:
             found = self._store.quarantined(family=kernel[0], kernel=kernel[1]) if self._store is not None else []
             self._barred[kernel] = {(failure.key.key, failure.config_digest): failure for failure in found}
-        return self._barred[kernel].get((key.key, digest(config))) if self._barred[kernel] else None
+        failure = self._barred[kernel].get((key.key, digest(config))) if self._barred[kernel] else None
+        if failure is None or program is None or not failure.program:
+            return failure
+        if failure.uid not in self._programs:
+            self._programs[failure.uid] = program(key, config)
+        return failure if failure.program == self._programs[failure.uid] else None
 
     def quarantine(self, failure: QuarantineRecord) -> bool:
         """Bar a configuration that failed from now on, and in later runs too; False where that cannot be stored.
@@ -202,7 +236,7 @@ class Index:
         return True
 
     def groups(self, key: Key) -> list[Group]:
-        """The records of a key's kernel, whatever their template digest; read when first asked for."""
+        """The records of a key's kernel, whatever their programs; read when first asked for."""
         kernel = (key.kernel.family, key.kernel.name)
         if kernel not in self._groups:
             own: list[tuple[Key, Candidate]] = []
@@ -221,6 +255,7 @@ class Index:
         self._plans.clear()
         self._orders.clear()
         self._losses.clear()
+        self._programs.clear()
 
 
 def _grouped(pairs: Iterable[tuple[Key, Candidate]], source: str = "") -> list[Group]:

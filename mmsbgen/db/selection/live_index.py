@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, Text, func, select, type_coerce
+from sqlalchemy import Connection, Select, func, select
 
 from mmsbgen.db.records.ranking import Candidate, ranked
 from mmsbgen.db.records.tuning_records import Key
@@ -142,17 +142,15 @@ def _after(
     mark = _marks(connection, store, kernel).get(kernel, Mark())
     if mark.trial == last:
         return [], 0, mark
-    columns = (Trial.uid, Trial.run_id, Trial.round, Trial.median_s, Trial.config_digest)
-    query = select(Trial.status, *record_rows.KEY_COLUMNS, *columns, type_coerce(Trial.config, Text), Trial.created_at)
+    query = select(Trial.status, *record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
     query = query.where(Trial.kernel_id.in_(_ids(kernel)), Trial.id > last).order_by(Trial.id)
     parts = record_rows.Parts(connection)
     found, count = [], 0
     for row in connection.execute(query):
         count += 1
-        status, device, toolchain, kernel_id, problem, uid, run, *rest = tuple(row)
+        status, device, toolchain, kernel_id, problem, *rest = tuple(row)
         if status == "ok":
-            key = parts.key(device, toolchain, kernel_id, problem)
-            found.append((key, Candidate(uid, parts.runs[run], *rest)))
+            found.append((parts.key(device, toolchain, kernel_id, problem), parts.candidate(*rest)))
     return found, count, mark
 
 

@@ -52,10 +52,11 @@ class Near(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A configuration for the wanted problem, the trial that it comes from, and whether it had to be changed."""
+    """A configuration for the wanted problem, the trial that it comes from, its key, and whether it was changed."""
 
     config: Config
     found: Candidate
+    key: Key
     carried: bool
 
 
@@ -93,7 +94,8 @@ def unchanged(config: Config, before: Mapping[str, Any], after: Mapping[str, Any
 def ordered(near: Sequence[Near], params: Mapping[str, Any], carry: Carry) -> list[Choice]:
     """The configurations of ``near``, which has the nearest problem first, for the problem ``params``, best first."""
     if len(near) == 1 and near[0].distance == 0:
-        return [Choice(json.loads(found.config_json), found, False) for found in near[0].group.candidates]
+        group = near[0].group
+        return [Choice(json.loads(found.config_json), found, group.key, False) for found in group.candidates]
     near = near[:NEAREST]
     weights = [math.exp((near[0].distance - member.distance) / REACH) for member in near]
     charged = UNTRIED * sum(weights)
@@ -118,7 +120,8 @@ def _slowdowns(group: Group, params: Mapping[str, Any], carry: Carry) -> dict[st
         so_far = max(so_far, one.median_s)
         before: Config = json.loads(one.config_json)
         after = carry(dict(before), group.key.problem.params, params)
-        found.setdefault(canonical_json(after), (Choice(after, one, after != before), math.log(so_far / best)))
+        choice = Choice(after, one, group.key, after != before)
+        found.setdefault(canonical_json(after), (choice, math.log(so_far / best)))
     return found
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, Text, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
+from mmsbgen.db.records.ranking import Candidate
 from mmsbgen.db.records.tuning_records import (
     DeviceRecord,
     KernelRecord,
@@ -169,6 +171,12 @@ class Parts:
             )
         return self._keys[ids]
 
+    def candidate(self, uid: str, run: int, round_: int, median_s: float, *texts: str) -> Candidate:
+        """A trial with status 'ok' from :data:`CANDIDATE_COLUMNS`."""
+        config_digest, config, created_at, extra = texts
+        program = str(json.loads(extra).get("program", ""))
+        return Candidate(uid, self.runs[run], round_, median_s, config_digest, config, created_at, program)
+
 
 def read_parts(connection: Connection, table: type[Base]) -> Iterator[tuple[int, Any]]:
     """Every id and record of a describing table."""
@@ -182,6 +190,11 @@ def read_parts(connection: Connection, table: type[Base]) -> Iterator[tuple[int,
 _TRIAL_FIELDS = [f.name for f in fields(TrialRecord) if f.name not in ("run", "key")]
 KEY_COLUMNS = (Trial.device_id, Trial.toolchain_id, Trial.kernel_id, Trial.problem_id)
 """What :meth:`Parts.key` needs."""
+CANDIDATE_COLUMNS = (
+    *(Trial.uid, Trial.run_id, Trial.round, Trial.median_s, Trial.config_digest),
+    *(type_coerce(Trial.config, Text), Trial.created_at, type_coerce(Trial.extra, Text)),
+)
+"""What :meth:`Parts.candidate` needs."""
 
 
 def select_trials() -> Select[Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Text, func, select, type_coerce, update
+from sqlalchemy import Connection, Row, func, select, update
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import Stage, stage
@@ -308,9 +308,8 @@ class Store:
         return trials[order[0].uid] if order else None
 
     def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:
-        """Every trial with status 'ok' of a kernel, whatever its template digest, as :class:`Index` holds it."""
-        columns = (Trial.uid, Trial.run_id, Trial.round, Trial.median_s, Trial.config_digest)
-        query = select(*record_rows.KEY_COLUMNS, *columns, type_coerce(Trial.config, Text), Trial.created_at)
+        """Every trial with status 'ok' of a kernel, whatever its program, as :class:`Index` holds it."""
+        query = select(*record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
         query = query.join(Kernel, Trial.kernel_id == Kernel.id)
         query = query.where(Kernel.family == family, Kernel.name == kernel, Trial.status == "ok")
 
@@ -318,9 +317,8 @@ class Store:
             parts = record_rows.Parts(connection)
             found = []
             for row in connection.execute(query):
-                device, toolchain, kernel_id, problem, uid, run, *rest = tuple(row)
-                key = parts.key(device, toolchain, kernel_id, problem)
-                found.append((key, Candidate(uid, parts.runs[run], *rest)))
+                device, toolchain, kernel_id, problem, *rest = tuple(row)
+                found.append((parts.key(device, toolchain, kernel_id, problem), parts.candidate(*rest)))
             return found
 
         return self.database.read(work)

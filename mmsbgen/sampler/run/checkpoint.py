@@ -100,7 +100,7 @@ def fingerprint(sampler: Sampler) -> dict[str, str]:
         found |= versions("igraph")
     for name, bound in sampler.kernels.items():
         found[f"{name} configuration"] = json.dumps(dict(bound.config), sort_keys=True)
-        found[f"{name} template"] = bound.source.template_digest
+        found[f"{name} template"] = bound.source.digest
         found[f"{name} source"] = _source_digest(bound.source.text)
     if sampler.loop is not None:
         found[_LOOP] = _source_digest(sampler.loop.rendered.source.text)

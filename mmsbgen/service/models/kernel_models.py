@@ -100,7 +100,7 @@ class Best(BaseModel):
     expected_loss: ExpectedLoss | None
     expected_s: float | None = Field(description="Median seconds of the trial on its own device and problem.")
     trial: str | None = Field(description="The trial that it comes from.")
-    template_digest: str = Field(description="Of the kernel's template as it is.")
+    template_digest: str = Field(description="Of the tokens of the configuration's program.")
 
 
 class AxisModel(BaseModel):
@@ -181,7 +181,7 @@ class TrialModel(BaseModel):
     family: str
     kernel: str
     template_digest: str
-    stale: bool = Field(description="Whether the kernel's template has changed since.")
+    stale: bool = Field(description="Whether the program has changed since.")
     problem: dict[str, Any] = Field(examples=[_PROBLEM])
     configuration: dict[str, Any] = Field(examples=[_CONFIG])
     status: Status

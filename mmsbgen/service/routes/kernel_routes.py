@@ -98,7 +98,7 @@ async def source(
         configuration=asked,
         filled=[name for name in asked if name not in given],
         selected=selected,
-        template_digest=made.template_digest,
+        template_digest=made.digest,
         text=made.text,
     )
 

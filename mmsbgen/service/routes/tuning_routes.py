@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.tuning_records import KernelRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord
 from mmsbgen.db.store import paging
 from mmsbgen.db.store.tuning_store import Store
-from mmsbgen.families import family as family_named
 from mmsbgen.kernels.record_key import device_record
-from mmsbgen.kernels.render import template_digest
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.lookups import Asked
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.models.kernel_models import Cursor, Digest, KernelPath, Name, Pair, Status, Text
 from mmsbgen.service.service_context import core_of
 from mmsbgen.service.shipped_records import shipped
+from mmsbgen.tuner.run.changed_keys import of_program
 
 router = APIRouter(prefix="/api/v1", tags=["tuning"], responses=documented(401, 421, 422, 429, 503))
 
@@ -169,19 +167,8 @@ def _number(text: str) -> int | str:
     return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
 
 
-@lru_cache(1024)
-def _present(kernel: KernelRecord, backend: str) -> str | None:
-    """The digest that a kernel's template has now; None for a kernel that is not here."""
-    try:
-        spec = family_named(kernel.family).kernel(kernel.name)
-    except InputError:
-        return None
-    return template_digest(spec.template, "cuda" if backend == "cuda" else "opencl")
-
-
 def _trial(trial: TrialRecord) -> kernel_models.TrialModel:
     key = trial.key
-    now = _present(key.kernel, key.device.backend)
     return kernel_models.TrialModel(
         trial=trial.uid,
         device=key.device.label,
@@ -189,8 +176,8 @@ def _trial(trial: TrialRecord) -> kernel_models.TrialModel:
         compiler=" ".join(filter(None, (key.toolchain.compiler, key.toolchain.version))),
         family=key.kernel.family,
         kernel=key.kernel.name,
-        template_digest=key.kernel.template_digest,
-        stale=now is not None and now != key.kernel.template_digest,
+        template_digest=trial.template_digest,
+        stale=any(found.part == "template digest" for found in of_program(trial)),
         problem=dict(key.problem.params),
         configuration=dict(trial.config),
         **{name: getattr(trial, name) for name in _SAME},

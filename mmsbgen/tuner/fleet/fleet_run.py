@@ -18,8 +18,9 @@ from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.record_key import kernel_record
+from mmsbgen.kernels.render import template_digest
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.fleet import fleet_worker
 from mmsbgen.tuner.fleet.cluster import Crew, LostError, connected, local_workers, resources
@@ -253,7 +254,8 @@ def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[Crew,
 
 def _same_version(one: Described, family: str, kernels: Sequence[str]) -> None:
     found = resolve_family(family)
-    here = {name: kernel_record(one.info, found.kernel(name), found.name).key for name in kernels}
+    dialect = traits_of(one.info).dialect
+    here = {name: template_digest(found.kernel(name).template, dialect) for name in kernels}
     if one.version != __version__ or one.kernels != here:
         raise InputError(
             f"the worker on {_place(one)} has mmsbgen {one.version} and other kernels than this process with "

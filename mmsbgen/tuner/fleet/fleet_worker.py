@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.record_key import kernel_record
+from mmsbgen.kernels.render import template_digest
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Limits, Measurer
@@ -81,7 +82,7 @@ def describe(family: str, kernels: Sequence[str]) -> Described:
     with _mine(Bench(family, Limits(), 0)) as measurer:
         info = measurer.open()
     found = resolve_family(family)
-    states = {name: kernel_record(info, found.kernel(name), found.name).key for name in kernels}
+    states = {name: template_digest(found.kernel(name).template, traits_of(info).dialect) for name in kernels}
     return Described(info, platform.node(), __version__, states)
 
 

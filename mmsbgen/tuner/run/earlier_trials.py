@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,16 @@ def end_dead_runs(store: Store) -> list[RunRecord]:
     return dead
 
 
-def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, TrialRecord]:
+def known_trials(
+    store: Store, key: Key, objective: str = "time", program: Callable[[Config], str] | None = None
+) -> dict[str, TrialRecord]:
     """The newest trial of each configuration under ``key`` by ``config_digest``, those of searches before finals.
 
     Finals are timed in turns: a search that goes on ranks by what it had when it was ended.  What works, but was not
     measured for the objective, is not known.  Nor is what was given up, as that was about the best and the noise of the
     other run, what has the host's part in it (:func:`mmsbgen.tuner.measure.timing.timed_alone`), what was measured
     before the configuration failed in use and was quarantined, as only a new trial can lift that, and what a fleet lost
-    with its workers.
+    with its workers.  ``program`` gives the digest of a configuration's program: trials of another one are not known.
     """
     failed: dict[str, str] = {}
     for failure in store.quarantined(family=key.kernel.family, kernel=key.kernel.name):
@@ -57,7 +59,7 @@ def known_trials(store: Store, key: Key, objective: str = "time") -> dict[str, T
             for name in (failure.config_digest, failure.recorded_digest):
                 failed[name] = max(failed.get(name, ""), failure.created_at)
     known: dict[str, TrialRecord] = {}
-    for trial in reversed(store.trials(key=key)):
+    for trial in reversed(_of_program(store, key, program)):
         if trial.created_at <= failed.get(trial.config_digest, "") or trial.extra.get("lost"):
             continue
         backend, batch = trial.key.device.backend, int(trial.extra.get("batch", 1))
@@ -85,7 +87,19 @@ def order_of_going_on(
     return sorted(configs, key=lambda config: 0 if (name := digest(config)) in known else 1 + (name in tried))
 
 
-def known_finals(store: Store, key: Key, configs: Sequence[Config], objective: str = "time") -> Sequence[TrialRecord]:
+def _of_program(store: Store, key: Key, program: Callable[[Config], str] | None) -> list[TrialRecord]:
+    """The trials under ``key`` of the programs that their configurations have today."""
+    found = store.trials(key=key)
+    return found if program is None else [trial for trial in found if trial.program == program(trial.config)]
+
+
+def known_finals(
+    store: Store,
+    key: Key,
+    configs: Sequence[Config],
+    objective: str = "time",
+    program: Callable[[Config], str] | None = None,
+) -> Sequence[TrialRecord]:
     """The finals of the newest run that timed its finalists in turns, all of them among ``configs``.
 
     Empty without such a run, and where something was measured since, as the finals were then about older trials.
@@ -95,7 +109,7 @@ def known_finals(store: Store, key: Key, configs: Sequence[Config], objective: s
     allowed = {digest(dict(config)) for config in configs}
     by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
     searched: list[TrialRecord] = []
-    for trial in store.trials(key=key):
+    for trial in _of_program(store, key, program):
         if trial.round == 0:
             searched.append(trial)
         elif trial.status == "ok" and math.isfinite(cost(trial, objective)):

@@ -54,6 +54,8 @@ class Recorder:
     key: Key
     bytes_moved: int
     roof_gbps: float | None
+    program: Callable[[Config], str]
+    """The digest of a configuration's program."""
 
     def record(self, config: Config, outcome: Outcome, *, round_: int = 0, ahead_s: float | None = None) -> TrialRecord:
         """The record of an outcome; ``round_`` is 1 for finalists and 2 for the winner.
@@ -62,7 +64,7 @@ class Recorder:
         """
         timing = outcome.timing or Timing(())
         resources = dict(outcome.resources or {})
-        extra: dict[str, Any] = {}
+        extra: dict[str, Any] = {"program": self.program(config)}
         if timing.batch > 1:
             extra["batch"] = timing.batch
         if outcome.where:

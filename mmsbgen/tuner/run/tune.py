@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
@@ -18,7 +19,7 @@ from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.record_key import device_record, key_of
+from mmsbgen.kernels.record_key import device_record, key_of, program_digest
 from mmsbgen.kernels.space import Config, describe
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.energy import Energy
@@ -51,6 +52,8 @@ class _Job:
     spec: KernelSpec
     space: Candidates
     key: Key
+    program: Callable[[Config], str]
+    """The digest of a configuration's program."""
     share: float
 
 
@@ -128,7 +131,7 @@ def tune(
             entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed))
             place = Place(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
-        jobs = _jobs(info, specs, problem, fixed)
+        jobs = _jobs(info, found, specs, problem, fixed)
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective)
@@ -176,14 +179,17 @@ def check_arguments(
         raise InputError(f"no axis {unknown[0]!r}; there are {', '.join(sorted(axes))}")
 
 
-def _jobs(info: DeviceInfo, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None) -> list[_Job]:
+def _jobs(
+    info: DeviceInfo, family: KernelFamily, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None
+) -> list[_Job]:
     """What to do for each kernel; shares of time go by traffic, but no kernel gets less than a twentieth of most."""
     traits = traits_of(info)
     traffic = [max(1, spec.traffic(problem)) for spec in specs]
-    return [
-        _Job(spec, candidates(spec, problem, traits, fixed), key_of(info, spec, problem), max(moved, max(traffic) / 20))
-        for spec, moved in zip(specs, traffic, strict=True)
-    ]
+    jobs = []
+    for spec, moved in zip(specs, traffic, strict=True):
+        key, space = key_of(info, spec, problem), candidates(spec, problem, traits, fixed)
+        jobs.append(_Job(spec, space, key, partial(program_digest, family, key), max(moved, max(traffic) / 20)))
+    return jobs
 
 
 class _NoTurnsError(Exception):
@@ -235,7 +241,7 @@ class _Session:
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
             self.place.measurer.load(job.spec.name, problem)
-            made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather)
+            made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather, job.program)
             if ahead is not None:
                 ahead.begin(job.spec.name)
             evaluate = self._evaluator(kernel, made, ahead)
@@ -270,7 +276,7 @@ class _Session:
         return Evaluator(
             kernel,
             made,
-            {} if self.retune else known_trials(self.store, kernel.key, self.objective),
+            {} if self.retune else known_trials(self.store, kernel.key, self.objective, made.program),
             measurer,
             self.store,
             self.progress,
@@ -327,7 +333,7 @@ class _Session:
         """Time the best again in turns, and the default with them, so that the winner does not owe it to the moment."""
         climbs = evaluate.release()
         if not self.retune:
-            kernel.finals += known_finals(self.store, kernel.key, kernel.space.configs, self.objective)
+            kernel.finals += known_finals(self.store, kernel.key, kernel.space.configs, self.objective, made.program)
             if kernel.finals:
                 kernel.verdict = self._verdict(kernel, spec)
                 return

@@ -14,7 +14,7 @@ from mmsbgen.kernels.dialect import CUDA, CUDA_STAGE
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.indent_source import tidy
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.render import Source, environment, render, template_digest
+from mmsbgen.kernels.render import Source, environment, render
 from mmsbgen.kernels.space import Config, Traits
 
 __all__ = ["STAGES", "TEMPLATE", "StarLoop", "fitted", "star_loop"]
@@ -130,5 +130,5 @@ def star_loop(
             types={"stored": "unsigned short" if storage_of(problem).narrow else "real"},
         )
     )
-    source = Source(tidy(text), "star_loop", template_digest(TEMPLATE, CUDA.name), CUDA.name)
+    source = Source(tidy(text), "star_loop", CUDA.name)
     return StarLoop(source, arguments, block_size)
