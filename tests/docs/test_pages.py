@@ -36,14 +36,11 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
     "CONTRIBUTING.md": [("git clone <your fork> && cd mmsbgen", CLONE)],
     "docs/how-to/several-devices.md": [("mmsbgen tune --workers all", DEVICES), ("dask scheduler", FLEET)],
     "docs/index.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE)],
-    "docs/memory.md": [("python scripts/bench/bench_memory.py", MINUTES)],
     "docs/performance.md": [("scripts/install --dev --cuda", GPU)],
     "docs/service.md": [
         ("pip install 'mmsbgen[serve,postgres,opencl]'", SERVER),
         ("export MMSBGEN_DATABASE_URL=postgresql://tuner@server/tuning", STAYS),
     ],
-    "docs/reports/jobs.md": [("scripts/jobs_check.py --kills 20", MINUTES)],
-    "docs/reports/service-kills.md": [("scripts/service_kills.py --points 20 --seed 0", MINUTES)],
     "docs/tuning.md": [
         (
             "scripts/install --cuda                # PyCUDA, which is built with the CUDA toolkit: that must be there",
@@ -56,7 +53,6 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
             "scripts/bench/bench_replay.py docs/reports/tuning-h200-cuda.jsonl.gz docs/reports/sweep-*.jsonl.gz \\",
             MINUTES,
         ),
-        ("scripts/bench/bench_repeat.py --device cuda:0 -p K=1024 -p m=4096 -p N=317080", GPU),
     ],
     "docs/tutorials/new-gpu.md": [
         ("scripts/install --cuda", GPU),

@@ -26,7 +26,7 @@ NumPy reference, D those of kernels on devices:
     test_prior: test_the_reference_finds_the_prior; test_conjugate: test_memberships_by_the_reference
     D test_draws (one transition against its exact law), test_prior, test_conjugate, families/test_draw_laws,
     sampler/test_statistics: test_without_data_the_split_step_keeps_the_prior
-    What chains cost in accuracy at larger counts and steps: scripts/bench/bench_statistics.py
+    What chains cost in accuracy at larger counts and steps: docs/reports/statistics.md
 7.  Without noise one step is the reference's to 1e-5, whatever the sizes.
     D test_one_step: test_rows_without_noise, test_blocks_without_noise, test_strengths_without_noise; with derived
     tolerances families/test_device (a covering sample), families/test_device_edges, sampler/test_iteration

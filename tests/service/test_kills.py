@@ -1,45 +1,40 @@
 """Kill -9 of the service and of its workers at random moments under load: no job and no record may be lost.
 
-    scripts/service_kills.py                 20 moments on SQLite, added to docs/reports/service-kills.md
-    scripts/service_kills.py --points 3 --no-report --database postgresql://...
+docs/reports/service-kills.md has runs of 20 moments each.
 
 A client submits detections and tunes and uploads records all the while, each job with a key of its own, again until it
 is answered.  At random moments the service, or one of the two workers beside it, or all of them are killed; a killed
 service is started again.  At the end every job that was asked for must be done, once, with its files or its trials,
-detections with the same result, every record there, and no process left.  Exit code 1 otherwise.
+detections with the same result, every record there, and no process left.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
-from _hostile import API, TOKEN, bundle_lines
+import pytest
 from sqlalchemy import text
 
 from mmsbgen.db.store import paging
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Queue
+from tests.service.hostile import API, bundle_lines
+from tests.service.running import TOKEN
 
-FIGURES = Path(__file__).resolve().parents[1] / "docs" / "reports" / "service-kills.json"
-REPORT = Path(__file__).resolve().parents[1] / "docs" / "reports" / "service-kills.md"
+pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 EDGES = "".join(f"{12 * part + a} {12 * part + b}\n" for part in range(6) for a in range(12) for b in range(a))
 OPTIONS = {"n_communities": 6, "iterations": 20, "seed": 1}
 TUNE_EVERY = 4
@@ -56,7 +51,7 @@ class Service:
 
     database: str
     folder: Path
-    device: str | None
+    device: str
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
     crew: dict[int, psutil.Process] = field(default_factory=dict)
@@ -67,7 +62,7 @@ class Service:
         log = self.folder / "service.log"
         command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "serve", "--workers", "2"]
         command += ["--database", self.database, "--data", str(self.folder / "data"), "--port", str(self.port)]
-        command += ["--write-rate", "100000/second", *(("--worker-device", self.device) if self.device else ())]
+        command += ["--write-rate", "100000/second", "--worker-device", self.device]
         environment = os.environ | {"MMSBGEN_TOKEN": TOKEN, "MMSBGEN_WORKER_LEASE": str(LEASE_S)}
         began = log.stat().st_size if log.exists() else 0
         with log.open("ab") as file:
@@ -75,7 +70,7 @@ class Service:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"serves http://127.0.0.1:(\d+)/", log.read_text()[began:])):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the service did not start: {log.read_text()[began:]}")
+                pytest.fail(f"the service did not start: {log.read_text()[began:]}")
             time.sleep(0.05)
         self.port = int(found[1])
 
@@ -215,9 +210,9 @@ def wait_for_all(service: Service, jobs: int) -> None:
         time.sleep(0.5)
 
 
-def check(service: Service, client: Client) -> tuple[list[str], dict[str, Any]]:
-    """What was lost or doubled, and figures of the jobs."""
-    wrong, attempts, losses, resumed = list(client.wrong), Counter[int](), 0, 0
+def faults(service: Service, client: Client) -> list[str]:
+    """What was lost or doubled."""
+    wrong = list(client.wrong)
     with open_store(service.database) as store:
         queue = Queue(store)
         ids = list(client.jobs.values())
@@ -231,11 +226,7 @@ def check(service: Service, client: Client) -> tuple[list[str], dict[str, Any]]:
             ends = [event for event in events if event.data.get("state") in ("done", "failed", "cancelled")]
             if job.state != "done" or len(ends) != 1:
                 wrong.append(f"{name} is {job.state} with {len(ends)} ends: {job.error}")
-                continue
-            attempts[job.attempt] += 1
-            losses += job.losses
-            resumed += any(str(event.data.get("text")).startswith("Resumed after") for event in events)
-            if name not in client.tunes:
+            elif name not in client.tunes:
                 results.add(b"".join(queue.read(name, "output", "communities.txt")))
             elif paging.run(store, (job.result or {})["run"]) is None:
                 wrong.append(f"the trials of the tune {name} are gone")
@@ -250,118 +241,34 @@ def check(service: Service, client: Client) -> tuple[list[str], dict[str, Any]]:
                 wrong.append(f"the database is damaged: {said[:3]}")
     if left := service.left(30):
         wrong.append(f"workers are left: {left}")
-    return wrong, {
-        "detections": len(ids) - len(client.tunes),
-        "tunes": len(client.tunes),
-        "attempts": dict(sorted(attempts.items())),
-        "lost": losses,
-        "resumed": resumed,
-    }
+    return wrong
 
 
-def under_kills(service: Service, arguments: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
-    """Kill under load, let what is left be done, and check; what is wrong, and figures."""
-    chance, killed = random.Random(arguments.seed), Counter[str]()
-    client = Client(service)
-    asking = threading.Thread(target=client.work, args=(arguments.pause,), daemon=True)
-    began = time.monotonic()
+def kill_under_load(service: Service, moments: int, seed: int) -> None:
+    """Kill at random moments under load, let what is left be done, and check."""
+    chance, client = random.Random(seed), Client(service)
+    asking = threading.Thread(target=client.work, args=(3.0,), daemon=True)
     service.start()
     asking.start()
     try:
-        for point in range(arguments.points):
-            killed[kill_some(service, chance)] += 1
-            print(f"{point + 1}: {dict(killed)}, {len(client.jobs)} jobs, {len(client.runs)} runs", file=sys.stderr)
-        last = time.monotonic() - began
+        for _ in range(moments):
+            kill_some(service, chance)
         client.enough.set()
         asking.join(120)
         wait_for_all(service, len(client.jobs))
     finally:
         service.stop()
-    wrong, figures = check(service, client)
-    return wrong, {
-        "points": arguments.points,
-        "seed": arguments.seed,
-        "killed": dict(sorted(killed.items())),
-        **figures,
-        "uploads": len(client.runs),
-        "repeated": client.retried,
-        "seconds_of_kills": round(last),
-        "seconds": round(time.monotonic() - began),
-        "wrong": wrong,
-    }
+    assert client.jobs
+    assert client.runs
+    assert not faults(service, client)
 
 
-WORDS = f"""\
-on two cores of a virtual AMD EPYC, on PoCL, with other programs beside it. A client submits detections and tunes to
-`mmsbgen serve --workers 2` and uploads records all the while, each job with a key of its own, again until it is
-answered. At random moments, {MOST_PAUSE_S:g} s apart at most, signal 9 ends the service, or one of the workers beside
-it, or all of them; a killed service is started again. Leases are {LEASE_S} seconds."""
-AFTER = """\
-A fault would be: a job that is lost, failed, or has not exactly one completion; a detection with another result than
-the others, which are all of one graph and seed; a tune without its run; an upload that was answered and is not whole; a
-database that is damaged; a worker that outlives its service. A worker whose service is killed gives its job back, which
-is no lost attempt; a job whose worker is killed is tried again, a dozen times where it has to be."""
-ROWS = {
-    "moments": lambda run: sum(run["killed"].values()),
-    "the service killed": lambda run: run["killed"].get("service", 0),
-    "a worker killed": lambda run: run["killed"].get("worker", 0),
-    "service and workers killed": lambda run: run["killed"].get("all", 0),
-    "jobs: detections, tunes": lambda run: f"{run['detections']}, {run['tunes']}",
-    "completed, once each": lambda run: sum(run["attempts"].values()),
-    "attempts": lambda run: sum(int(number) * jobs for number, jobs in run["attempts"].items()),
-    "most attempts of a job": lambda run: max(map(int, run["attempts"])),
-    "attempts lost with their workers": lambda run: run["lost"],
-    "jobs that went on from a checkpoint": lambda run: run["resumed"],
-    "uploads, three trials each": lambda run: run["uploads"],
-    "requests repeated, their connection having ended": lambda run: run["repeated"],
-    "seconds until the last kill, in all": lambda run: f"{run['seconds_of_kills']}, {run['seconds']}",
-    "faults": lambda run: len(run["wrong"]),
-}
+@pytest.mark.timeout(600)
+def test_a_killed_service_loses_nothing_on_sqlite(pocl_device: object, tmp_path: Path) -> None:
+    kill_under_load(Service(str(tmp_path / "jobs.sqlite3"), tmp_path, "pocl"), moments=2, seed=1)
 
 
-def page(runs: dict[str, dict[str, Any]]) -> str:
-    """The report of some runs."""
-    lines = ["# The service killed at random moments", "", '```bash title="not run by the tests: takes minutes"']
-    for name, run in runs.items():
-        empty = " --database postgresql://USER@HOST/EMPTY" if name.startswith("PostgreSQL") else ""
-        lines.append(f"scripts/service_kills.py --points {run['points']} --seed {run['seed']}{empty}")
-    lines += ["```", "", *WORDS.splitlines(), ""]
-    lines += [f"| | {' | '.join(runs)} |", f"|---{'|---:' * len(runs)}|"]
-    for title, value in ROWS.items():
-        lines.append(f"| {title} | {' | '.join(str(value(run)) for run in runs.values())} |")
-    return "\n".join([*lines, "", *AFTER.splitlines(), ""])
-
-
-def main() -> int:
-    """Kill and check."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--database", metavar="URL", help="An empty one; SQLite in a new folder.")
-    parser.add_argument("--device", metavar="SPEC", help="Of the workers.")
-    parser.add_argument("--pause", type=float, default=3.0, help="Seconds between submissions.")
-    parser.add_argument("--no-report", action="store_true", help="Print only.")
-    arguments = parser.parse_args()
-    kind = "PostgreSQL" if arguments.database and "://" in arguments.database else "SQLite"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        service = Service(arguments.database or str(folder / "t.sqlite3"), folder, arguments.device, port)
-        wrong, figures = under_kills(service, arguments)
-        if wrong:
-            print((folder / "service.log").read_text()[-5000:], file=sys.stderr)
-    print(json.dumps(figures, indent=2))
-    print("WRONG: " + "; ".join(wrong[:20]) if wrong else "Nothing was lost.")
-    if not arguments.no_report and not wrong:
-        runs = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
-        runs |= {f"{kind}, seed {arguments.seed}": figures}
-        runs = dict(sorted(runs.items(), key=lambda item: (item[0].startswith("Postgre"), item[0])))
-        FIGURES.write_text(json.dumps(runs, indent=2) + "\n")
-        REPORT.write_text(page(runs))
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.postgres
+@pytest.mark.timeout(600)
+def test_a_killed_service_loses_nothing_on_postgresql(pocl_device: object, postgres_url: str, tmp_path: Path) -> None:
+    kill_under_load(Service(postgres_url, tmp_path, "pocl"), moments=1, seed=2)

@@ -1,4 +1,4 @@
-"""Requests and uploads that a service must refuse, for scripts/service_check.py."""
+"""Requests and uploads that a service must refuse."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from mmsbgen.db.records.tuning_records import (
     ToolchainRecord,
     TrialRecord,
 )
+from tests.service.running import TOKEN
 
-TOKEN = "a-token-for-the-check-of-the-service"
 API = "/api/v1"
 NASTY = (
     *(

@@ -1,0 +1,94 @@
+"""Hostile clients: malformed requests and uploads, which a real service must answer 4xx and which change nothing.
+
+docs/reports/service-hostile.md has a run of 10,000 requests and 200 uploads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from mmsbgen.db.exchange.jsonl import lines
+from mmsbgen.db.store.tuning_store import open_store
+from tests.service.hostile import API, Malformed, Uploads, bundle_lines
+from tests.service.running import TOKEN, Service, serving
+
+pytestmark = pytest.mark.slow
+
+FREE = ("--rate", "100000/second", "--write-rate", "100000/second")
+LIMITS = ("--max-vertices", "100000", "--max-links", "100000", "--max-graph", "32")
+PATIENCE_S = 20.0
+"""A request that stops in the middle is answered when the service has waited long enough."""
+
+
+def sent(url: str, data: bytes) -> int | None:
+    """The status of the answer to some bytes; None where the service ended the connection without one."""
+    place = urlsplit(url)
+    answer = b""
+    with socket.create_connection((place.hostname or "", place.port or 80), timeout=PATIENCE_S) as opened:
+        with contextlib.suppress(OSError):
+            opened.sendall(data)
+        with contextlib.suppress(OSError):
+            while b"\r\n" not in answer and (got := opened.recv(65536)):
+                answer += got
+    return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else None
+
+
+def state_of(service: Service) -> dict[str, object]:
+    """Everything that hostile clients must not have changed."""
+    with open_store(service.database, read_only=True) as store:
+        records = hashlib.sha256("\n".join(lines(store.bundle())).encode()).hexdigest()
+    with service.client(token=None) as client:
+        counts = client.get(f"{API}/jobs").json()["counts"]
+    return {"records": records, "files": sorted(service.data.rglob("*")), "jobs": counts}
+
+
+def hostile(service: Service, requests: int, uploads: int) -> list[str]:
+    """Send them all; returns those that were answered other than by 4xx."""
+    wrong = []
+    malformed, made = Malformed(0), Uploads(0)
+    for _ in range(requests):
+        request = malformed.one()
+        status = sent(service.url, request)
+        if status is not None and not 400 <= status < 500:
+            wrong.append(f"{status} {request[:300]!r}")
+    with service.client() as client:
+        for number in range(uploads):
+            name, route, headers, body = made.one(number)
+            with contextlib.suppress(httpx.TransportError):
+                answer = client.post(route, headers=headers, content=body)
+                if not 400 <= answer.status_code < 500:
+                    wrong.append(f"{name}: {route} {body[:200]!r} {answer.text[:200]}")
+    return wrong
+
+
+def test_hostile_clients_change_nothing(tmp_path: Path) -> None:
+    database = str(tmp_path / "tuning.sqlite3")
+    (tmp_path / "good.jsonl").write_bytes(b"".join(bundle_lines()))
+    with open_store(database) as store:
+        store.import_jsonl(tmp_path / "good.jsonl")
+    with serving(database, tmp_path / "data", *FREE, *LIMITS) as service:
+        before = state_of(service)
+        assert not hostile(service, requests=400, uploads=24)
+        assert state_of(service) == before
+        assert service.process.poll() is None
+        assert "Traceback" not in service.log.read_text()
+
+
+def test_schemathesis_finds_no_error_of_the_service(tmp_path: Path) -> None:
+    with serving(str(tmp_path / "tuning.sqlite3"), tmp_path / "data", *FREE, "--max-jobs", "1000000") as service:
+        command = [sys.executable, "-m", "schemathesis.cli", "run", f"{service.url}{API}/openapi.json"]
+        command += ["--url", service.url, "--checks", "not_a_server_error", "--max-examples", "3"]
+        command += ["-H", f"Authorization: Bearer {TOKEN}", "--request-timeout", "60", "--generation-database", "none"]
+        command += ["--continue-on-failure", "--exclude-path-regex", "/events$"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        assert "Traceback" not in service.log.read_text()
