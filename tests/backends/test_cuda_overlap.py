@@ -163,6 +163,7 @@ def test_failures_are_named_as_the_driver_does(library: Library) -> None:
         library.check(999, "call")
 
 
+@pytest.mark.slow
 def test_modules_are_unloaded_once(library: Library) -> None:
     module = module_of(library)
     function = module.get_function("known")

@@ -108,6 +108,7 @@ def test_shared_memory_is_what_the_constraint_counts(placement: str, compiler: C
 LOOPS = [(k, step, "float32") for step in ("split", "reflected") for k in (5, 64, 1024)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("communities", "step", "storage"), [*LOOPS, (64, "split", "bfloat16"), (5, "split", "float16")]
 )
@@ -143,6 +144,7 @@ def _ptx(text: str, folder: Path) -> str:
     return (folder / "ptx").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kernel", ["update_phi", "sample_partners", "block_factors", "block_links", "exchange_slots", "theta_partial"]
 )
@@ -200,6 +202,7 @@ def _some(spec: KernelSpec, problem: Problem, traits: Traits) -> list[Config]:
     return [spec.default(problem, traits), *seen.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partners", ["shared", "shared-uniform"])
 @pytest.mark.parametrize("kernel", list(EARLY))
 def test_a_kernel_that_begins_early_reads_what_it_may_and_writes_nothing_before_it_waits(
