@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import signal
 import socket
 import stat
@@ -15,8 +14,10 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli import main
 from mmsbgen.service.http.tokens import given_token, kept_token
 from tests.service.running import COMMAND, TOKEN, Service, serving
 
@@ -207,10 +208,9 @@ def test_rates_are_limited(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_other_machines_need_a_token_that_was_chosen(tmp_path: Path) -> None:
-    environment = {name: text for name, text in os.environ.items() if name != "MMSBGEN_TOKEN"}
-    command = [*COMMAND, "serve", "--host", "0.0.0.0", "--port", "0", "--database", str(tmp_path / "t.sqlite3")]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert refused.returncode == 2
+    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--database", str(tmp_path / "t.sqlite3")]
+    refused = CliRunner().invoke(main, command)
+    assert refused.exit_code == 2
     assert "--host 0.0.0.0 lets other machines in, which needs a token that you choose" in refused.stderr
     assert not (tmp_path / "t.sqlite3").exists()
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data", "--host", "0.0.0.0") as service:
@@ -268,7 +268,6 @@ def test_it_ends_in_an_orderly_way_while_followed(tmp_path: Path, number: int) -
     assert "Traceback" not in service.log.read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -280,18 +279,16 @@ def test_it_ends_in_an_orderly_way_while_followed(tmp_path: Path, number: int) -
     ],
 )
 def test_wrong_options(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
-    environment = {name: text for name, text in os.environ.items() if name != "MMSBGEN_TOKEN"}
-    command = [*COMMAND, "serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    command = ["serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), *options]
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 def test_a_folder_has_one_service(sqlite_service: Service, tmp_path: Path) -> None:
-    command = [*COMMAND, "serve", "--data", str(sqlite_service.data), "--database", str(tmp_path / "t.sqlite3")]
-    done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "another service uses the folder" in done.stderr) == (2, True), done.stderr
+    command = ["serve", "--data", str(sqlite_service.data), "--database", str(tmp_path / "t.sqlite3"), "--port", "0"]
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, "another service uses the folder" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.slow
