@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,28 @@ settings.load_profile("ci" if IN_CI else "local")
 MOST_PROCESSES = 4
 """That run tests at once: each may hold a gigabyte, and starts as many threads a device as there are cores."""
 
+MARKED_BY_FIXTURE = {
+    "opencl_device": "opencl",
+    "pocl_device": "opencl",
+    "cuda_device": "cuda",
+    "postgres_programs": "postgres",
+}
+"""Markers that a test gets for a fixture, whether it asks for it itself or through another fixture."""
+
+NOT_QUICK = {"opencl", "cuda", "postgres", "browser", "slow", "alone"}
+"""A test with one of these markers is left out of the quick part, unless it is marked smoke."""
+
+MOST_QUICK_S = 1.5
+"""Processor seconds of a test in the quick part: three times what makes it slow, for slower and for busy machines."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the rendered kernels under tests/golden")
     parser.addoption(
         "--part",
-        choices=("together", "alone"),
-        help="only the tests that may run beside others, or only those marked alone (default: all)",
+        choices=("quick", "together", "alone"),
+        help="only quick tests that need no device, server or browser, only the tests that may run beside others, "
+        "or only those marked alone (default: all)",
     )
 
 
@@ -68,19 +84,46 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if b"mark.alone" not in collection_path.read_bytes() else None
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by the fixtures that it uses."""
+    for name in getattr(item, "fixturenames", ()):
+        if name in MARKED_BY_FIXTURE:
+            item.add_marker(MARKED_BY_FIXTURE[name])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Keep the part that is asked for; where several processes take tests, let slow ones begin, and devices stay."""
+    """Keep the part that is asked for; where several processes take tests, begin with files of many slow tests."""
     if part := config.getoption("--part"):
-        of: dict[str, list[pytest.Item]] = {"together": [], "alone": []}
-        for item in items:
-            of["alone" if item.get_closest_marker("alone") else "together"].append(item)
-        items[:] = of.pop(part)
-        config.hook.pytest_deselected(items=[item for others in of.values() for item in others])
+        others = [item for item in items if not _belongs(item, part)]
+        items[:] = [item for item in items if _belongs(item, part)]
+        config.hook.pytest_deselected(items=others)
     yield
     if hasattr(config, "workerinput"):
-        slow = {_group(item.nodeid) for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: (_group(item.nodeid) not in slow, _group(item.nodeid).partition(" ")[2]))
+        slow = Counter(_group(item.nodeid) for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: (-slow[_group(item.nodeid)], _group(item.nodeid).partition(" ")[2]))
+
+
+def _belongs(item: pytest.Item, part: str) -> bool:
+    marks = {mark.name for mark in item.iter_markers()}
+    if part == "quick":
+        return "smoke" in marks or not marks & NOT_QUICK
+    return ("alone" in marks) == (part == "alone")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test of the quick part that takes long.
+
+    The processor time of this process and of its children is measured, not the time on the clock, which depends on
+    what else the machine does.
+    """
+    begin = sum(os.times()[:4])
+    yield
+    spent = sum(os.times()[:4]) - begin
+    quick = item.config.getoption("--part") == "quick" and not item.get_closest_marker("smoke")
+    if quick and spent > MOST_QUICK_S:
+        pytest.fail(f"took {spent:.1f} s of processor time: mark it slow, or make it take under 0.5 s")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -159,7 +202,7 @@ def opencl_device(request: pytest.FixtureRequest) -> Iterator[Device]:
 
 @pytest.fixture(scope="session")
 def pocl_device() -> Iterator[Device]:
-    """PoCL alone; mark the test with ``opencl``."""
+    """PoCL alone."""
     with open_or_skip("pocl") as device:
         yield device
 

@@ -27,6 +27,7 @@ def examples(folder: Path, ci: str | None) -> list[str]:
     return [line for line in done.stdout.splitlines() if "example" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ci", "same"), [("true", True), ("false", False), (None, False)])
 def test_examples_are_the_same_each_time_in_ci_alone(tmp_path: Path, ci: str | None, same: bool) -> None:
     (tmp_path / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
@@ -66,6 +67,49 @@ def shared(tmp_path: Path) -> Path:
     return tmp_path
 
 
+QUICK = """
+import time
+import pytest
+
+def work(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+@pytest.fixture
+def device(pocl_device):
+    raise AssertionError("not in the quick part")
+
+def test_device(device):
+    pass
+
+@pytest.mark.slow
+def test_marked():
+    work(2)
+
+@pytest.mark.slow
+@pytest.mark.smoke
+def test_smoke():
+    work(2)
+
+def test_waits():
+    time.sleep(2)
+
+def test_works():
+    work(2)
+"""
+
+
+@pytest.mark.slow
+def test_the_quick_part_has_no_device_and_no_slow_test(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
+    (tmp_path / "test_quick.py").write_text(QUICK)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--part", "quick"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "1 failed, 2 passed, 2 deselected" in done.stdout
+    assert "FAILED test_quick.py::test_works - Failed: took 2." in done.stdout
+
+
 def parts_of(folder: Path, *options: str) -> tuple[list[list[str]], str]:
     """File, device and process of each test that ran, and what was said."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
@@ -75,6 +119,7 @@ def parts_of(folder: Path, *options: str) -> tuple[list[list[str]], str]:
     return [line.split() for line in (folder / "ran").read_text().splitlines()], done.stdout
 
 
+@pytest.mark.slow
 def test_processes_share_the_tests_by_file_and_device(shared: Path) -> None:
     ran, said = parts_of(shared, "--part", "together", "-n", "2")
     assert sorted(line[:2] for line in ran) == sorted(
@@ -85,6 +130,7 @@ def test_processes_share_the_tests_by_file_and_device(shared: Path) -> None:
     assert said.count("number 3 on intel\n") == 2
 
 
+@pytest.mark.slow
 def test_those_marked_alone_are_the_other_part(shared: Path) -> None:
     ran, _ = parts_of(shared, "--part", "alone")
     assert [line[:2] for line in ran] == [["test_a.py", "alone"], ["test_b.py", "alone"]]

@@ -60,6 +60,7 @@ def test_help_is_light(code: str) -> None:
     assert not loaded_by(code) & (HEAVY | GPU)
 
 
+@pytest.mark.slow
 def test_the_command_line_does_not_wait_for_what_igraph_could_draw_with() -> None:
     loaded = loaded_by(
         "from mmsbgen.sampler.starts.igraph_import import import_without_pictures as do; do(); import igraph"

@@ -49,10 +49,12 @@ def compiler(request: pytest.FixtureRequest) -> CudaCompiler:
         pytest.skip("no nvcc on this machine")
 
 
+@pytest.mark.slow
 def test_the_kernel_that_holds_a_stream_compiles(compiler: CudaCompiler) -> None:
     assert compile_cuda(held_launches.SPIN, compiler=compiler).resources["hold"].spill_stores == 0
 
 
+@pytest.mark.slow
 def test_reports_resources(compiler: CudaCompiler) -> None:
     compiled = compile_cuda(SOURCE, compiler=compiler)
     assert compiled.cubin.startswith(b"\x7fELF")
@@ -67,11 +69,13 @@ def test_reports_resources(compiler: CudaCompiler) -> None:
     assert spills.spill_loads > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 def test_other_architectures(compiler: CudaCompiler, arch: str) -> None:
     assert compile_cuda(SOURCE, arch, compiler=compiler).resources["axpy"].shared_bytes == 512
 
 
+@pytest.mark.slow
 def test_headers_of_cuda_are_found(compiler: CudaCompiler) -> None:
     source = '#include <cuda_bf16.h>\nextern "C" __global__ void up(float* a, __nv_bfloat16* b) { *a = float(*b); }'
     assert "up" in compile_cuda(source, compiler=compiler).resources

@@ -177,6 +177,7 @@ class TestCompiledBefore:
         (found,) = private_cache.glob("mmsbgen/kernels/*.bin")
         return found
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("left", [0, 20, 1000, -1])
     def test_one_that_was_cut_off_never_reaches_the_driver(
         self, device: CudaDevice, driver: Driver, compiler: Counting, private_cache: Path, left: int
@@ -190,6 +191,7 @@ class TestCompiledBefore:
         assert (compiler.calls, len(driver.loaded), len(set(driver.loaded))) == (2, 3, 1)
         assert self.file(private_cache).read_bytes() == whole
 
+    @pytest.mark.slow
     def test_one_that_does_not_load_is_compiled_anew(
         self, device: CudaDevice, driver: Driver, compiler: Counting, private_cache: Path
     ) -> None:
@@ -205,6 +207,7 @@ class TestCompiledBefore:
         device.compile(SOURCE, NAMES)
         assert compiler.calls == 2
 
+    @pytest.mark.slow
     def test_the_second_failure_is_the_error(
         self, device: CudaDevice, driver: Driver, compiler: Counting, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -90,6 +90,7 @@ def test_records_of_this_device_are_counted_and_stale_ones_told(pocl_device: Dev
     assert "1 ok, 1 stale" in told or "1 stale, 1 ok" in told
 
 
+@pytest.mark.slow
 def test_what_is_broken_is_a_problem_with_a_remedy_and_ends_with_1(tmp_path: Path) -> None:
     (tmp_path / "damaged.sqlite3").write_text("no database at all")
     (tmp_path / "config.toml").write_text("[tune]\nbudjet-trials = 3\n")
@@ -124,6 +125,7 @@ def test_a_damaged_database_is_found(pocl_device: Device, tmp_path: Path) -> Non
     assert "damaged" in told or "malformed" in told
 
 
+@pytest.mark.slow
 def test_without_any_device_it_says_how_to_get_one(tmp_path: Path) -> None:
     code = "import sys; sys.modules['pyopencl'] = None; from mmsbgen.cli import main; main(['doctor', '--json'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)

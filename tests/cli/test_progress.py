@@ -64,6 +64,7 @@ def test_a_long_stage_is_told_and_a_short_one_is_not(soon: None, capsys: pytest.
     assert "B/s, about" in inner[-1]
 
 
+@pytest.mark.slow
 def test_a_quiet_display_says_nothing(soon: None, capsys: pytest.CaptureFixture[str]) -> None:
     quiet, muted = StageDisplay(lambda: True), StageDisplay()
     muted.muted = True
@@ -99,6 +100,7 @@ with listening(progress_display.StageDisplay()), stage("reading a graph", 100, "
 """
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_bar_is_drawn_and_gone_in_the_end(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     run = subprocess.Popen(
@@ -170,6 +172,7 @@ def test_graphs_and_covers_tell_how_far_they_are(heard: Heard) -> None:
     assert heard.of("Omega index").total == 1000
 
 
+@pytest.mark.slow
 def test_records_tell_how_far_they_are(heard: Heard, tmp_path: Path) -> None:
     from mmsbgen.backends.fake import FakeDevice
     from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord

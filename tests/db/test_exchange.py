@@ -118,6 +118,7 @@ def text_of(bundle: Bundle) -> list[str]:
     return list(jsonl.lines(bundle))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(bundle=bundles())
 def test_what_is_written_is_read(bundle: Bundle) -> None:
@@ -129,6 +130,7 @@ def test_what_is_written_is_read(bundle: Bundle) -> None:
     assert text_of(back) == wanted
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(bundle=bundles())
 def test_t4_files_are_valid_and_lose_nothing(bundle: Bundle, tmp_path: Path) -> None:
@@ -140,6 +142,7 @@ def test_t4_files_are_valid_and_lose_nothing(bundle: Bundle, tmp_path: Path) -> 
     assert text_of(formats.read(tmp_path / "t4.json")) == text_of(bundle)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(bundle=bundles())
 def test_round_trip_through_databases(bundle: Bundle, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def keys(make: Any) -> list[Key]:
     return [make.key(name=name, params={"width": width}) for name in ("A", "B") for width in (64, 128, 256)]
 
 
+@pytest.mark.slow
 def test_it_always_answers_as_a_new_index_would(store: Store, make: Any) -> None:
     live, chance = LiveIndex(store), random.Random(3)
     all_keys = keys(make)

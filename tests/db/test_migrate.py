@@ -145,6 +145,7 @@ def test_a_migration_that_breaks_off_leaves_the_old_schema(
         assert len(store.trials()) == 4
 
 
+@pytest.mark.slow
 def test_several_processes_migrate_one_database(url: str, revision: str) -> None:
     restore(url, revision)
     code = (
@@ -166,6 +167,7 @@ with open_store(sys.argv[1], read_only=True) as store:
 """
 
 
+@pytest.mark.slow
 def test_an_old_file_that_cannot_be_written_is_read_all_the_same(revision: str) -> None:
     folder = Path("/tmp") / f"mmsbgen-{os.getpid()}-{time.monotonic_ns()}"
     folder.mkdir()

@@ -221,6 +221,7 @@ for read_only in (True, False):
 """
 
 
+@pytest.mark.slow
 def test_a_folder_without_the_right_to_write(tmp_path: Path, make: Any) -> None:
     folder = Path("/tmp") / f"mmsbgen-{os.getpid()}-{time.monotonic_ns()}"
     folder.mkdir()
@@ -307,6 +308,7 @@ except MmsbgenError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_database_that_a_full_disk_has_no_room_for_is_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _NO_ROOM, str(tmp_path / "t.sqlite3")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path.cwd())
@@ -333,6 +335,7 @@ with open_store(path) as store:
 """
 
 
+@pytest.mark.slow
 def test_an_import_that_runs_out_of_room_half_way_adds_nothing(tmp_path: Path, make: Any) -> None:
     """The system refuses to let the file grow, as it does on a full disk."""
     with open_store("sqlite://") as source:
@@ -356,6 +359,7 @@ def test_an_import_that_runs_out_of_room_half_way_adds_nothing(tmp_path: Path, m
         assert store.import_jsonl(tmp_path / "big.jsonl") == 60
 
 
+@pytest.mark.slow
 def test_an_export_to_a_full_disk(make: Any) -> None:
     with open_store("sqlite://") as store:
         store.begin_run(make.run)

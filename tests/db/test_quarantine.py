@@ -166,6 +166,7 @@ with open_store(sys.argv[1], read_only=True) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_read_only_file_is_a_warning(make: Any) -> None:
     folder = Path("/tmp") / f"mmsbgen-{os.getpid()}-{time.monotonic_ns()}"
     folder.mkdir()

@@ -64,6 +64,7 @@ def test_they_are_no_part_of_an_export(tmp_path: Path, make: Any, shipped: Path)
         assert store.export_jsonl(tmp_path / "out.jsonl") == 0
 
 
+@pytest.mark.slow
 def test_a_newer_version_of_the_package_replaces_them(make: Any, tmp_path: Path, shipped: Path) -> None:
     newer = tmp_path / "newer"
     shutil.copytree(shipped, newer)

@@ -78,6 +78,7 @@ def test_numbers_may_vary() -> None:
     assert not same("took 1.5 s", "lasted 1.5 s", numbers_vary=True)
 
 
+@pytest.mark.slow
 def test_what_goes_on_in_the_background_ends_with_the_page(tmp_path: Path) -> None:
     assert _run("```bash\nsleep 60 & echo $! >pid\n```\n", tmp_path) == 1
     pid = int((tmp_path / "pid").read_text())

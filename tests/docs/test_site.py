@@ -76,6 +76,7 @@ def test_references_are_whole(site: Path) -> None:
             assert option in words, f"{' '.join(path)} {option}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "option", "made"),
     [

@@ -41,6 +41,7 @@ def is_valid(spec: KernelSpec, values: dict[str, Any], traits: Traits) -> bool:
     return spec.space.refusal(config, spec.check_problem(problem), traits) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", list(CPU))
 @pytest.mark.parametrize("group", SMALL, ids=" ".join)
 def test_all_pairs_that_enumeration_finds(group: tuple[str, ...], lanes: int) -> None:
@@ -57,6 +58,7 @@ def test_all_pairs_that_enumeration_finds(group: tuple[str, ...], lanes: int) ->
     assert sample.covered == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", list(CPU))
 @pytest.mark.parametrize("group", LARGE, ids=" ".join)
 def test_all_pairs_that_drawing_finds(group: tuple[str, ...], lanes: int) -> None:
@@ -73,6 +75,7 @@ def test_all_pairs_that_drawing_finds(group: tuple[str, ...], lanes: int) -> Non
     assert valid > 1000
 
 
+@pytest.mark.slow
 def test_what_is_claimed() -> None:
     """Each K with each placement, type and kernel; noise on and off; small, odd and large blocks; nothing twice."""
     sample = covering(MMSB, GROUPS[0], CPU[16])

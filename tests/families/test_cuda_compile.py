@@ -15,7 +15,7 @@ from mmsbgen.families.mmsb.axes.row_space import shared_bytes
 from mmsbgen.families.mmsb.stars.star_loop import STAGES, fitted, star_loop
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
-from tests.families.covering import FACTORS, Item, covering
+from tests.families.covering import FACTORS, Item, claimed, covering, groups
 
 MMSB = family()
 TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
@@ -37,20 +37,23 @@ def compiler() -> Iterator[CudaCompiler]:
 
 
 def _claimed(a: Item, b: Item) -> bool:
-    """All pairs but those of a block size and a value of the problem: sources differ by them in a constant."""
+    """Those of the samples that run, but of a block size and a value of the problem: a constant in the source."""
     names = {a[0], b[0]}
-    return "block_size" not in names or not names & set(FACTORS)
+    return claimed(a, b) and ("block_size" not in names or not names & set(FACTORS))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kernel", list(MMSB.kernels))
-def test_a_covering_sample_compiles(kernel: str, compiler: CudaCompiler, tell: Callable[[str], None]) -> None:
-    """Every pair of values, but of block sizes with axes alone, for sm_90, and some for sm_80; without a warning.
+@pytest.mark.parametrize("kernels", groups(MMSB.kernels), ids=" ".join)
+def test_a_covering_sample_compiles(
+    kernels: tuple[str, ...], compiler: CudaCompiler, tell: Callable[[str], None]
+) -> None:
+    """Every pair of values that is claimed, for sm_90, and some for sm_80; without a warning.
 
-    Of unused helpers compilers may warn.
+    Kernels that share what their axes set are covered together, as in the samples that run.  Of unused helpers
+    compilers may warn.
     """
-    sample = covering(MMSB, [kernel], TRAITS, _claimed).variants
+    sample = covering(MMSB, kernels, TRAITS, _claimed).variants
     tasks = [(variant, "sm_90") for variant in sample] + [(variant, "sm_80") for variant in sample[::ALSO_OLDER]]
 
     def build(task: tuple[Any, str]) -> tuple[str, KernelResources | None, str]:
@@ -61,7 +64,7 @@ def test_a_covering_sample_compiles(kernel: str, compiler: CudaCompiler, tell: C
         except CompileError as error:
             return f"{variant} for {arch}", None, str(error)
         warnings = [line for line in compiled.log.splitlines() if ": warning" in line and _UNUSED not in line]
-        return f"{variant} for {arch}", compiled.resources[kernel], "\n".join(warnings)
+        return f"{variant} for {arch}", compiled.resources[variant.spec.name], "\n".join(warnings)
 
     with ThreadPoolExecutor(2) as pool:
         built = list(pool.map(build, tasks))
@@ -70,7 +73,7 @@ def test_a_covering_sample_compiles(kernel: str, compiler: CudaCompiler, tell: C
     spilling = sum(r.spill_stores > 0 for r in used)
     most, shared = (max((getattr(r, name) for r in used), default=0) for name in ("registers", "shared_bytes"))
     tell(
-        f"{kernel}: {len(used)} of {len(tasks)} compile; up to {most} registers a thread, "
+        f"{' '.join(kernels)}: {len(used)} of {len(tasks)} compile; up to {most} registers a thread, "
         f"{shared} bytes shared a block; {spilling} spill"
     )
     assert not wrong, "\n\n".join(wrong[:5])
@@ -100,6 +103,7 @@ def test_shared_memory_is_what_the_constraint_counts(placement: str, compiler: C
 LOOPS = [(k, step, "float32") for step in ("split", "reflected") for k in (5, 64, 1024)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("communities", "step", "storage"), [*LOOPS, (64, "split", "bfloat16"), (5, "split", "float16")]
 )

@@ -76,6 +76,7 @@ def test_every_eligible_pair_counts_once(vertex: int, rule: PartnerRule, monkeyp
         assert found.get(other, 0.0) == pytest.approx(right, abs=1e-12), (vertex, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.name}-{rule.n}-{rule.n_link}")
 def test_random_draws_have_that_mean(rule: PartnerRule) -> None:
     """The same with the generator's own draws, within five standard errors."""

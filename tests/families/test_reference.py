@@ -186,6 +186,7 @@ def test_noise_of_the_reflected_step_has_its_size() -> None:
 # The prior's law ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "n_rows"), [(10, 12_000), (50, 3_000)])
 def test_split_step_keeps_the_prior(k: int, n_rows: int) -> None:
     """No data, alpha = 1/K: after some steps the rows have mean sum 1 and Dirichlet's mean largest membership.
@@ -206,6 +207,7 @@ def test_split_step_keeps_the_prior(k: int, n_rows: int) -> None:
     assert largest == pytest.approx((exact.max(axis=1) / exact.sum(axis=1)).mean(), abs=0.02)
 
 
+@pytest.mark.slow
 def test_reflected_step_flattens_the_prior() -> None:
     """What section 3.3 measures, and why split is the default: mean sum 2.1 instead of 1 at K = 10, eps = 0.01."""
     phi = np.random.default_rng(9).gamma(0.1, size=20_000)

@@ -59,6 +59,7 @@ def variants(draw: st.DrawFn) -> tuple[KernelSpec, Problem, dict[str, Any], Trai
     return spec, problem, config, traits
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(variants())
 def test_every_configuration_is_refused_with_a_reason_or_renders(
@@ -80,6 +81,7 @@ def test_every_configuration_is_refused_with_a_reason_or_renders(
             spec.space.check(config, problem, traits)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(kernels, problems, devices)
 @example(MMSB.kernel("block_links"), MMSB.problem(K=2**20, m=10**6), Traits("opencl", "cpu", max_block_size=1))
@@ -109,6 +111,7 @@ def test_a_device_without_double_precision_is_told_so() -> None:
             spec.default(MMSB.problem(), old)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(problems, devices, st.data())
 def test_configurations_of_a_space_are_those_that_nothing_refuses(
@@ -258,6 +261,7 @@ def test_more_rows_in_flight_than_partners() -> None:
     assert refusal == "rows in flight: 4 rows in flight for 3 partners"
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(["SRR", "RSR", "RRS", "SSS", "SHARED"]), st.sampled_from([1, 2, 4]), st.integers(16, 2000))
 def test_local_memory_is_what_the_source_declares(placement: str, rows: int, k: int) -> None:

@@ -204,6 +204,7 @@ def test_what_does_not_go_together_is_refused(storage: Storage) -> None:
     assert "update_pi" not in MMSB.worth_tuning(problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["block_links", "star_rows"])
 def test_rows_that_only_update_phi_ends_are_refused_elsewhere(kernel: str, storage: Storage) -> None:
     spec, problem = MMSB.kernel(kernel), MMSB.problem(K=64, storage=storage.name)

@@ -44,6 +44,7 @@ def tile(*values: int, instruction: str = "mma") -> dict[str, Any]:
     return sizes | {"instruction": instruction}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("traits", "instruction", "values"), CASES, ids=str)
 @pytest.mark.parametrize("kernel", ["block_scales", "block_sums", "star_scales", "star_sums"])
 @pytest.mark.parametrize("k", [1, 1000])

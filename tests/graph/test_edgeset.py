@@ -98,6 +98,7 @@ def test_load_is_at_least_90_percent_from_1000_links(n_links: int) -> None:
     assert table.contains(pairs[:, 1], pairs[:, 0]).all()
 
 
+@pytest.mark.slow
 def test_as_many_links_as_com_dblp_has() -> None:
     n_vertices, n_links = 317_080, 1_049_866
     rng = np.random.default_rng(0)

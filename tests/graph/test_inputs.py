@@ -59,6 +59,7 @@ def named_links(graph: Graph) -> set[frozenset[Any]]:
     return {frozenset((names[u], names[v])) for u, v in graph.links.tolist()}
 
 
+@pytest.mark.slow
 @given(pairs=st.lists(st.tuples(any_ids, any_ids), min_size=1, max_size=12), seed=st.randoms(use_true_random=False))
 @pytest.mark.filterwarnings("ignore::mmsbgen.graph.GraphWarning")
 def test_ids_of_any_kind_come_back_in_an_order_of_their_own(
@@ -106,6 +107,7 @@ def test_ids_that_json_cannot_have_are_refused() -> None:
             from_json(bad)
 
 
+@pytest.mark.slow
 def test_the_digest_does_not_depend_on_the_hashes_of_strings() -> None:
     code = (
         "from mmsbgen.graph import as_graph;"

@@ -50,6 +50,7 @@ def check(part: Split) -> None:
         assert not partners & set(training.row(a).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("validation", "test"), [(0.01, 0.0), (0.1, 0.05), (0.5, 0.4), (0.0, 0.0), (0.0, 0.2)])
 def test_real_graph(validation: float, test: float) -> None:
     graph = as_graph(DATA / "netscience.txt.gz")
@@ -103,6 +104,7 @@ def test_validation_is_the_same_whatever_is_held_out_for_test(test: float) -> No
     assert np.array_equal(without.validation.labels, beside.validation.labels)
 
 
+@pytest.mark.slow
 def test_every_link_and_non_link_is_equally_likely() -> None:
     """A six-vertex graph with one isolated vertex: 5 links, 10 non-links, 2 of each held out."""
     links = [(0, 1), (0, 4), (1, 2), (2, 4), (3, 4)]

@@ -267,6 +267,7 @@ def test_a_damaged_file_is_not_handed_out(queue: Queue, store: Store, tmp_path: 
     assert list(tmp_path.glob("*graph*")) == []
 
 
+@pytest.mark.slow
 def test_many_workers_at_once_share_the_jobs(url: str) -> None:
     with open_store(url) as store:
         ids = [Queue(store).submit("tune", {}) for _ in range(40)]

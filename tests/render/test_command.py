@@ -41,6 +41,7 @@ def test_side_by_side() -> None:
     assert "|" not in same
 
 
+@pytest.mark.slow
 def test_needs_no_gpu_library() -> None:
     script = (
         "import sys\n"
@@ -69,6 +70,7 @@ def test_what_does_not_go_with_the_default_is_adjusted(options: str, adjusted: s
     assert adjusted in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "message"),
     [

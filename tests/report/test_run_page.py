@@ -31,6 +31,12 @@ def drawn(folder: Path, **how: Any) -> dict[str, Picture]:
     return {picture.name: picture for picture in run_page(folder, **how).pictures}
 
 
+@pytest.fixture(scope="module")
+def pictures(run: Run) -> dict[str, Picture]:
+    """The pictures of a run by their names."""
+    return drawn(run[0])
+
+
 def changed(run: Path, to: Path, change: Any) -> Path:
     """A copy of a run with another record."""
     shutil.copytree(run, to)
@@ -75,9 +81,8 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     assert record["convergence"]["text"] in page.texts("p")
 
 
-def test_what_the_pictures_of_a_run_show(run: Run) -> None:
-    folder, found = run
-    pictures = drawn(folder)
+def test_what_the_pictures_of_a_run_show(run: Run, pictures: dict[str, Picture]) -> None:
+    found = run[1]
     panels = pictures["held-out"].figure.axes
     assert [axes.get_ylabel() for axes in panels] == ["log-likelihood\n(nats a pair)", "AUC", "balanced perplexity"]
     assert panels[-1].get_xlabel() == "updates of a vertex, in the mean"
@@ -98,9 +103,9 @@ def test_what_the_pictures_of_a_run_show(run: Run) -> None:
     assert steps.get_ylabel() == "step size"
 
 
-def test_the_overlap_matrix_has_the_shares(run: Run) -> None:
-    folder, found = run
-    axes = drawn(folder)["overlaps"].figure.axes[0]
+def test_the_overlap_matrix_has_the_shares(run: Run, pictures: dict[str, Picture]) -> None:
+    found = run[1]
+    axes = pictures["overlaps"].figure.axes[0]
     order = [label.get_text() for label in axes.get_yticklabels()]
     members = {str(label): set(ids) for label, ids in zip(found.cover.labels, found.communities, strict=True)}
     matrix = np.ma.filled(axes.images[0].get_array(), 0.0)
@@ -108,9 +113,10 @@ def test_the_overlap_matrix_has_the_shares(run: Run) -> None:
     np.testing.assert_allclose(matrix, wanted)
 
 
-def test_the_drawing_of_communities_has_their_sizes_and_the_links_between(run: Run) -> None:
-    folder, found = run
-    picture = drawn(folder)["community-graph"]
+def test_the_drawing_of_communities_has_their_sizes_and_the_links_between(
+    run: Run, pictures: dict[str, Picture]
+) -> None:
+    found, picture = run[1], pictures["community-graph"]
     axes = picture.figure.axes[0]
     (discs,) = [c for c in axes.collections if isinstance(c, PatchCollection)]
     areas = [np.ptp(path.vertices[:, 0]) ** 2 for path in discs.get_paths()]

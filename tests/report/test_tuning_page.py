@@ -41,6 +41,7 @@ def pictures(page: Page) -> dict[str, Picture]:
     return {picture.name: picture for picture in page.pictures}
 
 
+@pytest.mark.slow
 def test_one_command_makes_the_page_of_a_database(bundle: Bundle, tmp_path: Path) -> None:
     url = tmp_path / "tuning.sqlite3"
     kept = [trial for trial in bundle.trials if "OpenCL" in trial.key.device.platform or trial.status != "ok"]
@@ -97,6 +98,7 @@ def test_the_roofline_has_every_trial(pictures: dict[str, Picture], bundle: Bund
     assert sorted(heights) == pytest.approx(sorted(t.gbps for t in bundle.trials if t.gbps is not None))
 
 
+@pytest.mark.slow
 def test_the_sweep_figures_have_the_fastest_of_each_value(pictures: dict[str, Picture], bundle: Bundle) -> None:
     cases = [case for case in comparable(cases_of(bundle.trials)) if case.size == 1024]
     (intel,) = [case for case in cases if "Intel" in case.label]
@@ -149,6 +151,7 @@ def test_history_tells_drivers_apart(bundle: Bundle) -> None:
     assert len({line.get_marker() for line in axes.lines} - {"None", ""}) == 2
 
 
+@pytest.mark.slow
 def test_hostile_records_stay_text(bundle: Bundle, tmp_path: Path) -> None:
     some = [trial for trial in bundle.trials if "PoCL" in database_pictures.device_label(trial.key.device)][:8]
     name = "<script>alert(1)</script>$x^2$\u202e"
@@ -168,6 +171,7 @@ def test_hostile_records_stay_text(bundle: Bundle, tmp_path: Path) -> None:
     assert "\u202e" not in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_devices_of_one_name_have_pictures_of_their_own(bundle: Bundle, tmp_path: Path) -> None:
     some = [trial for trial in bundle.trials if "PoCL" in database_pictures.device_label(trial.key.device)]
 
@@ -181,6 +185,7 @@ def test_devices_of_one_name_have_pictures_of_their_own(bundle: Bundle, tmp_path
     check_self_contained(write(page, tmp_path))
 
 
+@pytest.mark.slow
 def test_the_users_settings_of_matplotlib_do_not_count(bundle: Bundle) -> None:
     with matplotlib.rc_context({"text.usetex": True, "svg.fonttype": "path", "axes.facecolor": "red"}):
         with drawing():
@@ -193,6 +198,7 @@ def test_the_users_settings_of_matplotlib_do_not_count(bundle: Bundle) -> None:
     assert picture.png().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["report", "RUN"], ["db", "--database", "NONE", "report"]])
 def test_without_matplotlib_the_extra_is_named(command: list[str], tmp_path: Path) -> None:
     script = f"import sys; sys.modules['matplotlib'] = None; from mmsbgen.cli import main; main({command})"
@@ -204,6 +210,7 @@ def test_without_matplotlib_the_extra_is_named(command: list[str], tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_only_failures(bundle: Bundle, tmp_path: Path) -> None:
     failed = [trial for trial in bundle.trials if trial.status != "ok"]
     page = tuning_page(Bundle(bundle.runs, [], failed), "x")
@@ -223,6 +230,7 @@ def test_an_empty_database_gives_a_clear_message_and_no_page(bundle: Bundle, tmp
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_many_trials_stay_a_small_page(bundle: Bundle) -> None:
     trials = [trial for trial in bundle.trials if trial.status == "ok" and trial.key.kernel.name == "update_phi"]
     more = [

@@ -38,6 +38,7 @@ def test_formulas():
     assert held_out.published(means, links) == pytest.approx(right)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_repeated_draws():
     """Of 4000 sets of 40 links and 60 non-links; an sd of that many is known to 1.1 %, its mean estimate to less."""
     rng = np.random.default_rng(1)

@@ -104,6 +104,7 @@ def test_means_over_draws_are_one(awkward, name, size):
     assert np.all(error[right != 0] < 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_batches_fit_what_is_allocated(awkward, name):
     for size in (1, 4, 13, 500):
@@ -146,6 +147,7 @@ def test_draws_depend_on_seed_and_iteration_alone(awkward, name):
     assert all(np.array_equal(getattr(there, f), getattr(again, f)) for f in ("vertices", "pairs_a", "weights"))
 
 
+@pytest.mark.slow
 def test_distinct_non_links_are_uniform(middling):
     """Few of many: every eligible vertex comes up equally often."""
     s = sources(middling, 6)

@@ -107,6 +107,7 @@ def test_a_triangle_of_its_own_is_not_empty(triangle, others):
     assert wanted(pi, links) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dust", [0.01, 0.03])
 def test_what_the_prior_leaves_in_every_row_is_nothing(dust):
     """A community that all rows have a little of explains a little of every link, of many more than a clique has."""

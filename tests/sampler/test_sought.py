@@ -27,6 +27,7 @@ def same(one: Start, other: Start) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 2**64 - 1])
 def test_a_process_finds_what_would_be_found_here(middling, seed, caplog):
     one = Sought(middling, 7, seed, NAMES)
@@ -92,6 +93,7 @@ def test_without_a_process_starts_are_found_here(middling, monkeypatch, caplog, 
     assert "found in this process" in record.getMessage()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a child of its parent's end")
 def test_the_process_ends_with_the_run(tmp_path):
     """However the run ends: its links would be waited for for ever otherwise."""

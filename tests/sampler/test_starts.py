@@ -169,6 +169,7 @@ def test_the_graph_of_the_training_links_is_made_once(middling):
 # Ego nets -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(deadline=None, max_examples=150)
 def test_conductance_is_that_of_counting(parts):
@@ -219,6 +220,7 @@ def greedy(parts: Split, k: int) -> list[list[int]]:
     return found
 
 
+@pytest.mark.slow
 @given(graphs(), st.integers(1, 6))
 @settings(deadline=None, max_examples=150)
 def test_ego_nets_are_chosen_as_by_hand(parts, k):

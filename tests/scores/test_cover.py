@@ -62,6 +62,7 @@ def test_a_wrong_path_is_told(tmp_path: Path):
         read_cover(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_words_of_ids_do_not_depend_on_the_hashes_of_strings(tmp_path: Path):
     """Files of one seed are the same in every process, and covers of equal sets are equal."""
     code = (

@@ -194,6 +194,7 @@ def pairs_of_covers(draw: st.DrawFn) -> tuple[Sets, Sets, int]:
     return draw(cover), draw(cover), n
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(pairs_of_covers())
 def test_measures_agree_with_their_definitions(covers: tuple[Sets, Sets, int]):
@@ -207,6 +208,7 @@ def test_measures_agree_with_their_definitions(covers: tuple[Sets, Sets, int]):
     assert of(evaluate(cover, truth, range(n))) == pytest.approx(expected, abs=EXACT)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(pairs_of_covers(), st.randoms(use_true_random=False))
 def test_names_and_order_do_not_matter(covers: tuple[Sets, Sets, int], rng: random.Random):
@@ -223,6 +225,7 @@ def test_names_and_order_do_not_matter(covers: tuple[Sets, Sets, int], rng: rand
     assert asdict(evaluate(*renamed, names)) == pytest.approx(expected, abs=EXACT)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(pairs_of_covers())
 def test_equal_covers_score_one_and_no_measure_has_a_direction(covers: tuple[Sets, Sets, int]):

@@ -1,4 +1,4 @@
-"""Makes the modules under scripts/ importable, as they are for the scripts themselves."""
+"""The modules under scripts/ made importable, as they are for the scripts themselves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Most tests of scripts start a process: none belongs to the quick round."""
+    item.add_marker("slow")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import signal
 import socket
 import stat
@@ -15,8 +14,10 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli import main
 from mmsbgen.service.http.tokens import given_token, kept_token
 from tests.service.running import COMMAND, TOKEN, Service, serving
 
@@ -101,6 +102,7 @@ def test_no_other_site_may_ask(narrow: Service) -> None:
             assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
+@pytest.mark.slow
 def test_sizes_are_limited_while_bytes_come(narrow: Service) -> None:
     bomb = gzip.compress(bytes(300 << 20), 9)
     assert len(bomb) < 1 << 20
@@ -184,6 +186,7 @@ def test_a_repeated_request_is_answered_where_there_is_no_room(narrow: Service) 
             client.post(f"/api/v1/jobs/{job}/cancel")
 
 
+@pytest.mark.slow
 def test_the_right_token_passes_after_many_wrong_ones(tmp_path: Path) -> None:
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data") as service, service.client() as client:
         wrong = {"Authorization": "Bearer wrong-wrong-wrong"}
@@ -192,6 +195,7 @@ def test_the_right_token_passes_after_many_wrong_ones(tmp_path: Path) -> None:
         assert client.post("/api/v1/jobs/tune", content=b"{").status_code == 422
 
 
+@pytest.mark.slow
 def test_rates_are_limited(tmp_path: Path) -> None:
     options = ("--rate", "20/minute", "--write-rate", "3/minute")
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data", *options) as service, service.client() as client:
@@ -202,11 +206,11 @@ def test_rates_are_limited(tmp_path: Path) -> None:
         assert 1 <= int(reads[-1].headers["retry-after"]) <= 60
 
 
+@pytest.mark.slow
 def test_other_machines_need_a_token_that_was_chosen(tmp_path: Path) -> None:
-    environment = {name: text for name, text in os.environ.items() if name != "MMSBGEN_TOKEN"}
-    command = [*COMMAND, "serve", "--host", "0.0.0.0", "--port", "0", "--database", str(tmp_path / "t.sqlite3")]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert refused.returncode == 2
+    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--database", str(tmp_path / "t.sqlite3")]
+    refused = CliRunner().invoke(main, command)
+    assert refused.exit_code == 2
     assert "--host 0.0.0.0 lets other machines in, which needs a token that you choose" in refused.stderr
     assert not (tmp_path / "t.sqlite3").exists()
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data", "--host", "0.0.0.0") as service:
@@ -221,6 +225,7 @@ def test_other_machines_need_a_token_that_was_chosen(tmp_path: Path) -> None:
             assert client.get("/api/v1/devices").status_code == 200
 
 
+@pytest.mark.slow
 def test_the_token_is_made_once_and_kept_to_ourselves(tmp_path: Path) -> None:
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data", token=None) as service:
         file = tmp_path / "data" / "service-token"
@@ -246,6 +251,7 @@ def test_tokens_that_are_none(tmp_path: Path, token: str) -> None:
         given_token(tmp_path / "none", {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_in_an_orderly_way_while_followed(tmp_path: Path, number: int) -> None:
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data") as service, service.client() as client:
@@ -273,19 +279,19 @@ def test_it_ends_in_an_orderly_way_while_followed(tmp_path: Path, number: int) -
     ],
 )
 def test_wrong_options(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
-    environment = {name: text for name, text in os.environ.items() if name != "MMSBGEN_TOKEN"}
-    command = [*COMMAND, "serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    command = ["serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), *options]
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_folder_has_one_service(sqlite_service: Service, tmp_path: Path) -> None:
-    command = [*COMMAND, "serve", "--data", str(sqlite_service.data), "--database", str(tmp_path / "t.sqlite3")]
-    done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "another service uses the folder" in done.stderr) == (2, True), done.stderr
+    command = ["serve", "--data", str(sqlite_service.data), "--database", str(tmp_path / "t.sqlite3"), "--port", "0"]
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, "another service uses the folder" in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_said(sqlite_service: Service, tmp_path: Path) -> None:
     port = str(urlsplit(sqlite_service.url).port)
     command = [*COMMAND, "serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), "--port", port]
@@ -293,6 +299,7 @@ def test_a_port_that_is_taken_is_said(sqlite_service: Service, tmp_path: Path) -
     assert (done.returncode, "cannot listen on 127.0.0.1" in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.slow
 def test_an_upload_that_is_broken_off_is_no_error_of_the_service(tmp_path: Path) -> None:
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data") as service, service.client() as client:
         place = urlsplit(service.url)
@@ -309,6 +316,7 @@ def test_an_upload_that_is_broken_off_is_no_error_of_the_service(tmp_path: Path)
     assert "Traceback" not in service.log.read_text()
 
 
+@pytest.mark.slow
 def test_connections_are_limited(narrow: Service) -> None:
     place = urlsplit(narrow.url)
     with contextlib.ExitStack() as crowd, narrow.client() as kept:
@@ -332,6 +340,7 @@ def test_connections_are_limited(narrow: Service) -> None:
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_followers_are_limited(narrow: Service) -> None:
     with narrow.client() as client, contextlib.ExitStack() as open_streams:
         job = client.post("/api/v1/jobs/tune", json={"problem": {"K": 99}}).json()["id"]

@@ -144,6 +144,7 @@ def test_a_running_job_is_cancelled(working: Service) -> None:
         assert ended(client, made["id"])["state"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_jobs_wait_where_no_worker_is(service: Service, client: httpx.Client) -> None:
     made = [
         client.post(DETECT, params={"n_communities": "auto", "device": f"GPU {n}"}, content=EDGES).json()["id"]
@@ -165,6 +166,7 @@ def test_jobs_wait_where_no_worker_is(service: Service, client: httpx.Client) ->
         assert client.delete(f"/api/v1/jobs/{job_id}").status_code == 204
 
 
+@pytest.mark.slow
 def test_a_job_that_is_cancelled_ends_where_its_worker_is_dead(service: Service, client: httpx.Client) -> None:
     with open_store(service.database) as store:
         queue = Queue(store)

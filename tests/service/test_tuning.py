@@ -52,6 +52,7 @@ def test_devices(client: httpx.Client) -> None:
     )
 
 
+@pytest.mark.slow
 def test_records_that_come_with_the_package_can_be_looked_at(client: httpx.Client) -> None:
     [h200] = [d for d in client.get("/api/v1/devices").json()["known"] if d["label"].startswith("cuda: NVIDIA H200")]
     shares = {}
@@ -102,6 +103,7 @@ def test_a_number_means_a_device_of_this_machine_and_never_a_part_of_a_name() ->
         devices.target("epyc")
 
 
+@pytest.mark.slow
 def test_what_others_store_counts_soon(service: Service, client: httpx.Client) -> None:
     of = device(7, name=f"Fresh {time.time()}")
     with open_store(service.database) as store:
@@ -118,6 +120,7 @@ def test_what_others_store_counts_soon(service: Service, client: httpx.Client) -
                 time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_device_is_known_from_its_first_records_on(service: Service, client: httpx.Client) -> None:
     """Whichever kernel they are of, and whichever was looked up before."""
     stored, uploaded = (device(8 + n, name=f"New {n} {time.time()}") for n in range(2))

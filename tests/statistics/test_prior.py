@@ -43,6 +43,7 @@ def flat(k: int) -> tuple[Floats, Floats]:
     return np.full((M, k), 1 / k), np.full(M, 2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [10, 50, 300])
 def test_the_reference_finds_the_prior(k: int) -> None:
     """All rows are one long row, since without data coordinates do not see each other."""

@@ -80,6 +80,7 @@ def expect_even(counts: Any) -> None:
 # Theta's pairs, by their definitions ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 2, 5])
 @pytest.mark.parametrize(
     ("name", "links", "non_links"),

@@ -75,6 +75,7 @@ def configs_of(info: DeviceInfo, count: int) -> list[dict[str, Any]]:
     return candidates(PHI, PROBLEM, traits_of(info)).configs[:count]
 
 
+@pytest.mark.slow
 def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_path: Path) -> None:
     compiler, cache, configs = Compiler(), BinaryCache(tmp_path), configs_of(H200, 9)
     with CompileAhead(H200, "mmsb", PROBLEM, 3, compiler=compiler, cache=cache) as ahead:
@@ -90,6 +91,7 @@ def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_p
     assert compiler.calls == 9
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_path: Path) -> None:
     compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(H200, 12)
     with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
@@ -106,6 +108,7 @@ def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_pa
     assert compiler.calls == len(set(compiler.began)) == 5
 
 
+@pytest.mark.slow
 def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
     compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(H200, 20)
     asked = []
@@ -124,6 +127,7 @@ def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
     assert compiler.calls == 2
 
 
+@pytest.mark.slow
 def test_the_next_kernel_does_not_wait_for_what_compiles_beside_a_gpu(tmp_path: Path) -> None:
     compiler, cache = Compiler(shut=True), BinaryCache(tmp_path)
     with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
@@ -145,6 +149,7 @@ class Sleeper:
         return Outcome("ok", "", Timing((1e-3, 1e-3, 1e-3)), 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.5, None])
 def test_no_more_is_compiled_ahead_than_there_is_time_to_measure(
     tmp_path: Path, store: Store, seconds: float | None
@@ -180,6 +185,7 @@ def slow_nvcc(folder: Path) -> Path:
     return program
 
 
+@pytest.mark.slow
 def test_the_end_of_a_run_ends_what_compiles(tmp_path: Path) -> None:
     """With all its programs: nvcc is but their driver."""
     program = slow_nvcc(tmp_path)
@@ -210,6 +216,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_what_compiles_dies_with_its_run(tmp_path: Path, number: int) -> None:
     """The signal comes to the run alone; from a terminal an interrupt would reach the compiler too."""

@@ -148,6 +148,7 @@ def test_a_kernel_that_is_named_twice_is_tuned_once(tmp_path: Path) -> None:
     assert [row["what"] for row in rows].count("valid") == 1
 
 
+@pytest.mark.slow
 def test_the_space_is_explained() -> None:
     result = call("--device", "fake", "--kernel", "update_phi", "--explain-space")
     assert result.exit_code == 0, result.output

@@ -84,6 +84,7 @@ def test_a_server_whose_disk_is_full_keeps_what_it_has_and_the_run_goes_on_when_
         stopped_and_went_on(Path(name), "/tuning cannot grow because its disk is full; free some space there")
 
 
+@pytest.mark.slow
 def test_a_limit_on_the_size_of_files_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
     """Needs no rights: the system refuses to let the file grow."""
     command = f"{TUNE_150} {tmp_path}/tuning.sqlite3"
@@ -104,6 +105,7 @@ def test_a_limit_on_the_size_of_files_is_told_and_nothing_is_lost(tmp_path: Path
     assert 0 < len(json.loads(listed.stdout)) < 150
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_in_the_climb_ends_the_run_as_failed(tmp_path: Path) -> None:
     """The search of 150 ends after some 112; had the failure been passed over, there would be room again."""
     command = f"{TUNE_150} {tmp_path}/tuning.sqlite3 default 120"
@@ -116,6 +118,7 @@ def test_a_disk_that_is_full_in_the_climb_ends_the_run_as_failed(tmp_path: Path)
         assert len([trial for trial in store.trials() if trial.round == 0]) == 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("existing", [True, False])
 def test_a_read_only_disk_is_told(tmp_path: Path, existing: bool) -> None:
     (tmp_path / "disk").mkdir()
@@ -147,6 +150,7 @@ def test_a_space_without_a_valid_configuration_leaves_no_run(pocl_device: Device
     assert store.runs() == []
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_be_reached_is_told() -> None:
     command = f"{MMSBGEN} {TUNE} --database postgresql://nobody@127.0.0.1:1/tuning"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=100)

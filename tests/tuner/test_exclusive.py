@@ -102,6 +102,7 @@ def test_who_waits_for_a_device_says_so(pocl_device: Device, tmp_path: Path) -> 
     assert run.returncode == 0, rest
 
 
+@pytest.mark.slow
 def test_who_compiles_ahead_on_the_processor_waits_for_it_too() -> None:
     told = []
     with device_lock("a device") as held:

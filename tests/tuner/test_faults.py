@@ -138,6 +138,7 @@ __import__("time").sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_children_die_with_their_parent() -> None:
     owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None

@@ -35,6 +35,7 @@ def faulty_cuda(faulty: str) -> str:
     return faulty.replace("faulty_family:FAULTY", "faulty_cuda_family:FAULTY_CUDA")
 
 
+@pytest.mark.slow
 def test_every_candidate_compiles(faulty_cuda: str) -> None:
     """Nothing that ruins a context is seen by the compiler, so what the device says of it is tested."""
     family, gpu = resolve_family(faulty_cuda), Traits("cuda", "gpu", sub_group_size=32)

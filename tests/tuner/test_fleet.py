@@ -251,6 +251,7 @@ def test_bad_input_is_told_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == [], "no database and no lock"
 
 
+@pytest.mark.slow
 def test_a_worker_needs_a_scheduler() -> None:
     words = ["worker", "--scheduler", "tcp://127.0.0.1:1", "--device", "fake"]
     done = subprocess.run([*MMSBGEN, *words], capture_output=True, text=True, timeout=LONG_S)
@@ -277,6 +278,7 @@ def test_a_space_is_dealt_out_whole_and_the_same_way_again() -> None:
     assert len(deal(replace(space, configs=space.configs[:1], default=space.configs[0]), 3)) == 1
 
 
+@pytest.mark.slow
 def test_lanes_measure_side_by_side_and_keep_the_budget() -> None:
     lanes, tried, together = Lanes(3), [], []
     barrier = threading.Barrier(3)

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 import psutil
+import pytest
 
 _STRANGER = """
 import asyncio, sys
@@ -64,6 +65,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_what_a_tune_starts_takes_nobody_else_on_this_machine_or_others() -> None:
     run = subprocess.Popen(
         [sys.executable, "-c", _RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -23,6 +23,7 @@ def test_every_shape_answers_right(opencl_device: Device, kernel: str) -> None:
         assert check(opencl_device, spec, problem, config) is None, config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", sorted(ROOFS.kernels))
 def test_every_shape_compiles_for_cuda(kernel: str) -> None:
     spec, problem = ROOFS.kernel(kernel), ROOFS.problem()

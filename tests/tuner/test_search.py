@@ -57,6 +57,7 @@ class Landscape:
         )
 
 
+@pytest.mark.slow
 def test_the_default_strategy_begins_with_the_default_and_with_what_the_model_likes(space: Candidates) -> None:
     seen = Landscape(budget=60)
     search("default", space, seen, budget=60, seed=3)
@@ -71,6 +72,7 @@ def test_the_default_strategy_begins_with_the_default_and_with_what_the_model_li
     assert len({value for key in order[:12] for name, value in key if name == "placement"}) > 4
 
 
+@pytest.mark.slow
 def test_a_model_that_is_wrong_costs_trials_and_not_the_result() -> None:
     """Nothing is ruled out: here the model likes the slowest best."""
     space = candidates(MMSB.kernel("theta_partial"), PROBLEM, CPU)
@@ -104,6 +106,7 @@ def test_the_default_strategy_finds_a_good_configuration_in_60_of_thousands(spac
     assert sorted(found)[3] < 1.1, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_is_a_function_of_its_seed(strategy: str, space: Candidates) -> None:
     orders = []
@@ -143,8 +146,8 @@ def test_a_space_in_which_nothing_works_ends(strategy: str) -> None:
     search(strategy, space, lambda configs: [math.inf] * len(configs), budget=30, seed=0)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_space_of_one_configuration(strategy: str) -> None:
+@pytest.mark.slow
+def test_a_space_of_one_configuration() -> None:
     fixed = {
         "placement": "THREAD",
         "vector_width": 16,
@@ -155,9 +158,10 @@ def test_a_space_of_one_configuration(strategy: str) -> None:
     }
     space = candidates(MMSB.kernel("update_phi"), PROBLEM, CPU, fixed)
     assert len(space.configs) == 1
-    seen = Landscape()
-    search(strategy, space, seen, budget=10, seed=0)
-    assert len(seen.seconds) == 1
+    for strategy in STRATEGIES:
+        seen = Landscape()
+        search(strategy, space, seen, budget=10, seed=0)
+        assert len(seen.seconds) == 1, strategy
 
 
 def test_refusals_are_counted_by_constraint_with_an_example(space: Candidates) -> None:

@@ -80,6 +80,7 @@ def test_a_tiny_problem_end_to_end(opencl_device: Device, store: Store) -> None:
         assert (chosen.tier, chosen.config) == ("exact", dict(best.config))
 
 
+@pytest.mark.slow
 def test_known_configurations_are_not_measured_again_unless_asked(store: Store) -> None:
     first = faked(store, strategy="random", budget_trials=10)
     assert len(order(store, first)) == 10
@@ -93,6 +94,7 @@ def test_known_configurations_are_not_measured_again_unless_asked(store: Store) 
     assert len(order(store, retuned)) == 10
 
 
+@pytest.mark.slow
 def test_the_worst_is_told_by_the_timing_that_tells_the_best(store: Store) -> None:
     with open_store("sqlite://") as other:
         (tried,) = faked(other, strategy="random", budget_trials=3).kernels
@@ -107,6 +109,7 @@ def test_the_worst_is_told_by_the_timing_that_tells_the_best(store: Store) -> No
         assert (kernel.worst_s, kernel.speedup_over_worst) == (4.0, 2.0)
 
 
+@pytest.mark.slow
 def test_the_roof_is_that_of_the_run_which_reports_it(store: Store) -> None:
     options: dict[str, Any] = {"store": store, "check": False, "strategy": "random", "budget_trials": 3}
     tune("fake", MMSB, ["theta_end"], TINY, roof_bytes=16 << 20, **options)
@@ -120,6 +123,7 @@ def test_the_roof_is_that_of_the_run_which_reports_it(store: Store) -> None:
     assert kernel.as_dict()["roof_fraction"] == kernel.best.gbps / again.roofs.gather
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_named_twice_is_tuned_once(store: Store) -> None:
     report = tiny("fake", ["theta_end", "theta_end"], store, check=False, budget_trials=1)
     assert [kernel.kernel for kernel in report.kernels] == ["theta_end"]
@@ -141,6 +145,7 @@ def put(store: Store, like: list[TrialRecord], *, given_up: int) -> None:
         store.add_trial(quick)
 
 
+@pytest.mark.slow
 def test_only_a_runs_own_times_make_it_give_up_early(store: Store) -> None:
     with open_store("sqlite://") as other:
         (tried,) = faked(other, strategy="random", budget_trials=8).kernels
@@ -152,6 +157,7 @@ def test_only_a_runs_own_times_make_it_give_up_early(store: Store) -> None:
     assert not again[-1].extra.get("given_up"), "nothing is known yet of this run's best"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retune", [False, True])
 def test_readers_find_the_verdict_of_the_last_run(store: Store, retune: bool) -> None:
     with open_store("sqlite://") as other:
@@ -168,6 +174,7 @@ def test_readers_find_the_verdict_of_the_last_run(store: Store, retune: bool) ->
     assert group.candidates[0].uid == best.uid
 
 
+@pytest.mark.slow
 def test_what_failed_in_use_is_measured_and_compared_again(store: Store) -> None:
     (first,) = faked(store, strategy="random", budget_trials=10).kernels
     best = first.best
@@ -187,6 +194,7 @@ def test_what_failed_in_use_is_measured_and_compared_again(store: Store) -> None
     assert {trial.run for trial in third.finals} == {report.run}
 
 
+@pytest.mark.slow
 def test_what_failed_again_when_it_was_measured_is_known(store: Store) -> None:
     (first,) = faked(store, strategy="random", budget_trials=5).kernels
     trial = first.trials[0]
@@ -201,6 +209,7 @@ def test_what_failed_again_when_it_was_measured_is_known(store: Store) -> None:
     assert len(store.quarantined()) == 1
 
 
+@pytest.mark.slow
 def test_failures_are_known_too(store: Store) -> None:
     """The fake device answers every check wrongly."""
     first = tiny("fake", ["update_beta"], store, budget_trials=3)
@@ -210,6 +219,7 @@ def test_failures_are_known_too(store: Store) -> None:
     assert tiny("fake", ["update_beta"], store, budget_trials=3).kernels[0].reused == 3
 
 
+@pytest.mark.slow
 def test_another_problem_or_template_is_not_known(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     faked(store, "update_beta", budget_trials=4)
     other = MMSB.problem(**dict(TINY) | {"K": 30})
@@ -217,11 +227,13 @@ def test_another_problem_or_template_is_not_known(store: Store, monkeypatch: pyt
     assert report.kernels[0].reused == 0
 
 
+@pytest.mark.slow
 def test_the_same_seed_visits_the_same_configurations(store: Store) -> None:
     orders = [order(store, faked(store, strategy="random", seed=s, budget_trials=12, retune=True)) for s in (5, 5, 6)]
     assert orders[0] == orders[1] != orders[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["exhaustive", "genetic_algorithm"])
 def test_the_budget_of_trials_holds(store: Store, strategy: str) -> None:
     assert strategy in STRATEGIES
@@ -229,6 +241,7 @@ def test_the_budget_of_trials_holds(store: Store, strategy: str) -> None:
     assert len(order(store, report)) == 7
 
 
+@pytest.mark.slow
 def test_a_whole_space_is_gone_on_with_where_nothing_was_tried(store: Store) -> None:
     """What is known is taken over, and what was given up before, so that it is measured again, comes last."""
     with open_store("sqlite://") as other:
@@ -244,11 +257,13 @@ def test_a_whole_space_is_gone_on_with_where_nothing_was_tried(store: Store) -> 
     assert [trial.config_digest for trial in retuned.trials] == names
 
 
+@pytest.mark.slow
 def test_a_space_that_fits_the_budget_is_tried_whole(store: Store) -> None:
     (kernel,) = faked(store, "update_beta", budget_trials=19).kernels
     assert len(kernel.space.configs) == len(kernel.trials) == 19
 
 
+@pytest.mark.slow
 def test_the_last_quarter_goes_to_the_neighbours_of_the_best(store: Store) -> None:
     fixed = {"normalise": True, "team": "item", "placement": ("THREAD", "GLOBAL", "RRS", "SRR")}
     (kernel,) = faked(store, "update_phi", budget_trials=100, fixed=fixed).kernels
@@ -262,6 +277,7 @@ def test_the_last_quarter_goes_to_the_neighbours_of_the_best(store: Store) -> No
     assert configs.index(dict(late[0].config)) in near
 
 
+@pytest.mark.slow
 def test_finals_that_are_newer_than_all_trials_stand(store: Store) -> None:
     first = faked(store, strategy="random", budget_trials=10)
     second = faked(store, strategy="random", budget_trials=10)
@@ -273,6 +289,7 @@ def test_finals_that_are_newer_than_all_trials_stand(store: Store) -> None:
     assert {trial.run for trial in narrow.kernels[0].finals} <= {narrow.run}, "others were among these"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overtaken", [False, True])
 def test_the_same_command_again_times_no_finals_because_one_was_given_up(store: Store, overtaken: bool) -> None:
     """What was given up is measured again, and here stays behind the winner of the finals, or does not."""
@@ -299,6 +316,7 @@ def test_the_budget_of_seconds_holds(store: Store) -> None:
     assert 1 <= len(report.kernels[0].trials) < len(report.kernels[0].space.configs)
 
 
+@pytest.mark.slow
 def test_a_fixed_axis(store: Store) -> None:
     report = faked(store, fixed={"share": 4}, budget_trials=50)
     assert {trial.config["share"] for trial in report.kernels[0].trials} == {4}
@@ -321,6 +339,7 @@ def test_bad_arguments_leave_no_run(store: Store, options: dict[str, Any], messa
     assert store.runs() == []
 
 
+@pytest.mark.slow
 def test_unknown_names_leave_no_run(store: Store) -> None:
     for device, family, kernel, message in (
         ("no such device", MMSB, "update_phi", "no device"),
@@ -333,6 +352,7 @@ def test_unknown_names_leave_no_run(store: Store) -> None:
     assert store.runs() == []
 
 
+@pytest.mark.slow
 def test_progress_is_told_everything(store: Store) -> None:
     told: list[str] = []
 

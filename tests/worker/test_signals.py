@@ -26,6 +26,7 @@ with found.caught():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_burst_of_signals_is_one_asking_and_hangs_nobody(number: signal.Signals) -> None:
     """Where a handler took a lock, the next signal of a burst made it wait for itself, in two of three bursts."""
@@ -55,6 +56,7 @@ def test_a_burst_of_signals_is_one_asking_and_hangs_nobody(number: signal.Signal
                     file.close()
 
 
+@pytest.mark.slow
 def test_who_asks_again_later_wants_it_at_once() -> None:
     command = [sys.executable, "-c", WAITS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as worker:
