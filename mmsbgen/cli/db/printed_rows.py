@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import cache
 from typing import Any
 
 from mmsbgen.cli.shared.common import seconds
@@ -92,18 +93,13 @@ TRIAL = [
     Column("message", "message", _first_line),
     Column("stale", "stale", lambda found: _differences(found, none="")),
     Column("quarantined", "quarantined", _first_line),
-    Column("times"),
-    Column("bytes_moved"),
-    Column("registers"),
-    Column("spill_bytes"),
-    Column("shared_bytes"),
-    Column("compile_s"),
-    Column("energy_j"),
-    Column("round"),
-    Column("run"),
-    Column("trial"),
-    Column("extra"),
 ]
+TRIAL += [
+    Column(field.name)
+    for field in fields(TrialRecord)
+    if field.name not in ("key", "run", "extra", *(column.field for column in TRIAL))
+]
+TRIAL += [Column("run"), Column("trial"), Column("extra")]
 DEVICE = [
     Column("backend", "backend"),
     Column("device", "device"),

@@ -22,6 +22,8 @@ from typing import Any
 from mmsbgen.db.records.canonical_json import digest, json_object, storable_text, utc_now, utc_timestamp
 
 TRIAL_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
+TRIAL_FIGURES = ("median_s", "spread_s", "gbps", "roof_fraction")
+"""What follows from a trial's fields, and is stored and shown beside them."""
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
 ROOF_KINDS = ("copy", "gather")
 FAILURES = ("compile_error", "launch_error")
@@ -224,6 +226,7 @@ class RoofRecord:
 class TrialRecord:
     """One configuration tried once: what came of it and every repetition that was timed.
 
+    A field is declared here and in the schema; rows, files, the service's answers and printed columns follow.
     Median, spread, rate and fraction follow from ``times``, ``bytes_moved`` and ``roof_gbps``.
     """
 

@@ -14,6 +14,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.db.records.ranking import Candidate
 from mmsbgen.db.records.tuning_records import (
+    TRIAL_FIGURES,
     DeviceRecord,
     KernelRecord,
     Key,
@@ -97,11 +98,7 @@ def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
             "uid": t.uid,
             "run_id": runs[t.run],
             **keys(t.key),
-            "config_digest": t.config_digest,
-            "median_s": t.median_s,
-            "spread_s": t.spread_s,
-            "gbps": t.gbps,
-            "roof_fraction": t.roof_fraction,
+            **{name: getattr(t, name) for name in ("config_digest", *TRIAL_FIGURES)},
         }
         for t in new.values()
     ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints, create_model
 
-from mmsbgen.db.records.tuning_records import TRIAL_STATUSES
+from mmsbgen.db.records.tuning_records import TRIAL_FIGURES, TRIAL_STATUSES, TrialRecord
 from mmsbgen.db.store.paging import CURSOR
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
@@ -169,12 +169,15 @@ class SourceModel(BaseModel):
     text: str = Field(description="The source.")
 
 
-class TrialModel(BaseModel):
+TRIAL_FIELDS = {name: hint for name, hint in get_type_hints(TrialRecord).items() if name not in ("key", "config")}
+"""Of a trial, with their types: all but its key and configuration, which an answer shows in parts."""
+TRIAL_FIELDS |= {name: float | None for name in TRIAL_FIGURES} | {"status": Status}
+
+
+class TrialModel(create_model("TrialFields", **{n: (hint, ...) for n, hint in TRIAL_FIELDS.items()})):  # type: ignore[misc]
     """One configuration tried once; times are seconds."""
 
     trial: str
-    run: str
-    created_at: str
     device: str = Field(examples=[_DEVICE])
     device_key: str
     compiler: str
@@ -184,22 +187,6 @@ class TrialModel(BaseModel):
     stale: bool = Field(description="Whether the program has changed since.")
     problem: dict[str, Any] = Field(examples=[_PROBLEM])
     configuration: dict[str, Any] = Field(examples=[_CONFIG])
-    status: Status
-    message: str
-    median_s: float | None
-    spread_s: float | None
-    times: list[float]
-    bytes_moved: int | None
-    gbps: float | None
-    roof_gbps: float | None
-    roof_fraction: float | None
-    registers: int | None
-    spill_bytes: int | None
-    shared_bytes: int | None
-    compile_s: float | None
-    energy_j: float | None
-    round: int
-    extra: dict[str, Any]
 
 
 class TrialPage(BaseModel):

@@ -180,30 +180,8 @@ def _trial(trial: TrialRecord) -> kernel_models.TrialModel:
         stale=any(found.part == "template digest" for found in of_program(trial)),
         problem=dict(key.problem.params),
         configuration=dict(trial.config),
-        **{name: getattr(trial, name) for name in _SAME},
+        **{name: getattr(trial, name) for name in kernel_models.TRIAL_FIELDS},
     )
-
-
-_SAME = [
-    "run",
-    "created_at",
-    "status",
-    "message",
-    "median_s",
-    "spread_s",
-    "times",
-    "bytes_moved",
-    "gbps",
-    "roof_gbps",
-    "roof_fraction",
-    "registers",
-    "spill_bytes",
-    "shared_bytes",
-    "compile_s",
-    "energy_j",
-    "round",
-    "extra",
-]
 
 
 def _run(run: RunRecord) -> dict[str, Any]:
