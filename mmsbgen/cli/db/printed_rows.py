@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import cache
 from typing import Any
 
 from mmsbgen.cli.shared.common import seconds
