@@ -35,11 +35,18 @@ from urllib.parse import urlencode, urlsplit
 from _common import REPORTS, Report, progress
 
 from mmsbgen.db.exchange.jsonl import Bundle
-from mmsbgen.db.records.tuning_records import DeviceRecord, KernelRecord, Key, RunRecord, ToolchainRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import (
+    PROGRAM,
+    DeviceRecord,
+    KernelRecord,
+    Key,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
-from mmsbgen.kernels.record_key import problem_record, recorded_traits
-from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.record_key import problem_record, program_digest, recorded_traits
 
 MMSB = family()
 KERNELS = ("update_phi", "update_pi", "theta_partial", "block_shared")
@@ -66,9 +73,9 @@ def device(number: int) -> DeviceRecord:
 
 
 def key(of: DeviceRecord, kernel: str, k: int) -> Key:
-    """The key of a kernel for ``k`` communities with the templates as they are."""
+    """The key of a kernel for ``k`` communities."""
     spec = MMSB.kernel(kernel)
-    record = KernelRecord("mmsb", kernel, template_digest(spec.template, "cuda"))
+    record = KernelRecord("mmsb", kernel, PROGRAM)
     return Key(of, ToolchainRecord("nvrtc", "13.0", "-O3"), record, problem_record(spec, MMSB.problem(K=k)))
 
 
@@ -89,7 +96,8 @@ class Trials:
             values = tuple(config.values())
             if values not in found and spec.space.refusal(config, problem, traits) is None:
                 times = tuple(self.chance.uniform(1e-4, 1e-3) for _ in range(7))
-                found[values] = TrialRecord(run=run, key=where, config=config, status="ok", times=times)
+                extra = {"program": program_digest(MMSB, where, config)}
+                found[values] = TrialRecord(run=run, key=where, config=config, status="ok", times=times, extra=extra)
                 if len(found) == count:
                     break
         return list(found.values())
