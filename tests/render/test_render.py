@@ -76,7 +76,8 @@ def test_digest_depends_on_the_dialect() -> None:
 def test_shipped_records_survive_a_comment_and_miss_by_a_token_of_their_own_program(templates: Path) -> None:
     prelude, beta = templates / "common" / "prelude.jinja", templates / "mmsb" / "update_beta.jinja"
     prelude.write_text("// A remark.\n" + prelude.read_text() + "\n\n/* Another\n   one. */\n")
-    trials = [trial for path in SHIPPED.glob("*.jsonl") for trial in jsonl.read(path).trials]
+    every = [trial for path in SHIPPED.glob("*.jsonl") for trial in jsonl.read(path).trials]
+    trials = [trial for place, trial in enumerate(every) if place % 20 == 0 or trial.key.kernel.name == "update_beta"]
     sizes = [trial.config["block_size"] for trial in trials if trial.key.kernel.name == "update_beta"]
     assert len(set(sizes)) > 1
     branch = f"{{% if c.block_size == {sizes[0]} %}}\ntypedef int unheard_of;\n{{% endif %}}\n"
@@ -258,9 +259,9 @@ def test_kernels_that_cannot_begin_with_a_wait_are_refused() -> None:
     text = 'extern "C" __global__\nvoid k(\n    const u32 n\n)\n{\n}\n'
     assert WAIT in overlapping(Source(text, "k", "cuda")).text
     for source in (
-        Source(text, "other", "", "cuda"),
-        Source(text * 2, "k", "", "cuda"),
-        Source(text.replace(")\n{", ") {"), "k", "", "cuda"),
+        Source(text, "other", "cuda"),
+        Source(text * 2, "k", "cuda"),
+        Source(text.replace(")\n{", ") {"), "k", "cuda"),
         Source(text, "k", "opencl"),
     ):
         with pytest.raises(ValueError, match="bodies that could begin with a wait"):
