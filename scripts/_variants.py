@@ -33,9 +33,6 @@ DRAWN: dict[str, tuple[Any, ...]] = {
     "partners": ("uniform", "stratified", "shared", "shared-uniform", "block"),
 }
 
-#: Axes that say among how many teams the work is dealt out, a number in a launch and a loop.
-DEALT = frozenset(["groups"])
-
 #: How many are drawn for one that is taken, and how often that may be in vain before a space counts as exhausted.
 _DRAWS, _PATIENCE = 100, 30
 
@@ -55,11 +52,6 @@ class Variant(NamedTuple):
     def configuration(self) -> str:
         """What two variants share that differ in their problem alone."""
         return f"{self.kernel} {describe(self.config)}"
-
-    @property
-    def form(self) -> str:
-        """What two variants share that differ in their problem, or in how many teams they deal the work out to."""
-        return f"{self.kernel} {describe({name: self.config[name] for name in self.config if name not in DEALT})}"
 
     @property
     def group(self) -> str:

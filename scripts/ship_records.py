@@ -23,15 +23,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange import formats, jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import candidate, ranked
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
 from mmsbgen.db.selection.index import SHIPPED
-from mmsbgen.families import family
-from mmsbgen.kernels.render import template_digest
+from mmsbgen.tuner.run.changed_keys import present_program
 
 #: Times of a trial that are shipped.
 TIMES = 31
@@ -48,17 +46,17 @@ class Chain(NamedTuple):
     kernel: str
     template_digest: str
     problem: dict[str, Any]
-    configs: dict[str, tuple[float, float]]
-    """Median and distance of the quartiles, seconds, by the configuration's digest."""
+    configs: dict[tuple[str, str], tuple[float, float]]
+    """Median and distance of the quartiles, seconds, by the digests of a configuration and its program."""
 
     def is_of(self, key: Key) -> bool:
-        """Whether the chain's kernel is that of the key, in the state of its template, on such a device."""
+        """Whether the chain's kernel is that of the key, on such a device."""
         kernel = key.kernel.name, key.kernel.template_digest
         same = kernel == (self.kernel, self.template_digest) and dict(key.problem.params) == self.problem
         return same and key.device.identity == self.device
 
     @property
-    def fastest(self) -> set[str]:
+    def fastest(self) -> set[tuple[str, str]]:
         """The configuration that the chain is the fastest with, and those that cannot be told from it."""
         best, spread = min(self.configs.values())
         apart = {name: max(NOISE * best, spread, iqr) for name, (_, iqr) in self.configs.items()}
@@ -77,7 +75,10 @@ def read_chains(path: Path) -> list[Chain]:
                 one["kernel"],
                 one["template_digest"],
                 one["problem"],
-                {digest(found["config"]): (found["median_s"], found["iqr_s"]) for found in one["configs"]},
+                {
+                    (digest(found["config"]), found.get("program", "")): (found["median_s"], found["iqr_s"])
+                    for found in one["configs"]
+                },
             )
             for one in results
         ]
@@ -87,14 +88,14 @@ def read_chains(path: Path) -> list[Chain]:
 
 def ahead(trials: Sequence[TrialRecord], chain: Chain) -> set[str]:
     """The configurations of a key that are before the chain's fastest by themselves; none where it has no trial."""
-    order, fastest = [found.config_digest for found in ranked(map(candidate, trials))], chain.fastest
+    order, fastest = [(one.config_digest, one.program) for one in ranked(map(candidate, trials))], chain.fastest
     first = next((place for place, config in enumerate(order) if config in fastest), None)
     if first is None:
         click.echo(f"no trial of what the chain of {chain.kernel}, {chain.problem} is the fastest with", err=True)
         return set()
     if first:
         click.echo(f"{first} configurations of {chain.kernel}, {chain.problem} are ahead by themselves only", err=True)
-    return set(order[:first])
+    return {config for config, _ in order[:first]}
 
 
 def best_of(bundle: Bundle, most: int, chains: Sequence[Chain] = ()) -> Bundle:
@@ -104,7 +105,7 @@ def best_of(bundle: Bundle, most: int, chains: Sequence[Chain] = ()) -> Bundle:
     """
     by_key: dict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in bundle.trials:
-        if trial.status == "ok" and trial.key.device.kind == "gpu" and _is_present(trial.key):
+        if trial.status == "ok" and trial.key.device.kind == "gpu" and _is_present(trial):
             by_key[trial.key].append(trial)
     kept: list[TrialRecord] = []
     for key, every in by_key.items():
@@ -129,14 +130,9 @@ def quantiles(times: Sequence[float]) -> tuple[float, ...]:
     return tuple(ordered[round(i * (len(ordered) - 1) / (TIMES - 1))] for i in range(TIMES))
 
 
-def _is_present(key: Key) -> bool:
-    """Whether a look-up can still find the record: its kernel's template is as it was."""
-    dialect = "cuda" if key.device.backend == "cuda" else "opencl"
-    try:
-        spec = family(key.kernel.family).kernel(key.kernel.name)
-    except InputError:  # a kernel that there is no more
-        return False
-    return template_digest(spec.template, dialect) == key.kernel.template_digest
+def _is_present(trial: TrialRecord) -> bool:
+    """Whether a look-up can still find the record: its program is as it was."""
+    return bool(trial.program) and trial.program == present_program(trial.key, trial.config)
 
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mmsbgen.db.records.tuning_records import (
@@ -14,6 +15,7 @@ from mmsbgen.db.records.tuning_records import (
     TrialRecord,
 )
 from mmsbgen.families import family
+from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.kernels.space import Traits
 
 GPU = DeviceRecord(
@@ -30,6 +32,11 @@ GPU = DeviceRecord(
 )
 RUN = RunRecord(strategy="default", host="here")
 PHI = family().kernel("update_phi")
+
+
+def program(key: Key, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``extra`` of a trial or a failure of a configuration's present program."""
+    return {"program": program_digest(family(key.kernel.family), key, config)}
 
 
 def trial(seconds: float, *, k: int = 1024, digest: str = "a", minute: int = 0, **changes: Any) -> TrialRecord:

@@ -9,42 +9,34 @@ from collections.abc import Iterator
 __all__ = ["digest_of_tokens", "tokens"]
 
 _CONTINUED = re.compile(r"\\[ \t]*\n")
+_STRING = r'(?:u8|[uUL])?(?:"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
+_COMMENT = re.compile(rf"({_STRING})|/\*.*?\*/|//[^\n]*", re.DOTALL)
+_DIRECTIVE = re.compile(r"\s*#")
+_DEFINE = re.compile(r"\s*#\s*define\s+\w+\(?")
 _TOKEN = re.compile(
-    r"""
-    (?P<comment> /\*.*?\*/ | //[^\n]* )
-  | (?P<blank> [^\S\n]+ )
-  | (?P<newline> \n )
-  | (?P<text> (?: \b(?:u8|[uUL])? R"(?P<mark>[^()\s\\"]*)\(.*?\)(?P=mark)"
-              | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' ) )
-  | (?P<define> \#[^\S\n]*define[^\S\n]+\w+\(? )
-  | (?P<word> \.?\d(?:[eEpP][+-]|'\w|[\w.])* | \w+
-            | <<= | >>= | \.\.\. | -> | \+\+ | -- | << | >> | [<>=!+*/%&|^-]= | && | \|\| | \#\# | :: | . )
-    """,
-    re.DOTALL | re.VERBOSE,
+    rf"{_STRING}|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.])*"
+    r"|<<=|>>=|\.\.\.|->|\+\+|--|<<|>>|[<>=!+*/%&|^-]=|&&|\|\||##|::|\S"
 )
 
 
 def tokens(source: str) -> Iterator[str]:
-    """The tokens of ``source`` in their order; each preprocessor directive ends with a newline token.
+    """The tokens of C, CUDA or OpenCL source in their order; each preprocessor directive ends with a newline token.
 
-    Strings are one token each, as they stand.  ``#define F(`` is one token, as white space before the parenthesis
-    would make it another macro.
+    Strings are one token each, as they stand, and so is ``#define F(``: with white space before the parenthesis it
+    defines another macro.
     """
-    directive = False
-    fresh = True
-    for match in _TOKEN.finditer(_CONTINUED.sub("", source)):
-        kind, text = match.lastgroup, match[0]
-        if kind in ("comment", "blank"):
+    code = _COMMENT.sub(lambda match: match[1] or " ", _CONTINUED.sub("", source))
+    if "#" not in code:
+        yield from _TOKEN.findall(code)
+        return
+    for line in code.split("\n"):
+        if not _DIRECTIVE.match(line):
+            yield from _TOKEN.findall(line)
             continue
-        if kind == "newline":
-            if directive:
-                yield text
-            directive, fresh = False, True
-            continue
-        directive = directive or (fresh and text.startswith("#"))
-        fresh = False
-        yield " ".join(text[1:].split()) if kind == "define" else text
-    if directive:
+        defined = _DEFINE.match(line)
+        if defined:
+            yield " ".join(defined[0].replace("#", "", 1).split())
+        yield from _TOKEN.findall(line, defined.end() if defined else 0)
         yield "\n"
 
 

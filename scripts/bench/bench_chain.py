@@ -42,7 +42,7 @@ from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
 from mmsbgen.kernels.build import compile_side_by_side, traits_of
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
@@ -139,6 +139,7 @@ def measure(
             raise InputError(f"--kernel {kernel}: {device.info.name} takes none of {len(configs)} configurations")
         times = interleave({str(place): timed(one, args.count) for place, one in found.items()}, args.repetitions, 60.0)
     key = key_of(device.info, MMSB.kernel(kernel), problem)
+    programs = [program_digest(MMSB, key, one.config) for one in configs]
     return {
         "device": list(key.device.identity),
         "kernel": kernel,
@@ -146,7 +147,7 @@ def measure(
         "problem": dict(key.problem.params),
         "configs": [
             {"config": dict(configs[int(place)].config), "in_use": configs[int(place)].config == used}
-            | {"alone_s": configs[int(place)].alone_s, **sample.as_dict()}
+            | {"program": programs[int(place)], "alone_s": configs[int(place)].alone_s, **sample.as_dict()}
             for place, sample in times.items()
         ],
     }

@@ -23,6 +23,7 @@ from mmsbgen.kernels.build import upload
 from mmsbgen.kernels.record_key import key_of
 from mmsbgen.kernels.runtime import Choice, Runtime, by_tier
 from mmsbgen.kernels.space import describe
+from tests.records import program
 
 pytestmark = pytest.mark.opencl
 
@@ -59,7 +60,8 @@ def store(database: Path, problem: dict, *configs: dict, kernel: str = "update_p
         there.begin_run(run)
         for place, config in enumerate(configs):
             key = key_of(info, spec, MMSB.problem(**problem))
-            there.add_trial(TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=(1e-3 * (1 + place),)))
+            times, extra = (1e-3 * (1 + place),), program(key, config)
+            there.add_trial(TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=times, extra=extra))
 
 
 def test_an_empty_database_hints_at_tune(tmp_path):
@@ -176,7 +178,8 @@ def test_a_variant_follows_the_choice_that_compiled(tmp_path, monkeypatch):
         there.begin_run(run)
         config = dict(spec.default(problem, runtime.traits_of(device.info))) | {"block_size": 4}
         key = key_of(device.info, spec, problem)
-        there.add_trial(TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=(1e-3,)))
+        extra = program(key, config)
+        there.add_trial(TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=(1e-3,), extra=extra))
 
         def build(device, spec, problem, config, *more):
             if config["block_size"] == 4:
@@ -198,7 +201,8 @@ def test_a_mode_that_is_asked_for_is_not_left_to_a_record(tmp_path):
         there.begin_run(run)
         recorded = {"block_size": 4, "accumulate": True}
         key = key_of(device.info, spec, problem)
-        there.add_trial(TrialRecord(run=run.uuid, key=key, config=recorded, status="ok", times=(1e-3,)))
+        extra = program(key, recorded)
+        there.add_trial(TrialRecord(run=run.uuid, key=key, config=recorded, status="ok", times=(1e-3,), extra=extra))
         chosen = Runtime(device, MMSB, Index(there))
         assert chosen.kernel("gather_rows", problem).config == recorded
         assert chosen.kernel("gather_rows", problem, accumulate=False).config == recorded | {"accumulate": False}

@@ -19,8 +19,10 @@ from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
 from mmsbgen.db.store.schema import REVISIONS
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
+from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.record_key import key_of
 from mmsbgen.tuner.measure.device_lock import device_lock
+from tests.records import program
 
 
 def doctor(*words: object, code: int = 0, **env: str) -> list[dict[str, Any]]:
@@ -83,7 +85,9 @@ def test_records_of_this_device_are_counted_and_stale_ones_told(pocl_device: Dev
         store.begin_run(run)
         for info in (pocl_device.info, dataclasses.replace(pocl_device.info, driver="older")):
             key = key_of(info, spec, family().problem())
-            store.add_trial(TrialRecord(run=run.uuid, key=key, config={"block_size": 1}, status="ok", times=(1e-3,)))
+            config = spec.default(family().problem(), traits_of(info))
+            extra = program(key, config)
+            store.add_trial(TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=(1e-3,), extra=extra))
     words = ("--no-self-test", "--database", tmp_path / "tuning.sqlite3", "--device", pocl_device.info.spec)
     told = about(doctor(*words), "database", "ok")
     assert f"schema {REVISIONS[-1]}: 1 runs, 0 configurations in quarantine" in told

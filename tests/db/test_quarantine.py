@@ -23,7 +23,7 @@ from mmsbgen.db.store import connect
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.kernels import runtime
 from mmsbgen.kernels.build import upload
-from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.tuner.run.earlier_trials import known_trials
 
@@ -45,7 +45,8 @@ def tuned(path: str | Path, info: Any, failing: Any, *configs: dict[str, Any], n
     with open_store(path) as store:
         store.begin_run(run)
         for place, config in enumerate(configs):
-            store.add_trial(TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=(1e-3 * (1 + place),)))
+            extra, times = {"program": program_digest(failing, key, config)}, (1e-3 * (1 + place),)
+            store.add_trial(TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=times, extra=extra))
     return key
 
 

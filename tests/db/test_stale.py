@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels import build, record_key, render
 from mmsbgen.kernels.build import traits_of
-from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.sampler.chain.chain_problem import problem_of_graph
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.tuner.run.changed_keys import Present
+from tests.records import program
 
 pytestmark = pytest.mark.opencl
 
@@ -50,13 +52,15 @@ def recorded(tmp_path: Path, info: Any, **changes: Any) -> tuple[Path, Any]:
     key = key_of(replace(info, **changes), SPEC, PROBLEM)
     with open_store(path) as store:
         store.begin_run(run)
-        store.add_trial(TrialRecord(run=run.uuid, key=key, config=CONFIG, status="ok", times=(1e-6,)))
+        extra = program(key, CONFIG)
+        store.add_trial(TrialRecord(run=run.uuid, key=key, config=CONFIG, status="ok", times=(1e-6,), extra=extra))
     return path, key
 
 
 def look_up(path: Path, key: Any) -> Any:
     with open_store(path, read_only=True) as store:
-        return Index(store, shipped=None).select(key, valid=lambda config: True, default={"block_size": 1})
+        index, present = Index(store, shipped=None), partial(program_digest, MMSB)
+        return index.select(key, valid=lambda config: True, default={"block_size": 1}, program=present)
 
 
 def told(path: Path, key: Any) -> list[str]:
@@ -99,30 +103,57 @@ def _found(key: Any, part: str) -> str:
 
 
 def test_an_edited_template_even_an_included_one(tmp_path: Path, info: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, old = recorded(tmp_path, info)
+    path, key = recorded(tmp_path, info)
     assert [row["stale"] for row in rows(path, "best")] == [[]]
     environment = render.environment()
     loader = environment.loader
     assert loader is not None
     text = loader.get_source(environment, "common/prelude.jinja")[0]
-    edited = jinja2.DictLoader({"common/prelude.jinja": text + "\n/* edited */\n"})
-    monkeypatch.setattr(environment, "loader", jinja2.ChoiceLoader([edited, loader]))
-    render.template_digest.cache_clear()
-    try:
-        key = key_of(info, SPEC, PROBLEM)
-        chosen = look_up(path, key)
-        assert (chosen.tier, chosen.config) == ("default", {"block_size": 1}), "never used"
-        assert "1 record has another template digest: stale" in chosen.reason
-        assert told(path, key) == ["template digest"]
-        for command in ("best", "trials"):
-            (row,) = rows(path, command)
-            assert [d["part"] for d in row["stale"]] == ["template digest"]
-        shown = CliRunner().invoke(db, ["--database", str(path), "best"]).stdout
-        assert f"template digest {old.kernel.template_digest} (wanted template digest" in shown
-    finally:
-        monkeypatch.undo()
-        render.template_digest.cache_clear()
-    assert look_up(path, key_of(info, SPEC, PROBLEM)).tier == "exact"
+
+    def edit(end: str) -> None:
+        edited = jinja2.DictLoader({"common/prelude.jinja": text + end})
+        monkeypatch.setattr(environment, "loader", jinja2.ChoiceLoader([edited, loader]))
+
+    edit("\n/* edited */\n")
+    assert look_up(path, key).tier == "exact"
+    assert told(path, key) == []
+    assert [row["stale"] for row in rows(path, "best")] == [[]]
+    edit("\ntypedef int unheard_of;\n")
+    chosen = look_up(path, key)
+    assert (chosen.tier, chosen.config) == ("default", {"block_size": 1}), "never used"
+    assert "1 record has another template digest: stale" in chosen.reason
+    assert told(path, key) == ["template digest"]
+    for command in ("best", "trials"):
+        (row,) = rows(path, command)
+        assert [d["part"] for d in row["stale"]] == ["template digest"]
+    shown = CliRunner().invoke(db, ["--database", str(path), "best"]).stdout
+    assert f"template digest {row['template_digest']} (wanted template digest" in shown
+    monkeypatch.undo()
+    assert row["template_digest"] == program(key, CONFIG)["program"]
+    assert look_up(path, key).tier == "exact"
+
+
+def test_a_record_of_an_older_version_is_a_miss_that_names_the_digest(tmp_path: Path, info: Any) -> None:
+    path, run, key = tmp_path / "t.sqlite3", RunRecord(strategy="exhaustive"), key_of(info, SPEC, PROBLEM)
+    older = replace(key, kernel=replace(key.kernel, template_digest="0123456789abcdef"))
+    with open_store(path) as store:
+        store.begin_run(run)
+        store.add_trial(TrialRecord(run=run.uuid, key=older, config=CONFIG, status="ok", times=(1e-6,)))
+    assert look_up(path, key).tier == "default"
+    assert told(path, key) == ["template digest"]
+    (row,) = rows(path, "best")
+    assert [(d["part"], d["found"]) for d in row["stale"]] == [("template digest", "0123456789abcdef")]
+
+
+def test_a_failure_of_another_program_is_no_quarantine(tmp_path: Path, info: Any) -> None:
+    path, key = recorded(tmp_path, info)
+    failed = QuarantineRecord(key=key, config=CONFIG, recorded=CONFIG, status="launch_error", message="too wide")
+    with open_store(path) as store:
+        store.quarantine(replace(failed, extra={"program": "another"}))
+    assert look_up(path, key).tier == "exact"
+    with open_store(path) as store:
+        store.quarantine(replace(failed, extra=program(key, CONFIG), created_at="2100-01-01T00:00:00Z"))
+    assert look_up(path, key).tier == "default"
 
 
 def test_other_compiler_options_of_the_package(tmp_path: Path, info: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +220,7 @@ def test_explain_takes_the_problem_from_a_graph(tmp_path: Path, info: Any) -> No
             status="ok",
             times=(1e-6,),
         )
-        store.add_trial(record)
+        store.add_trial(replace(record, extra=program(record.key, record.config)))
     done = CliRunner().invoke(db, [*arguments, "--on", "pocl"])
     assert "tier exact" in done.stdout
     wrong = CliRunner().invoke(db, arguments)
@@ -197,7 +228,8 @@ def test_explain_takes_the_problem_from_a_graph(tmp_path: Path, info: Any) -> No
 
 
 def test_a_kernel_that_is_gone_and_a_family_that_is_not_known(info: Any) -> None:
-    key = key_of(info, SPEC, PROBLEM)
-    gone = replace(key, kernel=replace(key.kernel, name="gone"))
-    assert [d.part for d in Present().differences(gone)] == ["kernel"]
-    assert Present().differences(replace(key, kernel=replace(key.kernel, family="unknown"))) == []
+    key, run = key_of(info, SPEC, PROBLEM), RunRecord(strategy="exhaustive")
+    for name, parts in (({"name": "gone"}, ["kernel"]), ({"family": "unknown"}, [])):
+        other = replace(key, kernel=replace(key.kernel, **name))
+        trial = TrialRecord(run=run.uuid, key=other, config=CONFIG, status="ok", times=(1e-6,))
+        assert [d.part for d in Present().differences(trial)] == parts

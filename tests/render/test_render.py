@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -11,8 +15,12 @@ import pytest
 
 import mmsbgen.kernels.render
 from mmsbgen.base.errors import ConfigError, InputError
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.families import family
 from mmsbgen.kernels.indent_source import tidy
+from mmsbgen.kernels.program_tokens import digest_of_tokens
+from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.kernels.render import environment, render, template_digest
 from mmsbgen.kernels.space import Traits
 
@@ -64,12 +72,51 @@ def test_digest_depends_on_the_dialect() -> None:
     assert template_digest("mmsb/update_phi.jinja", "cuda") != template_digest("mmsb/update_phi.jinja", "opencl")
 
 
+def test_shipped_records_survive_a_comment_and_miss_by_a_token_of_their_own_program(templates: Path) -> None:
+    prelude, beta = templates / "common" / "prelude.jinja", templates / "mmsb" / "update_beta.jinja"
+    prelude.write_text("// A remark.\n" + prelude.read_text() + "\n\n/* Another\n   one. */\n")
+    every = [trial for path in SHIPPED.glob("*.jsonl") for trial in jsonl.read(path).trials]
+    trials = [trial for place, trial in enumerate(every) if place % 20 == 0 or trial.key.kernel.name == "update_beta"]
+    sizes = [trial.config["block_size"] for trial in trials if trial.key.kernel.name == "update_beta"]
+    assert len(set(sizes)) > 1
+    branch = f"{{% if c.block_size == {sizes[0]} %}}\ntypedef int unheard_of;\n{{% endif %}}\n"
+    beta.write_text(beta.read_text() + branch)
+    missed = [trial for trial in trials if program_digest(family(), trial.key, trial.config) != trial.program]
+    has_it = [t for t in trials if t.key.kernel.name == "update_beta" and t.config["block_size"] == sizes[0]]
+    assert missed == has_it
+
+
+def test_digests_are_the_same_in_another_process() -> None:
+    path = next(SHIPPED.glob("*.jsonl"))
+    code = f"""
+from pathlib import Path
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.families import family
+from mmsbgen.kernels.record_key import program_digest
+for trial in jsonl.read(Path({str(path)!r})).trials[::40]:
+    print(program_digest(family(), trial.key, trial.config))
+"""
+    seeded = os.environ | {"PYTHONHASHSEED": "1"}
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=seeded).stdout
+    assert told.split() == [trial.program for trial in jsonl.read(path).trials[::40]]
+
+
+def test_what_cannot_be_rendered_has_no_digest() -> None:
+    trial = next(t for t in jsonl.read(next(SHIPPED.glob("*.jsonl"))).trials if t.key.kernel.name == "update_beta")
+    key, config = trial.key, trial.config
+    gone = replace(key, kernel=replace(key.kernel, name="gone"))
+    other = replace(key, problem=replace(key.problem, params={**key.problem.params, "no_such": 1}))
+    assert program_digest(family(), key, config) == trial.program
+    assert [program_digest(family(), one, config) for one in (gone, other)] == ["", ""]
+    assert [program_digest(family(), key, one) for one in ({}, {"block_size": 3}, {**config, "no_such": 1})] == [""] * 3
+
+
 def test_source_carries_its_digest_and_entry() -> None:
     mmsb = family()
     spec = mmsb.kernel("update_beta")
     source = render(spec, mmsb.problem(K=5), {"block_size": 32}, CUDA)
     assert source.entry == "update_beta"
-    assert source.template_digest == template_digest(spec.template, "cuda")
+    assert source.digest == digest_of_tokens(source.text)
     assert "K=5" in source.text.splitlines()[1]
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import random
-import re
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,136 +15,37 @@ from typing import Any
 import jinja2
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mmsbgen.families import family
 from mmsbgen.kernels import render
-from mmsbgen.kernels.build import check_built
-from mmsbgen.kernels.space import Traits
+from mmsbgen.kernels.space import Traits, describe
 
 KERNELS = ("update_beta", "edge_lookup")
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
-MODULES = {
-    "judge": """
-        import math
-        from small import helper
-        from small.helper import tolerance as allowed
-
-        LIMIT = 3
-
-        def workload(problem: "Problem") -> None:
-            '''What it says.'''
-            return math.sqrt(allowed() + helper.inputs() + LIMIT)
-
-        def other():
-            return 1
-        """,
-    "helper": """
-        BASE = 2
-
-        def tolerance():
-            return BASE * 1e-3
-
-        def inputs():
-            # Why.
-            return 7
-
-        def unused():
-            return tolerance
-        """,
-}
 
 
 def module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-@given(st.sets(st.integers(0, 2**32 - 1)))
-def test_fingerprints_as_text(values: set[int]) -> None:
-    checked = module("_checked")
-    assert checked.unpack(checked.pack(values)) == values
-    assert json.loads(json.dumps(checked.pack(values))) == checked.pack(values)
-
-
-def test_three_thousand_fingerprints_take_less_than_four_characters_each() -> None:
-    spread = set(random.Random(1).sample(range(2**32), 3000))
-    assert len(module("_checked").pack(spread)) < 4 * 3000
-
-
-@pytest.fixture
-def small_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Writes the package ``small`` with an edit, and gives the digest of what its workload rests on."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def digest_with(name: str = "", before: str = "", after: str = "") -> str:
-        closure = module("_closure")
-        for each in [each for each in sys.modules if each.partition(".")[0] == "small"]:
-            monkeypatch.delitem(sys.modules, each)
-        closure._module.cache_clear()
-        closure._exists.cache_clear()
-        importlib.invalidate_caches()
-        (tmp_path / "small").mkdir(exist_ok=True)
-        (tmp_path / "small" / "__init__.py").touch()
-        for each, text in MODULES.items():
-            lines = re.sub(r"\n {8}", "\n", text)
-            assert each != name or before in lines
-            (tmp_path / "small" / f"{each}.py").write_text(lines.replace(before, after) if each == name else lines)
-        found: str = closure.digest([module("small.judge").workload], "small")
-        return found
-
-    return digest_with
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [
-        ("judge", "LIMIT = 3", "LIMIT = 4"),
-        ("judge", "math.sqrt(", "math.exp("),
-        ("helper", "BASE = 2", "BASE = 3"),
-        ("helper", "return 7", "return 8"),
-        ("helper", "return BASE * 1e-3", "return BASE * 1e-2"),
-        ("helper", "BASE = 2", "BASE = 2\nif BASE:\n    BASE += 1"),
-    ],
-)
-def test_a_digest_knows_what_a_function_rests_on(
-    small_package: Callable[..., str], name: str, before: str, after: str
-) -> None:
-    assert small_package() == small_package()
-    assert small_package(name, before, after) != small_package()
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [
-        ("judge", "What it says.", "What it says, in other words."),
-        ("judge", "return 1", "return 2"),
-        ("helper", "# Why.", "# Why not."),
-        ("helper", "return tolerance", "return 0"),
-        ("judge", 'problem: "Problem"', "problem"),
-    ],
-)
-def test_a_digest_leaves_out_comments_and_what_is_not_used(
-    small_package: Callable[..., str], name: str, before: str, after: str
-) -> None:
-    if "Problem" not in before:
-        assert small_package(name, before, after) == small_package()
-    else:
-        assert small_package(name, before, after) != small_package(), "a signature is a part of the definition"
-
-
-def test_every_kernel_rests_on_its_reference_and_tolerance() -> None:
-    closure = module("_closure")
-    for spec in family().kernels.values():
-        found = closure.closure([spec.workload, spec.check_problem, check_built], "mmsbgen")
-        names = {name for _, name in found}
-        assert {spec.workload.__name__, spec.check_problem.__name__, "check_built", "_trespass", "Workload"} <= names
-        if spec.name in ("update_phi", "block_links", "star_rows"):
-            assert {"Expected", "drift", "end_row", "summing", "philox", "poisson", "Storage"} <= names, spec.name
+def test_a_plan_takes_every_configuration_once_a_round() -> None:
+    check, kernels = module("check_variants"), family()
+    spec = kernels.kernel("theta_end")
+    (asked,) = check.planned(kernels, CPU, ("theta_end",), (7, 64), 2).values()
+    valid = [spec.space.configs(spec.check_problem(kernels.problem(K=k)), CPU) for k in (7, 64)]
+    once = {describe(config) for configs in valid for config in configs}
+    first, second = asked[: len(once)], asked[len(once) :]
+    assert {describe(variant.config) for variant in first} == once
+    assert {variant.key for variant in first}.isdisjoint(variant.key for variant in second)
+    for variant in asked:
+        problem = spec.check_problem(kernels.problem(**variant.problem))
+        assert spec.space.refusal(variant.config, problem, CPU) is None
+    fewer = check.planned(kernels, replace(CPU, max_block_size=64), ("theta_end",), (7, 64), 1)["theta_end"]
+    assert {variant.key for variant in fewer} <= {variant.key for variant in first}, "whatever else there is"
 
 
 @pytest.fixture
-def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
+def edited(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
     """Replaces text in a template."""
     environment = render.environment()
     loader = environment.loader
@@ -158,75 +56,21 @@ def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str]
         assert before in text
         other = jinja2.DictLoader({name: text.replace(before, after)})
         monkeypatch.setattr(environment, "loader", jinja2.ChoiceLoader([other, loader]))
-        render.template_digest.cache_clear()
 
-    # A template's text comes from the files, which here stay as they are: a plan is made anew.
-    monkeypatch.setattr(module("check_variants"), "kept_plan", lambda path, *asked: module("_plan").plan(*asked))
-    yield edit
-    monkeypatch.undo()
-    render.template_digest.cache_clear()
+    return edit
 
 
-def test_a_fingerprint_is_of_what_the_check_does(edited: Callable[[str, str, str], None]) -> None:
-    checked, variants, kernels = module("_checked"), module("_variants"), family()
-    one = variants.Variant("update_beta", {"K": 7, "dtype": "float32"}, {"block_size": 16})
-    others = [
-        one._replace(problem={"K": 64, "dtype": "float32"}),
-        one._replace(problem={"K": 7, "dtype": "float64"}),
-        one._replace(config={"block_size": 32}),
-    ]
-
-    def numbers() -> list[int]:
-        fingerprints = checked.Fingerprints(kernels, CPU)
-        return [fingerprints.of(variant) for variant in (one, *others)]
-
-    before = numbers()
-    assert len(set(before)) == 4
-    assert numbers() == before
-    edited("mmsb/update_beta.jinja", "{%", "/* a comment\n over lines */\n{%")
-    assert numbers() == before
-    edited("mmsb/update_beta.jinja", "{%", "typedef real unheard_of;\n{%")
-    assert set(numbers()).isdisjoint(before)
-
-
-def _record(number: int, status: str = "ok", seconds: float = 1.0) -> dict[str, Any]:
-    key = json.dumps(["draws", {"K": 7}, {"block_size": number}])
-    return {
-        "key": key,
-        "group": "draws",
-        "fingerprint": number,
-        "status": status,
-        "message": "why",
-        "seconds": seconds,
-    }
-
-
-def test_what_counts_twice_what_no_more_and_what_is_tried_again() -> None:
-    found = module("_checked").Checked()
-    no_answer = [_record(3, "timeout"), _record(5, "launch_error")]
-    for record in [_record(1), _record(1), _record(2, "crashed", 3.0), *no_answer, _record(4)]:
-        found.add(record)
-    assert found.known["draws"] == {1, 2, 4}
-    assert (found.seconds["draws"], set(found.failures)) == (7.0, {2, 3, 5})
-    found.add(_record(3))
-    found.add(_record(5))
-    assert (found.known["draws"], set(found.failures)) == ({1, 2, 3, 4, 5}, {2})
-    kept = found.only({"draws": {1, 3, 9}})
-    assert (kept.known["draws"], kept.failures, kept.seconds["draws"]) == ({1, 3}, {}, pytest.approx(9 * 2 / 5))
-
-
-def test_a_journal_whose_last_line_was_cut_off_goes_on(tmp_path: Path) -> None:
-    checked, one = module("_checked"), module("_variants").Variant("draws", {"K": 7}, {"block_size": 1})
+def test_a_file_whose_last_line_was_cut_off_goes_on(tmp_path: Path) -> None:
+    check, result = module("check_variants"), module("_variant_worker").Result("ok", "", 0.1)
+    one, other = (module("_variants").Variant("update_beta", {"K": 7}, {"block_size": size}) for size in (16, 32))
     path, tools = tmp_path / "deep" / "x.jsonl", {"device": "a", "driver": "1"}
-    ok = module("_variant_worker").Result("ok", "", 0.1)
-    first = checked.Journal(path, tools)
-    first.add(one, 1, ok)
+    check.Results(path, tools, family(), CPU).add(one, result)
     with path.open("a") as out:
         out.write('{"key": "cut')
-    second = checked.Journal(path, tools)
-    second.add(one, 2, ok)
-    assert [record["fingerprint"] for record in checked.Journal(path, tools).records] == [1, 2]
-    assert checked.Journal(path, tools | {"driver": "2"}).records == []
+    check.Results(path, tools, family(), CPU).add(other, result)
+    again = check.Results(path, tools, family(), CPU)
+    assert None not in (again.of(one), again.of(other))
+    assert check.Results(path, tools | {"driver": "2"}, family(), CPU).of(one) is None
 
 
 @pytest.fixture
@@ -247,83 +91,54 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
     return call
 
 
-def _report(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "docs" / "reports" / "variants-pocl.json").read_text())
-    return found
+def _journal(folder: Path) -> Path:
+    return folder / "build" / "check-variants" / "pocl.jsonl"
 
 
-def _counts(folder: Path) -> dict[str, int]:
-    return {row["group"]: row["checked"] for row in _report(folder)["rows"]}
-
-
-def _checks(folder: Path) -> int:
-    """How many results are in the journal."""
-    lines = (folder / "build" / "check-variants" / "pocl.jsonl").read_text().splitlines()
-    return len(lines) - 1
+def _checks(folder: Path) -> list[str]:
+    """The variants of all results in the file, in their order."""
+    return [json.loads(line)["key"] for line in _journal(folder).read_text().splitlines()[1:]]
 
 
 @pytest.mark.opencl
 @pytest.mark.usefixtures("pocl_device")
-def test_a_later_run_goes_on_from_the_report_and_checks_what_changed(
+def test_a_later_run_goes_on_and_checks_what_changed(
     script: Callable[..., Result], tmp_path: Path, edited: Callable[[str, str, str], None]
 ) -> None:
     done = script("--sample", "2")
     assert done.exit_code == 0, done.output
-    assert _counts(tmp_path) == {"edge_lookup": 2, "update_beta": 2}
+    assert "4 of 38 variants checked, 0 failures" in done.output
     text = (tmp_path / "docs" / "reports" / "variants-pocl.md").read_text()
-    total = sum(row["configurations"] for row in _report(tmp_path)["rows"])
-    assert f"**4 of {total} configurations checked once with the sources of " in text
+    assert "**4 of 38 variants checked, every configuration once, with the sources of " in text
     assert "0 failures;** 0.0 hours of checks altogether" in text
+    assert "6 of 38 variants checked" in script("--sample", "3").output
+    assert len(_checks(tmp_path)) == 6
 
-    journal = tmp_path / "build" / "check-variants" / "pocl.jsonl"
-    journal.unlink()  # another machine with the same device
-    assert script("--sample", "3").exit_code == 0
-    assert (_counts(tmp_path), _checks(tmp_path)) == ({"edge_lookup": 3, "update_beta": 3}, 2)
-
+    edited("mmsb/update_beta.jinja", "{%", "/* a comment */\n{%")
+    assert "6 of 38 variants checked" in script("--sample", "3").output
+    assert len(_checks(tmp_path)) == 6, "a comment changes no program"
     edited("mmsb/update_beta.jinja", "{%", "typedef real unheard_of;\n{%")
-    done = script("--sample", "3", "--seconds", "0.000001")
-    assert "3 of 38 variants are checked as they are today" in done.output
-    assert _counts(tmp_path) == {"edge_lookup": 3, "update_beta": 0}
-    assert script("--sample", "3").exit_code == 0
-    assert (_counts(tmp_path), _checks(tmp_path)) == ({"edge_lookup": 3, "update_beta": 3}, 5)
+    assert "3 of 38 variants checked" in script("--sample", "3", "--seconds", "0.000001", "--no-report").output
+    assert "6 of 38 variants checked" in script("--sample", "3").output
+    assert len(_checks(tmp_path)) == 9
+
+    done = script("--sample", "1", "--kernel", "edge_lookup")
+    assert "3 of 19 variants checked" in done.output
+    assert "6 of 38" in (tmp_path / "docs" / "reports" / "variants-pocl.md").read_text(), "left by a run of one kernel"
 
 
 @pytest.mark.opencl
 @pytest.mark.usefixtures("pocl_device")
 def test_what_timed_out_is_tried_again_after_all_others(script: Callable[..., Result], tmp_path: Path) -> None:
     assert script("--sample", "1", "--no-report").exit_code == 0
-    journal = tmp_path / "build" / "check-variants" / "pocl.jsonl"
-    before = [json.loads(line) for line in journal.read_text().splitlines()[1:]]
-    journal.write_text(journal.read_text().replace('"status": "ok"', '"status": "timeout"'))
+    before = _checks(tmp_path)
+    _journal(tmp_path).write_text(_journal(tmp_path).read_text().replace('"status": "ok"', '"status": "timeout"'))
     done = script("--sample", "2")
     assert done.exit_code == 0, done.output
-    keys = [json.loads(line)["key"] for line in journal.read_text().splitlines()[3:]]
-    assert keys[2:] == [record["key"] for record in before]
+    keys = _checks(tmp_path)[2:]
+    assert keys[2:] == before
     assert len(set(keys)) == 4
-    assert (_counts(tmp_path), _report(tmp_path)["failures"]) == ({"edge_lookup": 2, "update_beta": 2}, [])
-
-
-@pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
-def test_a_report_of_another_driver_does_not_count_nor_one_that_is_none(
-    script: Callable[..., Result], tmp_path: Path
-) -> None:
-    assert script("--sample", "1").exit_code == 0
-    path = tmp_path / "other.json"
-    report = _report(tmp_path)
-    path.write_text(json.dumps(report | {"about": report["about"] | {"driver": "0.1"}}))
-    (tmp_path / "build" / "check-variants" / "pocl.jsonl").unlink()
-    done = script("--sample", "1", "--seconds", "0.000001", "--no-report", "--resume-from", str(path))
-    assert "other.json is of another driver '0.1': nothing of it counts" in done.output
-    assert "0 of 38 variants are checked" in done.output
-    done = script("--sample", "1", "--kernel", "edge_lookup")
-    assert "1 of 19 variants are checked" in done.output
-    assert _counts(tmp_path) == {"edge_lookup": 1, "update_beta": 1}, "a run of one kernel leaves the report"
-    path.write_text("{}")
-    done = script("--resume-from", str(path))
-    assert done.exit_code == 2
-    assert "other.json is no report of this script" in done.output
-    assert "--resume-from" in done.output
+    assert "4 of 38 variants checked, 0 failures" in done.output
 
 
 @pytest.fixture
@@ -342,38 +157,25 @@ def interrupts() -> Iterator[None]:
 def test_an_interrupted_run_keeps_what_it_has_and_writes_its_report(
     script: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
 ) -> None:
-    checked = module("_checked")
-    add, workers = checked.Journal.add, []
+    results = module("check_variants").Results
+    add, workers = results.add, []
     start = module("_variant_worker").Worker._start
 
-    def add_and_interrupt(self: Any, *result: Any) -> dict[str, Any]:
-        record: dict[str, Any] = add(self, *result)
+    def add_and_interrupt(self: Any, *result: Any) -> None:
+        add(self, *result)
         os.kill(os.getpid(), how)
-        return record
 
     def started(self: Any) -> Any:
         workers.append(start(self))
         return workers[-1]
 
-    monkeypatch.setattr(checked.Journal, "add", add_and_interrupt)
+    monkeypatch.setattr(results, "add", add_and_interrupt)
     monkeypatch.setattr(module("_variant_worker").Worker, "_start", started)
     done = script()
     assert done.exit_code == 0, done.output
     assert "interrupted: what has been checked is kept" in done.output
-    assert 1 <= sum(_counts(tmp_path).values()) == _checks(tmp_path) <= 3
-    assert _report(tmp_path)["failures"] == []
+    checked = len(_checks(tmp_path))
+    assert 1 <= checked <= 3
+    assert f"**{checked} of 38 variants checked" in (tmp_path / "docs" / "reports" / "variants-pocl.md").read_text()
     assert workers
     assert all(worker.poll() is not None for worker in workers)
-
-
-@pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
-def test_what_is_checked_after_an_edit_does_not_count(
-    script: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = iter(range(100))
-    monkeypatch.setattr(module("_plan").Watch, "edited", lambda self: next(asked) >= 2)
-    done = script("--sample", "9")
-    assert done.exit_code == 0, done.output
-    assert "stopped, for code or templates were edited: run it again" in done.output
-    assert sum(_counts(tmp_path).values()) == _checks(tmp_path) == 2

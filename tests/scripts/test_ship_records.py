@@ -14,6 +14,7 @@ from mmsbgen.db.exchange import formats, jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.ranking import candidate, ranked
 from mmsbgen.db.records.tuning_records import (
+    PROGRAM,
     DeviceRecord,
     KernelRecord,
     Key,
@@ -24,10 +25,10 @@ from mmsbgen.db.records.tuning_records import (
 )
 from mmsbgen.db.selection.index import SHIPPED, Index
 from mmsbgen.families import family
-from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.record_key import program_digest
 
 SPEC = family().kernel("update_beta")
-KERNEL = KernelRecord("mmsb", SPEC.name, template_digest(SPEC.template, "cuda"))
+KERNEL = KernelRecord("mmsb", SPEC.name, PROGRAM)
 GPU = DeviceRecord(
     backend="cuda",
     platform="CUDA",
@@ -44,8 +45,9 @@ KEY = Key(GPU, ToolchainRecord("nvcc", "13"), KERNEL, ProblemRecord("mmsb", {"K"
 
 
 def _trial(block: int, seconds: float, *, key: Key = KEY, run: int = 0, **changes: object) -> TrialRecord:
-    trial = TrialRecord(run=RUNS[run].uuid, key=key, config={"block_size": block}, status="ok", times=(seconds,))
-    return replace(trial, **changes)
+    config = {"block_size": block}
+    made = {"extra": {"program": program_digest(family(), key, config)}} | changes
+    return replace(TrialRecord(run=RUNS[run].uuid, key=key, config=config, status="ok", times=(seconds,)), **made)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,8 @@ def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path
     trials += [_trial(64, 2e-4, round=1), _trial(128, 3e-4, round=1)]
     trials += [
         _trial(1, 1e-9, status="wrong_result"),
-        _trial(2, 1e-9, key=replace(KEY, kernel=replace(KERNEL, template_digest="old"))),
+        _trial(32, 1e-9, extra={"program": "of another state"}),
+        _trial(16, 1e-9, key=replace(KEY, kernel=replace(KERNEL, template_digest="old")), extra={}),
     ]
     trials += [_trial(4, 1e-9, key=replace(KEY, device=replace(GPU, kind="cpu")), run=1), _trial(8, 1e-9, key=gone)]
     trials += [_trial(512, 1e-3, key=other)]
@@ -101,7 +104,10 @@ def test_an_export_without_a_gpu_is_refused(script: ModuleType, tmp_path: Path) 
 
 
 def _report(path: Path, *medians: tuple[int, float, float], **changes: object) -> str:
-    configs = [{"config": {"block_size": block}, "median_s": m, "iqr_s": iqr} for block, m, iqr in medians]
+    configs = [
+        {"config": config, "program": program_digest(family(), KEY, config), "median_s": m, "iqr_s": iqr}
+        for config, m, iqr in [({"block_size": block}, m, iqr) for block, m, iqr in medians]
+    ]
     result = {"device": list(GPU.identity), "kernel": SPEC.name, "template_digest": KERNEL.template_digest}
     result |= {"problem": {"K": 64, "dtype": "float32"}, "configs": configs} | changes
     path.write_text(json.dumps({"results": [result]}))

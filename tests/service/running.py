@@ -20,6 +20,7 @@ import pytest
 
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import (
+    PROGRAM,
     DeviceRecord,
     KernelRecord,
     Key,
@@ -30,8 +31,7 @@ from mmsbgen.db.records.tuning_records import (
 )
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
-from mmsbgen.kernels.record_key import problem_record, recorded_traits
-from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.record_key import problem_record, program_digest, recorded_traits
 
 TOKEN = "a-token-that-only-the-tests-know"
 COMMAND = [sys.executable, "-c", "from mmsbgen.cli import main; main(prog_name='mmsbgen')"]
@@ -121,7 +121,7 @@ def device(number: int = 0, **changes: Any) -> DeviceRecord:
 
 def key(of: DeviceRecord, kernel: str = "update_pi", **problem: Any) -> Key:
     spec = MMSB.kernel(kernel)
-    record = KernelRecord("mmsb", kernel, template_digest(spec.template, "cuda"))
+    record = KernelRecord("mmsb", kernel, PROGRAM)
     return Key(of, ToolchainRecord("nvrtc", "13.0", "-O3"), record, problem_record(spec, MMSB.problem(**problem)))
 
 
@@ -135,8 +135,10 @@ def records(run: RunRecord, *, devices: int = 2, most: int = 40, sizes: tuple[in
         for k in sizes:
             for place, config in enumerate(configs):
                 seconds = 1e-4 * (1 + (place * 7 + k + number) % len(configs))
+                where, times = key(of, K=k), (seconds,) * 3
+                extra = {"program": program_digest(MMSB, where, config)}
                 trials.append(
-                    TrialRecord(run=run.uuid, key=key(of, K=k), config=config, status="ok", times=(seconds,) * 3)
+                    TrialRecord(run=run.uuid, key=where, config=config, status="ok", times=times, extra=extra)
                 )
     first = trials[0]
     failed = {"status": "compile_error", "message": "error: no\nsecond line"}

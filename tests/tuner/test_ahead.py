@@ -162,7 +162,7 @@ def test_no_more_is_compiled_ahead_than_there_is_time_to_measure(
     with CompileAhead(H200, "mmsb", PROBLEM, 16, compiler=compiler, cache=cache) as ahead:
         ahead.begin("update_phi")
         kernel.deadline = None if seconds is None else time.monotonic() + seconds
-        made, measurer = Recorder(run.uuid, key, 1, None), cast(Measurer, Sleeper())
+        made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Sleeper())
         evaluate = Evaluator(
             kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead
         )

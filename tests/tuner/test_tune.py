@@ -140,7 +140,7 @@ def put(store: Store, like: list[TrialRecord], *, given_up: int) -> None:
             config=trial.config,
             status="ok",
             times=((1 + place) * 1e-11,) * 3,
-            extra={"given_up": True} if place >= len(like) - given_up else {},
+            extra={"program": trial.program} | ({"given_up": True} if place >= len(like) - given_up else {}),
         )
         store.add_trial(quick)
 
