@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, Difference, differences, parts, problem_distance
 from mmsbgen.db.records.tuning_records import Key
-from mmsbgen.db.selection.index import Group, Index
-
-if TYPE_CHECKING:
-    from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.db.selection.index import Group
 
 _WEIGHTS = {
     "backend": 1000.0,
@@ -43,19 +40,14 @@ class NearRecord:
     """True when only the template digest would have to be the same for a better tier, so it is never used."""
 
 
-def explain(store: Store, key: Key, *, irrelevant: Collection[str] = (), limit: int = 3) -> list[NearRecord]:
-    """The recorded keys nearest to ``key``, nearest first, with the parts that differ; empty without any.
-
-    The first has no differences when there is an exact record.
-    """
-    groups = Index(store).groups(key)
-    return nearest(parts(key), groups, irrelevant=irrelevant, limit=limit)
-
-
 def nearest(
     wanted: Mapping[str, Any], groups: Collection[Group], *, irrelevant: Collection[str] = (), limit: int = 3
 ) -> list[NearRecord]:
-    """As :func:`explain`, for the parts (:func:`mmsbgen.db.records.nearness.parts`) that ``wanted`` names."""
+    """The recorded keys nearest to ``wanted``, nearest first, with the parts that differ; empty without any.
+
+    ``wanted`` names parts of a key (:func:`mmsbgen.db.records.nearness.parts`).  The first has no differences when
+    there is an exact record.
+    """
     found = []
     for group in groups:
         there = parts(group.key)
