@@ -142,7 +142,7 @@ def _traits(dialect: str, kind: str, sub_group_size: int | None, local_memory: i
     lanes = sub_group_size if sub_group_size is not None else _SUB_GROUP if kind == "gpu" else 0
     memory = 48 * 1024 if local_memory is None else local_memory
     launch = 0 if dialect != "cuda" else 227 * 1024 if local_memory is None else local_memory
-    return Traits(dialect, kind, local_memory=memory, launch_memory=launch, sub_group_size=lanes, native_vector_width=4)
+    return Traits(dialect, kind, local_memory=memory, launch_memory=launch, sub_group_size=lanes)
 
 
 def _print_source(text: str) -> None:

@@ -11,12 +11,11 @@ import numpy as np
 
 from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
 from mmsbgen.base.errors import CompileError, LaunchError
-from mmsbgen.kernels.family import Argument, Array, KernelSpec, Workload
+from mmsbgen.kernels.family import Array, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import Source, render
 from mmsbgen.kernels.space import Config, Traits, describe
 
-_SCALARS = {"u32": np.uint32, "u64": np.uint64, "double": np.float64}
 _GUARD_BYTES = 4096
 _GUARD = 0xA5
 
@@ -33,7 +32,6 @@ def traits_of(info: DeviceInfo) -> Traits:
         launch_memory=info.local_memory if info.backend == "cuda" else 0,
         sub_group_size=info.sub_group_sizes[0] if info.sub_group_sizes else 0,
         fp64=info.has_fp64,
-        native_vector_width=info.vector_width_float,
         compute_units=info.compute_units,
         warp_groups=info.backend == "cuda" and info.architecture == "sm_90",
         platform=info.platform,
@@ -48,12 +46,6 @@ def compiler_options(traits: Traits) -> tuple[str, ...]:
     if traits.dialect == "cuda":
         return ()
     return ("-cl-std=CL3.0",) if traits.sub_group_size else ("-cl-std=CL1.2",)
-
-
-def argument_type(argument: Argument, real: type[Any]) -> type[Any]:
-    """The NumPy type of an argument's elements."""
-    found: type[Any] = real if argument.ctype == "real" else _SCALARS[argument.ctype]
-    return found
 
 
 @dataclass(eq=False)

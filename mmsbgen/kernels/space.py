@@ -32,7 +32,6 @@ class Traits:
     local_memory: int = 48 * 1024
     sub_group_size: int = 0
     fp64: bool = True
-    native_vector_width: int = 4
     compute_units: int = 1
     launch_memory: int = 0
     warp_groups: bool = False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +65,34 @@ def device(
     with CudaDevice(info) as opened:
         yield opened
     assert driver.pushed == 0
+
+
+@pytest.mark.parametrize(
+    ("works", "version"), [(True, "580.159.03 (CUDA 13.0)"), (False, "CUDA 13.0"), (None, "CUDA 13.0")]
+)
+def test_the_driver_is_told_by_nvml_where_it_is_there(
+    driver: Driver, compiler: Counting, monkeypatch: pytest.MonkeyPatch, works: bool | None, version: str
+) -> None:
+    class NVMLError(Exception):
+        pass
+
+    def begin() -> None:
+        if not works:
+            raise NVMLError("Driver Not Loaded")
+
+    library = SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlInit=begin,
+        nvmlSystemGetDriverVersion=lambda: "580.159.03",
+        nvmlShutdown=lambda: None,
+    )
+    monkeypatch.setattr(cuda_device, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda_device, "find_compiler", lambda: compiler)
+    monkeypatch.setattr(driver, "get_driver_version", lambda: 13000)
+    # None in the place of a module is one that is not installed.
+    monkeypatch.setitem(sys.modules, "pynvml", None if works is None else library)
+    (info,), _ = cuda_device.discover()
+    assert info.driver == version
 
 
 class TestFailedKernels:

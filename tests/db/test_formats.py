@@ -18,10 +18,8 @@ from kernel_tuner.util import read_cache
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.db.commands import db
 from mmsbgen.db.exchange import formats, jsonl
-from mmsbgen.db.exchange.imported_records import Named
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import TRIAL_STATUSES, RoofRecord
-from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 
 
@@ -56,9 +54,7 @@ def bundle(make: Any) -> Bundle:
 @pytest.mark.parametrize("content", [b"1 2\n2 3\n", b"\xa4\x00", b""])
 def test_files_that_hold_no_records_are_told_which_do(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "links.txt").write_bytes(content)
-    with pytest.raises(
-        InputError, match="links.txt.*; records are in files that `mmsbgen db export` wrote, T4 results"
-    ):
+    with pytest.raises(InputError, match="links.txt.*; records are in files that `mmsbgen db export` wrote"):
         formats.read(tmp_path / "links.txt")
 
 
@@ -84,71 +80,38 @@ def test_t4_has_what_t4_defines_for_every_status(bundle: Bundle, tmp_path: Path)
     assert text_of(formats.read(tmp_path / "t4.json")) == text_of(bundle), "nothing of ours is lost"
 
 
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Any]]:
-    """The cache and the T4 file of a tune by kernel_tuner on PoCL, and its results."""
-    folder = tmp_path_factory.mktemp("kernel_tuner")
-    return folder / "cache.json", folder / "t4.json", kernel_tuner(folder / "cache.json", folder / "t4.json")
-
-
-def kernel_tuner(*arguments: Path | str) -> list[Any]:
+def kernel_tuner(cache: Path) -> list[Any]:
+    """The results of a tune by kernel_tuner itself."""
     script = Path(__file__).with_name("tune_with_kernel_tuner.py")
-    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, cwd=Path.cwd())
+    done = subprocess.run([sys.executable, script, cache], capture_output=True, text=True, cwd=Path.cwd())
     assert done.returncode == 0, done.stderr
     results: list[Any] = json.loads(done.stdout.rpartition("RESULTS ")[2])
     return results
 
 
 @pytest.mark.opencl
-def test_a_t4_file_of_kernel_tuner_comes_back_with_all_that_t4_defines(
-    tuned: tuple[Path, Path, list[Any]], tmp_path: Path
-) -> None:
-    _, t4, results = tuned
-    database, again = tmp_path / "t.sqlite3", tmp_path / "again.json"
-    named = ["--kernel", "vectors/twice", "--device", "PoCL", "--problem", "n=4096"]
-    assert "4 of 4 trials added" in call("--database", database, "import", t4, *named).stderr
-    assert "0 of 4 trials added" in call("--database", database, "import", t4, *named).stderr
-    with open_store(database, read_only=True) as store:
-        trials = store.trials()
-        (trial,) = [t for t in trials if t.config == {"block_size_x": 16, "width": 1}]
-    assert (trial.key.device.name, trial.key.kernel.name, trial.key.problem.params) == ("PoCL", "twice", {"n": 4096})
-    given = json.loads(t4.read_text())["results"][0]
-    assert [t * 1e3 for t in trial.times] == pytest.approx(given["times"]["runtimes"])
-    assert trial.created_at[:19] == given["timestamp"][:19].replace(" ", "T")
-    assert trial.compile_s == pytest.approx(given["times"]["compilation"] / 1e3)
-    call("--database", database, "export", again, "--format", "t4")
-    whole = json.loads(again.read_text())
-    jsonschema.validate(whole, output_file_schema("results")[1])
-    ours = {name: value for name, value in whole.items() if name != "mmsbgen"}
-    ours["results"] = [{n: v for n, v in result.items() if n != "mmsbgen"} for result in ours["results"]]
-    original = json.loads(t4.read_text())
-    assert sorted(ours["results"], key=str) == sorted(original.pop("results"), key=str)
-    assert {name: value for name, value in ours.items() if name != "results"} == original
-    assert len(results) == len(trials)
-
-
-@pytest.mark.opencl
-def test_a_cache_of_kernel_tuner_goes_in_and_out_and_kernel_tuner_goes_on_from_it(
-    tuned: tuple[Path, Path, list[Any]], tmp_path: Path
-) -> None:
-    cache, _, results = tuned
-    database, again = tmp_path / "t.sqlite3", tmp_path / "again.json"
-    assert "4 of 4 trials added" in call("--database", database, "import", cache).stderr
-    assert "0 of 4 trials added" in call("--database", database, "import", cache).stderr
-    assert call("--database", database, "export", again, "--format", "cache").exit_code == 0
-    whole, original = json.loads(again.read_text()), json.loads(cache.read_text())
-    del whole["mmsbgen"]
-    assert whole == original
-    assert kernel_tuner(again, tmp_path / "t4.json") == results, "all of it found in the cache, nothing measured"
-    assert read_cache(str(again)).keys() >= {"cache", "mmsbgen"}
-    assert again.read_text().endswith("},"), "it is open for kernel_tuner to append to"
-    text = again.read_text() + '\n"64,3": {"block_size_x": 64, "width": 3, "time": 0.5, "times": [0.5, 0.25]},'
-    again.write_text(text)
-    assert "1 of 5 trials added" in call("--database", database, "import", again).stderr
-    with open_store(database, read_only=True) as store:
-        assert len({trial.key for trial in store.trials()}) == 1
-        (added,) = [trial for trial in store.trials() if trial.config["width"] == 3]
-        assert added.times == (0.0005, 0.00025)
+def test_kernel_tuner_goes_on_from_a_cache_of_our_records(tmp_path: Path, make: Any) -> None:
+    results = kernel_tuner(tmp_path / "theirs.json")
+    theirs = json.loads((tmp_path / "theirs.json").read_text())
+    params = {"problem_size": theirs["problem_size"]}
+    key = make.key(kernel=theirs["kernel_name"], name=theirs["device_name"], params=params)
+    trials = [
+        make.trial(
+            key,
+            config={name: entry[name] for name in theirs["tune_params_keys"]},
+            status="launch_error" if "__error__" in entry else "ok",
+            time=None if "__error__" in entry else entry["time"] * 1e-3,
+        )
+        for entry in theirs["cache"].values()
+    ]
+    ours = tmp_path / "ours.json"
+    formats.write(Bundle([make.run], [], trials), ours, "cache")
+    again = kernel_tuner(ours)
+    assert [(one["block_size_x"], one["width"]) for one in again] == [(r["block_size_x"], r["width"]) for r in results]
+    for one, before in zip(again, results, strict=True):
+        assert float(one["time"]) == pytest.approx(float(before["time"])), "found in the cache, not measured again"
+    assert read_cache(str(ours)).keys() >= {"cache", "mmsbgen"}
+    assert text_of(formats.read(ours)) == text_of(Bundle([make.run], [], trials)), "it is open, and read all the same"
 
 
 def test_our_records_make_a_cache_and_come_back_from_it(bundle: Bundle, tmp_path: Path) -> None:
@@ -183,45 +146,12 @@ def test_a_cache_has_one_key(bundle: Bundle, make: Any, tmp_path: Path) -> None:
     assert [t.key.kernel.name for t in formats.read(tmp_path / "some.jsonl").trials] == ["other"]
 
 
-def test_records_of_other_programs_are_never_selected(make: Any, tmp_path: Path) -> None:
-    (tmp_path / "t4.json").write_text(json.dumps({"results": [RESULT]}))
-    key = make.key()
-    named = Named("rows/gather", key.device.name, key.problem.params)
-    with open_store("sqlite://") as store:
-        store.add_bundle(formats.read(tmp_path / "t4.json", named))
-        chosen = Index(store, shipped=None).select(key, valid=lambda config: True, default={"d": 1})
-    assert chosen.tier == "default"
-
-
 RESULT = {
     "configuration": {"block": 1},
     "times": {"runtimes": [2.0]},
     "invalidity": "correct",
     "correctness": 1,
 }
-
-
-def test_units_of_time(tmp_path: Path, make: Any) -> None:
-    path = tmp_path / "t4.json"
-    path.write_text(json.dumps({"metadata": {"timeunit": "Microseconds"}, "results": [RESULT]}))
-    theirs = formats.read(path)
-    assert theirs.trials[0].times == pytest.approx((2e-6,))
-    both = Bundle([make.run, *theirs.runs], [], [make.trial(), *theirs.trials])
-    formats.write(both, path, "t4")
-    written = sorted(result["times"]["runtimes"][0] for result in json.loads(path.read_text())["results"])
-    assert written == pytest.approx([2e-3, 1.0]), "one file, one unit"
-    assert text_of(formats.read(path)) == text_of(both)
-
-
-def test_a_time_may_be_a_measurement_and_a_configuration_may_come_twice(tmp_path: Path) -> None:
-    measured = {**RESULT, "times": {}, "measurements": [{"name": "time", "value": 3, "unit": "ms"}]}
-    (tmp_path / "t4.json").write_text(json.dumps({"results": [RESULT, measured, {**RESULT, "invalidity": "timeout"}]}))
-    trials = formats.read(tmp_path / "t4.json").trials
-    assert [(t.round, t.status, t.times) for t in trials] == [
-        (0, "ok", (0.002,)),
-        (1, "ok", (0.003,)),
-        (2, "timeout", (0.002,)),
-    ]
 
 
 CACHE = {"device_name": "d", "kernel_name": "k", "tune_params_keys": ["b"], "cache": {"1": {"b": 1, "time": 1.0}}}
@@ -232,18 +162,10 @@ CACHE = {"device_name": "d", "kernel_name": "k", "tune_params_keys": ["b"], "cac
     [
         ({"results": 3}, "'results' must be a list of objects"),
         ({"results": [RESULT, 3]}, "'results' must be a list of objects"),
-        ({"results": [RESULT, {**RESULT, "configuration": 1}]}, "result 2: 'configuration' must be an object"),
-        ({"results": [{**RESULT, "invalidity": "fine"}]}, "result 1: 'invalidity' must be one of correct, "),
-        ({"results": [{**RESULT, "times": []}]}, "result 1: 'times' must be an object"),
-        ({"results": [{**RESULT, "times": {}}]}, "result 1: it is correct but has no time"),
-        ({"results": [{**RESULT, "times": {"runtimes": [-1]}}]}, "result 1: times must be positive numbers"),
-        ({"metadata": {"timeunit": "fortnights"}, "results": [RESULT]}, "the time unit 'fortnights' is not known"),
-        ({"results": [{**RESULT, "mmsbgen": {}}]}, "the records that they refer to are missing"),
+        ({"results": [RESULT]}, "not all results have a part 'mmsbgen'"),
+        ({"results": [{**RESULT, "mmsbgen": {}}]}, "not all results have a part 'mmsbgen'"),
         ({"results": [{**RESULT, "mmsbgen": {}}], "mmsbgen": {"records": []}}, "part 'mmsbgen'"),
-        ({**CACHE, "tune_params_keys": 3}, "no cache of kernel_tuner"),
-        ({**CACHE, "cache": {"1": 3}}, "entry '1': an object is expected"),
-        ({**CACHE, "cache": {"1": {"time": 1.0}}}, "entry '1': the parameter 'b' is missing"),
-        ({**CACHE, "cache": {"1": {"b": 1}}}, "entry '1': times must be positive numbers"),
+        (CACHE, "a cache without a part 'mmsbgen' is kernel_tuner's own"),
         ({**CACHE, "mmsbgen": {"records": [{}]}}, "part 'mmsbgen', line 1: "),
     ],
 )

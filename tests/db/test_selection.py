@@ -9,9 +9,9 @@ from sqlalchemy import event
 
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
-from mmsbgen.db.records.nearness import problem_distance
+from mmsbgen.db.records.nearness import parts, problem_distance
 from mmsbgen.db.records.tuning_records import Key
-from mmsbgen.db.selection.explain_selection import explain
+from mmsbgen.db.selection.explain_selection import nearest
 from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.db.store.tuning_store import Store
 
@@ -273,15 +273,16 @@ def test_explain_names_the_part_that_differs(
 ) -> None:
     memory.add_trial(make.trial(config={"n": 0}))
     memory.add_trial(make.trial(make.key(name="Radeon", vendor="AMD", architecture="gfx"), config={"n": 1}))
-    near = explain(memory, make.key(**changes))[0]
+    key = make.key(**changes)
+    near = nearest(parts(key), Index(memory).groups(key))[0]
     (difference,) = near.differences
     assert (difference.part, difference.wanted, difference.found) == (part, wanted, found)
     assert near.stale == (part == "template digest")
 
 
 def test_explain_an_exact_record_and_an_empty_store(memory: Store, make: Any) -> None:
-    assert explain(memory, make.key()) == []
+    assert nearest(parts(make.key()), Index(memory).groups(make.key())) == []
     memory.add_trial(make.trial())
-    (near,) = explain(memory, make.key())
+    (near,) = nearest(parts(make.key()), Index(memory).groups(make.key()))
     assert near.differences == ()
     assert near.configurations == 1

@@ -11,8 +11,9 @@ import pytest
 
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.nearness import parts
 from mmsbgen.db.records.tuning_records import Key
-from mmsbgen.db.selection.explain_selection import explain
+from mmsbgen.db.selection.explain_selection import nearest
 from mmsbgen.db.selection.index import SHIPPED, Index, Selection
 from mmsbgen.db.store.tuning_store import open_store
 
@@ -82,10 +83,10 @@ def test_other_devices_get_them_only_by_architecture_and_vendor(make: Any, shipp
         assert choose(index, make.key(**device)).config == {"from": "default"}
 
 
-def test_explain_names_the_file(make: Any, shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Index.__init__, "__kwdefaults__", {"shipped": shipped})
+def test_explain_names_the_file(make: Any, shipped: Path) -> None:
+    wanted = make.key(driver="590")
     with open_store("sqlite://") as store:
-        (near,) = explain(store, make.key(driver="590"))
+        (near,) = nearest(parts(wanted), Index(store, shipped=shipped).groups(wanted))
     assert (near.source, near.configurations) == ("h200.jsonl", 1)
 
 

@@ -1,4 +1,4 @@
-"""A tune by kernel_tuner itself on PoCL: ``tune_with_kernel_tuner.py CACHE T4``; prints its results."""
+"""A tune by kernel_tuner itself on PoCL: ``tune_with_kernel_tuner.py CACHE``; prints its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ os.environ["PYOPENCL_CTX"] = "0"
 import kernel_tuner
 import numpy as np
 import pyopencl
-from kernel_tuner.file_utils import store_output_file
 
 SOURCE = """
 __kernel void twice(__global float* y, __global const float* x, int n) {
@@ -20,7 +19,7 @@ __kernel void twice(__global float* y, __global const float* x, int n) {
 """
 
 
-def main(cache: str, t4: str) -> None:
+def main(cache: str) -> None:
     platforms = pyopencl.get_platforms()
     pocl = next(number for number, p in enumerate(platforms) if "Portable" in p.name)
     n = 4096
@@ -38,10 +37,9 @@ def main(cache: str, t4: str) -> None:
         verbose=False,
         quiet=True,
     )
-    store_output_file(t4, results, axes)
     names = (*axes, "time")
     print("RESULTS", json.dumps([{name: str(result[name]) for name in names} for result in results]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1])

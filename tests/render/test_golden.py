@@ -14,7 +14,7 @@ from mmsbgen.kernels.space import Traits
 GOLDEN = Path(__file__).parents[1] / "golden"
 CUDA = Traits("cuda", "gpu", sub_group_size=32)
 HOPPER = Traits("cuda", "gpu", sub_group_size=32, launch_memory=227 * 1024, warp_groups=True)
-OPENCL = Traits("opencl", "cpu", max_block_size=4096, native_vector_width=8)
+OPENCL = Traits("opencl", "cpu", max_block_size=4096)
 OPENCL_GPU = Traits("opencl", "gpu", sub_group_size=32)
 
 PHI: dict[str, Any] = {"rows_in_flight": 1, "prefetch": 0, "normalise": True}

@@ -21,7 +21,7 @@ from mmsbgen.kernels import render
 from mmsbgen.kernels.space import Traits, describe
 
 KERNELS = ("update_beta", "edge_lookup")
-CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
+CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, compute_units=2)
 
 
 def module(name: str) -> ModuleType:

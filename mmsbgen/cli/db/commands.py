@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options, parameters
+from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options
 from mmsbgen.cli.db.named_records import picked_device, picked_run
 from mmsbgen.cli.db.output_options import Output, moved, output_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup
@@ -197,29 +197,18 @@ def export_(
 
 @db.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@filter_options
 @output_options("Print JSON: how many trials, and where.")
 @click.pass_context
-def import_(
-    ctx: click.Context,
-    file: Path,
-    kernel: str | None,
-    device: str | None,
-    problem: Sequence[str],
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None:
     """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none.
 
-    FILE is what export writes, or another program's T4 results or cache of kernel_tuner; of these, --kernel, --device
-    and --problem say what the file does not. Records of other programs are kept and shown, never selected.
+    FILE is what export writes, in any of its formats.
     """
     from mmsbgen.db.exchange import formats
-    from mmsbgen.db.exchange.imported_records import Named
     from mmsbgen.db.store.tuning_store import open_store
 
     output = Output(as_json, as_csv)
-    bundle = formats.read(file, Named(kernel or "", device or "", parameters(problem)))
+    bundle = formats.read(file)
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
         said = f"{count} of {len(bundle.trials)} trials added to {store.location}"

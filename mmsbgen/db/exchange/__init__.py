@@ -1,1 +1,1 @@
-"""Files of tuning records: our own and other programs'."""
+"""Files of tuning records: our own lines, and formats that other programs read."""

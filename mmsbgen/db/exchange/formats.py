@@ -12,7 +12,6 @@ from typing import Any
 from mmsbgen.base import packed_files
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange import jsonl, kernel_tuner_cache, t4
-from mmsbgen.db.exchange.imported_records import Named
 from mmsbgen.db.exchange.jsonl import Bundle
 
 FORMATS = ("jsonl", "t4", "cache")
@@ -32,18 +31,18 @@ def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
         packed_files.write(t4.text_of(bundle) if form == "t4" else kernel_tuner_cache.text_of(bundle), path)
 
 
-def read(path: Path, named: Named | None = None) -> Bundle:
-    """What a file of any of ``FORMATS`` holds; ``named`` says what another program's file leaves out.
+def read(path: Path) -> Bundle:
+    """The records of a file that :func:`write` made, in any of ``FORMATS``.
 
     A cache that kernel_tuner has not closed is read as kernel_tuner reads it.  Raises ``InputError`` that names the
-    place and what is wrong with it.
+    place and what is wrong with it, for files of other programs too.
     """
     data = packed_files.read(path)
     whole = _whole(data, str(path))
     if whole is not None and "results" in whole:
-        return t4.parse(whole, str(path), named or Named())
+        return t4.parse(whole, str(path))
     if whole is not None and "cache" in whole:
-        return kernel_tuner_cache.parse(whole, str(path), named or Named())
+        return kernel_tuner_cache.parse(whole, str(path))
     return jsonl.parse(data.splitlines(keepends=True), str(path))
 
 

@@ -89,7 +89,7 @@ def write(bundle: Bundle, path: Path) -> None:
 
 
 #: What can be read, for messages about files that are something else.
-_KINDS = "records are in files that `mmsbgen db export` wrote, T4 results and kernel_tuner's caches"
+_KINDS = "records are in files that `mmsbgen db export` wrote"
 
 
 def read(path: Path) -> Bundle:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, Difference, differences, parts, problem_distance
 from mmsbgen.db.records.tuning_records import PROGRAM, Key
-from mmsbgen.db.selection.index import Group, Index, Program
-
-if TYPE_CHECKING:
-    from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.db.selection.index import Group, Program
 
 _DIGEST = "template digest"
 _WEIGHTS = {
@@ -47,17 +44,6 @@ class NearRecord:
     """True where that is another one than wanted, so the record is never used."""
 
 
-def explain(
-    store: Store, key: Key, *, irrelevant: Collection[str] = (), limit: int = 3, program: Program | None = None
-) -> list[NearRecord]:
-    """The recorded keys nearest to ``key``, nearest first, with the parts that differ; empty without any.
-
-    The first has no differences when there is an exact record.
-    """
-    groups = Index(store).groups(key)
-    return nearest(parts(key), groups, irrelevant=irrelevant, limit=limit, program=program)
-
-
 def nearest(
     wanted: Mapping[str, Any],
     groups: Collection[Group],
@@ -66,9 +52,11 @@ def nearest(
     limit: int = 3,
     program: Program | None = None,
 ) -> list[NearRecord]:
-    """As :func:`explain`, for the parts (:func:`mmsbgen.db.records.nearness.parts`) that ``wanted`` names.
+    """The recorded keys nearest to ``wanted``, nearest first, with the parts that differ; empty without any.
 
-    ``program`` gives the digest that the program of a record has today, and is asked for the best of each key.
+    ``wanted`` names parts of a key (:func:`mmsbgen.db.records.nearness.parts`).  The first has no differences when
+    there is an exact record.  ``program`` gives the digest that the program of a record has today; it is asked for the
+    best of each key.
     """
     found = []
     for group in groups:

@@ -38,11 +38,6 @@ class Step:
     delta: float = DELTA
 
 
-def link_probability(dot: Floats, delta: float = DELTA) -> Floats:
-    """p(y=1) = sum pi pi (beta - delta) + delta, eq. (2.2), from the weighted dot product of two rows."""
-    return dot + delta
-
-
 def drift(
     own: Floats,
     beta: Floats,
