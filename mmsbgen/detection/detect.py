@@ -14,6 +14,7 @@ from typing import Any, Literal
 from mmsbgen.backends import Device, DeviceInfo, find_device, opened
 from mmsbgen.base.atomic_files import writable_folder
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.request import RULE, TOP, Detection, Request
@@ -33,7 +34,7 @@ from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.sampler.run import result_folder, results
 from mmsbgen.sampler.run.choose_k import Tried, choose_k
-from mmsbgen.sampler.run.run import Interrupted, graceful, run
+from mmsbgen.sampler.run.run import run
 from mmsbgen.sampler.run.start_trials import choose, trials_told
 from mmsbgen.sampler.starts.background_search import Sought, seeking
 
@@ -208,7 +209,7 @@ def _chosen_k(parts: Split, options: Options, runtime: Runtime, request: Request
             told.add(k)
         return Sampler(parts, chosen, runtime, plan=plan)
 
-    with graceful() as stop:
+    with StopRequest().listening() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: request.on_message(f"{text}."), lambda: bool(stop))
     why = "the smallest within a standard error of the best" if len(tried) > 1 else "the only one that could be tried"
     request.on_message(f"Going on with K={k}, {why}.")
@@ -287,7 +288,7 @@ def _sample(
         request.on_checkpoint(saved)
 
     watch = Watch()
-    with graceful() as stop:
+    with StopRequest().listening() as stop:
         trace, before = _begin(sampler, request, checkpoint, stop, sought)
         seconds = run(
             sampler,
@@ -313,7 +314,7 @@ def _begin(
     sampler: Sampler,
     request: Request,
     checkpoint: checkpoints.Checkpoint | None,
-    stop: Interrupted,
+    stop: StopRequest,
     sought: Sought | None,
 ) -> tuple[Trace, float]:
     """Start or restore the chain; returns the trace and the seconds so far."""
