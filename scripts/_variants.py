@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.host_memory import cores
+from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.render import template_digest

@@ -1,11 +1,13 @@
-"""Writing ``.npz`` archives a part at a time, published by one rename: never a whole copy, never half a file."""
+"""Files that are written beside their place and published by one rename: never half a file."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import io
 import os
+import secrets
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -65,22 +67,44 @@ def _refuse_folder(partial: Path, path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
-class ArchiveWriter:
-    """An uncompressed ``.npz`` that appears under its name when the block that writes it ends without an error.
+@contextlib.contextmanager
+def published(path: Path, together: Together | None = None, *, make_folder: bool = True) -> Iterator[Path]:
+    """A place to write a file that appears under ``path`` when the block ends without an error, whole or not at all.
 
-    With ``together`` it appears when that ends.  Raises :class:`InputError` when the folder cannot be written.
+    Args:
+        path: The name of the file; the place is beside it.
+        together: The file appears when the block of these ends.
+        make_folder: Whether to make the folder of ``path`` where it is missing.
+
+    Raises:
+        InputError: It cannot be written.
     """
-
-    def __init__(self, path: Path, together: Together | None = None) -> None:
-        self.path, self._together = path, together
-        try:
+    partial, whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}"), False
+    try:
+        if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        except OSError as error:
-            raise _cannot_write(path, error) from error
-        self._partial, self._whole = Path(name), False
-        self._file = os.fdopen(handle, "wb")
-        self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED, allowZip64=True)
+        partial.touch(exist_ok=False)
+        yield partial
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        if together is None:
+            os.replace(partial, path)
+        else:
+            together.add(partial, path)
+        whole = True
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        if not whole:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+class ArchiveWriter:
+    """An uncompressed ``.npz``, written a part at a time; see :func:`published_archive`."""
+
+    def __init__(self, file: zipfile.ZipFile) -> None:
+        self._zip = file
 
     def add(self, name: str, array: npt.ArrayLike) -> None:
         """Add a whole array."""
@@ -97,75 +121,47 @@ class ArchiveWriter:
             for part in parts:
                 member.write(np.ascontiguousarray(part, dtype).data if part.size else b"")
 
-    def __enter__(self) -> ArchiveWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        try:
-            if kind is None:
-                self._publish()
-                self._whole = True
-        except OSError as failed:
-            raise _cannot_write(self.path, failed) from failed
-        finally:
-            with contextlib.suppress(OSError, ValueError):
-                self._zip.close()
-            with contextlib.suppress(OSError):
-                self._file.close()
-            if not self._whole:
-                self._partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _cannot_write(self.path, error) from error
-
-    def _publish(self) -> None:
-        self._zip.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        os.chmod(self._partial, 0o644)
-        if self._together is None:
-            os.replace(self._partial, self.path)
-        else:
-            self._together.add(self._partial, self.path)
-
 
 @contextlib.contextmanager
-def published(path: Path, together: Together | None = None) -> Iterator[Path]:
-    """A place to write a file that appears under ``path`` when the block ends without an error, whole or not at all.
-
-    With ``together`` it appears when that ends.  Raises :class:`InputError` when it cannot be written.
-    """
-    partial = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        partial = Path(name)
-        yield partial
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        os.chmod(partial, 0o644)
-        if together is None:
-            os.replace(partial, path)
-        else:
-            together.add(partial, path)
-        partial = None
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
+def published_archive(path: Path, together: Together | None = None) -> Iterator[ArchiveWriter]:
+    """An ``.npz`` that appears as :func:`published` has it, without a whole copy in memory."""
+    with published(path, together) as partial:
+        file = zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=True)
+        try:
+            yield ArchiveWriter(file)
+        except BaseException:
+            with contextlib.suppress(OSError, ValueError):  # the first error counts
+                file.close()
+            raise
+        file.close()
 
 
 def write_text(path: Path, text: str, together: Together | None = None) -> None:
     """Write a text file that appears as :func:`published` has it."""
-    with published(path, together) as partial:
-        partial.write_text(text, encoding="utf-8", newline="")
+    write_bytes(path, text.encode("utf-8"), together)
 
 
 def write_bytes(path: Path, data: bytes, together: Together | None = None) -> None:
     """Write a file that appears as :func:`published` has it."""
     with published(path, together) as partial:
+        partial.write_bytes(data)
+
+
+def write_packed(path: Path, text: str) -> None:
+    """Write a text file in a folder that exists; gzip when the name ends in ``.gz``.
+
+    What is no file, such as a pipe, is written in place.  Raises :class:`InputError` when it cannot be written.
+    """
+    data = text.encode("utf-8")
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    with published(path, make_folder=False) as partial:
         partial.write_bytes(data)
 
 

@@ -31,3 +31,8 @@ def unpacked(file: Path, raw: bytes) -> bytes:
         return gzip.decompress(raw)
     except (EOFError, OSError, zlib.error) as error:
         raise InputError(f"{file} is a damaged or cut-off gzip file ({error}); fetch it again") from error
+
+
+def read_unpacked(file: Path, in_directory: str = "give a file in it") -> bytes:
+    """The content of a file, unpacked if it is gzip; raises InputError as the other two do."""
+    return unpacked(file, read_bytes(file, in_directory))

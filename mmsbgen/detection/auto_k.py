@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.graph import Split
@@ -12,7 +13,6 @@ from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.run.choose_k import Tried, choose_k
-from mmsbgen.sampler.run.run import graceful
 
 
 def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[int, list[Tried]]:
@@ -42,7 +42,7 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
             told.add(k)
         return Sampler(parts, chosen, runtime, plan=plan)
 
-    with graceful() as stop:
+    with StopRequest().listening() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: say(f"{text}."), lambda: bool(stop))
     why = "the smallest within a standard error of the best" if len(tried) > 1 else "the only one that could be tried"
     say(f"Going on with K={k}, {why}.")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import check_request
 from mmsbgen.detection.load_graph import load_graph
 from mmsbgen.detection.plan_chain import plan_chain
@@ -14,7 +15,6 @@ from mmsbgen.detection.request import RULE, TOP, Detection, Request
 from mmsbgen.detection.run_chain import run_chain
 from mmsbgen.detection.split_graph import split_graph
 from mmsbgen.detection.start_chain import built_chain, start_chain
-from mmsbgen.sampler.run.run import graceful
 
 __all__ = ["RULE", "TOP", "Detection", "Request", "detect", "perform"]
 
@@ -100,7 +100,7 @@ def perform(source: Any, request: Request) -> Detection:
     parts = split_graph(graph, checked)
     info, plan = plan_chain(parts, checked)
     with built_chain(parts, info, plan, checked) as built:
-        with graceful() as stop:
+        with StopRequest().listening() as stop:
             started = start_chain(built, checked, stop)
             finished = run_chain(started, checked, stop)
         return publish(finished, checked)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.start_chain import StartedChain
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -13,7 +14,7 @@ from mmsbgen.sampler.diagnostics.convergence import Watch
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.sampler.run.choose_k import Tried
-from mmsbgen.sampler.run.run import Interrupted, run
+from mmsbgen.sampler.run.run import run
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class FinishedRun:
     checkpoint: Path | None
 
 
-def run_chain(started: StartedChain, checked: CheckedRequest, stop: Interrupted) -> FinishedRun:
+def run_chain(started: StartedChain, checked: CheckedRequest, stop: StopRequest) -> FinishedRun:
     """Iterate to the end, or until ``stop`` is true.
 
     Raises :class:`InputError` where a checkpoint that is needed cannot be written.

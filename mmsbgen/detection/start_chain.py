@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from mmsbgen.backends import Device, DeviceInfo, opened
 from mmsbgen.base.atomic_files import writable_folder
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.auto_k import chosen_k
@@ -22,7 +23,6 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.sampler.run.choose_k import Tried
-from mmsbgen.sampler.run.run import Interrupted
 from mmsbgen.sampler.run.start_trials import choose, trials_told
 from mmsbgen.sampler.starts.background_search import Sought, seeking
 
@@ -85,7 +85,7 @@ def _runtime(device: Device, checked: CheckedRequest) -> Iterator[Runtime]:
         yield Runtime(device, MMSB, Index(store), dict(request.configs), dict(kept))
 
 
-def start_chain(built: BuiltChain, checked: CheckedRequest, stop: Interrupted) -> StartedChain:
+def start_chain(built: BuiltChain, checked: CheckedRequest, stop: StopRequest) -> StartedChain:
     """Start the chain, or restore it from the checkpoint; tells how.
 
     Raises KeyboardInterrupt once ``stop`` is true while starts are tried.

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen._version import __version__
-from mmsbgen.base.atomic_files import ArchiveWriter
+from mmsbgen.base.atomic_files import published_archive
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.request import Detection
 from mmsbgen.estimator.fitted import Fit
@@ -63,7 +63,7 @@ def write(path: Path, params: Mapping[str, Any], fit: Fit, chain: bool) -> None:
     }
     described = _json_bytes(meta)
     sizes = [len(members) for members in cover.members]
-    with ArchiveWriter(path) as archive:
+    with published_archive(path) as archive:
         archive.add("meta", described)
         archive.add("ids" if named is None else "ids_json", ids if named is None else named)
         archive.add("links", graph.links)

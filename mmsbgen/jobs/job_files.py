@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, BinaryIO
 
 from sqlalchemy import Connection, delete, insert, select
 
+from mmsbgen.base.atomic_files import published
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.store.schema import JobFile
 from mmsbgen.db.store.store_errors import StoreError
@@ -59,24 +59,17 @@ def save(parts: Iterable[bytes], digest: str, path: Path, each: Callable[[], Non
 
     Raises ``StoreError`` if its digest differs from the stored one.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     check = hashlib.sha256()
-    try:
-        with partial.open("wb") as file:
-            for part in parts:
-                check.update(part)
-                file.write(part)
-                if each is not None:
-                    each()
+    with published(path, make_folder=False) as partial, partial.open("wb") as file:
+        for part in parts:
+            check.update(part)
+            file.write(part)
+            if each is not None:
+                each()
         if check.hexdigest() != digest:
             raise StoreError(
                 f"the file {path.name} of a job is damaged in the database: its digest is not the stored one"
             )
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _parts(source: Source) -> Iterator[bytes]:

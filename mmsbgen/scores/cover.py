@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.base.user_files import read_bytes, unpacked
+from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.base.user_warning import warn_user
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
@@ -160,7 +160,7 @@ def _turned(name: str) -> str:
 
 
 def _text(file: Path) -> str:
-    raw = unpacked(file, read_bytes(file, f"give a file in it, such as {file / 'communities.txt'}"))
+    raw = read_unpacked(file, f"give a file in it, such as {file / 'communities.txt'}")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

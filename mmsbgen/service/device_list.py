@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
-import sys
 from dataclasses import dataclass
 
 from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.backends.discovery import matching, select_device
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.processes import python_command, python_environment
 from mmsbgen.db.records.tuning_records import DeviceRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.build import traits_of
@@ -18,7 +19,7 @@ from mmsbgen.kernels.record_key import device_record, recorded_traits
 from mmsbgen.kernels.space import Traits
 from mmsbgen.service.shipped_records import shipped
 
-__all__ = ["Devices", "Target", "program"]
+__all__ = ["Devices", "Target"]
 
 _DISCOVERY_SECONDS = 60.0
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -31,11 +32,6 @@ class Target:
     record: DeviceRecord
     traits: Traits
     info: DeviceInfo | None = None
-
-
-def program(*arguments: str) -> list[str]:
-    """The command line of ``mmsbgen ARGUMENTS`` in this installation."""
-    return [sys.executable, "-c", "from mmsbgen.cli import main; main(prog_name='mmsbgen')", *arguments]
 
 
 class Devices:
@@ -52,7 +48,10 @@ class Devices:
     async def discover(self) -> None:
         """Find the devices of this machine; what goes wrong becomes a hint."""
         child = await asyncio.create_subprocess_exec(
-            *program("devices", "--json"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+            *python_command("mmsbgen", "devices", "--json"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=os.environ | python_environment(),
         )
         try:
             output, _ = await asyncio.wait_for(child.communicate(), _DISCOVERY_SECONDS)

@@ -5,29 +5,24 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import runpy
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mmsbgen.base.processes import python_command, python_environment
 from mmsbgen.db.store.connect import URL_VARIABLE
 
-__all__ = ["beside", "tied"]
+__all__ = ["beside"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _LIVED_S = 5.0
 """A worker that lived so long did not fail at its start."""
 _GRACE_S = 30.0
 """How long a worker may take to give its job back."""
-_WORKER = """
-from mmsbgen.service.local_workers import tied
-tied()
-from mmsbgen.cli import main
-main(prog_name="mmsbgen")
-"""
 _LAST_S = 60.0
 """A job is given back in less; a worker that takes longer hangs."""
 log = logging.getLogger("mmsbgen.service")
@@ -58,9 +53,9 @@ def beside(count: int, database: str | None, data: Path, devices: Sequence[str] 
 def _keep(database: str | None, data: Path, device: str | None, stop: threading.Event) -> None:
     """Keep one worker running until ``stop`` is set."""
     arguments = ["worker", "--data", str(data), *(() if device is None else ("--device", device))]
-    command = [sys.executable, "-c", _WORKER, *arguments]
+    command = python_command("mmsbgen.service.local_workers", *arguments)
     # A URL may have a password, which a command line would show to everybody.
-    environment = os.environ | ({} if database is None else {URL_VARIABLE: database})
+    environment = os.environ | python_environment() | ({} if database is None else {URL_VARIABLE: database})
     wait = _FIRST_WAIT_S
     while not stop.is_set():
         began = time.monotonic()
@@ -87,7 +82,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def tied() -> None:
+def _tied() -> None:
     """Have this process asked to end when its service does, which closes our standard input then."""
     threading.Thread(target=_end_with_service, args=(threading.get_ident(),), daemon=True).start()
 
@@ -100,3 +95,8 @@ def _end_with_service(main: int) -> None:
     signal.pthread_kill(main, signal.SIGTERM)
     time.sleep(_LAST_S)
     os._exit(1)
+
+
+if __name__ == "__main__":
+    _tied()
+    runpy.run_module("mmsbgen", run_name="__main__")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import FrameType
 
 import uvicorn
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.stop_signals import handling
 from mmsbgen.service.app import create_app
 from mmsbgen.service.http.bounded_protocol import bounded
 from mmsbgen.service.http.service_settings import Settings
@@ -70,16 +69,6 @@ def serve(settings: Settings, opened: socket.socket, workers: int = 0, devices: 
     # A thread that computes lets the one that answers go on sooner than by default.
     sys.setswitchinterval(0.001)
     server = _Server(config, core)
-    with _ending_by_signals(server), beside(workers, settings.database, settings.data, devices):
+    # Signals end nothing but the server: what it runs beside has to be ended too.
+    with handling(server.handle_exit), beside(workers, settings.database, settings.data, devices):
         server.run(sockets=[opened])
-
-
-@contextlib.contextmanager
-def _ending_by_signals(server: _Server) -> Iterator[None]:
-    """Have signals end the server from now on, and nothing but the server: what it runs beside has to be ended too."""
-    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

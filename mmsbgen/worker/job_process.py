@@ -1,6 +1,6 @@
-"""The child process that does one job: ``python -m mmsbgen.worker.job_process FD PARENT``, started by :mod:`supervise`.
+"""The child process that does one job, started by :mod:`mmsbgen.worker.job_child`.
 
-It speaks over the inherited connection ``FD``, writes to no row of the queue, and may die at any moment.
+It writes to no row of the queue, and may die at any moment.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-import sys
 import traceback
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mmsbgen.base.errors import MmsbgenError
-from mmsbgen.base.host_memory import die_with_parent, first_to_go
+from mmsbgen.base.processes import parent_connection
 from mmsbgen.worker.task import Outcome, StoppedError, Task
 
 _WORK = {"detect": "mmsbgen.worker.detection_job", "tune": "mmsbgen.worker.tuning_job"}
@@ -75,12 +74,10 @@ def serve(connection: Connection) -> None:
 
 
 def main() -> None:
-    """Serve the connection whose file descriptor and whose owner the command line names."""
-    descriptor, parent = map(int, sys.argv[1:])
-    die_with_parent(parent)
-    first_to_go()
+    """Serve the connection to the parent."""
+    connection = parent_connection()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    serve(Connection(descriptor))
+    serve(connection)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from typing import Any
 from filelock import Timeout
 
 from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.store.connect import Location
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.jobs import KINDS, Job, Lease, LeaseLostError, Queue, UnknownJobError
 from mmsbgen.tuner.measure.device_lock import device_lock
 from mmsbgen.worker.job_child import Child, ask_device
 from mmsbgen.worker.lease_renewal import Keeping
-from mmsbgen.worker.signals import Signals
 from mmsbgen.worker.task import Outcome, Task
 
 __all__ = ["Settings", "Worker"]
@@ -39,6 +39,9 @@ _UNFIT_S = 30.0
 _REPEAT_S = 30.0
 """Between messages about a database that is away."""
 _LISTEN_S = 0.2
+_ONE_REQUEST_S = 2.0
+"""Signals within so long are one request: systemd and the service may both send theirs, and Linux tells a child of the
+death of its parent's threads one by one."""
 _FOLDER = re.compile(r"[0-9a-f]{32}")
 
 
@@ -90,7 +93,7 @@ class Worker:
 
     def __init__(self, queue: Queue, location: Location, settings: Settings, say: Callable[[str], None]) -> None:
         self.queue, self.settings, self.say = queue, settings, say
-        self.signals = Signals()
+        self.signals = StopRequest(once_within_s=_ONE_REQUEST_S, interrupts=False)
         self._quiet_until = 0.0
         if location.url is None and location.path is None:
             raise InputError("a database in memory has no jobs: give a file or a server with --database")
@@ -119,7 +122,7 @@ class Worker:
         :class:`StoreError` when the database fails and :class:`InputError` when no job can begin on this machine.
         """
         done = 0
-        with self.signals.caught():
+        with self.signals.listening():
             self._sweep()
             self.say(f"taking jobs ({', '.join(self.settings.kinds)}) for {self.record.label}")
             while not self.signals and (most is None or done < most):
@@ -252,12 +255,12 @@ class Worker:
                     case ("error", text, retry):
                         self.say(f"job {lease.job.id[:8]} failed: {text}")
                         if text.startswith("internal error"):
-                            self.say(child.last_words())
+                            self.say(child.printed())
                         return self._failed(lease, text, retry)
                     case ("died", how):
                         if attempt.stop_by is not None:
                             return self._stopped(attempt)
-                        words = child.last_words()[-300:]
+                        words = child.printed()[-300:]
                         self.say(f"job {lease.job.id[:8]}: {how}")
                         return self._failed(lease, f"{how}; its last words: {words}" if words else how, True)
             except LeaseLostError as error:

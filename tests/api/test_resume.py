@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 
 import mmsbgen
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection import detect
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.run import checkpoint
@@ -52,23 +52,18 @@ def test_resuming_to_more_iterations(ring, tmp_path):
 @pytest.fixture
 def stopped(ring, tmp_path, monkeypatch) -> Path:
     """The folder of a run of 20 iterations that was interrupted after 10."""
-    from mmsbgen.sampler.run import run
 
     out = tmp_path / "stopped"
 
-    class AfterTen(run.Interrupted):
+    class AfterTen(StopRequest):
         checks = 0
 
         def __bool__(self) -> bool:
             self.checks += 1
             return self.checks > 10
 
-    @contextmanager
-    def graceful():
-        yield AfterTen()
-
     with monkeypatch.context() as patch:
-        patch.setattr(detect, "graceful", graceful)
+        patch.setattr(detect, "StopRequest", AfterTen)
         said = cli(ring, "-k", 3, "-n", 20, "--start", "random", "-o", out, code=130).stderr
     assert f"--resume {out / 'checkpoint.npz'}" in said
     return out
@@ -76,15 +71,12 @@ def stopped(ring, tmp_path, monkeypatch) -> Path:
 
 def test_interrupted_before_there_is_a_chain_nothing_is_left(ring, tmp_path, monkeypatch):
     """While starts are tried; folders that were there stay."""
-    from mmsbgen.sampler.run import run
 
-    @contextmanager
-    def graceful():
-        state = run.Interrupted()
-        state.asked = True
-        yield state
+    class Asked(StopRequest):
+        def __bool__(self) -> bool:
+            return True
 
-    monkeypatch.setattr(detect, "graceful", graceful)
+    monkeypatch.setattr(detect, "StopRequest", Asked)
     before = tmp_path / "before"
     before.mkdir()
     for out in (tmp_path / "new" / "folder", before, before / "below"):

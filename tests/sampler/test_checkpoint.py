@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.kernels.record_key import toolchain_record
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.run import checkpoint as checkpoints
-from mmsbgen.sampler.run.run import Interrupted, run
+from mmsbgen.sampler.run.run import run
 
 MODES = [
     {"mini_batch": "random-node", "average": True, "partners": "stratified"},
@@ -30,10 +31,10 @@ MODES = [
 
 def go(sampler, trace, until=None, before=0.0):
     """Run to the end, or have the run stopped after the iteration ``until``."""
-    stop = Interrupted()
+    stop = StopRequest()
 
     def watch(running, _):
-        stop.asked = running.iteration == until
+        stop.count = int(running.iteration == until)
 
     return run(sampler, trace, on_progress=watch, stop=stop, seconds_before=before)
 

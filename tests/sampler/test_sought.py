@@ -61,7 +61,7 @@ def test_the_process_ends_with_the_context(middling, monkeypatch):
     monkeypatch.setattr(background_search, "MANY", 10)
     with seeking(middling, Options(5)) as one:
         process = one._process
-    assert process.returncode is not None
+    assert process.exit_code() is not None
     one.close()
 
 
@@ -98,10 +98,10 @@ def test_without_a_process_starts_are_found_here(middling, monkeypatch, caplog, 
 def test_the_process_ends_with_the_run(tmp_path):
     """However the run ends: its links would be waited for for ever otherwise."""
     program = """
-import os, subprocess, sys, time
+import os, time
+from mmsbgen.base.processes import ChildProcess
 read, write = os.pipe()
-words = [sys.executable, "-m", "mmsbgen.sampler.starts.search_process", str(os.getpid()), "4", "2", "0", "ego"]
-print(subprocess.Popen(words, stdin=read, stdout=subprocess.DEVNULL).pid, flush=True)
+print(ChildProcess("mmsbgen.sampler.starts.search_process", 4, 2, 0, "ego", stdin=read).pid, flush=True)
 time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as run:

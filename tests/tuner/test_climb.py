@@ -24,7 +24,7 @@ from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
 from mmsbgen.tuner.search.coordinate_descent import Climb, neighbours
 from mmsbgen.tuner.search.surrogate import coordinates
 
-CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
+CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, compute_units=2)
 SPACE = candidates(MMSB.kernel("update_phi"), MMSB.problem(), CPU, {"normalise": True})
 AXES = coordinates(SPACE.configs)
 KEY = Key(

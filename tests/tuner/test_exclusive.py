@@ -148,13 +148,13 @@ import sys, time
 from pathlib import Path
 from mmsbgen.families import family
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.tuner.measure import measurer
+from mmsbgen.base import processes
 from mmsbgen.tuner.run.tuning_report import Progress
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.run.tune import tune
 
 device, database, name, log, logged = sys.argv[1:]
-real = measurer.subprocess.Popen
+real = processes.subprocess.Popen
 
 class Together(Progress):  # each goes on after its first trial when the other has one too
 
@@ -167,7 +167,7 @@ def with_log(command, **options):
     place = command.index("-m")
     return real([*command[:place], logged, *command[place + 2 :], name, log], **options)
 
-measurer.subprocess.Popen = with_log
+processes.subprocess.Popen = with_log
 with open_store(database) as store:
     report = tune(
         device, "mmsb", ["update_phi"], family().problem(K=64, m=512, n=16, N=2000), store=store, budget_trials=12,

@@ -133,7 +133,7 @@ _OWNER = """
 from mmsbgen.tuner.measure.measurer import Measurer
 measurer = Measurer("fake", "mmsb")
 measurer.open()
-print(measurer._child._process.pid, flush=True)
+print(measurer._child.pid, flush=True)
 __import__("time").sleep(60)
 """
 

@@ -14,7 +14,7 @@ from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, candidates
 from mmsbgen.tuner.search.strategies import STRATEGIES, check_strategy, search
 
-CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, native_vector_width=16, compute_units=2)
+CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, compute_units=2)
 PROBLEM = MMSB.problem()
 
 

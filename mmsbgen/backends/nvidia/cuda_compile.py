@@ -8,7 +8,6 @@ import functools
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mmsbgen.backends.nvidia.binary_cache import BinaryCache
 from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
-from mmsbgen.base.host_memory import cores
+from mmsbgen.base.processes import cores, guarded_command, kill_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,16 +40,6 @@ _NO_COMPILER = (
 #: Instructions that sm_90 alone has; they need its own target, whose code runs there as any other does.
 _OF_SM_90 = "wgmma."
 _COMMON_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
-#: Runs a command as the leader of its group of processes, and ends that group when the process named first has ended,
-#: however that was.  A program, as functions that run between fork and exec may wait for other threads for ever.
-_GUARD = """
-import ctypes, os, signal, subprocess, sys
-signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-if os.getppid() == int(sys.argv[1]):
-    sys.exit(subprocess.call(sys.argv[2:]))
-"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -225,9 +214,8 @@ class Nvcc:
         with self._lock:
             if self._cancelled:
                 raise CompileError(f"{self.version}: compiling was cancelled")
-            guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())] if self.cancellable else []
             process = subprocess.Popen(
-                [*guard, *command],
+                guarded_command([*command]) if self.cancellable else command,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -253,8 +241,7 @@ class Nvcc:
     def _kill(self, process: subprocess.Popen[str]) -> None:
         """End what was started, and with a group of its own all of that, unless it has ended and its number is free."""
         if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL) if self.cancellable else process.kill()
+            kill_group(process) if self.cancellable else process.kill()
 
 
 class Nvrtc:

@@ -142,7 +142,8 @@ def _version(name: str) -> str | None:
 
 
 def _memory() -> Iterator[Finding]:
-    from mmsbgen.base.host_memory import available_host_memory, cores, readable
+    from mmsbgen.base.host_memory import available_host_memory, readable
+    from mmsbgen.base.processes import cores
 
     left, source = available_host_memory()
     what = f"{readable(left)} of memory left by {source}; {cores()} cores"

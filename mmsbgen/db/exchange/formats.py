@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mmsbgen.base import packed_files
+from mmsbgen.base.atomic_files import write_packed
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.db.exchange import jsonl, kernel_tuner_cache, t4
 from mmsbgen.db.exchange.jsonl import Bundle
 
@@ -28,7 +29,7 @@ def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
     if form == "jsonl":
         jsonl.write(bundle, path)
     else:
-        packed_files.write(t4.text_of(bundle) if form == "t4" else kernel_tuner_cache.text_of(bundle), path)
+        write_packed(path, t4.text_of(bundle) if form == "t4" else kernel_tuner_cache.text_of(bundle))
 
 
 def read(path: Path) -> Bundle:
@@ -37,7 +38,7 @@ def read(path: Path) -> Bundle:
     A cache that kernel_tuner has not closed is read as kernel_tuner reads it.  Raises ``InputError`` that names the
     place and what is wrong with it, for files of other programs too.
     """
-    data = packed_files.read(path)
+    data = read_unpacked(path)
     whole = _whole(data, str(path))
     if whole is not None and "results" in whole:
         return t4.parse(whole, str(path))

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mmsbgen.base import packed_files
+from mmsbgen.base.atomic_files import write_packed
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import Stage, stage
+from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.db.records.canonical_json import canonical_json
 from mmsbgen.db.records.tuning_records import (
     DeviceRecord,
@@ -85,7 +86,7 @@ def write(bundle: Bundle, path: Path) -> None:
     Raises ``InputError`` when it cannot be written.
     """
     with stage(f"writing {path.name}", len(bundle.trials), "trials"):
-        packed_files.write("".join(line + "\n" for line in lines(bundle)), path)
+        write_packed(path, "".join(line + "\n" for line in lines(bundle)))
 
 
 #: What can be read, for messages about files that are something else.
@@ -94,7 +95,7 @@ _KINDS = "records are in files that `mmsbgen db export` wrote"
 
 def read(path: Path) -> Bundle:
     """What a file holds.  Raises ``InputError`` that names the line and what is wrong with it."""
-    return parse(packed_files.read(path).splitlines(keepends=True), str(path))
+    return parse(read_unpacked(path).splitlines(keepends=True), str(path))
 
 
 def parse(stream: Iterable[bytes], name: str) -> Bundle:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.host_memory import cores
+from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.explained_links import (

@@ -21,7 +21,7 @@ import numpy as np
 
 from mmsbgen._version import __version__
 from mmsbgen.backends.base import DeviceInfo
-from mmsbgen.base.atomic_files import ArchiveWriter
+from mmsbgen.base.atomic_files import published_archive
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.versions import versions
 from mmsbgen.graph import Graph
@@ -146,7 +146,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
 
     n, k = shape.n_vertices, shape.k
     slots = device.download(sampler.values["slots"])
-    with ArchiveWriter(path) as archive:
+    with published_archive(path) as archive:
         archive.add("meta", np.frombuffer(json.dumps(meta).encode(), np.uint8))
         archive.add("theta", device.download(sampler.values["theta"])[:, :k])
         archive.add("beta", device.download(sampler.values["beta"])[:k])

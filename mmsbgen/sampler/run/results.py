@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen._version import __version__
-from mmsbgen.base.atomic_files import ArchiveWriter, Together, write_text
+from mmsbgen.base.atomic_files import Together, published_archive, write_text
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
@@ -152,7 +152,7 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
     ids = found.ids if found.ids.dtype != object else np.array(words)
     with Together() as together:
         write_text(out / "communities.txt", cover_text(words, cover.members), together)
-        with ArchiveWriter(out / "memberships.npz", together) as archive:
+        with published_archive(out / "memberships.npz", together) as archive:
             archive.add("ids", ids)
             archive.add("beta", found.beta)
             if whole is None:

@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import Watch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
 from mmsbgen.sampler.run.refine import refine
-
-
-class Interrupted:
-    """Whether the user has asked to stop; true from the first Ctrl-C or SIGTERM on."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __bool__(self) -> bool:
-        return self.asked
-
-
-@contextmanager
-def graceful() -> Iterator[Interrupted]:
-    """Turn the first SIGINT or SIGTERM into a request to stop between iterations; a second one interrupts at once."""
-    state = Interrupted()
-    if threading.current_thread() is not threading.main_thread():
-        yield state
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if state.asked:
-            raise KeyboardInterrupt
-        state.asked = True
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield state
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def run(
@@ -55,7 +21,7 @@ def run(
     checkpoint_seconds: float = 300.0,
     checkpoint_at_end: bool = False,
     watch: Watch | None = None,
-    stop: Interrupted | None = None,
+    stop: StopRequest | None = None,
     seconds_before: float = 0.0,
 ) -> float:
     """Iterate until the options' number of iterations, appending to ``trace``; returns the seconds spent in all.

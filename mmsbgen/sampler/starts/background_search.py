@@ -7,18 +7,14 @@ be no process, it is found here.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import IO
+from contextlib import contextmanager
 
 import numpy as np
 
+from mmsbgen.base.processes import ChildProcess
 from mmsbgen.graph import Split
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start
@@ -28,7 +24,6 @@ __all__ = ["Sought", "seeking"]
 log = logging.getLogger(__name__)
 #: Seconds between two looks at the process.
 _LOOK_S = 0.05
-_WORDS = 2000
 
 
 class Sought:
@@ -38,28 +33,15 @@ class Sought:
         self.names = tuple(names)
         self._split, self._k, self._seed = split, k, seed
         self._found: dict[str, Start] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._files = ExitStack()
+        self._process: ChildProcess | None = None
         try:
-            opened = (tempfile.TemporaryFile() for _ in range(3))  # noqa: SIM115
-            links, self._out, self._errors = map(self._files.enter_context, opened)
-            np.save(links, split.training_links)
-            links.seek(0)
-            numbers = (os.getpid(), split.graph.n_vertices, k, seed)
-            self._process = subprocess.Popen(
-                [
-                    sys.executable or "python",
-                    "-m",
-                    "mmsbgen.sampler.starts.search_process",
-                    *map(str, numbers),
-                    *self.names,
-                ],
-                stdin=links,
-                stdout=self._out,
-                stderr=self._errors,
-                start_new_session=True,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-            )
+            with tempfile.TemporaryFile() as links:
+                np.save(links, split.training_links)
+                links.seek(0)
+                numbers = (split.graph.n_vertices, k, seed)
+                self._process = ChildProcess(
+                    "mmsbgen.sampler.starts.search_process", *numbers, *self.names, stdin=links
+                )
         except OSError as error:
             log.warning("starts are found in this process, as there can be no other: %s", error)
 
@@ -76,30 +58,22 @@ class Sought:
     def close(self) -> None:
         """End the process, whatever it is at."""
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            self._process.wait()
-        self._files.close()
+            self._process.close()
 
     def _read(self, asked: Callable[[], bool]) -> dict[str, Start]:
         if self._process is None:
             return {}
-        while True:
-            if asked():
-                raise KeyboardInterrupt
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LOOK_S)
-                break
-        if self._process.returncode:
-            log.warning("starts are found in this process, as the other one failed: %s", _last_words(self._errors))
+        try:
+            while not self._process.connection.poll(_LOOK_S):
+                if asked():
+                    raise KeyboardInterrupt
+            found: dict[str, Start] = self._process.connection.recv()
+            return found
+        except (EOFError, OSError):
+            self._process.kill()
+            said = self._process.printed()
+            log.warning("starts are found in this process, as the other one failed: %s", said)
             return {}
-        self._out.seek(0)
-        return {name: Start(name, np.load(self._out), np.load(self._out)) for name in self.names}
-
-
-def _last_words(errors: IO[bytes]) -> str:
-    errors.seek(0)
-    return errors.read()[-_WORDS:].decode(errors="replace").strip()
 
 
 @contextmanager

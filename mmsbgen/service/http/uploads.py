@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import multiprocessing
 import os
-import signal
-import sys
 import tempfile
-import warnings
 import zlib
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
 from starlette.requests import Request
 
-from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.processes import ChildProcess
 from mmsbgen.service.http.service_settings import Settings
+from mmsbgen.service.http.upload_checks import GraphFacts, add_records, graph_facts
 
 __all__ = ["GraphFacts", "Intake"]
 
 _STEP = 1 << 16
+_MOST_CALLS = 200
+"""After so many calls the process that checks is replaced."""
 _APART_SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class GraphFacts:
-    """What is known of an uploaded graph."""
-
-    vertices: int
-    links: int
-    digest: str
-    warnings: tuple[str, ...]
 
 
 class Intake:
@@ -50,7 +35,8 @@ class Intake:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self._folder.glob("upload-*"):  # of a service that was killed
             left.unlink(missing_ok=True)
-        self._pool: ProcessPoolExecutor | None = None
+        self._child: ChildProcess | None = None
+        self._calls = 0
         self._turn = asyncio.Semaphore(1)
 
     @contextlib.asynccontextmanager
@@ -76,7 +62,7 @@ class Intake:
     async def graph(self, path: Path) -> GraphFacts:
         """Read an edge list.  Raises ``InputError`` for what is none, ``HTTPException`` 413 for a large one."""
         limits = self._limits
-        facts: GraphFacts = await self._checked(_graph_facts, path)
+        facts: GraphFacts = await self._checked(graph_facts, path)
         for what, count, most in (("vertices", facts.vertices, limits.vertices), ("links", facts.links, limits.links)):
             if count > most:
                 raise HTTPException(413, f"the graph has {count} {what}; at most {most} are taken here")
@@ -86,12 +72,12 @@ class Intake:
         """What ``work`` returns, computed in the process that checks uploads.  Raises as it does, or 422."""
         try:
             return await self._run(_APART_SECONDS, work, *arguments)
-        except (TimeoutError, BrokenProcessPool, MemoryError):
+        except (TimeoutError, EOFError, MemoryError):
             raise HTTPException(422, f"what was asked for takes more than {_APART_SECONDS:g} s to work out") from None
 
     async def records(self, path: Path, database: str | None, check_only: bool) -> dict[str, int]:
         """Add the records of a file to the database, all or none.  Raises ``InputError`` for a malformed one."""
-        added: dict[str, int] = await self._checked(_add_records, path, database, check_only)
+        added: dict[str, int] = await self._checked(add_records, path, database, check_only)
         return added
 
     async def close(self) -> None:
@@ -104,35 +90,48 @@ class Intake:
             return await self._run(seconds, work, *arguments)
         except TimeoutError:
             raise HTTPException(413, f"the upload took more than {seconds:g} s to check") from None
-        except (BrokenProcessPool, MemoryError):
+        except (EOFError, MemoryError):
             raise HTTPException(413, "the upload took more memory to check than is given to one") from None
 
     async def _run(self, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Raises what ``work`` raises, TimeoutError, and EOFError where the process died."""
         async with self._turn:
-            if self._pool is None:
-                # A process of its own: what it reads cannot take memory, time or the life of the service.
-                self._pool = ProcessPoolExecutor(
-                    1,
-                    mp_context=multiprocessing.get_context("spawn"),
-                    initializer=_bound,
-                    initargs=(os.getpid(), self._limits.intake_memory),
-                    max_tasks_per_child=200,
-                )
-            running = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
-            try:
-                return await asyncio.wait_for(running, seconds)
-            except (TimeoutError, BrokenProcessPool, MemoryError):
+            if self._child is None or self._calls == _MOST_CALLS:
                 self._end()
-                raise
+                # A process of its own: what it reads cannot take memory, time or the life of the service.
+                self._child = ChildProcess(
+                    "mmsbgen.service.http.upload_checks", address_space=self._limits.intake_memory
+                )
+                self._calls = 0
+            self._calls += 1
+            answered = False
+            try:
+                found, error = await asyncio.to_thread(_call, self._child, seconds, work, arguments)
+                answered = not isinstance(error, MemoryError)
+            finally:
+                if not answered:
+                    self._end()
+            if error is not None:
+                raise error
+            return found
 
     def _end(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        processes = list((getattr(pool, "_processes", None) or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.kill()
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
+
+
+def _call(child: ChildProcess, seconds: float, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """What :func:`mmsbgen.service.http.upload_checks.serve` answers."""
+    try:
+        child.connection.send((work, arguments))
+        if not child.connection.poll(seconds):
+            raise TimeoutError
+        return child.connection.recv()
+    except OSError as error:
+        if isinstance(error, TimeoutError):
+            raise
+        raise EOFError from error
 
 
 class _Unpacking:
@@ -204,47 +203,3 @@ async def body_chunks(request: Request) -> AsyncIterator[bytes]:
     async for chunk in request.stream():
         if chunk:
             yield chunk
-
-
-def _bound(parent: int, memory: int) -> None:
-    """Limit this process before it reads anything: its memory, and its life to that of the service."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        import resource
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _graph_facts(path: Path) -> GraphFacts:
-    from mmsbgen.graph import load_edge_list
-
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        try:
-            graph = load_edge_list(path)
-        except MmsbgenError as error:
-            raise _unnamed(error, path) from None
-    return GraphFacts(graph.n_vertices, graph.n_links, graph.digest, tuple(str(one.message) for one in told))
-
-
-def _add_records(path: Path, database: str | None, check_only: bool) -> dict[str, int]:
-    from mmsbgen.db.exchange import jsonl
-    from mmsbgen.db.store.tuning_store import open_store
-
-    try:
-        bundle = jsonl.read(path)
-    except MmsbgenError as error:
-        raise _unnamed(error, path) from None
-    if check_only:
-        return {**dict.fromkeys(("runs", "roofs", "quarantined", "trials"), 0), "of_trials": len(bundle.trials)}
-    with open_store(database) as store:
-        return {**store.add_counted(bundle), "of_trials": len(bundle.trials)}
-
-
-def _unnamed(error: MmsbgenError, path: Path) -> MmsbgenError:
-    """The same error without the name of our file."""
-    return type(error)(str(error).replace(str(path), "the upload").replace(path.name, "upload"))

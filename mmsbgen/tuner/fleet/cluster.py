@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MissingDependencyError, MmsbgenError
+from mmsbgen.base.processes import python_environment
 from mmsbgen.kernels.record_key import device_record
 from mmsbgen.tuner.fleet.fleet_worker import DEVICE_VARIABLE
 from mmsbgen.tuner.measure.measurer import Measurer
@@ -191,7 +190,7 @@ def _options(info: DeviceInfo) -> dict[str, Any]:
     return {
         "nthreads": 1,
         "resources": {resource_of(info): 1},
-        "env": {DEVICE_VARIABLE: info.spec, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+        "env": {DEVICE_VARIABLE: info.spec, **python_environment()},
         "memory_limit": 0,
         "preload": ["mmsbgen.tuner.fleet.fleet_worker"],
         "silence_logs": 50,
@@ -208,6 +207,7 @@ def _configured() -> Iterator[None]:
     with dask.config.set(
         {
             "distributed.scheduler.allowed-failures": 0,
+            "distributed.nanny.pre-spawn-environ.PYTHONSAFEPATH": "1",
             "distributed.comm.timeouts.connect": f"{_CONNECT_S}s",
             "distributed.scheduler.http.routes": [],
             "distributed.worker.http.routes": [],

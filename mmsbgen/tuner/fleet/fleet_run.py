@@ -8,6 +8,7 @@ that asks keeps the searches and writes to the database; workers measure.
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
@@ -30,7 +32,7 @@ from mmsbgen.tuner.measure.measurer import Limits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import Outcome, resolve_family
-from mmsbgen.tuner.run.run_context import Entry, Interrupt, Place, new_run
+from mmsbgen.tuner.run.run_context import Entry, Place, new_run
 from mmsbgen.tuner.run.tune import check_arguments, tune
 from mmsbgen.tuner.run.tuning_report import Progress, TuneReport
 from mmsbgen.tuner.search.parallel_search import Lanes
@@ -167,7 +169,7 @@ def tune_fleet(
     )
     with (
         connected(scheduler) if scheduler is not None else local_workers(workers or ()) as client,
-        Interrupt(Progress()) as interrupt,
+        StopRequest(Progress().interrupted).listening([signal.SIGINT]) as interrupt,
     ):
         crews = _crews(client, family, names)
         everyone = {"workers": [place for _, described in crews for place in map(_place, described)]}
@@ -198,7 +200,7 @@ def tune_fleet(
             for search in searches:
                 if search.error is not None:
                     raise search.error
-            status = "interrupted" if interrupt.requested else "finished"
+            status = "interrupted" if interrupt else "finished"
         except KeyboardInterrupt:
             status = "interrupted"
         finally:

@@ -22,7 +22,7 @@ from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends.nvidia.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.cuda_compile import CudaCompiler, Nvcc, compile_cuda, find_compiler
 from mmsbgen.base.errors import MmsbgenError
-from mmsbgen.base.host_memory import cores
+from mmsbgen.base.processes import cores
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.family import KernelSpec

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import Pipe
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends.opencl.compiler_caches import prepare
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.host_memory import available_host_memory, readable, resident_bytes
+from mmsbgen.base.processes import ChildProcess
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.device_lock import PATIENT_S
@@ -216,7 +210,7 @@ class Measurer:
     def close(self) -> None:
         """End the child."""
         if self._child is not None:
-            self._child.kill()
+            self._child.close()
         self._child = None
 
     def __enter__(self) -> Self:
@@ -239,7 +233,7 @@ class Measurer:
             try:
                 info: DeviceInfo = child.ask("open", (self.device,), "load", self.limits)
             except BaseException:
-                child.kill()
+                child.close()
                 raise
             self.device = info.spec if info.backend != "fake" else "fake"
             child.waiting = lambda: self.waiting(info.name)
@@ -252,26 +246,15 @@ class Measurer:
             self.restarts += 1
 
 
-class _Child:
-    """One child process in a session of its own, so that Ctrl-C does not reach it and its own children end with it."""
+class _Child(ChildProcess):
+    """The child that measures; its memory and its time are watched from here."""
 
     def __init__(self, limits: Limits) -> None:
         self.waiting: Callable[[], None] = lambda: None
         # Here and not in the child, which may be killed: a temporary folder must not stay behind.
         prepare()
         self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
-        self._connection, theirs = Pipe()
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "mmsbgen.tuner.measure.trial_process", str(theirs.fileno()), str(os.getpid())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=self._errors,
-                stderr=self._errors,
-                start_new_session=True,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-            )
+        super().__init__("mmsbgen.tuner.measure.trial_process")
 
     def ask(self, method: str, arguments: tuple[Any, ...], phase: str, limits: Limits) -> Any:
         """Send one request and wait for its answer; ``phase`` is what the child begins with.
@@ -279,16 +262,16 @@ class _Child:
         Raises :class:`WorkerLostError`, and what the request raised in the child.
         """
         try:
-            self._connection.send((method, arguments))
+            self.connection.send((method, arguments))
             deadline = time.monotonic() + limits.of(phase)
             patient_until = math.inf
             while True:
-                while not self._connection.poll(min(_WATCH_S, max(0.0, deadline - time.monotonic()))):
+                while not self.connection.poll(min(_WATCH_S, max(0.0, deadline - time.monotonic()))):
                     self._watch(phase, limits, deadline)
                     if time.monotonic() >= patient_until:
                         self.waiting()
                         patient_until = math.inf
-                kind, *rest = self._connection.recv()
+                kind, *rest = self.connection.recv()
                 if kind == "phase":
                     phase = rest[0]
                     deadline = time.monotonic() + limits.of(phase)
@@ -300,41 +283,20 @@ class _Child:
                     error.add_note(rest[1])
                     raise error
         except (EOFError, OSError) as error:
-            raise WorkerLostError("crashed", f"{self._ending()} ({_DOING[phase]})") from error
+            how, said = self.ending(), self.printed(600)
+            words = f"; its last words: {said}" if said and "died" in how else ""
+            raise WorkerLostError("crashed", f"{how}{words} ({_DOING[phase]})") from error
 
     def _watch(self, phase: str, limits: Limits, deadline: float) -> None:
         """Kill the process when its time is over or it has too much memory; raises :class:`WorkerLostError` then."""
         if time.monotonic() >= deadline:
             self.kill()
             raise WorkerLostError("timeout", f"not done after {limits.of(phase):g} s ({_DOING[phase]})")
-        used = resident_bytes(self._process.pid)
+        used = resident_bytes(self.pid)
         if used > self._memory:
             self.kill()
             held = f"{readable(used)} of memory, the limit is {readable(self._memory)}"
             raise WorkerLostError("crashed", f"killed as it took {held} ({_DOING[phase]})")
-
-    def kill(self) -> None:
-        """End the process and all that it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._connection.close()
-        self._errors.close()
-
-    def _ending(self) -> str:
-        """How the process ended, with the last that it said."""
-        try:
-            code = self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            return "the process closed its connection"
-        how = f"exit code {code}"
-        if code < 0:
-            with contextlib.suppress(ValueError):
-                how = signal.Signals(-code).name
-        self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, self._errors.tell() - 600))
-        said = self._errors.read().decode(errors="replace").strip()
-        return f"the process died: {how}" + (f"; its last words: {said}" if said else "")
 
 
 _DOING = {"load": "loading", "wait": "waiting for the device", "compile": "compiling", "run": "running"}

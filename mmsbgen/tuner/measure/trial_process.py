@@ -1,7 +1,6 @@
 """The child process that measures: it opens the device, keeps one kernel's inputs there, and serves requests.
 
-It is started as ``python -m mmsbgen.tuner.measure.trial_process FD`` by :mod:`mmsbgen.tuner.measure.measurer`, speaks
-over the inherited connection ``FD``, and may die at any moment: it stores nothing.
+It is started by :mod:`mmsbgen.tuner.measure.measurer` and may die at any moment: it stores nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import contextlib
 import importlib
 import re
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +21,7 @@ from jinja2 import TemplateError
 
 from mmsbgen.backends import Device, DeviceInfo, Event, open_device
 from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
-from mmsbgen.base.host_memory import die_with_parent, first_to_go
+from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import family as family_named
 from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
 from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
@@ -278,12 +276,10 @@ def _plain(error: Exception) -> Exception:
 
 
 def main() -> None:
-    """Serve the connection whose file descriptor and whose owner the command line names."""
-    descriptor, parent = map(int, sys.argv[1:])
-    die_with_parent(parent)
-    first_to_go()
+    """Serve the connection to the parent."""
+    connection = parent_connection()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve(Connection(descriptor))
+    serve(connection)
 
 
 if __name__ == "__main__":

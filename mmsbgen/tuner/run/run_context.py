@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 import platform
-import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.base.versions import versions
 from mmsbgen.db.records.tuning_records import RunRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.run.earlier_trials import end_dead_runs, this_process
-from mmsbgen.tuner.run.tuning_report import Progress
 from mmsbgen.tuner.search.parallel_search import Lanes
 
-__all__ = ["Entry", "Interrupt", "Place", "new_run"]
+__all__ = ["Entry", "Place", "new_run"]
 
 _VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
-
-
-class Interrupt:
-    """Ctrl-C once asks to stop, twice stops at once.  Signals only reach the main thread."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.requested = False
-        self._progress = progress
-        self._before: Any = None
-
-    def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-        self._progress.interrupted()
 
 
 class Entry:
@@ -76,7 +50,7 @@ class Place:
 
     measurer: Measures
     entry: Entry
-    interrupt: Interrupt
+    interrupt: StopRequest
     lanes: Lanes = field(default_factory=lambda: Lanes(1))
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -11,6 +12,7 @@ from functools import partial
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import check_objective
@@ -31,7 +33,7 @@ from mmsbgen.tuner.measure.trial_process import Outcome, resolve_family
 from mmsbgen.tuner.run import finals
 from mmsbgen.tuner.run.earlier_trials import known_finals, known_trials, order_of_going_on
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
-from mmsbgen.tuner.run.run_context import Entry, Interrupt, Place, new_run
+from mmsbgen.tuner.run.run_context import Entry, Place, new_run
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import Candidates, Fixed, candidates
 from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, Climb, neighbours
@@ -127,7 +129,8 @@ def tune(
             measurer = stack.enter_context(Measurer(device_spec, reference, limits, seed))
             if progress is not None:
                 measurer.waiting = progress.waiting
-            interrupt = stack.enter_context(Interrupt(progress or Progress()))
+            stop = StopRequest((progress or Progress()).interrupted)
+            interrupt = stack.enter_context(stop.listening([signal.SIGINT]))
             entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed))
             place = Place(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
@@ -144,7 +147,7 @@ def tune(
             tell.started(report)
             session.measure_roofs(found.row_bytes(problem), roof_bytes)
             session.go(problem, jobs, budget_trials, budget_seconds)
-            status = "interrupted" if place.interrupt.requested else "finished"
+            status = "interrupted" if place.interrupt else "finished"
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
@@ -229,7 +232,7 @@ class _Session:
     ) -> None:
         end = None if seconds is None else self.begin + seconds
         for position, job in enumerate(jobs):
-            if self.place.interrupt.requested:
+            if self.place.interrupt:
                 return
             deadline = None
             if end is not None:
@@ -258,7 +261,7 @@ class _Session:
                 budget=trials,
                 seed=self.place.run.seed,
             )
-            if not self.place.interrupt.requested:
+            if not self.place.interrupt:
                 self._finals(kernel, made, job.spec, evaluate)
             self.progress.finished(kernel)
 
@@ -282,7 +285,7 @@ class _Session:
             self.progress,
             self.patience,
             self.check,
-            lambda: self.place.interrupt.requested,
+            lambda: bool(self.place.interrupt),
             None if by_time else lambda config: self.energy(kernel, config),
             ahead,
             measurer.hardware() if isinstance(measurer, Measurer) else "",
@@ -339,7 +342,7 @@ class _Session:
                 return
         try:
             chosen = self._finalists(kernel, evaluate, climbs)
-            if len(chosen) < 2 or self.place.interrupt.requested:
+            if len(chosen) < 2 or self.place.interrupt:
                 return
             rounds = finals.rounds_for(chosen, evaluate.at_most(finals.FINAL_S))
             timings = self._turns([trial.config for trial in chosen], rounds)
@@ -355,7 +358,7 @@ class _Session:
         # Another objective than time ranks the finalists by their joules: all of them are metered.
         seconds = None if verdict is None or kernel.deadline is None else (evaluate.begin, kernel.deadline)
         for place in finals.metered(len(chosen), 0 if verdict is None else verdict.winner, seconds):
-            if interrupt.requested:
+            if interrupt:
                 break
             if (energy := self.energy(kernel, chosen[place].config)) is not None:
                 kernel.finals[place] = with_energy(kernel.finals[place], energy)

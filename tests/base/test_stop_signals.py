@@ -1,4 +1,4 @@
-"""A worker that is asked to end, as signals really come: in bursts, and while an earlier one is being handled."""
+"""Requests to stop, as signals really come: in bursts, and while an earlier one is being handled."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 WAITS = """
 import sys, time
-from mmsbgen.worker.signals import Signals
-found = Signals()
-with found.caught():
+from mmsbgen.base.stop_signals import StopRequest
+found = StopRequest(once_within_s=2.0, interrupts=False)
+with found.listening():
     print("ready", flush=True)
     began = time.monotonic()
     found.wait(60)

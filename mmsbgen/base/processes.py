@@ -1,0 +1,183 @@
+"""Child processes: Python modules that end with the process that started them, and groups of programs."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = [
+    "ChildProcess",
+    "cores",
+    "end_with_parent",
+    "guarded_command",
+    "kill_group",
+    "parent_connection",
+    "python_command",
+    "python_environment",
+]
+
+_ENDING_S = 10.0
+#: Runs a command as the leader of its group of processes, and ends that group when the process named first has ended.
+#: A program, as functions that run between fork and exec may wait for other threads for ever.
+_GUARD = """
+import ctypes, os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() == int(sys.argv[1]):
+    sys.exit(subprocess.call(sys.argv[2:]))
+"""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def python_command(module: str, *arguments: object) -> list[str]:
+    """The command that runs a module; ``-P`` keeps the current folder off its path."""
+    return [sys.executable or "python", "-P", "-m", module, *map(str, arguments)]
+
+
+def python_environment() -> dict[str, str]:
+    """Variables with which a child finds the modules that this process finds.
+
+    The standard library comes first: no file of the current folder, which is on the path of an interactive Python,
+    takes the place of one of its modules.  The child's own Python processes leave the current folder out too.
+    """
+    standard = sysconfig.get_path("stdlib")
+    paths = [standard, os.path.join(standard, "lib-dynload"), *(path or os.getcwd() for path in sys.path)]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONSAFEPATH": "1"}
+
+
+def guarded_command(command: list[str]) -> list[str]:
+    """A command that ends when the thread that starts it does; to be started with ``process_group=0``."""
+    return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
+
+
+def kill_group(process: subprocess.Popen[Any]) -> None:
+    """Kill a process that leads a group, and the group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+class ChildProcess:
+    """A module in a child process, in a session of its own so that Ctrl-C does not reach it.
+
+    The command is ``python -P -m module FD PARENT arguments``; the module must call :func:`parent_connection`, which
+    also has it killed when this process ends.  Linux ends it before others where memory runs out.  What it prints goes
+    to a temporary file.
+
+    Args:
+        module: The name of the module.
+        arguments: Further words of the command line.
+        stdin: What it reads as its standard input.
+        address_space: Bytes of address space that it may use; None for no limit.
+
+    Raises:
+        OSError: The process or the temporary file cannot be made.
+    """
+
+    def __init__(
+        self, module: str, *arguments: object, stdin: int | IO[bytes] = subprocess.DEVNULL, address_space: int = 0
+    ) -> None:
+        self._printed: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self.connection, theirs = Pipe()
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    python_command(module, theirs.fileno(), os.getpid(), *arguments),
+                    pass_fds=[theirs.fileno()],
+                    stdin=stdin,
+                    stdout=self._printed,
+                    stderr=self._printed,
+                    start_new_session=True,
+                    env=os.environ | python_environment(),
+                )
+        except BaseException:
+            self._close()
+            raise
+        self.pid = self._process.pid
+        if sys.platform == "linux":
+            _limit(self.pid, address_space)
+
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def interrupt(self) -> None:
+        """Send it SIGINT."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Kill it and its group, and wait for its end; it stays possible to read what it printed."""
+        kill_group(self._process)
+        self._process.wait()
+
+    def close(self) -> None:
+        """Kill it and its group, and forget what it printed."""
+        self.kill()
+        self._close()
+
+    def printed(self, most: int = 2000) -> str:
+        """The last ``most`` bytes of what it printed."""
+        self._printed.seek(0, os.SEEK_END)
+        self._printed.seek(max(0, self._printed.tell() - most))
+        return self._printed.read().decode(errors="replace").strip()
+
+    def ending(self, name: str = "the process") -> str:
+        """How it ended, where its connection is closed: "the process died: SIGKILL"."""
+        try:
+            code = self._process.wait(timeout=_ENDING_S)
+        except subprocess.TimeoutExpired:
+            return f"{name} closed its connection"
+        how = f"exit code {code}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                how = signal.Signals(-code).name
+        return f"{name} died: {how}"
+
+    def _close(self) -> None:
+        self.connection.close()
+        self._printed.close()
+
+
+def parent_connection() -> Connection:
+    """In a :class:`ChildProcess`: the connection to the parent, with whose end this process ends too.
+
+    Takes the two words that the parent put before the other arguments from ``sys.argv``.
+    """
+    descriptor, parent = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+    end_with_parent(parent)
+    return Connection(descriptor)
+
+
+def end_with_parent(parent: int) -> None:
+    """Ask Linux to kill this process when the process ``parent``, which started it, ends, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _limit(pid: int, address_space: int) -> None:
+    """Make a child the first that Linux ends where memory runs out, and limit its address space."""
+    import resource
+
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
+    if address_space:
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_AS, (address_space, address_space))
+            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))

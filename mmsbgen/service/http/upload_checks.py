@@ -1,0 +1,74 @@
+"""The process that checks uploads, which may die of them; see :class:`mmsbgen.service.http.uploads.Intake`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import warnings
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.processes import parent_connection
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """What is known of an uploaded graph."""
+
+    vertices: int
+    links: int
+    digest: str
+    warnings: tuple[str, ...]
+
+
+def graph_facts(path: Path) -> GraphFacts:
+    """Read an edge list.  Raises :class:`MmsbgenError` for what is none."""
+    from mmsbgen.graph import load_edge_list
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            graph = load_edge_list(path)
+        except MmsbgenError as error:
+            raise _unnamed(error, path) from None
+    return GraphFacts(graph.n_vertices, graph.n_links, graph.digest, tuple(str(one.message) for one in told))
+
+
+def add_records(path: Path, database: str | None, check_only: bool) -> dict[str, int]:
+    """Add the records of a file to a database, or only read them.  Raises :class:`MmsbgenError`."""
+    from mmsbgen.db.exchange import jsonl
+    from mmsbgen.db.store.tuning_store import open_store
+
+    try:
+        bundle = jsonl.read(path)
+    except MmsbgenError as error:
+        raise _unnamed(error, path) from None
+    if check_only:
+        return {**dict.fromkeys(("runs", "roofs", "quarantined", "trials"), 0), "of_trials": len(bundle.trials)}
+    with open_store(database) as store:
+        return {**store.add_counted(bundle), "of_trials": len(bundle.trials)}
+
+
+def _unnamed(error: MmsbgenError, path: Path) -> MmsbgenError:
+    """The same error without the name of our file."""
+    return type(error)(str(error).replace(str(path), "the upload").replace(path.name, "upload"))
+
+
+def serve(connection: Connection) -> None:
+    """Answer ``(function, arguments)`` with ``(result, None)`` or ``(None, error)`` until the parent closes."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            work, arguments = connection.recv()
+            try:
+                answer: tuple[Any, Exception | None] = work(*arguments), None
+            except Exception as error:
+                answer = None, error
+            connection.send(answer)
+
+
+if __name__ == "__main__":
+    # Under its own name, so that what it sends is known by that name at the other end.
+    importlib.import_module("mmsbgen.service.http.upload_checks").serve(parent_connection())
