@@ -32,6 +32,10 @@ class Present:
         """
         return [*self._of_template(key), *self._of_device(key)]
 
+    def template_changed(self, key: Key) -> bool:
+        """Whether the record's kernel is gone, or has another template than it was measured with."""
+        return bool(self._of_template(key))
+
     def _of_template(self, key: Key) -> list[Difference]:
         try:
             kernels = family(key.kernel.family).kernels
