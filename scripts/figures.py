@@ -87,7 +87,7 @@ def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> st
 def main(sources: tuple[str, ...], output: Path, k: int, baseline: Path) -> None:
     cases = cases_in(sources)
     if not cases:
-        raise click.ClickException(f"no trial of {KERNEL} that works: tune first, with scripts/gpu_tune.py")
+        raise click.ClickException(f"no trial of {KERNEL} that works: tune first, with mmsbgen tune --kernel {KERNEL}")
     try:
         plain_c = sweep_pictures.read_baseline(baseline, KERNEL) if baseline.exists() else None
     except MmsbgenError as error:

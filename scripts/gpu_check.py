@@ -37,10 +37,8 @@ from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.space import Traits
 
 KS = (1, 7, 64, 100, 1000, 1024, 2048)
-#: Axes whose values the report counts.
-SHOWN = ("team", "vector_width", "block_size")
-#: A variant that takes longer hangs: the slowest takes seconds, most of them in the compiler.
-TIMEOUT = 60.0
+SHOWN = ("team", "vector_width", "block_size")  # axes whose values the report counts
+TIMEOUT = 60.0  # a variant that takes longer hangs: the slowest takes seconds, most of them in the compiler
 LOOP = "star_loop"
 
 
@@ -63,8 +61,8 @@ def sample(traits: Traits, ks: Sequence[int], only: Sequence[str], most: int | N
 
 
 def _placements(spec: KernelSpec) -> list[dict[str, str]]:
-    found = [axis.values for axis in spec.space.axes if axis.name == "placement"]
-    return [{"placement": str(value)} for value in found[0]] if found else [{}]
+    found = [{"placement": str(v)} for axis in spec.space.axes if axis.name == "placement" for v in axis.values]
+    return found or [{}]
 
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
@@ -131,9 +129,8 @@ def _loops(info: DeviceInfo, ks: Sequence[int], only: Sequence[str], seconds: fl
 def _why_not(info: DeviceInfo, wanted: bool) -> str:
     if info.backend != "cuda":
         return "Not run: compute-sanitizer is for CUDA devices"
-    if not wanted:
-        return "Not run: switched off"
-    return "Not run: compute-sanitizer was not found on the PATH or in /usr/local/cuda/bin"
+    missing = "compute-sanitizer was not found on the PATH or in /usr/local/cuda/bin"
+    return f"Not run: {missing if wanted else 'switched off'}"
 
 
 def as_dict(
@@ -152,8 +149,7 @@ def as_dict(
         if result.status != "ok"
     ]
     bad = [verdict for verdict in verdicts if verdict.failed]
-    text = f"{len(checked)} variants checked, {len(failures)} failures"
-    text += f", {loops.verdict}" if loops.asked else ""
+    text = f"{len(checked)} variants checked, {len(failures)} failures" + (f", {loops.verdict}" if loops.asked else "")
     text += "".join(f", {verdict.tool} {verdict.verdict}" for verdict in verdicts)
     return {
         "about": {
@@ -179,9 +175,9 @@ def as_dict(
 
 def _rows(checked: Sequence[Checked]) -> list[dict[str, Any]]:
     groups: dict[str, list[Checked]] = defaultdict(list)
+    rows = []
     for one in checked:
         groups[one.variant.group].append(one)
-    rows = []
     for name, members in sorted(groups.items()):
         values: dict[str, set[Any]] = defaultdict(set)
         for variant, _ in members:
@@ -202,8 +198,8 @@ def _rows(checked: Sequence[Checked]) -> list[dict[str, Any]]:
 
 def as_markdown(report: dict[str, Any]) -> list[str]:
     """The lines of the report for readers."""
-    templates = report["about"]["templates"].count("-") + 1
-    about = {**report["about"], "templates": f"{templates} of them, digests in gpu-check.json"}
+    count = report["about"]["templates"].count("-") + 1
+    about = {**report["about"], "templates": f"{count} of them, digests in gpu-check.json"}
     lines = [
         f"# Kernels checked on {about['device']}",
         "",
@@ -225,7 +221,9 @@ def as_markdown(report: dict[str, Any]) -> list[str]:
     lines += [*loops_as_markdown(Loops(**report[LOOP])), "", *_sanitized(report["sanitizer"])]
     if report["failures"]:
         lines += ["", "## Failures", ""]
-        lines += [f"- {f['status']}: `{f['variant']}`: {_first_line(f['message'])}" for f in report["failures"]]
+        for f in report["failures"]:
+            message = f["message"].strip().partition("\n")[0][:300]
+            lines.append(f"- {f['status']}: `{f['variant']}`: {message}")
     return lines
 
 
@@ -246,10 +244,6 @@ def _sanitized(report: dict[str, Any]) -> list[str]:
         lines += [f"  ({verdict.summary})", *(f"      {line}" for line in verdict.lines)]
     lines += [f"- not run: {skipped}" for skipped in dict.fromkeys(one for v in verdicts for one in v.skipped)]
     return lines
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0][:300]
 
 
 if __name__ == "__main__":

@@ -191,10 +191,7 @@ def run_svinet(binary: Path, graph: Graph, k: int, seed: int, folder: Path, limi
 
 
 def run_limited(command: Sequence[str], limit: float, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in ``folder``; after ``limit`` seconds it is ended with all its children.
-
-    Raises TimeoutExpired then.
-    """
+    """Run a command in ``folder``; after ``limit`` seconds its group is killed, and TimeoutExpired raised."""
     with (folder / "stdout.txt").open("w+") as out, (folder / "stderr.txt").open("w+") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, cwd=folder, start_new_session=True)
         try:

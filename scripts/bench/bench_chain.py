@@ -1,14 +1,14 @@
 """Iterations of a chain by the best configurations of a kernel: whether what is fastest by itself is fastest there too.
 
     scripts/bench/bench_chain.py --device cuda:0 --graph com-dblp.txt.gz --kernel block_sums --source h200.jsonl.gz
-    scripts/ship_records.py build/tuning/nvidia-h200.jsonl --chain docs/reports/chain.json
+    mmsbgen db export mmsbgen/db/shipped/nvidia-h200.jsonl --device H200 --best 5 --chain docs/reports/chain.json
 
 A tune times a kernel by itself.  Here chains as a run would have them, but for one kernel's configuration, make
 iterations in turns, blocks whole sweeps, with launches queued ahead and nothing profiled.  A kernel's configurations
 are the best by themselves that --source has of the chain's very problem on this device, the one that a run would get,
 and the built-in default.  --source is a database, its URL, or an exported file; without one it is --database.
-Writes docs/reports/chain.md and .json, or chain-NAME with --name, from which scripts/ship_records.py takes which
-configurations to leave out of what is shipped.
+Writes docs/reports/chain.md and .json, or chain-NAME with --name, from which `mmsbgen db export --best` takes
+which configurations to leave out.
 """
 
 from __future__ import annotations
@@ -19,20 +19,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _common import (
-    REPORTS,
-    Report,
-    add_device_option,
-    advance,
-    chain,
-    chosen_devices,
-    config_text,
-    interleave,
-    progress,
-    wall,
-)
+from _harness import advance, chain, config_text, interleave, opened, parser, progress, wall
+from _report import Report
 
-from mmsbgen.backends import Device, DeviceInfo, open_device
+from mmsbgen.backends import Device, DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.ranking import candidate, ranked
@@ -178,30 +168,27 @@ def bench(args: argparse.Namespace) -> None:
         "the chain medians and distances between quartiles, in turns. Each chain differs from a run's in one kernel.",
     )
     report.data["results"] = []
-    for info in chosen_devices(args.device):
-        report.devices.append(info)
-        report.text(f"## {info.platform}: {info.name}")
+    for device in opened(report, args.device):
         rows = []
-        with open_device(info.spec) as device:
-            for k in args.k or [1024]:
-                options = Options(
-                    n_communities=k,
-                    mini_batch=args.mini_batch,
-                    mini_batch_size=args.m,
-                    n_partners=args.n,
-                    partners=args.partners,
-                    products=args.products,
-                    step=args.step,
-                    noise=not args.no_noise,
-                    start="random",
-                    seed=1,
-                )
-                for kernel in args.kernel:
-                    found = measure(device, parts, options, kernel, trials, args)
-                    told = lines(k, found)
-                    progress(f"K = {k}, {kernel}: {len(told)} configurations, the fastest {told[0][3]} us")
-                    rows += told
-                    report.data["results"].append(found)
+        for k in args.k or [1024]:
+            options = Options(
+                n_communities=k,
+                mini_batch=args.mini_batch,
+                mini_batch_size=args.m,
+                n_partners=args.n,
+                partners=args.partners,
+                products=args.products,
+                step=args.step,
+                noise=not args.no_noise,
+                start="random",
+                seed=1,
+            )
+            for kernel in args.kernel:
+                found = measure(device, parts, options, kernel, trials, args)
+                told = lines(k, found)
+                progress(f"K = {k}, {kernel}: {len(told)} configurations, the fastest {told[0][3]} us")
+                rows += told
+                report.data["results"].append(found)
         head = ["kernel", "configuration", "by itself, us", f"{what.lower()}, us", "over the one in use"]
         report.table(head, rows)
     report.write(f"chain-{args.name}" if args.name else "chain", folder=args.output)
@@ -209,30 +196,26 @@ def bench(args: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_device_option(parser)
-    parser.add_argument("--graph", type=Path, required=True, help="edge list")
-    parser.add_argument("--kernel", action="append", required=True, help="a kernel of the chain; repeat for several")
-    parser.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
-    parser.add_argument("--mini-batch", default="block", help="mini-batches (block)")
-    parser.add_argument("-m", type=int, help="vertices of a block, non-links of a star (what detect takes)")
-    parser.add_argument("-n", type=int, help="partners (what detect takes)")
-    parser.add_argument("--partners", default="stratified", help="of stars (stratified)")
-    parser.add_argument("--products", choices=("single", "half"), help="of shared partners (what detect takes)")
-    parser.add_argument("--step", default="split", help="step (split)")
-    parser.add_argument("--no-noise", action="store_true", help="steps do not draw")
-    parser.add_argument("--source", action="append", default=[], help="trials to try: a database or an exported file")
-    parser.add_argument("--most", type=int, default=6, help="configurations of a kernel, the best by themselves (6)")
-    parser.add_argument("--count", type=int, default=4, help="sweeps, or iterations, of a repetition (4)")
-    parser.add_argument("--repetitions", type=int, default=15, help="repetitions (15)")
-    parser.add_argument("--database", metavar="URL", help="tuning database (default: the user's)")
-    parser.add_argument("--name", help="of the report: chain-NAME")
-    parser.add_argument("--output", type=Path, default=REPORTS, help="folder of the report (docs/reports)")
-    args = parser.parse_args()
+    options = parser(__doc__, repetitions=15)
+    options.add_argument("--graph", type=Path, required=True, help="edge list")
+    options.add_argument("--kernel", action="append", required=True, help="a kernel of the chain; repeat for several")
+    options.add_argument("-k", type=int, action="append", help="communities; repeat for several (1024)")
+    options.add_argument("--mini-batch", default="block", help="mini-batches (block)")
+    options.add_argument("-m", type=int, help="vertices of a block, non-links of a star (what detect takes)")
+    options.add_argument("-n", type=int, help="partners (what detect takes)")
+    options.add_argument("--partners", default="stratified", help="of stars (stratified)")
+    options.add_argument("--products", choices=("single", "half"), help="of shared partners (what detect takes)")
+    options.add_argument("--step", default="split", help="step (split)")
+    options.add_argument("--no-noise", action="store_true", help="steps do not draw")
+    options.add_argument("--source", action="append", default=[], help="trials to try: a database or an exported file")
+    options.add_argument("--most", type=int, default=6, help="configurations of a kernel, the best by themselves (6)")
+    options.add_argument("--count", type=int, default=4, help="sweeps, or iterations, of a repetition (4)")
+    options.add_argument("--name", help="of the report: chain-NAME")
+    args = options.parse_args()
     try:
         bench(args)
     except InputError as error:
-        parser.error(str(error))
+        options.error(str(error))
 
 
 if __name__ == "__main__":

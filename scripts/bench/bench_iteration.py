@@ -1,41 +1,43 @@
-"""A whole iteration of stars: by single launches and fused, links, non-links and their mixture; time by stage.
+"""A whole iteration of stars, by single launches and fused, or a whole sweep of blocks; time by stage.
 
     scripts/bench/bench_iteration.py --device cuda:0 --graph com-dblp.txt.gz
+    scripts/bench/bench_iteration.py --device cuda:0 --graph com-dblp.txt.gz --mini-batch block --products half
 
-Wall-clock time of an iteration of a chain on a graph, launches queued ahead, nothing profiled, in repetitions of some
-hundred iterations; of single launches also with every stage timed on the device.  update_phi alone is timed on the
-benchmark inputs of the very problem and configuration that the chain of non-links has, on GPUs in batches whose
-launches are all queued before the first begins.  Configurations are those that a run would get, fused or not; the
-report says of each kernel how near its records are.
-Writes docs/reports/iteration.md and .json.
+Wall-clock time of chains on a graph, launches queued ahead, nothing profiled, in repetitions of --count iterations or
+sweeps; then stages on the device's clock.  Configurations are those that a run would get.
+
+Stars: links, non-links and their mixture.  update_phi alone is timed on the benchmark inputs of the problem
+and configuration that the chain of non-links has.  The report says of each kernel how near its records are.
+Blocks: the split step, with and without draws; on CUDA once with products in single precision and once on tensor
+cores.  Each kernel is timed alone too with a wait before and after it, which adds the time of a launch.
+Writes docs/reports/iteration.md and .json, or blocks.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from _common import (
-    REPORTS,
+from _harness import (
     Placed,
-    Report,
     Sample,
-    add_device_option,
     add_roofs,
     advance,
     chain,
-    chosen_devices,
     config_text,
     in_turns,
+    opened,
+    parser,
     progress,
     wall,
 )
+from _report import Report
 
-from mmsbgen.backends import Device, open_device
+from mmsbgen.backends import Device
 from mmsbgen.db.selection.index import TIERS
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
@@ -46,25 +48,45 @@ from mmsbgen.sampler.options.options import Options
 from mmsbgen.tuner.measure.roofs import measure_roofs
 
 PHI = "update_phi"
-KINDS = ("random-node-non-link", "random-node-link", "random-node")
+NON_LINKS = "random-node-non-link"
+KINDS = (NON_LINKS, "random-node-link", "random-node")
+WAYS = ("separate", "fused")
+STARS = ["step", "mini-batch", "separate, us", "fused, us", "faster / update_phi"]
+STARS += ["theta's share of separate", "stages by events, us"]
+BLOCKS = ["products", "draws", "blocks", "a sweep, ms", "stages by events, ms", "kernels with waits, ms"]
 
 
-@contextmanager
-def warm(device: Device, parts: Split, options: Options, fused: bool, database: str | None) -> Iterator[Sampler]:
-    """A chain some iterations after its start."""
-    with chain(device, parts, options, database, fused=fused) as sampler:
-        advance(sampler, 128)
-        yield sampler
+def sweeps(sampler: Sampler, count: int) -> None:
+    """Make sweeps, and wait for them."""
+    advance(sampler, count * sampler.per_sweep)
 
 
-def stages(sampler: Sampler, count: int) -> dict[str, float]:
-    """Seconds of an iteration by stage, on the device's clock."""
+def by_stage(sampler: Sampler, count: int) -> dict[str, float]:
+    """Seconds of an iteration by stage, the mean of ``count``, on the device's clock."""
     before = sampler.stages.seconds()
     advance(sampler, count)
-    after = sampler.stages.seconds()
-    return {
-        name: (after[name] - before.get(name, 0.0)) / count for name in after if after[name] > before.get(name, 0.0)
-    }
+    spent = {name: seconds - before.get(name, 0.0) for name, seconds in sampler.stages.seconds().items()}
+    return {name: seconds / count for name, seconds in spent.items() if seconds > 0}
+
+
+def by_kernel(sampler: Sampler) -> dict[str, float]:
+    """Seconds of a sweep by kernel, each launch with a wait before and after."""
+    seconds: dict[str, float] = defaultdict(float)
+    queue = sampler.launch
+
+    def alone(stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
+        sampler.device.synchronize()
+        begin = time.perf_counter()
+        queue(stage, kernel, count, values)
+        sampler.device.synchronize()
+        seconds[kernel] += time.perf_counter() - begin
+
+    sampler.launch = alone  # type: ignore[method-assign]
+    try:
+        sweeps(sampler, 1)
+    finally:
+        sampler.launch = queue  # type: ignore[method-assign]
+    return dict(seconds)
 
 
 class _Nothing:
@@ -104,99 +126,104 @@ def tiers(sampler: Sampler) -> dict[str, list[str]]:
     return dict(sorted(found.items(), key=lambda pair: TIERS.index(pair[0])))
 
 
+def text_of(seconds: dict[str, float], scale: float, digits: int) -> str:
+    """Parts of a time in a table."""
+    return ", ".join(f"{name} {value * scale:.{digits}f}" for name, value in seconds.items())
+
+
+def stars(device: Device, parts: Split, base: Options, report: Report, args: argparse.Namespace) -> None:
+    """Iterations of stars on one device."""
+    rows, told = [], []
+    for step in args.step or ("reflected", "split"):
+        for kind in KINDS:
+            found: dict[str, Sample] = {}
+            for fused in (False, True) if device.info.backend == "cuda" else (False,):
+                options = replace(base, step=step, mini_batch=kind)
+                with chain(device, parts, options, args.database, fused=fused) as sampler:
+                    advance(sampler, 128)
+                    if fused:
+                        found["fused"] = wall(sampler, advance, args.count, args.repetitions)
+                        continue
+                    if kind == NON_LINKS:
+                        alone, config = phi_alone(sampler, max(args.repetitions, 3)), sampler.kernels[PHI].config
+                        told.append(f"- {step}: update_phi alone {alone.text(1e6)} us, {config_text(config)}")
+                    found["separate"] = wall(sampler, advance, args.count, args.repetitions)
+                    records, stages = tiers(sampler), by_stage(sampler, args.count)
+                    bare = without_theta(sampler, args.count, args.repetitions)
+            progress(f"{step} {kind}: " + ", ".join(f"{name} {s.text(1e6)} us" for name, s in found.items()))
+            fastest = min(sample.median for sample in found.values())
+            ratio = f"{fastest / alone.median:.2f}" if kind == NON_LINKS else "-"
+            theta = f"{1 - bare.median / found['separate'].median:.1%}"
+            said = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in records.items())
+            told.append(f"- {step}, {kind}: configurations are {said}")
+            ways = [found[name].text(1e6) if name in found else "-" for name in WAYS]
+            rows.append([step, kind, *ways, ratio, theta, text_of(stages, 1e6, 1)])
+            report.data["results"].append(
+                {"device": device.info.spec, "step": step, "kind": kind, "records": records, "stages": stages}
+                | {"alone": alone.as_dict(), "config": dict(config), "without theta": bare.as_dict()}
+                | {"times": {name: sample.as_dict() for name, sample in found.items()}}
+            )
+    report.text(*told)
+    report.table(STARS, rows)
+
+
+def blocks(device: Device, parts: Split, base: Options, report: Report, args: argparse.Namespace) -> None:
+    """Sweeps of blocks on one device."""
+    rows = []
+    for products in args.products or (("half", "single") if device.info.backend == "cuda" else ("single",)):
+        for noise in (True, False):
+            options = replace(base, products=products, noise=noise)
+            with chain(device, parts, options, args.database) as sampler:
+                sweeps(sampler, 2)
+                found, count = wall(sampler, sweeps, args.count, args.repetitions), sampler.per_sweep
+                stages = {name: seconds * count for name, seconds in by_stage(sampler, count).items()}
+                kernels = by_kernel(sampler)
+                configs = {name: dict(kernel.config) for name, kernel in sampler.kernels.items()}
+            progress(f"{products} products, {'draws' if noise else 'no draws'}: {found.text(1e3)} ms")
+            row = [products, "yes" if noise else "no", str(count), found.text(1e3)]
+            rows.append([*row, text_of(stages, 1e3, 2), text_of(kernels, 1e3, 2)])
+            report.data["results"].append(
+                {"device": device.info.spec, "products": products, "noise": noise, "blocks": count}
+                | {"time": found.as_dict(), "stages": stages, "kernels": kernels, "configs": configs}
+            )
+    report.table(BLOCKS, rows)
+
+
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_device_option(parser)
-    add_roofs(parser)
-    parser.add_argument("--graph", type=Path, required=True, help="edge list")
-    parser.add_argument("-k", type=int, default=1024, help="communities (1024)")
-    parser.add_argument("-m", type=int, default=4096, help="non-links of a star (4096)")
-    parser.add_argument("-n", type=int, default=32, help="partners of a vertex (32)")
-    parser.add_argument("--step", action="append", help="reflected or split; repeat for several (both)")
-    parser.add_argument("--count", type=int, default=320, help="iterations of a repetition (320)")
-    parser.add_argument("--repetitions", type=int, default=30, help="repetitions (30)")
-    parser.add_argument("--database", metavar="URL", help="tuning database (default: the user's)")
-    parser.add_argument("--output", type=Path, default=REPORTS, help="folder of the report (docs/reports)")
-    args = parser.parse_args()
-
+    options = parser(__doc__, repetitions=30)
+    add_roofs(options)
+    options.add_argument("--graph", type=Path, required=True, help="edge list")
+    options.add_argument("--mini-batch", choices=("star", "block"), default="star", help="(%(default)s)")
+    options.add_argument("-k", type=int, default=1024, help="communities (1024)")
+    options.add_argument("-m", type=int, help="non-links of a star (4096), vertices of a block (what detect takes)")
+    options.add_argument("-n", type=int, help="partners of a vertex (32), shared partners of a block (1024)")
+    options.add_argument("--step", action="append", help="of stars: reflected or split; repeat for several (both)")
+    options.add_argument("--products", action="append", choices=("single", "half"), help="of blocks: only these")
+    options.add_argument("--count", type=int, help="iterations (320) or sweeps (10) of a repetition")
+    args = options.parse_args()
+    block = args.mini_batch == "block"
+    args.count = args.count or (10 if block else 320)
+    args.n = args.n or (1024 if block else 32)
     parts = split(load_edge_list(args.graph), validation=0.01, seed=0)
-    base = Options(
-        n_communities=args.k,
-        mini_batch_size=args.m,
-        n_partners=args.n,
-        partners="uniform",
-        evaluate_every=10**9,
-        seed=1,
-    )
+    base = Options(n_communities=args.k, mini_batch_size=args.m, n_partners=args.n, seed=1)
+    if block:
+        base = replace(base, mini_batch="block", start="random")
+    else:
+        star = {"mini_batch": KINDS[0], "mini_batch_size": args.m or 4096, "partners": "uniform"}
+        base = replace(base, **star, evaluate_every=10**9)
     report = Report(
-        "An iteration of stars",
-        f"{parts.graph.name}: N = {parts.graph.n_vertices}, K = {args.k}, m = {args.m}, n = {args.n} uniform partners, "
-        "float32. Microseconds an iteration: medians and distances between quartiles.",
+        "A sweep of block mini-batches" if block else "An iteration of stars",
+        f"{parts.graph.name}: N = {parts.graph.n_vertices}, {len(parts.training_links)} links, K = {args.k}, "
+        f"m = {base.mini_batch_size or 'as detect has it'}, n = {args.n} {'shared' if block else 'uniform'} partners, "
+        "float32. Medians and distances between quartiles.",
     )
     report.data["results"] = []
-    for info in chosen_devices(args.device):
-        with open_device(info.spec) as device:
-            report.devices.append(info)
-            roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base, device.info)), args.roof_mib << 20)
-            report.text(f"## {info.platform}: {info.name}")
-            report.text(f"Random rows {roof.gather:.0f} GB/s, copy {roof.copy:.0f} GB/s.")
-            rows, told = [], []
-            for step in args.step or ("reflected", "split"):
-                options = dataclasses.replace(base, step=step)
-                for kind in KINDS:
-                    of_kind = dataclasses.replace(options, mini_batch=kind)
-                    found: dict[str, Sample] = {}
-                    by_stage: dict[str, float] = {}
-                    for fused in (False, True) if info.backend == "cuda" else (False,):
-                        with warm(device, parts, of_kind, fused, args.database) as sampler:
-                            if kind == KINDS[0] and not fused:
-                                alone, config = (
-                                    phi_alone(sampler, max(args.repetitions, 3)),
-                                    sampler.kernels[PHI].config,
-                                )
-                                told.append(f"- {step}: update_phi alone {alone.text(1e6)} us, {config_text(config)}")
-                            if fused:
-                                found["fused"] = wall(sampler, advance, args.count, args.repetitions)
-                            else:
-                                found["separate"] = wall(sampler, advance, args.count, args.repetitions)
-                                records = tiers(sampler)
-                                by_stage = stages(sampler, args.count)
-                                bare = without_theta(sampler, args.count, args.repetitions)
-                    fastest = min(found.values(), key=lambda sample: sample.median)
-                    progress(f"{step} {kind}: " + ", ".join(f"{name} {s.text(1e6)} us" for name, s in found.items()))
-                    split_up = ", ".join(f"{name} {seconds * 1e6:.1f}" for name, seconds in by_stage.items())
-                    ratio = f"{fastest.median / alone.median:.2f}" if kind == "random-node-non-link" else "-"
-                    ways = [found[name].text(1e6) if name in found else "-" for name in ("separate", "fused")]
-                    theta = 1 - bare.median / found["separate"].median
-                    said = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in records.items())
-                    told.append(f"- {step}, {kind}: configurations are {said}")
-                    rows.append([step, kind, *ways, ratio, f"{theta:.1%}", split_up])
-                    report.data["results"].append(
-                        {
-                            "device": info.spec,
-                            "step": step,
-                            "kind": kind,
-                            "alone": alone.as_dict(),
-                            "config": dict(config),
-                            "records": records,
-                            "stages": by_stage,
-                            "without theta": bare.as_dict(),
-                            "times": {name: sample.as_dict() for name, sample in found.items()},
-                        }
-                    )
-            report.text(*told)
-            head = [
-                "step",
-                "mini-batch",
-                "separate, us",
-                "fused, us",
-                "faster / update_phi",
-                "theta's share of separate",
-            ]
-            head.append("stages by events, us")
-            report.table(head, rows)
-    report.write("iteration", folder=args.output)
+    for device in opened(report, args.device):
+        roof = measure_roofs(device, MMSB.row_bytes(problem_of(parts, base, device.info)), args.roof_mib << 20)
+        report.text(f"Random rows {roof.gather:.0f} GB/s, copy {roof.copy:.0f} GB/s.")
+        (blocks if block else stars)(device, parts, base, report, args)
+    report.write("blocks" if block else "iteration", folder=args.output)
 
 
 if __name__ == "__main__":

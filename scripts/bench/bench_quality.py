@@ -19,13 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from _common import REPORTS, ROOT, environment, processor, progress
+from _harness import progress
+from _quality_graphs import GRAPHS, HELD_OUT, QUOTED, Case
 from _quality_methods import (
     ADAMIC_ADAR,
     COMMON,
@@ -43,63 +41,12 @@ from _quality_methods import (
     start_cover,
     write_cover,
 )
-from _quality_page import GRAPHS, QUOTED, page
-
-from mmsbgen.graph import Graph, GraphWarning, load_edge_list
-from mmsbgen.scores import evaluate, read_cover
+from _quality_page import page
+from _report import REPORTS, ROOT, environment, processor
 
 BUILD = ROOT / "build" / "quality"
-#: Graphs without known communities: their K and the shares of links held out for validation and for test.
-HELD_OUT = {"CA-GrQc": (50, 0.09, 0.01)}
 COVER_METHODS = (MMSBGEN, FROM_RANDOM, *START_COVERS, *METHODS, SVINET, ONE)
 AUC_METHODS = (MMSBGEN, FROM_RANDOM, COMMON, ADAMIC_ADAR)
-
-
-@dataclass
-class Case:
-    """A graph with its known communities, if there are any."""
-
-    name: str
-    file: Path
-
-    @cached_property
-    def graph(self) -> Graph:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)
-            return load_edge_list(self.file)
-
-    @cached_property
-    def truth(self) -> list[list[str]] | None:
-        path = self.file.with_name(f"{self.name}.cmty.txt.gz")
-        return None if self.name in HELD_OUT else read_cover(path)
-
-    @property
-    def distinct(self) -> int:
-        return len({frozenset(one) for one in self.truth or []})
-
-    @property
-    def k(self) -> int:
-        return HELD_OUT[self.name][0] if self.truth is None else self.distinct
-
-    @cached_property
-    def facts(self) -> dict[str, Any]:
-        """What the page says of the graph."""
-        known: dict[str, Any] = {"vertices": self.graph.n_vertices, "links": self.graph.n_links, "k": self.k}
-        if self.truth is None:
-            return known | {"communities": 0, "validation": HELD_OUT[self.name][1], "test": HELD_OUT[self.name][2]}
-        members = [member for one in self.truth for member in one]
-        covered = len(set(members))
-        return known | {
-            "communities": len(self.truth),
-            "distinct": self.distinct,
-            "coverage": covered / self.graph.n_vertices,
-            "memberships": len(members) / covered,
-        }
-
-    def scores(self, cover: Path) -> dict[str, Any]:
-        """All scores of a file of communities."""
-        assert self.truth is not None
-        return asdict(evaluate(read_cover(cover), self.truth, self.graph.ids.tolist()))
 
 
 def run_mmsbgen(case: Case, seed: int, folder: Path, limit: float, *more: str) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from _common import Report, progress
+from _harness import progress
+from _report import Report
 from replay import Replay, Sweep, replay, sweeps
 
 from mmsbgen.base.errors import MmsbgenError

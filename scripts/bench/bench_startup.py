@@ -24,7 +24,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from _common import REPORTS, Report, Sample, chosen_devices, progress
+from _harness import Sample, chosen_devices, parser, progress
+from _report import Report
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
@@ -173,23 +174,20 @@ def _kept(condition: bool) -> str:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", action="append", help="a device; repeat for several (default: all OpenCL CPUs)")
-    parser.add_argument("--graph", type=Path, help="an edge list, for example com-dblp.txt.gz")
-    parser.add_argument("-k", type=int, default=1024, help="communities (1024)")
-    parser.add_argument("--iterations", type=int, default=3, help="iterations of the run whose peak is taken (3)")
-    parser.add_argument("--rounds", type=int, default=11, help="repetitions of the small things (11)")
-    parser.add_argument("--graph-rounds", type=int, default=3, help="repetitions with the graph (3)")
-    parser.add_argument("--trials", type=int, default=500, help="records in the store that is asked (500)")
-    parser.add_argument("--output", type=Path, default=REPORTS, help="folder of the report (docs/reports)")
-    args = parser.parse_args()
+    options = parser(__doc__, repetitions=11, database=False)
+    options.add_argument("--graph", type=Path, help="an edge list, for example com-dblp.txt.gz")
+    options.add_argument("-k", type=int, default=1024, help="communities (1024)")
+    options.add_argument("--iterations", type=int, default=3, help="iterations of the run whose peak is taken (3)")
+    options.add_argument("--graph-rounds", type=int, default=3, help="repetitions with the graph (3)")
+    options.add_argument("--trials", type=int, default=500, help="records in the store that is asked (500)")
+    args = options.parse_args()
 
     report = Report("What it takes to begin", "Wall times of whole processes, but for the selection.")
     report.devices = chosen_devices(args.device)
-    help_ = repeated([str(Path(sys.executable).parent / "mmsbgen"), "--help"], args.rounds)
-    bare = repeated([sys.executable, "-c", "pass"], args.rounds)
-    importing = repeated([sys.executable, "-c", "import mmsbgen"], args.rounds)
-    first, warm, events = selection(report.devices[0], args.trials, max(200, args.rounds))
+    help_ = repeated([str(Path(sys.executable).parent / "mmsbgen"), "--help"], args.repetitions)
+    bare = repeated([sys.executable, "-c", "pass"], args.repetitions)
+    importing = repeated([sys.executable, "-c", "import mmsbgen"], args.repetitions)
+    first, warm, events = selection(report.devices[0], args.trials, max(200, args.repetitions))
     report.table(
         ["", "measured", "target", "kept"],
         [

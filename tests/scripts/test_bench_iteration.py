@@ -34,3 +34,23 @@ def test_chains_have_what_the_database_says(scripts: Path, tmp_path: Path) -> No
         assert "update_pi" not in row["records"]["exact"]
         assert row["alone"]["median_s"] > 0
     assert "configurations are exact: " in (tmp_path / "iteration.md").read_text()
+
+
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_sweeps_of_blocks_are_timed_whole(scripts: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(scripts / "bench" / "bench_iteration.py"), "--device", "pocl"]
+    command += ["--graph", str(DATA / "CA-GrQc.txt.gz"), "--mini-batch", "block", "-k", "8", "-m", "2048", "-n", "64"]
+    command += ["--count", "1", "--repetitions", "2", "--roof-mib", "16", "--output", str(tmp_path)]
+    command += ["--database", str(tmp_path / "none.sqlite3")]
+    subprocess.run(command, capture_output=True, check=True, timeout=240)
+    rows = json.loads((tmp_path / "blocks.json").read_text())["results"]
+    assert [(row["products"], row["noise"], row["blocks"]) for row in rows] == [
+        ("single", True, 3),
+        ("single", False, 3),
+    ]
+    for row in rows:
+        assert len(row["time"]["times_s"]) == 2
+        assert {"block_links", "shared_partners"} <= set(row["kernels"]) <= set(row["configs"])
+        assert sum(row["stages"].values()) > 0
+    assert "A sweep of block mini-batches" in (tmp_path / "blocks.md").read_text()

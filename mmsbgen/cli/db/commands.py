@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.cli.db.printed_rows import Marks
+    from mmsbgen.db.exchange.jsonl import Bundle
     from mmsbgen.db.store.tuning_store import Store
 
 _FORMATS = ("jsonl", "t4", "cache")
@@ -163,6 +165,20 @@ def merge(ctx: click.Context, other: str, as_json: bool, as_csv: bool) -> None:
 @filter_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="Of the file.")
 @click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
+@click.option(
+    "--best",
+    "most",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only the N best of each problem, by today's kernels.",
+)
+@click.option(
+    "--chain",
+    "chains",
+    multiple=True,
+    type=NamedPath(exists=True, dir_okay=False),
+    help="For experts, with --best: a report of bench_chain.py; leaves out what ranks before the chain's fastest.",
+)
 @output_options("Print JSON: how many trials, and where.")
 @click.pass_context
 def export_(
@@ -173,6 +189,8 @@ def export_(
     problem: Sequence[str],
     form: str,
     with_host: bool,
+    most: int | None,
+    chains: Sequence[Path],
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -183,6 +201,8 @@ def export_(
     from mmsbgen.db.exchange import formats
 
     output = Output(as_json, as_csv)
+    if chains and most is None:
+        raise click.UsageError("--chain needs --best")
     with _reading(ctx) as store:
         device = picked_device(store, device)
         picked: dict[str, Any] = {
@@ -190,6 +210,8 @@ def export_(
             "problem": checked_parameters(store, problem),
         }
         bundle = formats.chosen(store.bundle(), device=device, **picked)
+    if most is not None:
+        bundle = _best_records(bundle, most, chains)
     formats.write(bundle if with_host else formats.anonymous(bundle), file, form)
     said = f"{len(bundle.trials)} trials written to {file}"
     moved(ctx, output, said, {"trials": len(bundle.trials), "file": str(file)})
@@ -325,6 +347,20 @@ def report_(
         )
     plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
     written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, output)
+
+
+def _best_records(bundle: Bundle, most: int, reports: Sequence[Path]) -> Bundle:
+    """The best records of each problem whose kernel has the template that it was measured with."""
+    from mmsbgen.db.exchange import best_records
+    from mmsbgen.tuner.run.changed_keys import Present
+
+    present = Present()
+    chains = [chain for path in reports for chain in best_records.read_chain_times(path)]
+    current = [trial for trial in bundle.trials if not present.program_changed(trial)]
+    found = best_records.best_records(replace(bundle, trials=current), most, chains)
+    if not found.trials:
+        raise InputError("no record was made with the kernels of this version: tune, then export")
+    return found
 
 
 def _marks(store: Store) -> Marks:

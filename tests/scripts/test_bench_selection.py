@@ -10,30 +10,30 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def leave_one_out() -> Any:
-    return importlib.import_module("leave_one_out")
+def selection() -> Any:
+    return importlib.import_module("bench_selection")
 
 
 @pytest.fixture(scope="module")
-def found(leave_one_out: Any) -> Any:
-    return leave_one_out.report(leave_one_out.load())
+def found(selection: Any) -> Any:
+    return selection.report(selection.load())
 
 
-def test_the_committed_table_is_what_the_script_finds(leave_one_out: Any, found: Any) -> None:
-    renew = "run scripts/leave_one_out.py and read the difference"
-    assert json.loads((leave_one_out.REPORTS / "selection.json").read_text()) == found, renew
-    assert (leave_one_out.REPORTS / "selection.md").read_text() == leave_one_out.page(found)
+def test_the_committed_table_is_what_the_script_finds(selection: Any, found: Any) -> None:
+    renew = "run scripts/bench/bench_selection.py and read the difference"
+    assert json.loads((selection.REPORTS / "selection.json").read_text()) == found, renew
+    assert (selection.REPORTS / "selection.md").read_text() == selection.page(found)
 
 
-def test_another_k_of_a_device_loses_less_than_a_twentieth_in_the_median(leave_one_out: Any, found: Any) -> None:
+def test_another_k_of_a_device_loses_less_than_a_twentieth_in_the_median(selection: Any, found: Any) -> None:
     other_k = found["sets"]["another K"]
-    for sweep in ("all sweeps", *leave_one_out.SWEEPS[:2]):
+    for sweep in ("all sweeps", *selection.SWEEPS[:2]):
         s = other_k[sweep]
         assert s["median"] >= 0.95
         assert s["median with these"] >= 0.95
         assert s["problems"] == s["choice tried"] + s["next one stood in"] + s["nothing tried"]
         assert s["minimum"] > 0
-    assert other_k[leave_one_out.SWEEPS[0]]["median with 0 for all that is not known"] >= 0.95
+    assert other_k[selection.SWEEPS[0]]["median with 0 for all that is not known"] >= 0.95
     ways = {name: s["median with these"] for name, s in found["ways"].items()}
     assert max(ways, key=lambda name: ways[name]).endswith("(in use)")
 

@@ -1,16 +1,18 @@
+"""``mmsbgen db export --best``: what the package ships of a device's records."""
+
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
+from mmsbgen.cli.db.commands import db
 from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange.best_records import best_records
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.ranking import candidate, ranked
 from mmsbgen.db.records.tuning_records import (
@@ -24,6 +26,7 @@ from mmsbgen.db.records.tuning_records import (
     TrialRecord,
 )
 from mmsbgen.db.selection.index import SHIPPED, Index
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
 from mmsbgen.kernels.record_key import program_digest
 
@@ -50,12 +53,17 @@ def _trial(block: int, seconds: float, *, key: Key = KEY, run: int = 0, **change
     return replace(TrialRecord(run=RUNS[run].uuid, key=key, config=config, status="ok", times=(seconds,)), **made)
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return importlib.import_module("ship_records")
+def exported(folder: Path, bundle: Bundle, *arguments: object) -> Result:
+    """What ``mmsbgen db export`` says of a database with these records; the file is ``shipped/nvidia-h200.jsonl``."""
+    (folder / "shipped").mkdir(exist_ok=True)
+    database = folder / "tuning.sqlite3"
+    with open_store(database) as store:
+        store.add_bundle(bundle)
+    words = ["--database", database, "export", folder / "shipped" / "nvidia-h200.jsonl", *arguments]
+    return CliRunner().invoke(db, [str(word) for word in words])
 
 
-def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path) -> None:
+def test_the_best_of_each_problem_are_shipped(tmp_path: Path) -> None:
     other = replace(KEY, problem=ProblemRecord("mmsb", {"K": 128, "dtype": "float32"}))
     gone = replace(KEY, kernel=KernelRecord("mmsb", "no_such_kernel", "x"))
     trials = [_trial(block, block * 1e-6) for block in (64, 128, 256)]
@@ -65,12 +73,8 @@ def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path
         _trial(32, 1e-9, extra={"program": "of another state"}),
         _trial(16, 1e-9, key=replace(KEY, kernel=replace(KERNEL, template_digest="old")), extra={}),
     ]
-    trials += [_trial(4, 1e-9, key=replace(KEY, device=replace(GPU, kind="cpu")), run=1), _trial(8, 1e-9, key=gone)]
-    trials += [_trial(512, 1e-3, key=other)]
-    jsonl.write(Bundle(runs=RUNS, trials=trials), tmp_path / "nvidia-h200.jsonl")
-    (tmp_path / "shipped").mkdir()
-    arguments = [str(tmp_path / "nvidia-h200.jsonl"), "--most", "2", "--output", str(tmp_path / "shipped")]
-    done = CliRunner().invoke(script.main, arguments, catch_exceptions=False)
+    trials += [_trial(8, 1e-9, key=gone, run=1), _trial(512, 1e-3, key=other)]
+    done = exported(tmp_path, Bundle(runs=RUNS, trials=trials), "--best", 2)
     assert done.exit_code == 0, done.output
     found = jsonl.read(tmp_path / "shipped" / "nvidia-h200.jsonl")
     assert {(t.key.problem.params["K"], t.config["block_size"], t.round) for t in found.trials} == {
@@ -86,24 +90,23 @@ def test_the_best_of_each_problem_are_shipped(script: ModuleType, tmp_path: Path
     assert (chosen.config, chosen.tier) == ({"block_size": 64}, "exact")
 
 
-def test_what_is_shipped_ranks_as_the_whole(script: ModuleType) -> None:
+def test_what_is_shipped_ranks_as_the_whole() -> None:
     """A run that was ended before its finals, the one that went on, and what was slower than its finalists."""
     trials = [_trial(64, 0.95e-3), _trial(128, 0.97e-3), _trial(256, 0.99e-3), _trial(512, 2e-3)]
     trials += [_trial(128, 1.0e-3, run=1, round=2), _trial(64, 1.1e-3, run=1, round=1)]
-    shipped = script.best_of(Bundle(runs=RUNS, trials=trials), 3).trials
+    shipped = best_records(Bundle(runs=RUNS, trials=trials), 3).trials
     whole, part = ([c.config_digest for c in ranked(map(candidate, some))] for some in (trials, shipped))
     assert part == whole[:3]
     assert {t.config["block_size"] for t in shipped} == {64, 128, 256}
 
 
-def test_an_export_without_a_gpu_is_refused(script: ModuleType, tmp_path: Path) -> None:
-    jsonl.write(Bundle(runs=RUNS), tmp_path / "empty.jsonl")
-    done = CliRunner().invoke(script.main, [str(tmp_path / "empty.jsonl"), "--output", str(tmp_path / "none")])
-    assert done.exit_code == 1
-    assert "no usable record of a GPU" in done.output
+def test_an_export_without_a_present_kernel_is_refused(tmp_path: Path) -> None:
+    done = exported(tmp_path, Bundle(runs=RUNS), "--best", 5)
+    assert done.exit_code == 2
+    assert "no record was made with the kernels of this version: tune" in done.output
 
 
-def _report(path: Path, *medians: tuple[int, float, float], **changes: object) -> str:
+def _report(path: Path, *medians: tuple[int, float, float], **changes: object) -> Path:
     configs = [
         {"config": config, "program": program_digest(family(), KEY, config), "median_s": m, "iqr_s": iqr}
         for config, m, iqr in [({"block_size": block}, m, iqr) for block, m, iqr in medians]
@@ -111,19 +114,15 @@ def _report(path: Path, *medians: tuple[int, float, float], **changes: object) -
     result = {"device": list(GPU.identity), "kernel": SPEC.name, "template_digest": KERNEL.template_digest}
     result |= {"problem": {"K": 64, "dtype": "float32"}, "configs": configs} | changes
     path.write_text(json.dumps({"results": [result]}))
-    return str(path)
+    return path
 
 
-def _shipped(script: ModuleType, folder: Path, *reports: str) -> dict[int, list[int]]:
+def _shipped(folder: Path, *reports: Path) -> dict[int, list[int]]:
     """Block sizes by K in the order of a look-up, of 64 to 512 by themselves in this order."""
     other = replace(KEY, problem=ProblemRecord("mmsb", {"K": 128, "dtype": "float32"}))
     trials = [_trial(block, block * 1e-6, key=key) for key in (KEY, other) for block in (64, 128, 256, 512)]
-    jsonl.write(Bundle(runs=RUNS, trials=trials), folder / "nvidia-h200.jsonl")
-    (folder / "shipped").mkdir(exist_ok=True)
-    arguments = [str(folder / "nvidia-h200.jsonl"), "--output", str(folder / "shipped")]
-    for report in reports:
-        arguments += ["--chain", report]
-    done = CliRunner().invoke(script.main, arguments, catch_exceptions=False)
+    words = [word for report in reports for word in ("--chain", report)]
+    done = exported(folder, Bundle(runs=RUNS, trials=trials), "--best", 5, *words)
     assert done.exit_code == 0, done.output
     found: dict[int, list[int]] = {64: [], 128: []}
     for trial in sorted(jsonl.read(folder / "shipped" / "nvidia-h200.jsonl").trials, key=lambda trial: trial.times):
@@ -131,48 +130,44 @@ def _shipped(script: ModuleType, folder: Path, *reports: str) -> dict[int, list[
     return found
 
 
-def test_what_is_ahead_by_itself_only_is_not_shipped(
-    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_ahead_by_itself_only_is_not_shipped(tmp_path: Path) -> None:
     """64 is slower in the chain, 128 was not measured there, 256 is the fastest; another problem stays as it is."""
     report = _report(tmp_path / "chain.json", (64, 1.05e-2, 1e-5), (256, 1e-2, 1e-5), (512, 1.1e-2, 1e-5))
     every = [64, 128, 256, 512]
-    assert _shipped(script, tmp_path) == {64: every, 128: every}
-    assert _shipped(script, tmp_path, report) == {64: [256, 512], 128: every}
-    bundle = jsonl.read(tmp_path / "nvidia-h200.jsonl")
-    script.best_of(bundle, 5, script.read_chains(Path(report)))
-    assert "2 configurations of update_beta, {'K': 64, 'dtype': 'float32'} are ahead" in capsys.readouterr().err
+    assert _shipped(tmp_path) == {64: every, 128: every}
+    (tmp_path / "tuning.sqlite3").unlink()
+    assert _shipped(tmp_path, report) == {64: [256, 512], 128: every}
 
 
 @pytest.mark.parametrize(("slower", "iqr", "kept"), [(1.009, 1e-6, 64), (1.011, 1e-6, 256), (1.05, 6e-4, 64)])
-def test_what_noise_hides_changes_no_order(
-    script: ModuleType, tmp_path: Path, slower: float, iqr: float, kept: int
-) -> None:
+def test_what_noise_hides_changes_no_order(tmp_path: Path, slower: float, iqr: float, kept: int) -> None:
     report = _report(tmp_path / "chain.json", (64, slower * 1e-2, iqr), (256, 1e-2, 1e-6))
-    assert _shipped(script, tmp_path, report)[64][0] == kept
+    assert _shipped(tmp_path, report)[64][0] == kept
 
 
-def test_a_chain_whose_fastest_was_never_tuned_changes_nothing(script: ModuleType, tmp_path: Path) -> None:
+def test_a_chain_whose_fastest_was_never_tuned_changes_nothing(tmp_path: Path) -> None:
     report = _report(tmp_path / "chain.json", (64, 2e-2, 1e-6), (1024, 1e-2, 1e-6))
-    assert _shipped(script, tmp_path, report)[64] == [64, 128, 256, 512]
+    assert _shipped(tmp_path, report)[64] == [64, 128, 256, 512]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"template_digest": "old"}, "no trial of update_beta.* in that state of its template"),
+        ({"template_digest": "old"}, "no trial of update_beta.* with the template of the chain"),
         ({"device": [*GPU.identity[:3], "NVIDIA H100", *GPU.identity[4:]]}, "no trial of update_beta.* on NVIDIA H100"),
-        ({"configs": "none"}, "not a report of bench_chain.py"),
-        ({"configs": []}, "not a report of bench_chain.py .*a result without a configuration"),
+        ({"configs": "none"}, "is not a report of bench_chain.py"),
+        ({"configs": []}, "is not a report of bench_chain.py.*a result without a configuration"),
     ],
 )
-def test_reports_of_something_else_are_refused(
-    script: ModuleType, tmp_path: Path, changes: dict[str, object], message: str
-) -> None:
-    jsonl.write(Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), tmp_path / "nvidia-h200.jsonl")
+def test_reports_of_something_else_are_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     report = _report(tmp_path / "chain.json", (64, 1e-2, 0.0), **changes)
-    arguments = [str(tmp_path / "nvidia-h200.jsonl"), "--chain", report, "--output", str(tmp_path / "none")]
-    done = CliRunner().invoke(script.main, arguments)
+    done = exported(tmp_path, Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), "--best", 5, "--chain", report)
     assert done.exit_code == 2
-    assert re.search(f"--chain {re.escape(report)}: .*{message}", " ".join(done.output.replace("\u2502", " ").split()))
-    assert not (tmp_path / "none").exists()
+    assert re.search(message, " ".join(done.output.split()))
+    assert not list((tmp_path / "shipped").iterdir())
+
+
+def test_a_chain_needs_a_number_of_best(tmp_path: Path) -> None:
+    report = _report(tmp_path / "chain.json", (64, 1e-2, 0.0))
+    done = exported(tmp_path, Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), "--chain", report)
+    assert (done.exit_code, "--chain needs --best" in done.output) == (2, True)

@@ -1,7 +1,6 @@
-#!/usr/bin/env python
 """What selection loses where nothing was tuned: leave recorded problems out in turn and select for them.
 
-    scripts/leave_one_out.py                # writes docs/reports/selection.json and selection.md
+    scripts/bench/bench_selection.py        # writes docs/reports/selection.json and selection.md
 
 Efficiency is the time of the best recorded configuration over that of the one selected, both as recorded for the
 problem left out.  Where what is selected was not tried there, nobody knows its time: such cases are counted, and the
@@ -30,8 +29,7 @@ from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import describe
 from mmsbgen.report.tuning.cases import device_label
 
-ROOT = Path(__file__).parent.parent
-REPORTS = ROOT / "docs" / "reports"
+REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 SWEEPS = (
     "transfer-h200-cuda.jsonl.gz",
     "tuning-h200-cuda.jsonl.gz",
@@ -171,7 +169,7 @@ def summary(found: Sequence[Fold]) -> dict[str, Any]:
 def report(records: Sequence[tuple[str, TrialRecord]]) -> dict[str, Any]:
     """Everything that selection.json holds."""
     made: dict[str, list[Fold]] = {name: folds(records, left_out) for name, left_out in SETS.items()}
-    swept = [(name, trial) for name, trial in records if name == SWEEPS[0]]
+    swept = [one for one in records if one[0] == SWEEPS[0]]
     ways = {"all near problems asked, carried over where not valid (in use)": summary(folds(swept, SETS["another K"]))}
     ways["the same, every block carried over relative to K"] = summary(folds(swept, SETS["another K"], always=True))
     nearest = transfer.NEAREST
@@ -219,14 +217,14 @@ def page(made: dict[str, Any]) -> str:
         "Where the selected configuration was not tried there (*choice tried* counts where it was), its time is not",
         "known: it is left out of the first median, and the next choice that was tried stands in for it in the second.",
         "*Nothing tried*: no choice had been tried there. The last column counts every choice whose time is not known",
-        "as if it never ended. Command: `scripts/leave_one_out.py`.",
+        "as if it never ended. Command: `scripts/bench/bench_selection.py`.",
         "",
     ]
     for name, parts in made["sets"].items():
         shown = {sweep: s for sweep, s in parts.items() if s["problems"]}
         lines += [f"## {name[0].upper()}{name[1:]}", "", head, *(_row(sweep, s) for sweep, s in shown.items()), ""]
-    lines += ["## Ways compared, for another K", ""]
-    lines += [f"On {SWEEPS[0]}, where most near problems have the same configurations.", ""]
+    where = f"On {SWEEPS[0]}, where most near problems have the same configurations."
+    lines += ["## Ways compared, for another K", "", where, ""]
     lines += [head, *(_row(name, s) for name, s in made["ways"].items()), "", "## Each problem", ""]
     lines += ["| set | sweep | kernel | problem | tier | efficiency | selected |", "|---|---|---|---|---|---|---|"]
     for name, found in made["folds"].items():

@@ -1,16 +1,9 @@
-"""What the benchmarks share: facts about the machine, timing in turns, and reports in markdown and JSON."""
+"""The harness of the benchmarks: options, devices, and timing in turns."""
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import math
-import os
-import platform
-import shlex
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _report import REPORTS, Report
 
-from mmsbgen import __version__
-from mmsbgen.backends import Device, DeviceInfo, discover
+from mmsbgen.backends import Device, DeviceInfo, discover, open_device
 from mmsbgen.backends.base import Event
 from mmsbgen.backends.discovery import select_device
 from mmsbgen.db.selection.index import Index
@@ -30,18 +23,12 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split
 from mmsbgen.kernels.build import BoundKernel
-from mmsbgen.kernels.family import Array, KernelSpec
-from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.record_key import device_record, key_of
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.kernels.space import Config, describe
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
 from mmsbgen.tuner.measure.timing import time_turns
-
-ROOT = Path(__file__).resolve().parents[2]
-REPORTS = ROOT / "docs" / "reports"
 
 
 @dataclass(frozen=True)
@@ -190,20 +177,20 @@ class Placed:
                     value.release()
 
 
-def host_values(arguments: Mapping[str, Any], rotations: Sequence[Mapping[str, Array]], number: int) -> dict[str, Any]:
-    """The host's counterpart of :meth:`Placed.values`."""
-    turn = number % (len(rotations) + 1)
-    return dict(arguments) if turn == 0 else {**arguments, **rotations[turn - 1]}
-
-
-def add_device_option(parser: argparse.ArgumentParser) -> None:
-    """``--device``, which may be given several times."""
-    parser.add_argument(
+def parser(description: str | None, *, repetitions: int, database: bool = True) -> argparse.ArgumentParser:
+    """Options of all benchmarks: devices, repetitions, tuning database, and the report's folder."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument(
         "--device",
         action="append",
         metavar="NAME",
         help="a device as 'mmsbgen devices' names it, or pocl, intel; repeat for several (default: all OpenCL CPUs)",
     )
+    made.add_argument("--repetitions", type=int, default=repetitions, help="repetitions (%(default)s)")
+    if database:
+        made.add_argument("--database", metavar="URL", help="tuning database (default: the user's)")
+    made.add_argument("--output", type=Path, default=REPORTS, help="folder of the report (docs/reports)")
+    return made
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
@@ -215,13 +202,17 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
 
 def add_roofs(parser: argparse.ArgumentParser) -> None:
     """Option --roof-mib: how much memory the rates of a copy and of a gather are measured in."""
-    parser.add_argument(
-        "--roof-mib",
-        type=int,
-        default=BUFFER_BYTES >> 20,
-        metavar="MIB",
-        help="buffer to measure roofs in (%(default)s)",
-    )
+    help_ = "buffer to measure roofs in (%(default)s)"
+    parser.add_argument("--roof-mib", type=int, default=BUFFER_BYTES >> 20, metavar="MIB", help=help_)
+
+
+def opened(report: Report, names: Sequence[str] | None) -> Iterator[Device]:
+    """Each device asked for, open, with a section of its own in the report."""
+    for info in chosen_devices(names):
+        report.devices.append(info)
+        report.text(f"## {info.platform}: {info.name}")
+        with open_device(info.spec) as device:
+            yield device
 
 
 def chosen_devices(names: Sequence[str] | None) -> list[DeviceInfo]:
@@ -233,137 +224,6 @@ def chosen_devices(names: Sequence[str] | None) -> list[DeviceInfo]:
     if not found:
         raise SystemExit("no OpenCL CPU device here; name one with --device\n" + "\n".join(hints))
     return found
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a tuning database says of a kernel: the configuration to use, why, and the slowest one that ran."""
-
-    tuned: Config
-    tier: str
-    reason: str
-    worst: Config | None
-
-
-def known_configs(info: DeviceInfo, spec: KernelSpec, problem: Problem, traits: Any, database: str | None) -> Known:
-    """Ask the database (the user's when ``database`` is None) as a run would."""
-
-    def valid(config: Mapping[str, Any]) -> bool:
-        return spec.space.refusal(config, problem, traits) is None
-
-    with open_store(database, read_only=True) as store:
-        selection = Index(store).select(
-            key_of(info, spec, problem),
-            valid=valid,
-            default=dict(spec.default(problem, traits)),
-            irrelevant=frozenset({"step", "noise"}),
-        )
-        sizes: dict[str, Any] = {
-            name: problem[name] for name in ("K", "N", "m", "n", "dtype") if name in spec.parameters
-        }
-        trials = [
-            trial
-            for trial in store.trials(kernel=spec.name, status="ok", problem=sizes)
-            if trial.key.device.identity == device_record(info).identity
-            and trial.key.problem.params.get("storage") == problem.get("storage")
-            and valid(trial.config)
-        ]
-    slowest = max(trials, key=lambda trial: trial.median_s or 0.0, default=None)
-    return Known(selection.config, selection.tier, selection.reason, slowest.config if slowest else None)
-
-
-class Report:
-    """A report under construction: markdown for readers, and the same numbers as JSON.
-
-    ``behind`` says what the numbers behind ± are.
-    """
-
-    def __init__(self, title: str, intro: str, behind: str = "distances between quartiles") -> None:
-        self.behind = behind
-        self.lines = [f"# {title}", "", intro, ""]
-        self.data: dict[str, Any] = {"title": title, "environment": environment()}
-        self.devices: list[DeviceInfo] = []
-
-    def text(self, *lines: str) -> None:
-        """A paragraph or a heading."""
-        self.lines += [*lines, ""]
-
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """A table; the first column is text, the others numbers."""
-        self.lines += markdown_table(head, rows)
-        self.lines.append("")
-
-    def write(self, name: str, folder: Path = REPORTS) -> None:
-        """Write ``name``.md and ``name``.json into ``folder`` and print the markdown."""
-        facts = self.data["environment"]
-        facts["load_end"] = [round(x, 2) for x in os.getloadavg()]
-        facts["devices"] = [info.as_dict() | {"extensions": []} for info in self.devices]
-        about = [
-            "## How it was measured",
-            "",
-            f"- command: `{facts['command']}`",
-            f"- date: {facts['date']}, revision {facts['revision']}, mmsbgen {__version__}",
-            f"- machine: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB",
-            f"- load average at the begin and the end: {facts['load_begin'][0]}, {facts['load_end'][0]}",
-            *(
-                f"- device: {i.name} ({i.platform}), driver {i.driver}, compiler {i.compiler}, {i.compute_units} units"
-                for i in self.devices
-            ),
-            f"- Python {facts['python']}, NumPy {facts['numpy']}",
-            f"- numbers behind ± are {self.behind}",
-        ]
-        folder.mkdir(parents=True, exist_ok=True)
-        text = "\n".join([*self.lines, *about, ""])
-        (folder / f"{name}.md").write_text(text)
-        data = json.dumps(finite(self.data), indent=1, default=str, allow_nan=False)
-        (folder / f"{name}.json").write_text(data + "\n")
-        print(text)
-
-
-def finite(value: Any) -> Any:
-    """Data as JSON has it, which knows no infinity and no NaN: None in their place, at any depth."""
-    if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Lines of a markdown table, numbers to the right."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "|".join(["---", *["---:"] * (len(head) - 1)]) + "|"]
-    return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-
-
-def environment() -> dict[str, Any]:
-    """The machine, the versions and the command of this process."""
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    script = Path(sys.argv[0]).resolve()
-    shown = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script
-    return {
-        "command": shlex.join(["python", str(shown), *(Path(a).name if "/" in a else a for a in sys.argv[1:])]),
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "revision": git.stdout.strip() or "unknown",
-        "processor": processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "load_begin": [round(x, 2) for x in os.getloadavg()],
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
-def processor() -> str:
-    """The processor's name, as the kernel tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def progress(text: str) -> None:
