@@ -16,7 +16,7 @@ import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection import detect
 from mmsbgen.graph import load_edge_list
-from tests.api.detections import FAST, RING, cli
+from tests.detection.detections import FAST, RING, cli
 from tests.disks import MMSBGEN
 
 pytestmark = pytest.mark.opencl

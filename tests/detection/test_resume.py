@@ -13,8 +13,8 @@ import pytest
 import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection import detect
-from tests.api.detections import FAST, cli
 from tests.conftest import open_or_skip
+from tests.detection.detections import FAST, cli
 
 pytestmark = pytest.mark.opencl
 
