@@ -108,7 +108,8 @@ def test_the_quick_part_has_no_device_and_no_slow_test(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
     (tmp_path / "test_quick.py").write_text(QUICK)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--part", "quick"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert "1 failed, 2 passed, 2 deselected" in done.stdout
     assert "FAILED test_quick.py::test_works - Failed: took 2." in done.stdout
 
