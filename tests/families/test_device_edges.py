@@ -11,14 +11,13 @@ import pytest
 from mmsbgen.backends import Device
 from mmsbgen.families import family
 from mmsbgen.families.mmsb.axes.small_spaces import edge_set_arguments
-from mmsbgen.families.mmsb.numbers import counter_random
 from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import STORAGES, storage_named
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.graph.edgeset import EdgeSet
-from mmsbgen.kernels.build import build, check, check_built, release, traits_of, upload
+from mmsbgen.kernels.build import build, check, release, traits_of, upload
 from mmsbgen.kernels.problem import Problem
 
 MMSB = family()
@@ -113,8 +112,8 @@ def test_isolated_vertex_and_vertex_linked_to_all(opencl_device: Device, rule: t
 # Bits ---------------------------------------------------------------------------------------------------------
 
 
-def several_configs(device: Device, problem: Problem, count: int, first: int = 0) -> list[dict[str, Any]]:
-    """Configurations of update_phi that are far apart: from the ``first`` kind on, of each placement and each team."""
+def several_configs(device: Device, problem: Problem, count: int) -> list[dict[str, Any]]:
+    """Configurations of update_phi that are far apart: of each placement and each team."""
     valid = [
         config
         for config in PHI.space.configs(problem, traits_of(device.info))
@@ -126,7 +125,7 @@ def several_configs(device: Device, problem: Problem, count: int, first: int = 0
         [c for c in valid if (c["placement"], c["team"]) == kind]
         for kind in sorted({(c["placement"], c["team"]) for c in valid})
     ]
-    chosen = itertools.islice(itertools.cycle(groups), first, first + count)
+    chosen = itertools.islice(itertools.cycle(groups), count)
     return [group[generator.integers(len(group))] for group in chosen]
 
 
@@ -143,17 +142,6 @@ def phi_after_one_step(device: Device, problem: Problem, config: dict[str, Any])
     return phi, rows
 
 
-@pytest.mark.parametrize(("step", "first"), [("split", 0), ("reflected", 5), ("published", 10)])
-def test_any_two_configurations_agree_on_one_step(opencl_device: Device, step: str, first: int) -> None:
-    """Noise on, one state: each is within its derived bound of the reference, so any two within twice that.
-
-    Each step has kinds of configurations of its own: all of all would take minutes to compile.
-    """
-    problem = PHI.check_problem(MMSB.problem(K=100, step=step))
-    for config in several_configs(opencl_device, problem, 5, first):
-        assert check_built(opencl_device, build(opencl_device, PHI, problem, config), seed=3) is None, config
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_same_configuration_same_bits(opencl_device: Device, dtype: str) -> None:
     """In double precision no draw of the split step flips either: configurations differ by rounding alone."""
@@ -166,29 +154,6 @@ def test_same_configuration_same_bits(opencl_device: Device, dtype: str) -> None
     if dtype == "float64":
         for other in results[1:]:
             assert np.allclose(other, results[0], rtol=1e-6, atol=1e-20)
-
-
-def test_words_do_not_depend_on_the_launch(opencl_device: Device) -> None:
-    spec = MMSB.kernel("draws")
-    outputs = []
-    for config, dtype in itertools.product(
-        [
-            c
-            for c in spec.space.configs(MMSB.problem(), traits_of(opencl_device.info))
-            if c["block_size"] in (1, 48, 256)
-        ],
-        ["float32", "float64"],
-    ):
-        problem = MMSB.problem(pairs=1000, dtype=dtype)
-        bound = build(opencl_device, spec, problem, config)
-        workload = spec.workload(problem, 0)
-        placed = upload(opencl_device, workload)
-        bound.launch(workload.count, placed).wait()
-        outputs.append(opencl_device.download(placed["words"]))
-        release(placed)
-    assert all(np.array_equal(outputs[0], other) for other in outputs[1:])
-    expected = counter_random.philox(int(workload.arguments["seed"]), np.arange(1000), 12345, 7, 9 << 24)
-    assert np.array_equal(outputs[0], np.stack(expected, axis=1).astype(np.uint32))
 
 
 # Beyond 32 bits -----------------------------------------------------------------------------------------------

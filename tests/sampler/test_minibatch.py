@@ -88,7 +88,7 @@ def test_non_links_of_a_vertex_are_clamped_and_so_is_their_weight(awkward, monke
 @pytest.mark.parametrize("size", [2, 5])
 def test_means_over_draws_are_one(awkward, name, size):
     s = sources(awkward, size)
-    n, rounds = s.n_vertices, 3000
+    n, rounds = s.n_vertices, 1500
     total, squares = np.zeros((n, n)), np.zeros((n, n))
     first, second = np.array(np.triu_indices(n, 1))
     for iteration in range(1, rounds + 1):

@@ -37,7 +37,8 @@ NumPy reference, D those of kernels on devices:
     D test_planted; sampler/test_statistics: test_planted_communities_are_found
 10. Random words do not depend on the launch, and any two configurations agree on a step.
     D test_one_step: test_words_do_not_depend_on_the_launch, test_configurations_agree_on_a_step; families/
-    test_device_edges, sampler/test_iteration: test_configurations_agree_after_a_step
+    test_device_edges: test_same_configuration_same_bits; families/test_device: test_every_pair_of_values_that_kernels_
+    allow; sampler/test_iteration: test_configurations_agree_after_a_step
 """
 
 from __future__ import annotations
@@ -65,6 +66,13 @@ def opened(name: str) -> Device:
         return open_device(name)
     except InputError as error:
         pytest.skip(f"no CUDA device here: {error}")
+
+
+@pytest.fixture(scope="session", params=[DEVICES[0], DEVICES[-1]])
+def chain_device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """PoCL, then the first CUDA device: laws of long chains, of kernels whose steps are checked on every platform."""
+    with opened(request.param) as found:
+        yield found
 
 
 @pytest.fixture(scope="session", params=DEVICES)

@@ -50,9 +50,9 @@ def test_the_toy_is_what_it_is_called() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [ListedRows, BlockRows])
-def test_memberships(device: Device, kind: type[ListedRows | BlockRows]) -> None:
+def test_memberships(chain_device: Device, kind: type[ListedRows | BlockRows]) -> None:
     data = {"linked": np.arange(20)} if kind is BlockRows else {"partners": np.arange(20), "weights": np.ones(20)}
-    with kind(device, *flat(3072), EPS, anchors=ANCHORS, beta=np.full(K, BETA), seed=31, **data) as chains:
+    with kind(chain_device, *flat(3072), EPS, anchors=ANCHORS, beta=np.full(K, BETA), seed=31, **data) as chains:
         chains.advance(2000)
         found = Moments(MEAN)
         observe(chains.advance, lambda: chains.rows()[0], found, looks=12, apart=150)
@@ -95,17 +95,17 @@ def strengths(device: Device, eps: float, burn_in: int, looks: int, apart: int) 
     return found
 
 
-def test_strengths(device: Device) -> None:
+def test_strengths(chain_device: Device) -> None:
     """theta by the reflected step: mean 0.3039 and sd 0.0453; both within 5 % at eps = 1e-3."""
-    found = strengths(device, 1e-3, 3000, looks=60, apart=50)
+    found = strengths(chain_device, 1e-3, 3000, looks=60, apart=50)
     assert 4 * found.sd_error[0] < 0.04 * EXACT.std()
     assert found.mean[0] == pytest.approx(EXACT.mean(), rel=0.05)
     assert found.sd[0] == pytest.approx(EXACT.std(), rel=0.05)
 
 
-def test_strengths_spread_too_far_at_large_steps(device: Device) -> None:
+def test_strengths_spread_too_far_at_large_steps(chain_device: Device) -> None:
     """eps times the pairs that inform is 1 at eps = 1e-2: the mean stays, the sd is a quarter too large."""
-    found = strengths(device, 1e-2, 500, looks=100, apart=10)
+    found = strengths(chain_device, 1e-2, 500, looks=100, apart=10)
     assert found.mean[0] == pytest.approx(EXACT.mean(), rel=0.05)
     excess: Any = found.sd[0] / EXACT.std()
     assert 4 * found.sd_error[0] < 0.08 * EXACT.std()

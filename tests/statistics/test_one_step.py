@@ -186,7 +186,7 @@ def test_words_do_not_depend_on_the_launch(device: Device) -> None:
 def test_configurations_agree_on_a_step(cuda_device: Device, kernel: str, step: str) -> None:
     """Noise on, one state: each placement and team is within its derived bound of the reference.
 
-    For OpenCL that is families/test_device_edges: test_any_two_configurations_agree_on_one_step.
+    For OpenCL that is families/test_device: test_every_pair_of_values_that_kernels_allow.
     """
     spec, traits = MMSB.kernel(kernel), traits_of(cuda_device.info)
     problem = spec.check_problem(MMSB.problem(K=100, step=step))

@@ -12,7 +12,7 @@ from tests.sampler.test_statistics import planted
 
 
 @pytest.mark.parametrize(("noise", "seed"), [(False, 0), (True, 1)], ids=["optimised", "sampled"])
-def test_planted_communities_are_found(device: Device, noise: bool, seed: int) -> None:
+def test_planted_communities_are_found(chain_device: Device, noise: bool, seed: int) -> None:
     """N = 400, K = 4, beta = 0.3: of four random starts the one that the held-out pairs prefer.
 
     alpha = 0.02 leaves few members near the threshold. At 0.05 the exact posterior of each vertex, given the truth
@@ -25,7 +25,7 @@ def test_planted_communities_are_found(device: Device, noise: bool, seed: int) -
             links,
             n_communities=4,
             random_state=start,
-            device=device.info.spec,
+            device=chain_device.info.spec,
             rule="threshold",
             threshold=0.2,
             start="random",

@@ -58,34 +58,34 @@ def test_the_reference_finds_the_prior(k: int) -> None:
 
 @pytest.mark.parametrize("kind", [ListedRows, BlockRows])
 @pytest.mark.parametrize(("k", "eps"), [(10, 0.03), (50, 0.03), (300, 0.03), (300, 2.0)])
-def test_chains_find_the_prior(device: Device, kind: type[ListedRows | BlockRows], k: int, eps: float) -> None:
+def test_chains_find_the_prior(chain_device: Device, kind: type[ListedRows | BlockRows], k: int, eps: float) -> None:
     """From a start that is far from it; a time of 7 leaves a thousandth of what sums had too much."""
-    with kind(device, *flat(k), eps, seed=22) as chains:
+    with kind(chain_device, *flat(k), eps, seed=22) as chains:
         chains.advance(round(7 / (eps / 2)))
         expect_prior(*chains.rows())
         assert chains.clips() == 0
 
 
 @pytest.mark.parametrize(("k", "eps", "steps"), [(10, 1e-3, 1000), (50, 1e-3, 200), (300, 0.01, 100)])
-def test_chains_keep_the_prior(device: Device, k: int, eps: float, steps: int) -> None:
+def test_chains_keep_the_prior(chain_device: Device, k: int, eps: float, steps: int) -> None:
     """Small steps from draws of the prior: coordinates have large Poisson rates, or lie at the floor."""
     start = dirichlet_rows(np.random.default_rng(k), 1 / k, M, k)
     expect_prior(*start)
-    with ListedRows(device, *start, eps, seed=23) as chains:
+    with ListedRows(chain_device, *start, eps, seed=23) as chains:
         chains.advance(steps)
         expect_prior(*chains.rows())
 
 
 @pytest.mark.parametrize("storage", ["bfloat16", "float16"])
 @pytest.mark.parametrize(("k", "eps", "find"), [(50, 0.1, True), (300, 0.03, False)])
-def test_chains_of_rows_in_16_bits(device: Device, storage: str, k: int, eps: float, find: bool) -> None:
+def test_chains_of_rows_in_16_bits(chain_device: Device, storage: str, k: int, eps: float, find: bool) -> None:
     """The same law where every row is rounded in every step, most of its coordinates to 0 in half precision.
 
     Stochastic rounding moves no mean; what it adds to a coordinate's variance in a step is below a quarter of a squared
     step of the type, phi^2 / 2^16, next to eps phi of the noise.
     """
     start = flat(k) if find else dirichlet_rows(np.random.default_rng(k), 1 / k, M, k)
-    with ListedRows(device, *start, eps, seed=25, storage=storage) as chains:
+    with ListedRows(chain_device, *start, eps, seed=25, storage=storage) as chains:
         chains.advance(round(7 / (eps / 2)) if find else 40)
         pi, sums = chains.rows()
         assert np.abs(pi.sum(axis=1) - 1).max() <= chains.storage.step * (1 + 1e-6)
@@ -93,9 +93,9 @@ def test_chains_of_rows_in_16_bits(device: Device, storage: str, k: int, eps: fl
         assert chains.clips() == 0
 
 
-def test_the_reflected_step_flattens_the_prior(device: Device) -> None:
+def test_the_reflected_step_flattens_the_prior(chain_device: Device) -> None:
     """Why split is the default: sums of 10.6 and a largest membership of 0.19 where 1 and 0.63 are right."""
-    with ListedRows(device, *flat(50), 0.03, step="reflected", seed=24) as chains:
+    with ListedRows(chain_device, *flat(50), 0.03, step="reflected", seed=24) as chains:
         chains.advance(467)
         pi, sums = chains.rows()
     assert 9.5 < sums.mean() < 11.5

@@ -22,7 +22,7 @@ from mmsbgen.tuner.run import earlier_trials
 from mmsbgen.tuner.run.earlier_trials import end_dead_runs, this_process
 from tests.conftest import IN_CI
 
-KILLS = 20
+KILLS = 12
 
 
 def having(mark: str) -> list[psutil.Process]:

@@ -9,7 +9,7 @@ from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.detection.detect import Request, perform
 from mmsbgen.sampler.starts import background_search
 from mmsbgen.sampler.state import memory_needs
-from tests.api.detections import RING
+from tests.detection.detections import RING
 
 pytestmark = pytest.mark.opencl
 

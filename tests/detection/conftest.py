@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.detections import RING
+from tests.detection.detections import RING
 
 
 @pytest.fixture

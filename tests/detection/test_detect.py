@@ -17,7 +17,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.detection import detect
 from mmsbgen.graph import load_edge_list
 from mmsbgen.sampler.chain.sampler import Sampler
-from tests.api.detections import FAST, RING, cli
+from tests.detection.detections import FAST, RING, cli
 from tests.disks import MMSBGEN
 
 pytestmark = pytest.mark.opencl

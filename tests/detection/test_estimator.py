@@ -23,7 +23,7 @@ from mmsbgen import MMSB
 from mmsbgen.base.errors import InputError, NotFittedError, ParameterError
 from mmsbgen.estimator.mmsb import OPTIONS
 from mmsbgen.sampler.options.options import Options
-from tests.api.estimators import FAST, RING, fast, of_four_shares
+from tests.detection.estimators import FAST, RING, fast, of_four_shares
 
 pytestmark = pytest.mark.opencl
 

@@ -11,7 +11,7 @@ import pytest
 import mmsbgen
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.sampler.chain.sampler import Sampler
-from tests.api.detections import FAST, cli
+from tests.detection.detections import FAST, cli
 from tests.disks import MMSBGEN, in_a_file_system_of_its_own
 
 pytestmark = pytest.mark.opencl

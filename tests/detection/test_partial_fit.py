@@ -17,7 +17,7 @@ from mmsbgen import MMSB
 from mmsbgen.base.errors import InputError, ParameterError
 from mmsbgen.estimator.mmsb import InterruptedFit
 from mmsbgen.sampler.options.options import Schedule
-from tests.api.estimators import RING, fast, of_four_shares
+from tests.detection.estimators import RING, fast, of_four_shares
 
 pytestmark = pytest.mark.opencl
 

@@ -15,8 +15,8 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection import detect
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.run import checkpoint
-from tests.api.detections import FAST, cli
 from tests.conftest import open_or_skip
+from tests.detection.detections import FAST, cli
 
 pytestmark = pytest.mark.opencl
 
