@@ -85,10 +85,10 @@ def measure(sampler: Sampler, way: Way, args: argparse.Namespace) -> dict[str, A
         if way.mini_batch != "block":
             found["reference"] = check_reference(sampler, args.offset)._asdict()
         advance(sampler, args.count)
-        begin = sampler.vertex_updates
+        begin = sampler.chain.vertex_updates
         sample = wall(sampler, advance, args.count, args.repetitions)
         found["iteration"] = sample.as_dict() | {"text": sample.text()}
-        found["vertices_of_an_iteration"] = (sampler.vertex_updates - begin) / (args.count * args.repetitions)
+        found["vertices_of_an_iteration"] = (sampler.chain.vertex_updates - begin) / (args.count * args.repetitions)
         reading = time.perf_counter()
         found["worst_sum"] = check_all_rows(sampler)
         found["reading_s"] = time.perf_counter() - reading

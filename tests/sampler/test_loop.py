@@ -55,7 +55,7 @@ def test_many_iterations_are_those_of_single_launches(cuda_device, chain, middli
             loop.advance(150 - loop.iteration)
         for _ in range(150):
             single.step()
-        assert loop.vertex_updates == single.vertex_updates
+        assert loop.chain.vertex_updates == single.chain.vertex_updates
         for x, y in zip(everything(single), everything(loop), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-12)
     finally:
@@ -123,7 +123,7 @@ def test_the_faster_way_is_kept_and_the_chain_starts_anew(cuda_device, middling)
             sampler.initialise()
         assert set(tried.iteration_seconds) == {"separate", "fused"}
         assert (tried.loop is not None) == (tried.iteration_seconds["fused"] <= tried.iteration_seconds["separate"])
-        assert tried.iteration == tried.vertex_updates == 0
+        assert tried.iteration == tried.chain.vertex_updates == 0
         assert fixed.iteration_seconds == {}
         for x, y in zip(everything(tried), everything(fixed), strict=True):
             assert np.array_equal(x, y)

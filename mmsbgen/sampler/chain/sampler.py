@@ -26,6 +26,7 @@ from mmsbgen.sampler.options.options import SAMPLE_STEP, Options
 from mmsbgen.sampler.options.phases import Course
 from mmsbgen.sampler.starts.start_methods import Start, first_theta
 from mmsbgen.sampler.state import buffers
+from mmsbgen.sampler.state.chain_state import ChainState
 from mmsbgen.sampler.state.device_state import State
 from mmsbgen.sampler.state.stage_clock import StageClock
 
@@ -59,7 +60,8 @@ class Sampler:
         self.strategy, self.sources, self.sweeps = plan.strategy, plan.sources, plan.sweeps
         self.max_vertices, self.capacity = plan.max_vertices, plan.capacity
         self.rule, self.problem, self.shape, self.partners = plan.rule, plan.problem, plan.shape, plan.partners
-        self._count_anew()
+        self.chain = self._first()
+        """What the chain knows of itself; :meth:`restore` takes another one."""
         self.stages = StageClock(runtime.device)
         """Seconds by stage."""
 
@@ -88,26 +90,28 @@ class Sampler:
             self.close()
             raise
 
-    def _count_anew(self) -> None:
-        """What a chain knows of itself at its start."""
-        self.iteration = self.samples = self.vertex_updates = self.clips = 0
-        self.published_sum: Array = np.zeros(len(self.split.validation.pairs))
-        self.published_evaluations = self.averaged = 0
-        self.beta_sum: Array = np.zeros(self.options.n_communities)
-        self.course = Course()
+    def restore(self, chain: ChainState) -> None:
+        """Take back a chain's state, as :attr:`chain` gave it, changed or not; arrays on the device stay."""
+        self.chain = chain
 
-    def to_given_length(self) -> None:
-        """Let a chain that looked for its end itself go on to the options' iterations: its means begin anew."""
-        self.course.settled_at = self.course.sampling_from = self.course.closing_from = self.course.end = None
-        self.samples = self.averaged = 0
-        self.beta_sum = np.zeros(self.options.n_communities)
-        if self.options.average:
-            self._clear_mean()
+    @property
+    def iteration(self) -> int:
+        """Iterations so far."""
+        return self.chain.iteration
 
-    def _clear_mean(self) -> None:
+    @property
+    def course(self) -> Course:
+        """What has been decided of the run."""
+        return self.chain.course
+
+    def clear_mean(self) -> None:
+        """Let the posterior mean of pi begin anew."""
         for first, stop in self.state_chunks():
             zeros = np.zeros((stop - first, self.shape.row), self.shape.real)
             self.device.write(self.values["mean"], zeros, first)
+
+    def _first(self) -> ChainState:
+        return ChainState.first(len(self.split.validation.pairs), self.options.n_communities)
 
     # What is sampled -----------------------------------------------------------------------------------------
 
@@ -230,7 +234,8 @@ class Sampler:
 
     def _start(self, start: Start | None) -> None:
         self.clipped()
-        self._count_anew()
+        chain = self._first()
+        self.chain = chain if start is None else chain._replace(course=Course(start=start.name))
         n = self.split.graph.n_vertices
         sets = start is not None and start.vertices.size > 0
         size = self.options.initial_row_sum or (float(self.shape.k) if sets else 0.0)
@@ -238,11 +243,10 @@ class Sampler:
         self.kernels["init_pi"].launch(n, values)
         self.state.reset_slots()
         if start is not None:
-            self.course.start = start.name
             start.place(self.state, self.options.seed, self.kernels.get("place_rows"))
         self.set_theta(first_theta(self.split.graph, self.options))
         if self.options.average:
-            self._clear_mean()
+            self.clear_mean()
         self.device.synchronize()
 
     def set_theta(self, theta: Array) -> None:
@@ -252,13 +256,13 @@ class Sampler:
 
     def step(self) -> Batch:
         """One iteration: queue its stages and return what it is about; nothing waits for the device."""
-        self.iteration += 1
         begin = time.perf_counter()
-        batch = self.batches.batch(self.iteration, self.launch)
+        batch = self.batches.batch(self.iteration + 1, self.launch)
         self.stages.add({"mini-batch": time.perf_counter() - begin})
-        if not batch.n_vertices:
-            return batch
         n = batch.n_vertices
+        self.chain = self.chain.counted(1, n)
+        if not n:
+            return batch
         eps = self.eps
         values = self.values | {
             "iteration": np.uint32(self.iteration),
@@ -272,7 +276,6 @@ class Sampler:
         self.partners.update(self.launch, n, values, self.sampling)
         if not self.partners.in_place:
             self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
-        self.vertex_updates += n
         values["step"] = np.float64(self._theta_step(eps, n))
         if self.options.block:
             links = self.kernels[LINKS_DRAWN if self.sampling else LINKS]
@@ -295,8 +298,7 @@ class Sampler:
         first = self.iteration + 1
         sizes = self.batches.sizes(first, self.launch)[:most]
         self.stages.launched("iterations", self.loop.run(first, len(sizes), self._steps))
-        self.iteration += len(sizes)
-        self.vertex_updates += int(sizes.sum())
+        self.chain = self.chain.counted(len(sizes), int(sizes.sum()))
         return len(sizes)
 
     def iterate(self, count: int) -> None:
@@ -328,12 +330,13 @@ class Sampler:
         values = self.values | {"rows": mean, "sums": self.values["row_sums_out"]}
         values |= {"first": np.uint32(0), "n_rows": np.uint32(n)}
         self.kernels["add_rows"].launch(n * self.shape.row, values)
-        self.beta_sum += self.state.beta()
-        self.averaged += 1
+        chain = self.chain
+        self.chain = chain._replace(beta_sum=chain.beta_sum + self.state.beta(), averaged=chain.averaged + 1)
 
     def beta(self) -> Array:
         """beta ``[K]`` in float64; its posterior mean where that is kept."""
-        return self.beta_sum / self.averaged if self.averaged else self.state.beta()
+        averaged = self.chain.averaged
+        return self.chain.beta_sum / averaged if averaged else self.state.beta()
 
     def rows(self, first: int, stop: int, mean: bool = False) -> tuple[Array, Array]:
         """pi ``[stop - first, K]`` and row sums of some vertices; with ``mean`` the posterior mean of pi."""
@@ -345,8 +348,9 @@ class Sampler:
         }
         self.kernels["gather_rows"].launch((stop - first) * self.shape.row, values)
         sums = self.device.download_range(self.values["row_sums_out"], 0, stop - first)
-        if mean and self.averaged:
-            rows = self.device.download_range(self.values["mean"], first, stop) / self.shape.real.type(self.averaged)
+        averaged = self.chain.averaged
+        if mean and averaged:
+            rows = self.device.download_range(self.values["mean"], first, stop) / self.shape.real.type(averaged)
         else:
             rows = self.device.download_range(self.values["rows"], 0, stop - first)
         return rows[:, : self.shape.k], sums
@@ -361,5 +365,5 @@ class Sampler:
         """Coordinates whose flow the split step has bounded so far."""
         found = int(self.device.download(self.values["clip_counts"]).sum(dtype=np.int64))
         self.device.write(self.values["clip_counts"], np.zeros(self.max_vertices, np.uint32))
-        self.clips += found
-        return self.clips
+        self.chain = self.chain._replace(clips=self.chain.clips + found)
+        return self.chain.clips
