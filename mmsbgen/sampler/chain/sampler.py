@@ -17,9 +17,10 @@ from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.chain_kernels import chosen
 from mmsbgen.sampler.chain.fused_loop import Loop, time_ways
+from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, Hosted, Swept
-from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, theta_scales
+from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN
 from mmsbgen.sampler.minibatch.drawn_ahead import Ahead
 from mmsbgen.sampler.minibatch.partners import Listed
 from mmsbgen.sampler.options.options import SAMPLE_STEP, Options
@@ -67,6 +68,9 @@ class Sampler:
 
         self.kernels: dict[str, BoundKernel] = {}
         self.values: dict[str, Any] = {}
+        """Arrays and scalars that stay, by the kernels' names."""
+        self._at_step: dict[str, Any] = {}
+        """The same, with the scalars of the present iteration."""
         self.held_values: dict[str, Any] = {}
         self._fused = fused
         self.iteration_seconds: dict[str, float] = {}
@@ -76,8 +80,9 @@ class Sampler:
         self.state = State(self.device, self.shape, options.average)
         try:
             placed, held_out = buffers.place(self.device, plan.specs)
-            scalars = self._scalars() | buffers.edge_set_scalars(plan.links, plan.held)
+            scalars = RunScalars.of(plan)._asdict() | buffers.edge_set_scalars(plan.links, plan.held)
             self.values = self.state.buffers | placed | scalars
+            self._at_step = dict(self.values)
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
             own = self.partners.kernels + (() if options.block else ("theta_partial",))
             own += ("draw_stars",) if self.strategy.stars else ()
@@ -179,24 +184,6 @@ class Sampler:
         """Ranges of vertices in which the state is read."""
         return list(State.chunk_ranges(self.shape))
 
-    # Building ------------------------------------------------------------------------------------------------
-
-    def _scalars(self) -> dict[str, Any]:
-        options, real = self.options, self.shape.real
-        return {
-            "first_vertex": np.uint32(0),
-            "first_pair": np.uint64(0),
-            "n_groups": np.uint32(self.capacity.groups),
-            "n_partners": np.uint32(self.rule.n),
-            "n_link_partners": np.uint32(self.rule.n_link),
-            "n_total": np.uint32(self.split.graph.n_vertices),
-            "alpha": real.type(options.prior),
-            "delta": real.type(options.crossing),
-            "eta_0": np.float64(options.eta[0]),
-            "eta_1": np.float64(options.eta[1]),
-            "seed": np.uint64(options.seed),
-        } | theta_scales(self.per_sweep, self.sources.nonlink_factor(), real)
-
     def close(self) -> None:
         """Give all device memory back."""
         if self.loop is not None:
@@ -263,28 +250,18 @@ class Sampler:
         self.chain = self.chain.counted(1, n)
         if not n:
             return batch
-        eps = self.eps
-        values = self.values | {
-            "iteration": np.uint32(self.iteration),
-            "n_vertices": np.uint32(n),
-            "first_vertex": np.uint32(batch.first),
-            "shared_round": np.uint32(batch.first // self.max_vertices),
-            "half_step": self.shape.real.type(eps / 2),
-            "decay": self.shape.real.type(math.exp(-eps / 2)),
-            "spread": self.shape.real.type(-math.expm1(-eps / 2)),
-        }
+        eps, values = self.eps, self._at_step
+        if self.options.block:
+            groups = links_groups(self.kernels[LINKS_DRAWN if self.sampling else LINKS].config)
+        else:
+            # No more groups than pairs: of a star of few, the others would only be added up.
+            groups = min(batch.n_pairs, self.capacity.groups)
+        step, round_ = self._theta_step(eps, n), batch.first // self.max_vertices
+        values.update(StepScalars.of(self.iteration, batch, round_, eps, step, groups, self.shape.real.type)._asdict())
         self.partners.update(self.launch, n, values, self.sampling)
         if not self.partners.in_place:
             self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
-        values["step"] = np.float64(self._theta_step(eps, n))
-        if self.options.block:
-            links = self.kernels[LINKS_DRAWN if self.sampling else LINKS]
-            values["n_groups"] = np.uint32(links_groups(links.config))
-        elif batch.n_pairs:
-            # No more groups than pairs: of a star of few, the others would only be added up.
-            groups = min(batch.n_pairs, self.capacity.groups)
-            values |= {"n_pairs": np.uint32(batch.n_pairs), "first_pair": np.uint64(batch.first)}
-            values["n_groups"] = np.uint32(groups)
+        if batch.n_pairs:
             self.launch("theta", "theta_partial", groups, values)
         if self.options.block or batch.n_pairs:
             self.launch("theta", "theta_end", self.shape.row, values)
@@ -319,7 +296,7 @@ class Sampler:
         return 1.0 - math.pow(1.0 - min(gain, 1.0 - 1e-9), n / self.split.graph.n_vertices)
 
     def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
-        """Queue a kernel; its time counts towards a stage."""
+        """Queue a kernel with the arguments that it has among ``values``; its time counts towards a stage."""
         self.stages.launched(stage, self.kernels[kernel].launch(count, values))
 
     # What is seen of it --------------------------------------------------------------------------------------
