@@ -124,5 +124,5 @@ def compared(one: Maker, other: Maker, iterations: int, tolerance: Tolerance, la
             for part in range(launches):
                 sampler.iterate(iterations * (part + 1) // launches - sampler.iteration)
             states.append(everything(sampler))
-            updates.append(sampler.vertex_updates)
+            updates.append(sampler.chain.vertex_updates)
     return agreement(states[0], states[1], tolerance) if updates[0] == updates[1] > 0 else _APART

@@ -352,7 +352,7 @@ def _note(sampler: Sampler, trace: Trace) -> str:
     from mmsbgen.cli.shared.run_summary import auc_text
 
     last = trace[-1]
-    note = f"{sampler.vertex_updates / sampler.split.graph.n_vertices:.1f} updates a vertex"
+    note = f"{sampler.chain.vertex_updates / sampler.split.graph.n_vertices:.1f} updates a vertex"
     if "auc" in last:
         when = "" if last["iteration"] == sampler.iteration else f" at iteration {last['iteration']}"
         note += f", AUC {auc_text(last, 3)}, perplexity {last['perplexity']:.2f}{when}"

@@ -46,10 +46,10 @@ def everything(sampler):
         "mean": sampler.rows(0, n, mean=True)[0],
         "theta": sampler.state.theta(),
         "beta": sampler.state.beta(),
-        "beta_sum": sampler.beta_sum,
-        "published": sampler.published_sum,
+        "beta_sum": sampler.chain.beta_sum,
+        "published": sampler.chain.published_sum,
         "sums": sampler.device.download(sampler.held_values["sums"]),
-        "counters": np.array([getattr(sampler, name) for name in checkpoints._COUNTERS]),
+        "counters": np.array([getattr(sampler.chain, name) for name in checkpoints._COUNTERS]),
     }
 
 
@@ -84,8 +84,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(opencl_device, chain, middling, tmp_p
     stopped.initialise()
     seconds = go(stopped, trace, 20)
     assert stopped.iteration == 20
-    assert stopped.averaged > 0
-    assert stopped.samples > 0
+    assert stopped.chain.averaged > 0
+    assert stopped.chain.samples > 0
     path = tmp_path / "checkpoint.npz"
     checkpoints.save(path, stopped, trace, seconds)
     before = everything(stopped)

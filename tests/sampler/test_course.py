@@ -132,7 +132,7 @@ def test_refinement_is_due_after_so_many_sweeps(per_sweep):
     assert not Course().refines(OPEN, due - 1, per_sweep)
     assert Course().refines(OPEN, due, per_sweep)
     course = Course()
-    course.refined(due + 5, 2, per_sweep)
+    course = course.refined(due + 5, 2, per_sweep)
     assert not course.refines(OPEN, 2 * due + 4, per_sweep)
     assert course.refines(OPEN, 2 * due + 5, per_sweep)
 
@@ -171,7 +171,7 @@ def test_refinements_are_limited():
     for done in range(REFINE_ROUNDS):
         at = (done + 1) * REFINE_SWEEPS
         assert course.refines(OPEN, at, 1)
-        course.refined(at, 1, 1)
+        course = course.refined(at, 1, 1)
     assert not any(course.refines(OPEN, at, 1) for at in range(MOST_SWEEPS))
     assert [note["iteration"] for note in course.refinements] == [30, 60, 90]
     assert course.changed_at == 90
@@ -179,7 +179,7 @@ def test_refinements_are_limited():
 
 def test_a_refinement_that_found_nothing_is_the_last():
     course = Course()
-    course.refined(30, 0, 1)
+    course = course.refined(30, 0, 1)
     assert course.refinements == [{"iteration": 30, "filled": 0}]
     assert not any(course.refines(OPEN, at, 1) for at in range(MOST_SWEEPS))
     assert course.changed_at == 0
@@ -189,13 +189,13 @@ def test_a_refinement_that_found_nothing_is_the_last():
 def test_a_refinement_sets_the_clock_back():
     """To 20 sweeps, or to where it stands if it has not come as far."""
     course = Course()
-    course.refined(30, 1, per_sweep=3)
+    course = course.refined(30, 1, per_sweep=3)
     assert (course.clock_from, course.clock_at) == (30, 10.0)
-    course.refined(51, 1, per_sweep=3)
+    course = course.refined(51, 1, per_sweep=3)
     assert (course.clock_from, course.clock_at) == (51, 17.0)
-    course.refined(90, 1, per_sweep=3)
+    course = course.refined(90, 1, per_sweep=3)
     assert (course.clock_from, course.clock_at) == (90, RESTART)
-    course.refined(99, 0, per_sweep=3)
+    course = course.refined(99, 0, per_sweep=3)
     assert (course.clock_from, course.clock_at) == (90, RESTART)
 
 
@@ -203,9 +203,7 @@ def test_a_refinement_sets_the_clock_back():
 
 
 def decided(options: Options, trace: list[dict], course: Course | None = None, per_sweep: int = 1) -> Course:
-    course = course or Course()
-    course.decide(options, trace, trace[-1]["iteration"], per_sweep)
-    return course
+    return (course or Course()).decided(options, trace, trace[-1]["iteration"], per_sweep)
 
 
 def test_a_settled_run_ends():
@@ -241,17 +239,17 @@ def test_a_run_refines_before_it_ends():
     """It has settled, but communities may be empty."""
     assert decided(OPEN, rows(FLAT)) == Course()
     tried = Course()
-    tried.refined(30, 0, 1)
+    tried = tried.refined(30, 0, 1)
     assert decided(OPEN, rows(FLAT, first=30), tried).end == 48 + CLOSING_SWEEPS
     filled = Course()
-    filled.refined(30, 2, 1)
+    filled = filled.refined(30, 2, 1)
     assert decided(OPEN, rows(FLAT, first=32), filled).end is None, "another round may find more"
 
 
 def test_metrics_from_before_a_refinement_do_not_count():
     course = Course()
     for at in (30, 60, 90):
-        course.refined(at, 1, 1)
+        course = course.refined(at, 1, 1)
     before = rows([-1.0] * 45)
     assert before[-1]["iteration"] == 90
     assert decided(OPEN, before, course).end is None
@@ -305,18 +303,18 @@ def test_a_run_that_never_settles_ends(per_sweep):
     course = Course()
     assert not course.ends_open(PLAIN, most - 1, per_sweep)
     assert course.ends_open(PLAIN, most, per_sweep)
-    course.decide(PLAIN, rows(rising(20)), most - 1, per_sweep)
+    course = course.decided(PLAIN, rows(rising(20)), most - 1, per_sweep)
     assert course.end is None
-    course.decide(PLAIN, rows(rising(20)), most, per_sweep)
+    course = course.decided(PLAIN, rows(rising(20)), most, per_sweep)
     assert (course.settled_at, course.sampling_from, course.end) == (None, None, most + CLOSING_SWEEPS * per_sweep)
     assert not course.ends_open(PLAIN, most, per_sweep)
 
 
 def test_it_samples_too():
     course = Course()
-    course.decide(SAMPLING, rows(rising(20)), MOST_SWEEPS - 1, 1)
+    course = course.decided(SAMPLING, rows(rising(20)), MOST_SWEEPS - 1, 1)
     assert course == Course()
-    course.decide(SAMPLING, rows(rising(20)), MOST_SWEEPS, 1)
+    course = course.decided(SAMPLING, rows(rising(20)), MOST_SWEEPS, 1)
     assert (course.settled_at, course.sampling_from, course.end) == (None, MOST_SWEEPS, MOST_SWEEPS + 50)
 
 
@@ -324,18 +322,18 @@ def test_it_samples_too():
 def test_a_run_without_held_out_pairs_ends_after_a_time(per_sweep):
     blind, after = [{"iteration": 0}], BLIND_SWEEPS * per_sweep
     course = Course()
-    course.decide(PLAIN, blind, after - 1, per_sweep)
+    course = course.decided(PLAIN, blind, after - 1, per_sweep)
     assert course.end is None
-    course.decide(PLAIN, blind, after, per_sweep)
+    course = course.decided(PLAIN, blind, after, per_sweep)
     assert (course.settled_at, course.end) == (None, after)
 
 
 def test_its_time_begins_anew_with_a_refinement():
     course = Course()
-    course.refined(90, 1, 1)
-    course.decide(OPEN, [{"iteration": 0}], 90 + BLIND_SWEEPS - 1, 1)
+    course = course.refined(90, 1, 1)
+    course = course.decided(OPEN, [{"iteration": 0}], 90 + BLIND_SWEEPS - 1, 1)
     assert course.end is None
-    course.decide(OPEN, [{"iteration": 0}], 90 + BLIND_SWEEPS, 1)
+    course = course.decided(OPEN, [{"iteration": 0}], 90 + BLIND_SWEEPS, 1)
     assert course.end == 90 + BLIND_SWEEPS
 
 
@@ -343,7 +341,7 @@ def test_a_run_that_can_tell_does_not_end_blindly():
     """Too few evaluations in a hundred sweeps: it goes on until there are enough."""
     trace = rows(rising(4), every=40)
     course = Course()
-    course.decide(PLAIN, trace, 120, 1)
+    course = course.decided(PLAIN, trace, 120, 1)
     assert course.end is None
 
 
@@ -353,7 +351,7 @@ def test_a_run_that_can_tell_does_not_end_blindly():
 def test_a_course_goes_through_json():
     course = Course("ego", [{"start": "ego", "log_likelihood": -0.1}])
     for at in (30, 60, 90):
-        course.refined(at, 2, 1)
+        course = course.refined(at, 2, 1)
     course = decided(SAMPLING, rows(FLAT, first=92), course)
     again = Course(**json.loads(json.dumps(course.as_dict())))
     assert again == course
@@ -363,9 +361,9 @@ def test_a_course_goes_through_json():
 
 def test_a_record_is_no_view(monkeypatch):
     course = Course()
-    course.refined(30, 1, 1)
+    course = course.refined(30, 1, 1)
     record = course.as_dict()
-    course.refined(60, 1, 1)
+    course = course.refined(60, 1, 1)
     assert len(record["refinements"]) == 1
     monkeypatch.setattr(course_module, "REFINE_ROUNDS", 2)
     assert not course.refines(OPEN, 120, 1)

@@ -144,7 +144,7 @@ def test_the_posterior_mean_is_that_of_the_samples(opencl_device, chain, middlin
         if iteration >= 3:
             rows.append(sampler.rows(0, 60)[0])
             strengths.append(sampler.state.beta())
-    assert sampler.averaged == 4
+    assert sampler.chain.averaged == 4
     np.testing.assert_allclose(sampler.rows(0, 60, mean=True)[0], np.mean(rows, axis=0), rtol=1e-12)
     np.testing.assert_allclose(sampler.beta(), np.mean(strengths, axis=0), rtol=1e-12)
 

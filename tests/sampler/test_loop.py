@@ -57,7 +57,7 @@ def test_many_iterations_are_those_of_single_launches(cuda_device, chain, middli
             loop.advance(150 - loop.iteration)
         for _ in range(150):
             single.step()
-        assert loop.vertex_updates == single.vertex_updates
+        assert loop.chain.vertex_updates == single.chain.vertex_updates
         for x, y in zip(everything(single), everything(loop), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-12)
     finally:

@@ -63,7 +63,7 @@ def test_strengths_near_1_leave_numbers(opencl_device, chain, middling, storage)
     rows = np.tile([1.0, 2.0**-9, 2.0**-10], (60, 1))
     sampler.state.replace_rows(np.arange(60), rows)
     sampler.set_theta(np.tile([[1e-9], [1.0]], 3))
-    metrics = evaluate(sampler, burnt_in=False)
+    metrics, _ = evaluate(sampler, burnt_in=False)
     assert np.isfinite(metrics.log_likelihood)
     for _ in range(5):
         sampler.step()

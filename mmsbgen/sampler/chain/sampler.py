@@ -16,15 +16,17 @@ from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.chain_kernels import chosen
 from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
+from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, Hosted, Swept
-from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, theta_scales
+from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN
 from mmsbgen.sampler.minibatch.drawn_ahead import Ahead
 from mmsbgen.sampler.minibatch.partners import Listed
 from mmsbgen.sampler.options.options import SAMPLE_STEP, Options
 from mmsbgen.sampler.options.phases import Course
 from mmsbgen.sampler.starts.start_methods import Start, first_theta
 from mmsbgen.sampler.state import buffers
+from mmsbgen.sampler.state.chain_state import ChainState
 from mmsbgen.sampler.state.device_state import State
 from mmsbgen.sampler.state.stage_clock import StageClock
 
@@ -58,20 +60,25 @@ class Sampler:
         self.strategy, self.sources, self.sweeps = plan.strategy, plan.sources, plan.sweeps
         self.max_vertices, self.capacity = plan.max_vertices, plan.capacity
         self.rule, self.problem, self.shape, self.partners = plan.rule, plan.problem, plan.shape, plan.partners
-        self._count_anew()
+        self.chain = self._first()
+        """What the chain knows of itself; :meth:`restore` takes another one."""
         self.stages = StageClock(runtime.device)
         """Seconds by stage."""
 
         self.kernels: dict[str, BoundKernel] = {}
         self.values: dict[str, Any] = {}
+        """Arrays and scalars that stay, by the kernels' names."""
+        self._at_step: dict[str, Any] = {}
+        """The same, with the scalars of the present iteration."""
         self.held_values: dict[str, Any] = {}
         self.loop: Loop | None = None
         """The kernel that makes many iterations a launch, in fused mode."""
         self.state = State(self.device, self.shape, options.average)
         try:
             placed, held_out = buffers.place(self.device, plan.specs)
-            scalars = self._scalars() | buffers.edge_set_scalars(plan.links, plan.held)
+            scalars = RunScalars.of(plan)._asdict() | buffers.edge_set_scalars(plan.links, plan.held)
             self.values = self.state.buffers | placed | scalars
+            self._at_step = dict(self.values)
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
             own = self.partners.kernels + (() if options.block else ("theta_partial",))
             own += ("draw_stars",) if self.strategy.stars else ()
@@ -84,26 +91,28 @@ class Sampler:
             self.close()
             raise
 
-    def _count_anew(self) -> None:
-        """What a chain knows of itself at its start."""
-        self.iteration = self.samples = self.vertex_updates = self.clips = 0
-        self.published_sum: Array = np.zeros(len(self.split.validation.pairs))
-        self.published_evaluations = self.averaged = 0
-        self.beta_sum: Array = np.zeros(self.options.n_communities)
-        self.course = Course()
+    def restore(self, chain: ChainState) -> None:
+        """Take back a chain's state, as :attr:`chain` gave it, changed or not; arrays on the device stay."""
+        self.chain = chain
 
-    def to_given_length(self) -> None:
-        """Let a chain that looked for its end itself go on to the options' iterations: its means begin anew."""
-        self.course.settled_at = self.course.sampling_from = self.course.closing_from = self.course.end = None
-        self.samples = self.averaged = 0
-        self.beta_sum = np.zeros(self.options.n_communities)
-        if self.options.average:
-            self._clear_mean()
+    @property
+    def iteration(self) -> int:
+        """Iterations so far."""
+        return self.chain.iteration
 
-    def _clear_mean(self) -> None:
+    @property
+    def course(self) -> Course:
+        """What has been decided of the run."""
+        return self.chain.course
+
+    def clear_mean(self) -> None:
+        """Let the posterior mean of pi begin anew."""
         for first, stop in self.state_chunks():
             zeros = np.zeros((stop - first, self.shape.row), self.shape.real)
             self.device.write(self.values["mean"], zeros, first)
+
+    def _first(self) -> ChainState:
+        return ChainState.first(len(self.split.validation.pairs), self.options.n_communities)
 
     # What is sampled -----------------------------------------------------------------------------------------
 
@@ -171,24 +180,6 @@ class Sampler:
         """Ranges of vertices in which the state is read."""
         return list(State.chunk_ranges(self.shape))
 
-    # Building ------------------------------------------------------------------------------------------------
-
-    def _scalars(self) -> dict[str, Any]:
-        options, real = self.options, self.shape.real
-        return {
-            "first_vertex": np.uint32(0),
-            "first_pair": np.uint64(0),
-            "n_groups": np.uint32(self.capacity.groups),
-            "n_partners": np.uint32(self.rule.n),
-            "n_link_partners": np.uint32(self.rule.n_link),
-            "n_total": np.uint32(self.split.graph.n_vertices),
-            "alpha": real.type(options.prior),
-            "delta": real.type(options.crossing),
-            "eta_0": np.float64(options.eta[0]),
-            "eta_1": np.float64(options.eta[1]),
-            "seed": np.uint64(options.seed),
-        } | theta_scales(self.per_sweep, self.sources.nonlink_factor(), real)
-
     def close(self) -> None:
         """Give all device memory back."""
         if self.loop is not None:
@@ -204,7 +195,8 @@ class Sampler:
         theta is drawn from Gamma(eta, 1); for blocks, whose first sweep moves it all the way, it is that of a guess.
         """
         self.clipped()
-        self._count_anew()
+        chain = self._first()
+        self.chain = chain if start is None else chain._replace(course=Course(start=start.name))
         n = self.split.graph.n_vertices
         sets = start is not None and start.vertices.size > 0
         size = self.options.initial_row_sum or (float(self.shape.k) if sets else 0.0)
@@ -212,11 +204,10 @@ class Sampler:
         self.kernels["init_pi"].launch(n, values)
         self.state.reset_slots()
         if start is not None:
-            self.course.start = start.name
             start.place(self.state, self.options.seed, self.kernels.get("place_rows"))
         self.set_theta(first_theta(self.split.graph, self.options))
         if self.options.average:
-            self._clear_mean()
+            self.clear_mean()
         self.device.synchronize()
 
     def set_theta(self, theta: Array) -> None:
@@ -226,36 +217,25 @@ class Sampler:
 
     def step(self) -> Batch:
         """One iteration: queue its stages and return what it is about; nothing waits for the device."""
-        self.iteration += 1
         begin = time.perf_counter()
-        batch = self.batches.batch(self.iteration, self.launch)
+        batch = self.batches.batch(self.iteration + 1, self.launch)
         self.stages.add({"mini-batch": time.perf_counter() - begin})
-        if not batch.n_vertices:
-            return batch
         n = batch.n_vertices
-        eps = self.eps
-        values = self.values | {
-            "iteration": np.uint32(self.iteration),
-            "n_vertices": np.uint32(n),
-            "first_vertex": np.uint32(batch.first),
-            "shared_round": np.uint32(batch.first // self.max_vertices),
-            "half_step": self.shape.real.type(eps / 2),
-            "decay": self.shape.real.type(math.exp(-eps / 2)),
-            "spread": self.shape.real.type(-math.expm1(-eps / 2)),
-        }
+        self.chain = self.chain.counted(1, n)
+        if not n:
+            return batch
+        eps, values = self.eps, self._at_step
+        if self.options.block:
+            groups = links_groups(self.kernels[LINKS_DRAWN if self.sampling else LINKS].config)
+        else:
+            # No more groups than pairs: of a star of few, the others would only be added up.
+            groups = min(batch.n_pairs, self.capacity.groups)
+        step, round_ = self._theta_step(eps, n), batch.first // self.max_vertices
+        values.update(StepScalars.of(self.iteration, batch, round_, eps, step, groups, self.shape.real.type)._asdict())
         self.partners.update(self.launch, n, values, self.sampling)
         if not self.partners.in_place:
             self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
-        self.vertex_updates += n
-        values["step"] = np.float64(self._theta_step(eps, n))
-        if self.options.block:
-            links = self.kernels[LINKS_DRAWN if self.sampling else LINKS]
-            values["n_groups"] = np.uint32(links_groups(links.config))
-        elif batch.n_pairs:
-            # No more groups than pairs: of a star of few, the others would only be added up.
-            groups = min(batch.n_pairs, self.capacity.groups)
-            values |= {"n_pairs": np.uint32(batch.n_pairs), "first_pair": np.uint64(batch.first)}
-            values["n_groups"] = np.uint32(groups)
+        if batch.n_pairs:
             self.launch("theta", "theta_partial", groups, values)
         if self.options.block or batch.n_pairs:
             self.launch("theta", "theta_end", self.shape.row, values)
@@ -269,8 +249,7 @@ class Sampler:
         first = self.iteration + 1
         sizes = self.batches.sizes(first, self.launch)[:most]
         self.stages.launched("iterations", self.loop.run(first, len(sizes), self._steps))
-        self.iteration += len(sizes)
-        self.vertex_updates += int(sizes.sum())
+        self.chain = self.chain.counted(len(sizes), int(sizes.sum()))
         return len(sizes)
 
     def iterate(self, count: int) -> None:
@@ -291,7 +270,7 @@ class Sampler:
         return 1.0 - math.pow(1.0 - min(gain, 1.0 - 1e-9), n / self.split.graph.n_vertices)
 
     def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
-        """Queue a kernel; its time counts towards a stage."""
+        """Queue a kernel with the arguments that it has among ``values``; its time counts towards a stage."""
         self.stages.launched(stage, self.kernels[kernel].launch(count, values))
 
     # What is seen of it --------------------------------------------------------------------------------------
@@ -302,12 +281,13 @@ class Sampler:
         values = self.values | {"rows": mean, "sums": self.values["row_sums_out"]}
         values |= {"first": np.uint32(0), "n_rows": np.uint32(n)}
         self.kernels["add_rows"].launch(n * self.shape.row, values)
-        self.beta_sum += self.state.beta()
-        self.averaged += 1
+        chain = self.chain
+        self.chain = chain._replace(beta_sum=chain.beta_sum + self.state.beta(), averaged=chain.averaged + 1)
 
     def beta(self) -> Array:
         """beta ``[K]`` in float64; its posterior mean where that is kept."""
-        return self.beta_sum / self.averaged if self.averaged else self.state.beta()
+        averaged = self.chain.averaged
+        return self.chain.beta_sum / averaged if averaged else self.state.beta()
 
     def rows(self, first: int, stop: int, mean: bool = False) -> tuple[Array, Array]:
         """pi ``[stop - first, K]`` and row sums of some vertices; with ``mean`` the posterior mean of pi."""
@@ -319,8 +299,9 @@ class Sampler:
         }
         self.kernels["gather_rows"].launch((stop - first) * self.shape.row, values)
         sums = self.device.download_range(self.values["row_sums_out"], 0, stop - first)
-        if mean and self.averaged:
-            rows = self.device.download_range(self.values["mean"], first, stop) / self.shape.real.type(self.averaged)
+        averaged = self.chain.averaged
+        if mean and averaged:
+            rows = self.device.download_range(self.values["mean"], first, stop) / self.shape.real.type(averaged)
         else:
             rows = self.device.download_range(self.values["rows"], 0, stop - first)
         return rows[:, : self.shape.k], sums
@@ -335,5 +316,5 @@ class Sampler:
         """Coordinates whose flow the split step has bounded so far."""
         found = int(self.device.download(self.values["clip_counts"]).sum(dtype=np.int64))
         self.device.write(self.values["clip_counts"], np.zeros(self.max_vertices, np.uint32))
-        self.clips += found
-        return self.clips
+        self.chain = self.chain._replace(clips=self.chain.clips + found)
+        return self.chain.clips

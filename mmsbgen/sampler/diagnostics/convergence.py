@@ -82,9 +82,9 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Watch
 
 def _sweep(sampler: Sampler) -> float:
     """Iterations in which every vertex is updated once, of stars in the mean."""
-    if sampler.options.block or not sampler.vertex_updates:
+    if sampler.options.block or not sampler.chain.vertex_updates:
         return float(sampler.per_sweep)
-    return sampler.iteration * sampler.split.graph.n_vertices / sampler.vertex_updates
+    return sampler.iteration * sampler.split.graph.n_vertices / sampler.chain.vertex_updates
 
 
 def _text(sampler: Sampler, verdict: bool, agreement: float | None) -> str:

@@ -16,43 +16,48 @@ from mmsbgen.sampler.diagnostics import explained_links, held_out
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.state import buffers
+from mmsbgen.sampler.state.chain_state import ChainState
 
 Trace = list[dict[str, Any]]
 
 
-def evaluate(sampler: Sampler, burnt_in: bool) -> held_out.Metrics | None:
-    """Metrics on the validation pairs, or None without any; ``burnt_in`` samples enter the running mean."""
-    pairs = sampler.split.validation
+def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.Metrics | None, ChainState]:
+    """Metrics on the validation pairs, None without any, and the chain's state with this sample in its means.
+
+    Samples that are not ``burnt_in`` begin the running mean anew.  The caller restores the state, or leaves the sample
+    out.
+    """
+    pairs, chain = sampler.split.validation, sampler.chain
     count = len(pairs.pairs)
     if not count:
-        return None
+        return None, chain
     held = sampler.held_values
-    if not burnt_in or sampler.samples == 0:
+    n = chain.samples + 1 if burnt_in else 1
+    if n == 1:
         sampler.device.write(held["sums"], np.zeros(count))
-        sampler.samples = 0
     sampler.launch("held-out", "perplexity_pairs", count, held)
     p = sampler.device.download(held["probabilities"])
     _of_unknown(sampler, p)
-    n = sampler.samples + 1
-    sampler.samples = n if burnt_in else 0
     sums = held | {"n_samples": np.float64(n)}
     sampler.launch("held-out", "perplexity_sum", buffers.HELD_OUT_BLOCKS, sums)
     totals = sampler.device.download(held["partial"]).sum(axis=0)
     mean = sampler.device.download(held["sums"]) / n
     links = np.asarray(pairs.labels, bool)
-    sampler.published_sum += np.where(links, sampler.device.download(held["published"]), p)
-    sampler.published_evaluations += 1
+    published = chain.published_sum + np.where(links, sampler.device.download(held["published"]), p)
+    evaluations = chain.published_evaluations + 1
     n_links, n_non = int(links.sum()), int((~links).sum())
     density = sampler.split.graph.density
-    return held_out.Metrics(
+    metrics = held_out.Metrics(
         samples=n,
         perplexity=held_out.perplexity(totals[2], totals[3], count),
         sample_perplexity=held_out.perplexity(totals[0], totals[1], count),
         log_likelihood=held_out.weighted(totals[2], totals[3], n_links, n_non, density),
         sample_log_likelihood=held_out.weighted(totals[0], totals[1], n_links, n_non, density),
         auc=held_out.auc(mean, links),
-        published_perplexity=held_out.published(sampler.published_sum / sampler.published_evaluations, links),
+        published_perplexity=held_out.published(published / evaluations, links),
     )
+    samples = n if burnt_in else 0
+    return metrics, chain._replace(samples=samples, published_sum=published, published_evaluations=evaluations)
 
 
 def of_result(sampler: Sampler, pairs: HeldOut) -> dict[str, Any] | None:
@@ -113,13 +118,17 @@ def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
 
 
 def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
-    """One row of the trace: where the chain is, its metrics, and monitors of its health."""
+    """One row of the trace: where the chain is, its metrics, and monitors of its health.
+
+    The sample enters the chain's means.  Raises :class:`MmsbgenError` where the state is no longer finite.
+    """
     sampler.device.synchronize()
     options = sampler.options
     burnt_in = sampler.course.burnt_in(options, sampler.iteration)
     if options.average and burnt_in:
         sampler.accumulate()
-    metrics = evaluate(sampler, burnt_in)
+    metrics, chain = evaluate(sampler, burnt_in)
+    sampler.restore(chain)
     mean_row_sum = float(sampler.row_sums().mean())
     if not math.isfinite(mean_row_sum):
         raise MmsbgenError(
@@ -129,7 +138,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
     sampler.stages.drain()
     return {
         "iteration": sampler.iteration,
-        "updates_per_vertex": sampler.vertex_updates / sampler.split.graph.n_vertices,
+        "updates_per_vertex": chain.vertex_updates / sampler.split.graph.n_vertices,
         "seconds": seconds,
         "eps": sampler.eps,
         "phase": "sample" if sampler.sampling or options.draws_noise else "optimise",

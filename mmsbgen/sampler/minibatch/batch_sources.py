@@ -32,12 +32,13 @@ class Swept:
     """Blocks, whose vertices are on the device for a whole sweep."""
 
     def __init__(self, sweeps: Sweeps, partners: Partners, device: Device, values: Mapping[str, Any]) -> None:
-        self._sweeps, self._partners, self._device, self._values = sweeps, partners, device, values
+        self._sweeps, self._partners, self._device, self._values = sweeps, partners, device, dict(values)
 
     def batch(self, iteration: int, queue: Launch) -> Batch:
         """A part of a sweep."""
         first, n = self._sweeps.place(iteration, self._device, self._values["vertices"])
-        self._partners.draw(queue, 1, n, {**self._values, "iteration": np.uint32(iteration)})
+        self._values["iteration"] = np.uint32(iteration)
+        self._partners.draw(queue, 1, n, self._values)
         return Batch(first, n, 0)
 
 
@@ -54,7 +55,7 @@ class Hosted:
         real: np.dtype[Any],
     ) -> None:
         self._strategy, self._sources, self._partners = strategy, sources, partners
-        self._device, self._values, self._real = device, values, real
+        self._device, self._values, self._real = device, dict(values), real
 
     def batch(self, iteration: int, queue: Launch) -> Batch:
         """A draw, written to the device; an empty one has no partners."""
@@ -63,8 +64,8 @@ class Hosted:
         if n:
             device.write(values["vertices"], batch.vertices.astype(np.uint32))
             device.write(values["sizes"], np.array([n], np.uint32))
-            of_batch = {"iteration": np.uint32(iteration), "n_vertices": np.uint32(n), "stride": np.uint32(n)}
-            self._partners.draw(queue, 1, n, {**values, **of_batch})
+            values.update(iteration=np.uint32(iteration), n_vertices=np.uint32(n), stride=np.uint32(n))
+            self._partners.draw(queue, 1, n, values)
         if batch.pairs_a.size:
             device.write(values["pairs_a"], batch.pairs_a.astype(np.uint32))
             device.write(values["pairs_b"], batch.pairs_b.astype(np.uint32))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,9 @@ CLOSING_SWEEPS = 50
 WARM_UP = 0.2
 
 
-@dataclass
+@dataclass(frozen=True)
 class Course:
-    """What has been decided so far; a checkpoint keeps it.
+    """What has been decided so far, a value; a checkpoint keeps it.
 
     ``clock_from``: the iteration at which the schedule's clock stood at ``clock_at`` sweeps.  ``refinements``: the
     rounds so far, each with its iteration and how many communities were filled.  ``settled_at``: the iteration at
@@ -103,35 +103,37 @@ class Course:
         done = self.refinements
         return options.refines and len(done) < REFINE_ROUNDS and not (done and not done[-1]["filled"])
 
-    def refined(self, iteration: int, filled: int, per_sweep: int) -> None:
-        """Note a refinement; one that changed something sets the clock back."""
-        if filled:
-            self.clock_at = min(RESTART, self.clock_at + (iteration - self.clock_from) / per_sweep)
-            self.clock_from = iteration
-        self.refinements.append({"iteration": iteration, "filled": filled})
+    def refined(self, iteration: int, filled: int, per_sweep: int) -> Course:
+        """The course after a refinement; one that changed something sets the clock back."""
+        after = replace(self, refinements=[*self.refinements, {"iteration": iteration, "filled": filled}])
+        if not filled:
+            return after
+        clock = self.clock_at + (iteration - self.clock_from) / per_sweep
+        return replace(after, clock_at=min(RESTART, clock), clock_from=iteration)
 
-    def decide(self, options: Options, trace: Sequence[dict[str, Any]], iteration: int, per_sweep: int) -> None:
-        """Decide, in a run of open length, whether it goes on, samples, or ends."""
+    def decided(self, options: Options, trace: Sequence[dict[str, Any]], iteration: int, per_sweep: int) -> Course:
+        """The course after an evaluation: a run of open length goes on, samples, or gets its end."""
         if options.iterations is not None or self.end is not None:
-            return
+            return self
         since = [row for row in trace if row["iteration"] > self.changed_at]
         verdict = settled(since, per_sweep, self.changed_at)
         last = iteration >= MOST_SWEEPS * per_sweep
         early = self._may_refine(options) or iteration < LEAST_SWEEPS * per_sweep
         if verdict and early and not last:
-            return
+            return self
         blind = verdict is None and not any("auc" in row for row in trace)
         long_enough = iteration - self.changed_at >= BLIND_SWEEPS * per_sweep
-        if verdict:
-            self.settled_at = iteration
-        if verdict or (blind and long_enough) or last:
-            samples = options.sample_sweeps if options.phased else NOISY_SWEEPS
-            more = samples or (0 if blind else CLOSING_SWEEPS)
-            if samples:
-                self.sampling_from = iteration
-            elif more:
-                self.closing_from = iteration
-            self.end = iteration + more * per_sweep
+        if not (verdict or (blind and long_enough) or last):
+            return self
+        samples = options.sample_sweeps if options.phased else NOISY_SWEEPS
+        more = samples or (0 if blind else CLOSING_SWEEPS)
+        return replace(
+            self,
+            settled_at=iteration if verdict else self.settled_at,
+            sampling_from=iteration if samples else self.sampling_from,
+            closing_from=iteration if more and not samples else self.closing_from,
+            end=iteration + more * per_sweep,
+        )
 
 
 def settled(trace: Sequence[dict[str, Any]], sweep: float = 1.0, begin: int = 0) -> bool | None:

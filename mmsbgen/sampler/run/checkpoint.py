@@ -31,6 +31,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.phases import Course
+from mmsbgen.sampler.state.chain_state import ChainState
 
 FORMAT = 2
 _META = (
@@ -118,7 +119,8 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
     ``kept`` is whether the user asked for it, so that it stays when the run is finished.
     """
     sampler.device.synchronize()
-    device, shape = sampler.device, sampler.shape
+    sampler.clipped()
+    device, shape, chain = sampler.device, sampler.shape, sampler.chain
     meta = {
         "format": FORMAT,
         "version": __version__,
@@ -128,13 +130,8 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
         "options": sampler.options.as_dict(),
         "fingerprint": fingerprint(sampler),
         "kernels": {name: choice.as_dict() for name, choice in sampler.runtime.choices.items()},
-        "iteration": sampler.iteration,
-        "samples": sampler.samples,
-        "averaged": sampler.averaged,
-        "vertex_updates": sampler.vertex_updates,
-        "clips": sampler.clipped(),
-        "published_evaluations": sampler.published_evaluations,
-        "course": sampler.course.as_dict(),
+        **{name: getattr(chain, name) for name in _COUNTERS},
+        "course": chain.course.as_dict(),
         "stage_seconds": sampler.stages.seconds(),
         "seconds": seconds,
         "trace": trace,
@@ -152,8 +149,8 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
         archive.add("beta", device.download(sampler.values["beta"])[:k])
         archive.add("row_sums", device.download(sampler.values["row_sums"])[slots])
         archive.add("sums", device.download(sampler.held_values["sums"]))
-        archive.add("published_sum", sampler.published_sum)
-        archive.add("beta_sum", sampler.beta_sum)
+        archive.add("published_sum", chain.published_sum)
+        archive.add("beta_sum", chain.beta_sum)
         archive.add_parts("pi", (n, k), shape.stored.dtype, rows())
         if "mean" in sampler.values:
             parts = (device.download_range(sampler.values["mean"], a, b)[:, :k] for a, b in sampler.state_chunks())
@@ -245,13 +242,13 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
     with np.load(checkpoint.path) as archive:
         sampler.state.reset_slots()
         n, k = shape.n_vertices, shape.k
-        sums = _shaped(archive, "row_sums", (n,))
+        row_sums = _shaped(archive, "row_sums", (n,))
         _restore_rows(
             checkpoint.path,
             "pi",
             shape.stored.dtype,
             sampler,
-            lambda first, rows: sampler.state.restore_rows(first, rows, sums[first : first + len(rows)]),
+            lambda first, rows: sampler.state.restore_rows(first, rows, row_sums[first : first + len(rows)]),
         )
         if "mean" in sampler.values:
             mean = sampler.values["mean"]
@@ -263,13 +260,15 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
         beta[:k] = _shaped(archive, "beta", (k,))
         device.write(sampler.values["beta"], beta)
         device.write(sampler.held_values["sums"], _shaped(archive, "sums", sampler.held_values["sums"].shape))
-        sampler.published_sum = _shaped(archive, "published_sum", sampler.published_sum.shape)
-        sampler.beta_sum = _shaped(archive, "beta_sum", (k,))
-    for name in _COUNTERS:
-        setattr(sampler, name, meta[name])
-    sampler.course = Course(**meta["course"])
+        published_sum = _shaped(archive, "published_sum", (len(sampler.split.validation.pairs),))
+        beta_sum = _shaped(archive, "beta_sum", (k,))
+    counters = {name: meta[name] for name in _COUNTERS}
+    chain = ChainState(published_sum, beta_sum, course=Course(**meta["course"]), **counters)
     if sampler.options.iterations is not None and checkpoint.options.iterations is None:
-        sampler.to_given_length()
+        chain = chain.to_given_length()
+        if sampler.options.average:
+            sampler.clear_mean()
+    sampler.restore(chain)
     sampler.stages.add(meta["stage_seconds"])
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -221,7 +221,8 @@ class _Search:
                     heard.tell(done + 1)
             if not last and not (sampler.options.refine and refine(sampler)):
                 break
-        metrics: Any = evaluate(sampler, burnt_in=False)
+        metrics, _ = evaluate(sampler, burnt_in=False)
+        assert metrics is not None
         logs = held_out.log_likelihoods(sampler.device.download(sampler.held_values["probabilities"]), self.labels)
         return _Fit(start, metrics.auc, logs, metrics.sample_log_likelihood, _sets(sampler))
 

@@ -108,5 +108,6 @@ def refine(sampler: Sampler) -> int:
         for move in wanted:
             theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2
         sampler.set_theta(theta)
-    sampler.course.refined(sampler.iteration, len(wanted), sampler.per_sweep)
+    course = sampler.course.refined(sampler.iteration, len(wanted), sampler.per_sweep)
+    sampler.restore(sampler.chain._replace(course=course))
     return len(wanted)

@@ -48,7 +48,8 @@ def run(
                 watch.look(sampler)
             if sampler.course.refines(options, sampler.iteration, per_sweep):
                 refine(sampler)
-            sampler.course.decide(options, trace, sampler.iteration, per_sweep)
+            course = sampler.course.decided(options, trace, sampler.iteration, per_sweep)
+            sampler.restore(sampler.chain._replace(course=course))
         if on_progress is not None:
             on_progress(sampler, trace)
         if on_checkpoint is not None and time.monotonic() - saved > checkpoint_seconds:

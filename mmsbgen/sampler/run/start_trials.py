@@ -62,27 +62,30 @@ def _choose(sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], No
         with stage(f"making the start {other!r}"):
             start = _start(sampler, other, asked, sought)
         sampler.initialise(start)
-        own = evaluate(sampler, burnt_in=False)
+        own, _ = evaluate(sampler, burnt_in=False)
         with stage(f"trying the start {other!r}", iterations, "iterations") as told:
             while sampler.iteration < iterations:
                 if asked():
                     raise KeyboardInterrupt
                 sampler.step()
                 told.tell(sampler.iteration)
-        after = evaluate(sampler, burnt_in=False)
+        after, _ = evaluate(sampler, burnt_in=False)
         assert own is not None
         assert after is not None
         note = {
             "start": other,
             "sets": int(start.communities.max(initial=-1)) + 1,
             "iterations": sampler.iteration,
-            **{f"own_{key}": value for key, value in _brief(own).items()},
-            **_brief(after),
+            "own_log_likelihood": own.sample_log_likelihood,
+            "own_auc": own.auc,
+            "log_likelihood": after.sample_log_likelihood,
+            "auc": after.auc,
         }
         tried.append((after.sample_log_likelihood, start, note))
     _, best, _ = max(tried, key=lambda trial: trial[0])
     sampler.initialise(best)
-    sampler.course.trials = [note for *_, note in tried]
+    course = dataclasses.replace(sampler.course, trials=[note for *_, note in tried])
+    sampler.restore(sampler.chain._replace(course=course))
 
 
 def trials_told(sampler: Sampler) -> list[str]:
@@ -103,8 +106,3 @@ def _start(sampler: Sampler, name: str, asked: Callable[[], bool], sought: Sough
     if sought is not None and name in sought.names:
         return sought.start(name, asked)
     return STARTS[name](sampler.split, sampler.shape.k, sampler.options.seed)
-
-
-def _brief(metrics: Any) -> dict[str, float]:
-    values = dataclasses.asdict(metrics)
-    return {"log_likelihood": values["sample_log_likelihood"], "auc": values["auc"]}

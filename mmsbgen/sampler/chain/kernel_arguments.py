@@ -1,0 +1,83 @@
+"""Scalar arguments of the kernels of a chain: those of the run, and those of one iteration."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mmsbgen.sampler.chain.plan import Plan
+from mmsbgen.sampler.minibatch.batch_sources import Batch
+from mmsbgen.sampler.minibatch.block_partners import theta_scales
+
+Real = np.floating[Any]
+
+
+class RunScalars(NamedTuple):
+    """What stays from iteration to iteration, by the kernels' names."""
+
+    n_partners: np.uint32
+    n_link_partners: np.uint32
+    n_total: np.uint32
+    alpha: Real
+    delta: Real
+    eta_0: np.float64
+    eta_1: np.float64
+    seed: np.uint64
+    non_link_scale: Real
+    link_scale: Real
+    first_vertex: np.uint32 = np.uint32(0)
+    """Of the draws, which begin at the first vertex of all."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> RunScalars:
+        """Those of a plan."""
+        options, rule, real = plan.options, plan.rule, plan.shape.real.type
+        per_sweep = plan.sweeps.per_sweep if plan.sweeps else 1
+        return cls(
+            np.uint32(rule.n),
+            np.uint32(rule.n_link),
+            np.uint32(plan.shape.n_vertices),
+            real(options.prior),
+            real(options.crossing),
+            np.float64(options.eta[0]),
+            np.float64(options.eta[1]),
+            np.uint64(options.seed),
+            **theta_scales(per_sweep, plan.sources.nonlink_factor(), plan.shape.real),
+        )
+
+
+class StepScalars(NamedTuple):
+    """What changes with every iteration, by the kernels' names."""
+
+    iteration: np.uint32
+    n_vertices: np.uint32
+    first_vertex: np.uint32
+    shared_round: np.uint32
+    half_step: Real
+    decay: Real
+    spread: Real
+    step: np.float64
+    n_groups: np.uint32
+    n_pairs: np.uint32
+    first_pair: np.uint64
+
+    @classmethod
+    def of(
+        cls, iteration: int, batch: Batch, shared_round: int, eps: float, theta_step: float, groups: int, real: Any
+    ) -> StepScalars:
+        """Those of an iteration with steps ``eps`` of phi and ``theta_step`` of theta; ``real`` is the reals' type."""
+        return cls(
+            np.uint32(iteration),
+            np.uint32(batch.n_vertices),
+            np.uint32(batch.first),
+            np.uint32(shared_round),
+            real(eps / 2),
+            real(math.exp(-eps / 2)),
+            real(-math.expm1(-eps / 2)),
+            np.float64(theta_step),
+            np.uint32(groups),
+            np.uint32(batch.n_pairs),
+            np.uint64(batch.first),
+        )

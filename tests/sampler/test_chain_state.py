@@ -1,0 +1,51 @@
+"""A chain's state is a value: it is given, changed as a copy, and taken back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mmsbgen.sampler.diagnostics.evaluation import evaluate, evaluation
+from mmsbgen.sampler.options.phases import Course
+from mmsbgen.sampler.state.chain_state import ChainState
+
+
+@pytest.mark.opencl
+def test_an_evaluation_counts_once_its_state_is_restored(pocl_device, chain, middling):
+    sampler = chain(pocl_device, middling, mini_batch_size=20)
+    sampler.initialise()
+    sampler.iterate(3)
+    before = sampler.chain
+    (first, after), (second, _) = evaluate(sampler, burnt_in=True), evaluate(sampler, burnt_in=True)
+    assert sampler.chain is before
+    assert first == second, "the second one knows nothing of the first"
+    sampler.restore(after)
+    third, _ = evaluate(sampler, burnt_in=True)
+    assert (first.samples, third.samples) == (1, 2)
+
+
+@pytest.mark.opencl
+def test_a_restored_state_goes_on_as_it_would_have(pocl_device, chain, middling):
+    """Iterations draw by their number: what the arrays hold is the same, and so is the chain."""
+    one, other = (chain(pocl_device, middling, mini_batch_size=20) for _ in range(2))
+    for sampler in (one, other):
+        sampler.initialise()
+        sampler.iterate(4)
+        evaluation(sampler, 0.0)
+    state = other.chain
+    other.restore(ChainState.first(len(middling.validation.pairs), 5))
+    assert other.iteration == 0
+    other.restore(state)
+    for sampler in (one, other):
+        sampler.iterate(4)
+    assert np.array_equal(one.rows(0, 60)[0], other.rows(0, 60)[0])
+    assert (one.chain.iteration, one.chain.vertex_updates) == (other.chain.iteration, other.chain.vertex_updates)
+
+
+def test_means_begin_anew_where_a_run_gets_a_length():
+    course = Course("ego", settled_at=20, closing_from=20, end=70)
+    state = ChainState(np.ones(3), np.ones(2), iteration=30, samples=4, averaged=4, course=course)
+    after = state.to_given_length()
+    assert (after.iteration, after.samples, after.averaged, after.course) == (30, 0, 0, Course("ego"))
+    assert after.beta_sum.tolist() == [0, 0]
+    assert state.beta_sum.tolist() == [1, 1], "the state before is as it was"
