@@ -1,7 +1,8 @@
-"""For the API reference: references in docstrings, such as a class role with a dotted name, become names in code."""
+"""For the API reference: roles in docstrings become names in code, declared options show their help and default."""
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -22,3 +23,11 @@ class Roles(griffe.Extension):
         """Called for each module, class, function and attribute."""
         if obj.docstring is not None:
             obj.docstring.value = _ROLE.sub(_name, obj.docstring.value)
+
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **kwargs: Any) -> None:
+        """Called for each attribute: of ``option(default, help, ...)`` the help is shown, and the default."""
+        call = attr.value
+        if isinstance(call, griffe.ExprCall) and str(call.function) == "option":
+            default, text = call.arguments[:2]
+            attr.value = None if str(default) == "MISSING" else default
+            attr.docstring = griffe.Docstring(ast.literal_eval(str(text)), parent=attr)

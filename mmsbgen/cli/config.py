@@ -43,7 +43,7 @@ def config(ctx: click.Context, keys: bool, as_json: bool) -> None:
 
     rows = list(all_keys(ctx)) if keys else list(in_effect(ctx))
     wrong = wrong_settings(ctx)
-    path = file_of(ctx)
+    path = file_of(ctx).path
     if as_json:
         told = {"file": None if path is None else str(path), "default_file": str(default_file())}
         click.echo(
@@ -99,20 +99,13 @@ def all_keys(ctx: click.Context) -> Iterator[dict[str, Any]]:
 
 def in_effect(ctx: click.Context) -> Iterator[dict[str, Any]]:
     """What the environment and the file set, by key and by who sets it."""
-    from mmsbgen.base.errors import InputError
-    from mmsbgen.cli.shared.configuration import PREFIX, file_of, read
+    from mmsbgen.cli.shared.configuration import PREFIX, file_of
 
     for name in sorted(os.environ):
         if name.startswith(f"{PREFIX}_") and os.environ[name]:
             yield {"setting": name, "value": _hidden(name, os.environ[name]), "set by": "environment"}
-    path = file_of(ctx)
-    if path is None:
-        return
-    try:
-        tables = read(path)
-    except InputError:
-        return
-    yield from ({"setting": key, "value": _hidden(key, value), "set by": str(path)} for key, value in _flat(tables))
+    for key, value in _flat(file_of(ctx).tables):
+        yield {"setting": key, "value": _hidden(key, value), "set by": str(file_of(ctx).path)}
 
 
 def _flat(tables: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
@@ -141,32 +134,38 @@ def wrong_settings(ctx: click.Context) -> list[str]:
     from mmsbgen.cli.shared.configuration import (
         PREFIX,
         VARIABLES,
-        check_environment,
+        defaults,
         file_of,
+        name_variables,
         options_of,
-        problems,
-        read,
+        origin,
         variable_of,
     )
 
-    found: list[str] = []
-    path, root = file_of(ctx), ctx.find_root()
-    if path is not None:
+    found = [] if (error := file_of(ctx).error) is None else [str(error)]
+    known = set(VARIABLES)
+    contexts: dict[tuple[str, ...], click.Context] = {(): ctx.find_root()}
+    for place, command in commands(ctx):
+        name_variables(command, place)
+        here = contexts[place] = click.Context(command, contexts[place[:-1]] if place else None, " ".join(place[-1:]))
+        here.meta.update(ctx.meta)
         try:
-            assert isinstance(root.command, click.Group)
-            found += [str(error) for error in problems(ctx, root.command, read(path), path)]
+            here.default_map = defaults(here, command, place)
         except InputError as error:
             found.append(str(error))
-    options = [(option, place) for place, command in commands(ctx) for option in options_of(command)]
-    for option, place in options:
-        try:
-            check_environment(ctx, option, place)
-        except InputError as error:
-            found.append(str(error))
-    known = set(VARIABLES) | {variable_of(option, place) for option, place in options}
+        for option in options_of(command):
+            known.add(variable_of(option, place))
+            value, source = option.consume_value(here, {})
+            told = origin(here, option, source)
+            try:
+                if told:
+                    option.type_cast_value(here, value)
+            except click.BadParameter as error:
+                text = f" is {value!r}" if told.startswith("the environment") else ""
+                found.append(f"{told}{text}: {error.message}")
     for name in sorted(os.environ):
         if name.startswith(f"{PREFIX}_") and name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
             advice = f"did you mean {near[0]}?" if near else "`mmsbgen config --keys` lists those that there are"
             found.append(f"the environment variable {name} sets nothing; {advice}")
-    return found
+    return list(dict.fromkeys(found))

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
 from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.declared_flags import declared_flags
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.options.result_options import ResultOptions
 
 if TYPE_CHECKING:
     from mmsbgen.detection.detect import Detection
@@ -23,36 +27,8 @@ if TYPE_CHECKING:
     from mmsbgen.sampler.diagnostics.evaluation import Trace
 
 
-#: Options of the command line that are named as the sampler's.
-_SAME = (
-    "iterations",
-    "mini_batch",
-    "mini_batch_size",
-    "n_partners",
-    "partners",
-    "step",
-    "noise",
-    "sample_sweeps",
-    "refine",
-    "start",
-    "nonlink_weight",
-    "alpha",
-    "delta",
-    "evaluate_every",
-    "average",
-    "dtype",
-    "products",
-    "storage",
-    "validation",
-    "test",
-    "seed",
-)
 #: Seconds to the first line of progress where there is no terminal, and between lines.
 _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
-
-
-def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
-    return {"default": default, "show_default": default is not None, "help": name, **more}
 
 
 @click.command(
@@ -61,77 +37,18 @@ def _shown(name: str, default: Any = None, **more: Any) -> dict[str, Any]:
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("-k", "--communities", "k", type=Communities(), help="Number of communities of the model, or auto.")
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
-@click.option(
-    "-n",
-    "--iterations",
-    type=click.IntRange(min=0),
-    help="Iterations; by default blocks go on until the held-out log-likelihood has settled, stars make 1000.",
-)
-@click.option("--seed", **_shown("Seed of split and chain.", 0, type=int))
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
 @shared_option("database", "Tuning database: a path or URL.")
-@click.option(
-    "--mini-batch",
-    **_shown(
-        "block: blocks of vertices in turn; random-node, random-node-link, random-node-non-link: stars; random-pair.",
-        "block",
-    ),
-)
-@click.option(
-    "--start", **_shown("communities, ego, random, or auto: the best of them. Default: auto; random for stars.")
-)
-@click.option("--mini-batch-size", "-m", **_shown("Non-links of a star, or vertices of a block.", type=int))
-@click.option(
-    "--partners", **_shown("Of a vertex: uniform, stratified; of a star: shared, shared-uniform.", "stratified")
-)
-@click.option("--n-partners", **_shown("Sampled partners of a vertex.", type=int))
-@click.option("--step", **_shown("split, reflected or published.", "split"))
-@click.option(
-    "--noise/--no-noise",
-    default=None,
-    help="Whether steps draw; without, the chain optimises. Default: stars draw, blocks optimise first.",
-)
-@click.option(
-    "--sample-sweeps",
-    **_shown("Sweeps that draw after the optimum, for averages.", 0, type=click.IntRange(min=0)),
-)
-@click.option(
-    "--refine/--no-refine", default=True, help="Whether empty communities get parts of others that fall apart."
-)
+@declared_flags(Options)
 @click.option(
     "--fused/--separate",
     default=None,
     help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but for "
     "random-node-non-link.",
 )
-@click.option("--nonlink-weight", **_shown("exact, or balanced as the published programs do.", "exact"))
-@click.option("--alpha", **_shown("Concentration of the memberships; 1/K by default.", type=float))
-@click.option(
-    "--delta",
-    type=float,
-    help="Probability of a link across communities; by default a hundredth of the graph's density, 1e-7 for stars.",
-)
-@click.option("--step-size", **_shown("a of eps = a (1 + t/b)^-c.", type=float))
-@click.option("--start-sum", **_shown("Row sums at the start; 0 for about K.", 1.0, type=float))
-@click.option(
-    "--validation",
-    type=float,
-    help="Share of the links held out for validation; by default 1 %, up to 5 % where that would be fewer than 500.",
-)
-@click.option(
-    "--test",
-    type=float,
-    help="Share of the links held out of everything and evaluated at the end; by default 1 %, or none where that is "
-    "fewer than 10.",
-)
-@click.option("--evaluate-every", **_shown("Iterations between evaluations.", type=click.IntRange(min=1)))
-@click.option("--average", is_flag=True, help="Average pi after the optimum, or over half of -n: one more state.")
-@click.option("--dtype", **_shown("float32 or float64.", "float32"))
-@click.option("--products", **_shown("Of shared partners: single, or half on tensor cores: for blocks on CUDA GPUs."))
-@click.option("--storage", **_shown("Of rows of pi: float32 (--dtype); for stars bfloat16 or float16.", "float32"))
-@click.option("--rule", **_shown("share, threshold, link or top.", "share"))
-@click.option("--threshold", **_shown("Of the rule.", type=float))
-@click.option("--top", **_shown("Entries of each row of pi that are kept.", 16, type=click.IntRange(min=1)))
+@click.option("--step-size", type=float, help="a of eps = a (1 + t/b)^-c.")
+@click.option("--start-sum", type=float, default=1.0, show_default=True, help="Row sums at the start; 0 for about K.")
+@declared_flags(ResultOptions)
 @click.option("--whole", is_flag=True, help="Write all of pi.")
 @click.option(
     "--resume", type=NamedPath(), help="Checkpoint, or its folder, to go on from; without -o, results go there."
@@ -161,9 +78,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         _given_options(context, given),
         device=given["device"],
         database=given["database"],
-        rule=given["rule"],
-        threshold=given["threshold"],
-        top=given["top"],
+        **{name: given[name] for name in options_of(ResultOptions)},
         whole=given["whole"],
         out=out,
         resume=resume,
@@ -212,7 +127,7 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
     names = {
         "n_communities": "k",
         "initial_row_sum": "start_sum",
-        **{name: name for name in _SAME},
+        **{name: name for name in options_of(Options) if name in given},
         "schedule": "step_size",  # after the kind of mini-batches that it goes by
     }
     values = given | {

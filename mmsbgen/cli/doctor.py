@@ -69,7 +69,7 @@ def _settings(ctx: click.Context) -> Iterator[Finding]:
     from mmsbgen.cli.shared.configuration import default_file, file_of
     from mmsbgen.cli.shared.machine_checks import Finding
 
-    path = file_of(ctx)
+    path = file_of(ctx).path
     set_here = [row["setting"] for row in in_effect(ctx)]
     what = f"configuration file {path}" if path else f"no configuration file; it would be {default_file()}"
     yield Finding("settings", "ok", what, details={"set": set_here})

@@ -15,8 +15,10 @@ from click.core import ParameterSource
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table, seconds
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.declared_flags import declared_flags
 from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
+from mmsbgen.tuner.run.tune_options import TuneOptions
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -39,18 +41,8 @@ if TYPE_CHECKING:
 @graph_options
 @click.option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem.")
 @click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
-@click.option("--budget-trials", type=int, metavar="N", help="Most configurations a kernel.  [default: 100]")
-@click.option("--budget-seconds", type=float, metavar="S", help="Begin nothing new after S seconds.")
-@click.option("--strategy", default="default", metavar="NAME", show_default=True, help="Search strategy, see below.")
-@click.option("--objective", default="time", metavar="NAME", show_default=True, help="time, energy, or edp (both).")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of search and inputs.")
 @shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
-@click.option("--retune", is_flag=True, help="Measure again what the database has for this very key.")
-@click.option("--compile-limit", type=float, default=120, show_default=True, help="Most seconds to compile.")
-@click.option("--run-limit", type=float, default=60, show_default=True, help="Most seconds to check or time.")
-@click.option("--memory-limit", type=int, metavar="MIB", help="Most memory; else four fifths of what is free.")
-@click.option("--roof-mib", type=click.IntRange(1), default=2048, show_default=True, help="Buffer to measure roofs in.")
-@click.option("--compilers", type=click.IntRange(0), metavar="N", help="Compile ahead with N processes, 0 with none.")
+@declared_flags(TuneOptions)
 @click.option("--explain-space", is_flag=True, help="Say how many configurations each constraint refuses, and stop.")
 @json_option("Print the report as JSON.")
 @log_options
@@ -69,20 +61,10 @@ def tune(
     partners: str,
     values: tuple[str, ...],
     fixed: tuple[str, ...],
-    budget_trials: int | None,
-    budget_seconds: float | None,
-    strategy: str,
-    objective: str,
-    seed: int,
     database: str | None,
-    retune: bool,
-    compile_limit: float,
-    run_limit: float,
-    memory_limit: int | None,
-    roof_mib: int,
-    compilers: int | None,
     explain_space: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Find the fastest configuration of each kernel on a device.
 
@@ -102,51 +84,35 @@ def tune(
     kernels = tuple(dict.fromkeys(kernels))
     found = family_named(family)
     specs = [found.kernel(name) for name in kernels]
-    given = dict(pairs(values, "--problem"))
-    problem = found.problem(**of_graph(graph, k, mini_batch, partners, device) | given)
+    sizes = dict(pairs(values, "--problem"))
+    problem = found.problem(**of_graph(graph, k, mini_batch, partners, device) | sizes)
     axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if explain_space:
         _explain(device, found, kernels, dict(problem), axes, as_json)
         return
     from mmsbgen.db.store.tuning_store import open_store
-    from mmsbgen.tuner.measure.measurer import Limits
     from mmsbgen.tuner.run.tune import tune as run
-    from mmsbgen.tuner.search.strategies import check_strategy
 
-    check_strategy(strategy)
+    options = TuneOptions(**given).keywords() | {"fixed": axes}
     several = workers is not None or scheduler is not None
     if several and context.get_parameter_source("device") is not ParameterSource.COMMANDLINE:
         device = None  # a default for other runs
     if several and (device is not None or None not in (workers, scheduler)):
         raise InputError("--device, --workers and --scheduler each say where to tune: give one of them")
-    memory = None if memory_limit is None else memory_limit << 20
-    limits = Limits(compile_s=compile_limit, run_s=run_limit, memory_bytes=memory)
-    options: dict[str, Any] = {
-        "budget_trials": budget_trials,
-        "budget_seconds": budget_seconds,
-        "strategy": strategy,
-        "objective": objective,
-        "seed": seed,
-        "retune": retune,
-        "fixed": axes,
-        "roof_bytes": roof_mib << 20,
-        "limits": limits,
-    }
     report: TuneReport | FleetReport
-    progress = None if no_progress(context) else _progress(budget_seconds, live=not several)
+    progress = None if no_progress(context) else _progress(live=not several)
     try:
         with open_store(database, when_used=True) as store:
             if several:
                 from mmsbgen.tuner.fleet.fleet_run import tune_fleet
 
-                if compilers:
+                if compilers := options.pop("compilers"):
                     raise InputError(f"--compilers {compilers}: the workers of a fleet compile what they measure")
                 options |= {"workers": _listed(workers), "scheduler": scheduler}
                 told = None if progress is None else progress.of
                 report = tune_fleet(family, kernels or None, problem, store=store, progress=told, **options)
             else:
-                options |= {"progress": progress, "compilers": compilers}
-                report = run(device, family, kernels or None, problem, store=store, **options)
+                report = run(device, family, kernels or None, problem, store=store, progress=progress, **options)
             location = store.location
     finally:
         if progress is not None:
@@ -288,7 +254,7 @@ def _times(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}x"
 
 
-def _progress(budget_seconds: float | None, *, live: bool = True) -> Any:
+def _progress(*, live: bool) -> Any:
     """A display on standard error: one line that changes on a terminal, a line a kernel elsewhere."""
     from rich.live import Live
     from rich.text import Text

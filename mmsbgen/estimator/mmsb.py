@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -21,37 +21,11 @@ from mmsbgen.estimator.fitted import Fit, Fitted
 from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.graph import Graph, as_graph
 from mmsbgen.sampler.minibatch.block_sweeps import blocks_per_sweep
-from mmsbgen.sampler.options.options import Schedule
+from mmsbgen.sampler.options.options import Options, Schedule
 from mmsbgen.sampler.run.saved_chain import KeptChain
 
 #: Parameters that say how a chain goes; the others may change between ``fit`` and ``partial_fit``.
-OPTIONS = (
-    "mini_batch",
-    "mini_batch_size",
-    "n_partners",
-    "partners",
-    "products",
-    "step",
-    "noise",
-    "sample_sweeps",
-    "refine",
-    "start",
-    "nonlink_weight",
-    "alpha",
-    "eta",
-    "delta",
-    "schedule",
-    "theta_scale",
-    "initial_row_sum",
-    "evaluate_every",
-    "burn_in",
-    "burn_in_iterations",
-    "average",
-    "dtype",
-    "storage",
-    "validation",
-    "test",
-)
+OPTIONS = tuple(field.name for field in fields(Options) if field.name not in ("n_communities", "iterations", "seed"))
 #: Sweeps that ``partial_fit`` adds to a run that found its end itself.
 MORE_SWEEPS = 50
 
@@ -60,6 +34,7 @@ class InterruptedFit(UserWarning):
     """A fit was ended by Ctrl-C or SIGTERM: what it had is there, and ``partial_fit`` goes on with it."""
 
 
+@dataclass(eq=False, repr=False)
 class MMSB(Parameters, Fitted):
     """Overlapping communities by the assortative mixed-membership stochastic blockmodel.
 
@@ -101,82 +76,43 @@ class MMSB(Parameters, Fitted):
         detection_: all of it as :class:`mmsbgen.Detection`.
     """
 
-    def __init__(
-        self,
-        n_communities: int | Literal["auto"] = "auto",
-        *,
-        random_state: int | np.random.Generator | np.random.RandomState | None = None,
-        rule: str = RULE,
-        threshold: float | None = None,
-        top: int = TOP,
-        sparse_output: bool = False,
-        keep_chain: bool = True,
-        device: str | None = None,
-        database: str | os.PathLike[str] | None = None,
-        verbose: bool = False,
-        iterations: int | None = None,
-        mini_batch: str = "block",
-        mini_batch_size: int | None = None,
-        n_partners: int | None = None,
-        partners: str = "stratified",
-        products: str | None = None,
-        step: str = "split",
-        noise: bool | None = None,
-        sample_sweeps: int = 0,
-        refine: bool = True,
-        start: str | None = None,
-        nonlink_weight: str = "exact",
-        alpha: float | None = None,
-        eta: tuple[float, float] = (1.0, 1.0),
-        delta: float | None = None,
-        schedule: Schedule | tuple[float, float, float] | None = None,
-        theta_scale: float | None = None,
-        initial_row_sum: float | None = 1.0,
-        evaluate_every: int | None = None,
-        burn_in: float = 0.5,
-        burn_in_iterations: int | None = None,
-        average: bool = False,
-        dtype: str = "float32",
-        storage: str = "float32",
-        validation: float | None = None,
-        test: float | None = None,
-    ) -> None:
-        self.n_communities = n_communities
-        self.random_state = random_state
-        self.rule = rule
-        self.threshold = threshold
-        self.top = top
-        self.sparse_output = sparse_output
-        self.keep_chain = keep_chain
-        self.device = device
-        self.database = database
-        self.verbose = verbose
-        self.iterations = iterations
-        self.mini_batch = mini_batch
-        self.mini_batch_size = mini_batch_size
-        self.n_partners = n_partners
-        self.partners = partners
-        self.products = products
-        self.step = step
-        self.noise = noise
-        self.sample_sweeps = sample_sweeps
-        self.refine = refine
-        self.start = start
-        self.nonlink_weight = nonlink_weight
-        self.alpha = alpha
-        self.eta = eta
-        self.delta = delta
-        self.schedule = schedule
-        self.theta_scale = theta_scale
-        self.initial_row_sum = initial_row_sum
-        self.evaluate_every = evaluate_every
-        self.burn_in = burn_in
-        self.burn_in_iterations = burn_in_iterations
-        self.average = average
-        self.dtype = dtype
-        self.storage = storage
-        self.validation = validation
-        self.test = test
+    n_communities: int | Literal["auto"] = "auto"
+    _: KW_ONLY
+    random_state: int | np.random.Generator | np.random.RandomState | None = None
+    rule: str = RULE
+    threshold: float | None = None
+    top: int = TOP
+    sparse_output: bool = False
+    keep_chain: bool = True
+    device: str | None = None
+    database: str | os.PathLike[str] | None = None
+    verbose: bool = False
+    iterations: int | None = None
+    mini_batch: str = "block"
+    mini_batch_size: int | None = None
+    n_partners: int | None = None
+    partners: str = "stratified"
+    products: str | None = None
+    step: str = "split"
+    noise: bool | None = None
+    sample_sweeps: int = 0
+    refine: bool = True
+    start: str | None = None
+    nonlink_weight: str = "exact"
+    alpha: float | None = None
+    eta: tuple[float, float] = (1.0, 1.0)
+    delta: float | None = None
+    schedule: Schedule | tuple[float, float, float] | None = None
+    theta_scale: float | None = None
+    initial_row_sum: float | None = 1.0
+    evaluate_every: int | None = None
+    burn_in: float = 0.5
+    burn_in_iterations: int | None = None
+    average: bool = False
+    dtype: str = "float32"
+    storage: str = "float32"
+    validation: float | None = None
+    test: float | None = None
 
     # Fitting -------------------------------------------------------------------------------------------------
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
+from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
-from mmsbgen.detection.detect import RULE, TOP, Request, perform
+from mmsbgen.detection.detect import Request, perform
 from mmsbgen.graph import GraphWarning, as_graph
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.communities import checked_threshold
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.minibatch.strategies import strategy
 from mmsbgen.sampler.options.options import Options, Schedule
+from mmsbgen.sampler.options.result_options import ResultOptions
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.tuner.measure.device_lock import having_device
 from mmsbgen.worker.task import Outcome, StoppedError, Task, Tells, Throttle, known_keys, plain
@@ -22,7 +22,7 @@ from mmsbgen.worker.task import Outcome, StoppedError, Task, Tells, Throttle, kn
 __all__ = ["checked", "run"]
 
 _OPTIONS = {field.name for field in fields(Options)}
-_BESIDE = {"name", "rule", "threshold", "top"}
+_RESULTS = options_of(ResultOptions)
 _LONGEST_NAME = 200
 _METRICS = ("iteration", "updates_per_vertex", "seconds", "phase", "auc", "perplexity", "log_likelihood")
 _FILES = ("communities.txt", "memberships.npz", "run.json")
@@ -31,39 +31,32 @@ _FILES = ("communities.txt", "memberships.npz", "run.json")
 def checked(payload: Mapping[str, Any]) -> dict[str, Any]:
     """The sampler's options of a payload, all but ``n_communities`` where that is "auto".
 
-    Keys: ``n_communities`` (a number or "auto"), fields of :class:`mmsbgen.sampler.options.options.Options`,
-    ``rule``, ``threshold``, ``top`` and the graph's ``name`` for records.  Raises :class:`InputError` that names what
-    cannot be used.
+    Keys: ``n_communities`` (a number or "auto"), fields of :class:`Options` and :class:`ResultOptions`, and the graph's
+    ``name`` for records.  Raises :class:`InputError` that names what cannot be used.
     """
-    known_keys(payload, _OPTIONS | _BESIDE, "detect")
+    known_keys(payload, {"name", *_OPTIONS, *_RESULTS}, "detect")
     given = {name: value for name, value in payload.items() if name in _OPTIONS}
     if given.get("n_communities") is None:
         raise InputError("the number of communities is missing: give n_communities, for example 50 or 'auto'")
     if given["n_communities"] == "auto":
         del given["n_communities"]
-    for name, value in given.items():
-        default = Options.__dataclass_fields__[name].default
-        if isinstance(value, bool) != isinstance(default, bool) and name != "noise":
-            raise InputError(
-                f"{name}={value!r}: it cannot be {'true or false' if isinstance(value, bool) else value!r}"
-            )
+    name = payload.get("name", "graph")
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+        raise InputError(f"name={name!r}: it must be a text of at most {_LONGEST_NAME} characters")
+    _results(payload)
     try:
         if given.get("schedule") is not None:
             given["schedule"] = Schedule(**given["schedule"])
         if "eta" in given:
             given["eta"] = tuple(given["eta"])
-        options = Options(**{"n_communities": 2, **given})
-        strategy(options.mini_batch)
-        checked_threshold(payload.get("rule", RULE), payload.get("threshold"))
-        name = payload.get("name", "graph")
-        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
-            raise InputError(f"name={name!r}: it must be a text of at most {_LONGEST_NAME} characters")
-        top = payload.get("top", TOP)
-        if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-            raise InputError(f"top={top!r}: at least one entry of each row is kept")
+        Options(**{"n_communities": 2, **given})
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"an option of the detection has the wrong type: {error}") from error
     return given
+
+
+def _results(payload: Mapping[str, Any]) -> ResultOptions:
+    return ResultOptions(**{name: payload[name] for name in _RESULTS if payload.get(name) is not None})
 
 
 def run(task: Task, tells: Tells) -> Outcome:
@@ -89,9 +82,7 @@ def run(task: Task, tells: Tells) -> Outcome:
         {} if resumes else options,
         device=task.device,
         database=task.database,
-        rule=task.payload.get("rule", RULE),
-        threshold=task.payload.get("threshold"),
-        top=task.payload.get("top", TOP),
+        **asdict(_results(task.payload)),
         out=task.folder,
         resume=task.resume if resumes else None,
         checkpoint_seconds=task.checkpoint_seconds,

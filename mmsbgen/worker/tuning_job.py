@@ -6,47 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family as family_named
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.chain.chain_problem import problem_of_graph
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.tuner.measure.measurer import Limits
-from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
+from mmsbgen.tuner.measure.roofs import Roofs
 from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.run.tune_options import TuneOptions
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import fixed_values
-from mmsbgen.tuner.search.strategies import check_strategy
 from mmsbgen.worker.task import Outcome, StoppedError, Task, Tells, Throttle, known_keys, plain
 
 __all__ = ["checked", "run"]
 
-_NUMBERS: dict[str, tuple[type[int] | type[float], float]] = {
-    "budget_trials": (int, 1),
-    "seed": (int, 0),
-    "compilers": (int, 0),
-    "roof_mib": (int, 1),
-    "budget_seconds": (float, 0),
-    "compile_limit": (float, 0),
-    "run_limit": (float, 0),
-}
-"""The type of each number and the least that it may be; what may be real is larger than that."""
-_MOST = {"seed": 2**63 - 1, "compilers": 256, "roof_mib": 1 << 20}
-"""The most, where it is not a thousand million."""
-_TYPES: tuple[tuple[str, type, str], ...] = (
-    ("family", str, "text"),
-    ("strategy", str, "text"),
-    ("objective", str, "text"),
-    ("retune", bool, "truth value"),
-    ("kernels", list, "list"),
-    ("problem", dict, "mapping"),
-    ("fixed", dict, "mapping"),
-    ("sampler", dict, "mapping"),
-)
-_KEYS = {"family", "kernels", "problem", "fixed", "strategy", "objective", "retune", "sampler", *_NUMBERS}
+_TYPES = {"family": str, "kernels": list, "problem": dict, "fixed": dict, "sampler": dict}
+_SHOWN = {str: "text", list: "list", dict: "mapping"}
 
 
 @dataclass(frozen=True)
@@ -63,57 +41,30 @@ class Wanted:
 def checked(payload: Mapping[str, Any]) -> Wanted:
     """What a payload asks for.
 
-    Keys: ``family``, ``kernels`` (a list), ``problem`` (names and values), ``fixed`` (axes with the values that they
-    keep), ``strategy``, ``objective``, ``retune``, ``budget_trials``, ``budget_seconds``, ``seed``, ``compilers``,
-    ``roof_mib``, ``compile_limit``, ``run_limit``; where the job has the input file ``graph``, ``sampler`` has the
+    Keys: the fields of :class:`TuneOptions`, ``family``, ``kernels`` (a list), ``problem`` (names and values) and
+    ``fixed`` (axes with the values that they keep); where the job has the input file ``graph``, ``sampler`` has the
     options of the detection that is tuned for.  Raises :class:`InputError` that names what cannot be used.
     """
-    known_keys(payload, _KEYS, "tune")
-    numbers = {name: _number(name, payload[name]) for name in _NUMBERS if payload.get(name) is not None}
-    for name, kind, what in _TYPES:
-        if payload.get(name) is not None and not isinstance(payload[name], kind):
-            raise InputError(f"{name}={payload[name]!r}: it must be a {what}")
-    if any(isinstance(values, list) and not values for values in (payload.get("fixed") or {}).values()):
-        raise InputError(f"fixed={payload['fixed']}: an axis needs at least one value")
-    found = family_named(payload.get("family") or "mmsb")
-    kernels = payload.get("kernels") or None
+    declared = options_of(TuneOptions)
+    known_keys(payload, {*_TYPES, *declared}, "tune")
+    given = {name: value for name, value in payload.items() if value is not None}
+    for name, kind in _TYPES.items():
+        if not isinstance(given.get(name, kind()), kind):
+            raise InputError(f"{name}={given[name]!r}: it must be a {_SHOWN[kind]}")
+    fixed = {name: value if isinstance(value, list) else [value] for name, value in given.get("fixed", {}).items()}
+    if not all(fixed.values()):
+        raise InputError(f"fixed={fixed}: an axis needs at least one value")
+    found = family_named(given.get("family") or "mmsb")
+    kernels = given.get("kernels") or None
     specs = [found.kernel(str(name)) for name in kernels or found.kernels]
-    found.problem(**(payload.get("problem") or {}))
-    fixed = {
-        name: value if isinstance(value, list) else [value] for name, value in (payload.get("fixed") or {}).items()
-    }
-    strategy, objective = payload.get("strategy") or "default", payload.get("objective") or "time"
-    check_strategy(strategy)
-    check_objective(objective)
+    problem = given.get("problem", {})
+    found.problem(**problem)
+    options = TuneOptions(**{name: value for name, value in given.items() if name in declared})
     try:
-        sampler = Options(**payload["sampler"]) if payload.get("sampler") else None
+        sampler = Options(**given["sampler"]) if given.get("sampler") else None
     except (TypeError, ValueError) as error:
         raise InputError(f"an option of sampler has the wrong type: {error}") from error
-    limits = {name: numbers.pop(f"{key}_limit") for name, key in _LIMITS if f"{key}_limit" in numbers}
-    roof_mib = numbers.pop("roof_mib", None)
-    options = {
-        **numbers,
-        "fixed": fixed_values(fixed, specs),
-        "strategy": strategy,
-        "objective": objective,
-        "retune": bool(payload.get("retune")),
-        "limits": Limits(**limits),
-        "roof_bytes": BUFFER_BYTES if roof_mib is None else roof_mib << 20,
-    }
-    return Wanted(found.name, kernels, payload.get("problem") or {}, sampler, options)
-
-
-_LIMITS = (("compile_s", "compile"), ("run_s", "run"))
-
-
-def _number(name: str, value: Any) -> Any:
-    kind, least = _NUMBERS[name]
-    most = _MOST.get(name, 1_000_000_000)
-    what = f"it must be {'an integer' if kind is int else 'a number'} of {'at least' if kind is int else 'more than'}"
-    fits = isinstance(value, kind if kind is int else int | float) and not isinstance(value, bool)
-    if not fits or not least <= value <= most or (kind is float and value == least):
-        raise InputError(f"{name}={value!r}: {what} {least} and at most {most}")
-    return value
+    return Wanted(found.name, kernels, problem, sampler, options.keywords() | {"fixed": fixed_values(fixed, specs)})
 
 
 def run(task: Task, tells: Tells) -> Outcome:

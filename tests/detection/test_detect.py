@@ -233,7 +233,7 @@ def test_progress_says_of_which_iteration_its_metrics_are(ring, monkeypatch):
         (["-k", "x"], "'x' is not a whole number from 1 on, or auto"),
         (["-k", "1.5"], "'1.5' is not a whole number from 1 on, or auto"),
         ([], "number of communities is missing"),
-        (["-k", "3", "--rule", "best"], "'best' is not one of share, threshold, link, top"),
+        (["-k", "3", "--rule", "best"], "'best' is not one of 'share', 'threshold', 'link', 'top'"),
         (["-k", "3", "--threshold", "7"], "threshold 7"),
         (["-k", "3", "-n", "-5"], "-5"),
         (["-k", "3", "--mini-batch", "stars"], "'stars' is not one of"),

@@ -7,9 +7,17 @@ import json
 import numpy as np
 import pytest
 
+from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
+from mmsbgen.detection.request import RULE, TOP
 from mmsbgen.sampler.chain.chain_problem import partner_rule
+from mmsbgen.sampler.diagnostics.communities import RULES
+from mmsbgen.sampler.minibatch.strategies import STRATEGIES
 from mmsbgen.sampler.options.options import Options, Schedule
+from mmsbgen.sampler.options.result_options import ResultOptions
+from mmsbgen.tuner.measure.measurer import Limits
+from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
+from mmsbgen.tuner.run.tune_options import TuneOptions
 
 
 @pytest.mark.parametrize(
@@ -50,6 +58,12 @@ from mmsbgen.sampler.options.options import Options, Schedule
         {"seed": -1},
         {"seed": 2**64},
         {"seed": "x"},
+        {"refine": 1},
+        {"average": "yes"},
+        {"seed": True},
+        {"alpha": True},
+        {"mini_batch": "stars"},
+        {"mini_batch": []},
     ],
 )
 def test_wrong_values_name_the_option(wrong):
@@ -61,6 +75,17 @@ def test_wrong_values_name_the_option(wrong):
 def test_wrong_schedules(wrong):
     with pytest.raises(InputError, match="schedule"):
         Schedule(*wrong)
+
+
+def test_the_declared_choices_and_defaults_are_those_that_there_are():
+    assert set(options_of(Options)["mini_batch"].choices) == set(STRATEGIES)
+    assert options_of(ResultOptions)["rule"].choices == tuple(RULES)
+    assert (ResultOptions().rule, ResultOptions().top) == (RULE, TOP)
+    limits = TuneOptions().keywords()["limits"]
+    assert (limits, TuneOptions().roof_mib << 20) == (Limits(), BUFFER_BYTES)
+    for declaration in (Options, ResultOptions, TuneOptions):
+        for one in options_of(declaration).values():
+            assert one.help.endswith("."), one.name
 
 
 def test_integers_of_numpy_survive_json():

@@ -225,7 +225,7 @@ def test_one_community_is_taken_as_the_command_takes_it(sqlite_service: Service)
         ({"n_communities": 5000}, EDGES, 422, "n_communities=5000: at most 4096"),
         ({"n_communities": 5, "threshold": "NaN"}, EDGES, 422, "query.threshold"),
         ({"n_communities": 5, "out": "/etc/x"}, EDGES, 422, "query.out: Extra inputs are not permitted"),
-        ({"n_communities": 5, "mini_batch": "nothing"}, EDGES, 422, "mini-batch 'nothing'"),
+        ({"n_communities": 5, "mini_batch": "nothing"}, EDGES, 422, "query.mini_batch: Input should be 'block'"),
         ({"n_communities": 5, "seed": -1}, EDGES, 422, "query.seed"),
         ({"n_communities": 5}, b"", 422, "the upload is empty"),
         ({"n_communities": 5}, b"1 2 3\n", 422, "the upload, line 1"),

@@ -105,7 +105,7 @@ def test_a_tune_takes_what_the_command_does() -> None:
         ({"fixed": {"vector_width": []}}, "needs at least one value"),
         ({"strategy": "luck"}, "no strategy 'luck'"),
         ({"objective": "fun"}, "fun"),
-        ({"retune": "yes"}, "truth value"),
+        ({"retune": "yes"}, "true or false"),
         ({"budget_trials": 0}, "budget_trials=0"),
         ({"budget_trials": True}, "budget_trials=True"),
         ({"budget_trials": 1.5}, "budget_trials=1.5"),

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
 
@@ -29,33 +31,22 @@ VARIABLES = {
     "MMSBGEN_LOG_FILE": "a file that the log is appended to",
     "MMSBGEN_TOKEN": "the token of mmsbgen serve",
 }
-_FILE, _ERROR = "mmsbgen.settings.file", "mmsbgen.settings.error"
-_SHARED = {"device": "MMSBGEN_DEVICE", "database": "MMSBGEN_DATABASE_URL"}
+#: Options that may be set once for all commands, by these keys at the top of the file and these variables.
+SHARED = {"device": "MMSBGEN_DEVICE", "database": "MMSBGEN_DATABASE_URL"}
+_META = "mmsbgen.settings"
+
+
+@dataclass
+class ConfigurationFile:
+    """What a command line has read; ``error`` says why it cannot be used."""
+
+    path: Path | None = None
+    tables: dict[str, Any] = field(default_factory=dict)
+    error: InputError | None = None
 
 
 class SharedOption(click.Option):
-    """An option that several commands share: by its name at the top of the file, and by one variable for all.
-
-    What the file or the environment says for one command goes before what it says for all.
-    """
-
-    @property
-    def shared(self) -> str:
-        """Its key in the file."""
-        return key_of(self)
-
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """The command's own variable, else the shared one."""
-        return super().resolve_envvar_value(ctx) or os.environ.get(_SHARED[self.shared]) or None
-
-    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, click.core.ParameterSource]:
-        """As for every option, with the file's shared value before the default."""
-        value, source = super().consume_value(ctx, opts)
-        if source is click.core.ParameterSource.DEFAULT:
-            found = (ctx.find_root().default_map or {}).get(self.shared)
-            if found is not None:
-                return found, click.core.ParameterSource.DEFAULT_MAP
-        return value, source
+    """An option of ``SHARED``; what file or environment say for one command goes before what they say for all."""
 
 
 def default_file() -> Path:
@@ -72,11 +63,12 @@ def load(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path
     path = value or default_file()
     if value is None and not path.is_file():
         return None
-    ctx.meta[_FILE] = path
+    found = ctx.meta[_META] = ConfigurationFile(path)
     try:
-        ctx.default_map = _translated(ctx, ctx.command, read(path), path, at_the_top=True)
+        found.tables = read(path)
+        ctx.default_map = defaults(ctx, ctx.command, ())
     except InputError as error:
-        ctx.meta[_ERROR] = error
+        found.error = error
     return path
 
 
@@ -92,16 +84,9 @@ config_option = click.option(
 )
 
 
-def file_of(ctx: click.Context) -> Path | None:
-    """The configuration file that this command line has read, if there is one."""
-    found: Path | None = ctx.meta.get(_FILE)
-    return found
-
-
-def error_of(ctx: click.Context) -> InputError | None:
-    """What is wrong with the configuration file, where the command tells that itself."""
-    found: InputError | None = ctx.meta.get(_ERROR)
-    return found
+def file_of(ctx: click.Context) -> ConfigurationFile:
+    """The configuration file of this command line; empty where there is none."""
+    return ctx.meta.get(_META) or ConfigurationFile()
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -122,39 +107,94 @@ def read(path: Path) -> dict[str, Any]:
 def apply(ctx: click.Context, name: str, command: click.Command) -> None:
     """Let the environment and the table of a command be its defaults.
 
-    Raises :class:`InputError` for a file that cannot be used and for a key or value that the command cannot have, but
-    of commands that look into the file themselves (``tells_settings``).
+    Raises :class:`InputError` for a file that cannot be used and for a key that the command does not have, but of
+    commands that look into the file themselves (``tells_settings``).
     """
-    place = _place(ctx, name)
+    place = (*place_of(ctx), name)
+    name_variables(command, place)
+    if not getattr(command, "tells_settings", False):
+        if (error := file_of(ctx).error) is not None:
+            raise error
+        ctx.default_map = {**(ctx.default_map or {}), name: defaults(ctx, command, place)}
+
+
+def name_variables(command: click.Command, place: tuple[str, ...]) -> None:
+    """Give the options of a command their environment variables."""
     for option in options_of(command):
-        if option.envvar is None:
-            option.envvar = variable_of(option, tuple(place.split(".")))
-    tolerant = getattr(command, "tells_settings", False)
-    error = error_of(ctx)
-    if error is not None and not tolerant:
-        raise error
-    defaults = ctx.default_map or {}
-    if name in defaults and not tolerant:
-        table = _translated(ctx, command, defaults[name], ctx.meta[_FILE], place)
-        ctx.default_map = {**defaults, name: table}
+        own = variable_of(option, place)
+        option.envvar = [own, SHARED[key_of(option)]] if isinstance(option, SharedOption) else own
 
 
-def problems(ctx: click.Context, group: click.Group, tables: Mapping[str, Any], path: Path) -> Iterator[InputError]:
-    """What is wrong anywhere in a file, a table at a time; ``group`` is the whole command line."""
+def defaults(ctx: click.Context, command: click.Command, place: tuple[str, ...]) -> dict[str, Any]:
+    """What the file sets for a command, by names of parameters.
 
-    def look(command: click.Command, table: Any, place: str) -> Iterator[InputError]:
-        try:
-            found = _translated(ctx, command, table, path, place, at_the_top=not place)
-        except InputError as error:
-            yield error
-            found = table if isinstance(table, dict) else {}
-        if isinstance(command, click.Group):
-            for name in command.list_commands(ctx):
-                below = command.get_command(ctx, name)
-                if name in found and below is not None:
-                    yield from look(below, found[name], f"{place}.{name}".lstrip("."))
+    Raises :class:`InputError` for a key that the command does not have, and for a table, list or truth value where
+    its option takes none.
+    """
+    path, tables = file_of(ctx).path, file_of(ctx).tables
+    options = {key_of(option): option for option in options_of(command)}
+    below = set(command.list_commands(ctx)) if isinstance(command, click.Group) else set()
+    shared = set() if place else set(SHARED)
+    found = {
+        str(option.name): tables[key]
+        for key, option in options.items()
+        if isinstance(option, SharedOption) and key in tables
+    }
+    table = tables
+    for word in place:
+        table = next((value for key, value in table.items() if key.replace("_", "-") == word), {})
+        table = table if isinstance(table, dict) else {}
+    for key, value in table.items():
+        name = key.replace("_", "-")
+        where = f"{path}: {setting(key, place)}"
+        if name in options:
+            if reason := _misfit(options[name], value):
+                shown = str(value).lower() if isinstance(value, bool) else repr(value)
+                raise InputError(f"{where} = {shown}: {reason}")
+            found[str(options[name].name)] = value
+        elif name in below and not isinstance(value, dict):
+            raise InputError(f"{where} = {value!r}: write a table, with one option a line")
+        elif name in shared and not (value and isinstance(value, str)):
+            raise InputError(f"{where} = {value!r}: write a text in quotes")
+        elif name not in {*below, *shared}:
+            raise InputError(f"{where} is not known; {_nearest(name, {*options, *below, *shared})}")
+    return found
 
-    yield from look(group, dict(tables), "")
+
+def _misfit(option: click.Option, value: Any) -> str:
+    """Why click would take a value of the file for something else; empty where it would not."""
+    if option.multiple:
+        return "" if isinstance(value, list) else f"write a list, [{value!r}]"
+    if isinstance(value, list | dict):
+        return "write one value"
+    if option.is_flag:
+        return "" if isinstance(value, bool) else "write true or false"
+    return f"the option takes a value ({option.type.name})" if isinstance(value, bool) else ""
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    """What a wrong name may stand for."""
+    near = difflib.get_close_matches(name, sorted(known), 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+
+
+def origin(ctx: click.Context, option: click.Option, source: ParameterSource | None) -> str:
+    """The variable, or the place and value in the file, that an option of a context's command is set by."""
+    if source is ParameterSource.ENVIRONMENT:
+        names = [option.envvar] if isinstance(option.envvar, str) else option.envvar or []
+        return f"the environment variable {next(name for name in names if os.environ.get(name))}"
+    if source is ParameterSource.DEFAULT_MAP:
+        value = (ctx.default_map or {}).get(str(option.name))
+        return f"{file_of(ctx).path}: {setting(key_of(option), place_of(ctx))} = {value!r}"
+    return ""
+
+
+def blame(error: click.BadParameter) -> None:
+    """Let an error name the environment variable, or the place in the file, where the wrong value is from."""
+    option, ctx = error.param, error.ctx
+    if isinstance(option, click.Option) and ctx is not None and error.param_hint is None:
+        place = origin(ctx, option, ctx.get_parameter_source(str(option.name)))
+        error.param_hint = f"{option.get_error_hint(ctx)} from {place}" if place else None
 
 
 def shared_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
@@ -162,93 +202,14 @@ def shared_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
     return click.option(f"--{name}", cls=SharedOption, help=help, **more)
 
 
-def _place(ctx: click.Context, name: str) -> str:
-    words = [name]
-    while ctx.parent is not None:
-        words.insert(0, str(ctx.info_name))
-        ctx = ctx.parent
-    return ".".join(words)
+def place_of(ctx: click.Context) -> tuple[str, ...]:
+    """The words of a context's command, without the program's name."""
+    return () if ctx.parent is None else (*place_of(ctx.parent), str(ctx.info_name))
 
 
-def _translated(
-    ctx: click.Context,
-    command: click.Command,
-    table: Any,
-    path: Path,
-    place: str = "",
-    *,
-    at_the_top: bool = False,
-) -> dict[str, Any]:
-    """The table of a command with its keys as the names of parameters; tables of subcommands stay as they are."""
-    where = f"{path}: [{place}]" if place else f"{path}:"
-    if not isinstance(table, dict):
-        raise InputError(f"{path}: {place} = {table!r}: write a table, [{place}], with one option a line")
-    options = {key_of(param): param for param in options_of(command)}
-    below = set(command.list_commands(ctx)) if isinstance(command, click.Group) else set()
-    shared = set(_SHARED) if at_the_top else set()
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        name = key.replace("_", "-")
-        if name in below:
-            if not isinstance(value, dict):
-                raise InputError(f"{where} {key} = {value!r}: write a table with its options")
-            found[name] = value
-        elif name in options:
-            found[str(options[name].name)] = checked(ctx, options[name], value, f"{where} {key}")
-        elif name in shared:
-            if not isinstance(value, str) or not value:
-                raise InputError(f"{where} {key} = {value!r}: write a text in quotes")
-            found[name] = value
-        else:
-            raise InputError(f"{where} {key} is not known; {_nearest(name, {*options, *below, *shared})}")
-    return found
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known := sorted(known), 1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-
-
-def checked(ctx: click.Context, option: click.Option, value: Any, where: str) -> Any:
-    """A value of the file as the option takes it; raises :class:`InputError` naming place, value and what is wrong."""
-    if option.multiple:
-        if not isinstance(value, list):
-            raise InputError(f"{where} = {value!r}: write a list, [{value!r}]")
-    elif isinstance(value, list | dict):
-        raise InputError(f"{where} = {value!r}: write one value")
-    if option.is_flag and not isinstance(value, bool):
-        raise InputError(f"{where} = {value!r}: write true or false")
-    if not option.is_flag and isinstance(value, bool):
-        raise InputError(f"{where} = {str(value).lower()}: the option takes a value ({option.type.name})")
-    try:
-        option.type_cast_value(ctx, value)
-    except click.BadParameter as error:
-        raise InputError(f"{where} = {value!r}: {error.message}") from error
-    return value
-
-
-def check_environment(ctx: click.Context, option: click.Option, path: tuple[str, ...]) -> None:
-    """Raise :class:`InputError` for a value that the environment has for an option, where the option cannot have it."""
-    name = variable_of(option, path)
-    text = os.environ.get(name)
-    if not text:
-        return
-    try:
-        option.type_cast_value(ctx, option.type.split_envvar_value(text) if option.multiple else text)
-    except click.BadParameter as error:
-        raise InputError(f"the environment variable {name} is {text!r}: {error.message}") from error
-
-
-def blame(error: click.BadParameter) -> None:
-    """Let an error name the environment variable where the wrong value is from one."""
-    option, ctx = error.param, error.ctx
-    if not isinstance(option, click.Option) or ctx is None or error.param_hint is not None:
-        return
-    if ctx.get_parameter_source(str(option.name)) is not click.core.ParameterSource.ENVIRONMENT:
-        return
-    names = [option.envvar, _SHARED.get(key_of(option)) if isinstance(option, SharedOption) else None]
-    name = next(name for name in names if isinstance(name, str) and os.environ.get(name))
-    error.param_hint = f"{option.get_error_hint(ctx)} from the environment variable {name}"
+def setting(key: str, place: tuple[str, ...]) -> str:
+    """A key as it is told: ``[db.best] limit``."""
+    return f"[{'.'.join(place)}] {key}" if place else key
 
 
 def options_of(command: click.Command) -> Iterator[click.Option]:

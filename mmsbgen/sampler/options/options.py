@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
-from dataclasses import dataclass
-from numbers import Real
+from dataclasses import MISSING, dataclass
 from typing import Any
 
+from mmsbgen.base.declared_options import check_options, option
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
@@ -17,6 +16,8 @@ from mmsbgen.sampler.minibatch.block_sweeps import blocks_per_sweep
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
 NONLINK_WEIGHTS = ("exact", "balanced")
+STARTS = ("auto", "communities", "ego", "random")
+MINI_BATCHES = ("block", "random-node", "random-node-link", "random-node-non-link", "random-pair")
 DTYPES = ("float32", "float64")
 PRODUCTS = ("single", "half")
 
@@ -52,100 +53,137 @@ STAR_ITERATIONS = 1000
 MOST_SWEEPS = 300
 #: Share of the links held out for test, where they are at least so many.
 TEST_SHARE, FEWEST_TEST_LINKS = 0.01, 10
-STARTS = ("auto", "communities", "ego", "random")
 
 
 @dataclass(frozen=True)
 class Options:
     """How to sample.  ``None`` stands for a default that depends on the graph or on other options.
 
+    The command line, the estimator, the service and workers derive their options from these fields.
     Sizes that exceed what the graph has are clamped, and the weights with them.
     """
 
-    n_communities: int
-    iterations: int | None = None
-    """None: blocks until the held-out log-likelihood has settled, stars 1000."""
-    mini_batch: str = "block"
-    mini_batch_size: int | None = None
-    """Non-link pairs of a star, pairs of ``random-pair``, vertices of ``block``."""
-    n_partners: int | None = None
-    """Sampled partners of a vertex; in ``block`` mini-batches and with ``shared`` ones beside all its links."""
-    partners: str = "stratified"
-    """Of stars: each vertex's own (``uniform``, ``stratified``), or those that its mini-batch shares, beside all its
-    links (``shared``) or with links where they are among them (``shared-uniform``).  Blocks share theirs in any case.
-    """
-    products: str | None = None
-    """Factors of products with shared partners: ``single``, or ``half`` (16 bits, on the tensor cores of CUDA GPUs);
-    ``None`` for ``half`` of blocks where the device has such cores and rows are float32, else ``single``."""
-    step: str = "split"
-    noise: bool | None = None
-    """Whether steps draw. None: stars always; blocks first optimise, and draw in the last ``sample_sweeps`` only."""
-    sample_sweeps: int = 0
-    """Sweeps that draw, after the optimum; their mean becomes the memberships where ``average`` is set."""
-    refine: bool = True
-    """Whether blocks without noise give communities that came out empty parts of others that fall apart."""
-    start: str | None = None
-    """``random``, ``communities`` (Leiden), ``ego`` (nets of low conductance), or ``auto``: the best after a trial.
-    None: auto for blocks, random for stars.
-    """
-    nonlink_weight: str = "exact"
-    alpha: float | None = None
-    """Concentration of phi; 1/K where None."""
+    n_communities: int = option(MISSING, "Number of communities of the model.", "python", least=1, most=2**24)
+    iterations: int | None = option(
+        None,
+        "Iterations; by default blocks go on until the held-out log-likelihood has settled, stars make 1000.",
+        "everybody",
+        least=0,
+        most=2**32 - 1,
+        flag="-n",
+    )
+    mini_batch: str = option(
+        "block",
+        "block: blocks of vertices in turn; random-node, random-node-link, random-node-non-link: stars; random-pair.",
+        "everybody",
+        choices=MINI_BATCHES,
+        metavar="NAME",
+    )
+    mini_batch_size: int | None = option(
+        None,
+        "Non-links of a star, pairs of random-pair, or vertices of a block.",
+        "everybody",
+        least=1,
+        most=2**31,
+        flag="-m",
+    )
+    n_partners: int | None = option(
+        None,
+        "Sampled partners of a vertex; blocks and shared partners have its links beside them.",
+        "everybody",
+        least=1,
+        most=2**31,
+    )
+    partners: str = option(
+        "stratified",
+        "Of stars: each vertex's own (uniform, stratified), or those that the mini-batch shares, beside all its links "
+        "(shared) or with links only where drawn (shared-uniform). Blocks share theirs in any case.",
+        choices=PARTNERS,
+        metavar="NAME",
+    )
+    products: str | None = option(
+        None,
+        "Products with shared partners: single, or half on tensor cores. Default: half for blocks in float32 where the "
+        "device has tensor cores.",
+        "everybody",
+        choices=PRODUCTS,
+    )
+    step: str = option("split", "How a step keeps memberships positive.", choices=STEPS)
+    noise: bool | None = option(
+        None, "Whether steps draw; without, the chain optimises. Default: stars draw, blocks optimise first."
+    )
+    sample_sweeps: int = option(
+        0,
+        "Sweeps that draw after the optimum; with --average their mean becomes the memberships.",
+        least=0,
+        most=2**20,
+    )
+    refine: bool = option(
+        True, "Whether blocks without noise refill empty communities with parts of others that fall apart."
+    )
+    start: str | None = option(
+        None,
+        "communities (Leiden), ego (nets of low conductance), random, or auto: the best of them after a trial. "
+        "Default: auto; random for stars.",
+        "everybody",
+        choices=STARTS,
+    )
+    nonlink_weight: str = option(
+        "exact", "Weight of non-links: exact, or balanced as the published programs do.", choices=NONLINK_WEIGHTS
+    )
+    alpha: float | None = option(None, "Concentration of the memberships; 1/K by default.", above=0)
     eta: tuple[float, float] = (1.0, 1.0)
     """Prior pseudo-counts (non-link, link) of theta."""
-    delta: float | None = None
-    """Probability of a link across communities. None: 1e-7 for stars, a hundredth of the graph's density for blocks."""
+    delta: float | None = option(
+        None,
+        "Probability of a link across communities; by default a hundredth of the graph's density, 1e-7 for stars.",
+        above=0,
+        below=0.5,
+    )
     schedule: Schedule | None = None
-    theta_scale: float | None = None
-    """eps of theta over eps of phi; by default one over the pairs that inform one community."""
-    initial_row_sum: float | None = 1.0
-    """Row sums of the start; None for the sum of the exponentials drawn, about K."""
-    evaluate_every: int | None = None
-    burn_in: float = 0.5
-    """Share of the iterations before running means and posterior averages begin."""
-    burn_in_iterations: int | None = None
-    """The same as a number; sized options have it, so that a run that is resumed to more iterations keeps it."""
-    average: bool = False
-    """Keep the posterior mean of pi: one more array of the state's size."""
-    dtype: str = "float32"
-    storage: str = STORAGES[0]
-    """Of rows of pi: float32 stands for ``dtype``; for stars bfloat16 and float16, rounded stochastically."""
-    validation: float | None = None
-    """Share of the links held out. None: 1 %, or up to 5 % where that would be fewer than 500 links."""
-    test: float | None = None
-    """Share of the links held out of everything, to be evaluated once at the end.
-
-    None: 1 %, or nothing where that would be fewer than 10 links or ``validation`` is 0.
-    """
-    seed: int = 0
+    theta_scale: float | None = option(
+        None,
+        "eps of theta over eps of phi; by default one over the pairs that inform one community.",
+        "python",
+        above=0,
+    )
+    initial_row_sum: float | None = option(
+        1.0, "Row sums at the start; None for the sum of the exponentials drawn, about K.", "python", above=0
+    )
+    evaluate_every: int | None = option(None, "Iterations between evaluations.", least=1, most=2**32)
+    burn_in: float = option(
+        0.5, "Share of the iterations before running means and posterior averages begin.", "python", least=0, most=1
+    )
+    burn_in_iterations: int | None = option(
+        None,
+        "The burn-in as a number; sized options have it, so that a run that is resumed to more iterations keeps it.",
+        "python",
+        least=0,
+        most=2**32,
+    )
+    average: bool = option(False, "Average pi after the optimum, or over half of -n: one more state.")
+    dtype: str = option("float32", "Type of the state.", choices=DTYPES)
+    storage: str = option(
+        STORAGES[0],
+        "Type of stored rows of pi: float32 stands for --dtype; bfloat16 and float16 are for stars, and rounded "
+        "stochastically.",
+        "everybody",
+        choices=STORAGES,
+    )
+    validation: float | None = option(
+        None, "Share of the links held out for validation; by default 1 %, or up to 5 % where that is fewer than 500."
+    )
+    test: float | None = option(
+        None,
+        "Share of the links held out of everything and evaluated at the end; by default 1 %, or none where that is "
+        "fewer than 10 or --validation is 0.",
+    )
+    seed: int = option(0, "Seed of split and chain.", "everybody", least=0, most=2**64 - 1)
 
     def __post_init__(self) -> None:
-        self._check_integers()
-        for name in ("alpha", "delta", "theta_scale", "initial_row_sum", "burn_in", "validation", "test"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, Real):
-                raise InputError(f"{name}={value!r}: it must be a number")
-        for name, allowed in (
-            ("step", STEPS),
-            ("partners", PARTNERS),
-            ("nonlink_weight", NONLINK_WEIGHTS),
-            ("dtype", DTYPES),
-            ("storage", STORAGES),
-            ("products", (None, *PRODUCTS)),
-            ("start", (None, *STARTS)),
-        ):
-            if getattr(self, name) not in allowed:
-                raise InputError(f"{name}={getattr(self, name)!r} is not one of {', '.join(filter(None, allowed))}")
-        for name in ("alpha", "initial_row_sum", "theta_scale"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise InputError(f"{name}={value}: it must be a positive number")
+        check_options(self)
         if len(self.eta) != 2 or not all(0 < value < math.inf for value in self.eta):
             raise InputError(f"eta={self.eta}: it must be two positive numbers, for non-links and for links")
-        if self.delta is not None and not 0 < self.delta < 0.5:
-            raise InputError(f"delta={self.delta}: it must lie between 0 and 0.5")
-        if not 0 <= self.burn_in <= 1:
-            raise InputError(f"burn_in={self.burn_in}: it is a share, between 0 and 1")
         if self.start == "auto" and not self.block:
             raise InputError(
                 "start='auto' tries sweeps, which only blocks make: give stars one of communities, ego, random"
@@ -189,29 +227,6 @@ class Options:
                 f"sample_sweeps={self.sample_sweeps} come after the optimum, which iterations={self.iterations} may "
                 "not reach: leave one of them out"
             )
-
-    def _check_integers(self) -> None:
-        """Make integers of every integral type Python's own, as records and checkpoints are JSON."""
-        for name, least, most in (
-            ("n_communities", 1, 2**24),
-            ("iterations", 0, 2**32 - 1),
-            ("mini_batch_size", 1, 2**31),
-            ("n_partners", 1, 2**31),
-            ("evaluate_every", 1, 2**32),
-            ("burn_in_iterations", 0, 2**32),
-            ("sample_sweeps", 0, 2**20),
-            ("seed", 0, 2**64 - 1),
-        ):
-            value = getattr(self, name)
-            if value is None and self.__dataclass_fields__[name].default is None:
-                continue
-            try:
-                number = operator.index(value)
-            except TypeError:
-                raise InputError(f"{name}={value!r}: it must be an integer") from None
-            if not least <= number <= most:
-                raise InputError(f"{name}={number}: it must lie between {least} and {most}")
-            object.__setattr__(self, name, number)
 
     def sized_for(self, n_vertices: int, n_links: int = 0) -> Options:
         """These options with what was left open chosen for a graph of ``n_vertices`` and ``n_links``.

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, StringConstraints, create_model
 
+from mmsbgen.base.declared_options import options_of
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.options.result_options import ResultOptions
 from mmsbgen.service.models.kernel_models import Name, Text
+from mmsbgen.tuner.run.tune_options import TuneOptions
 
 JobId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
@@ -14,14 +19,32 @@ RequestKey = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
 Kind = Literal["tune", "detect"]
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Value = StrictBool | StrictInt | Annotated[StrictStr, StringConstraints(max_length=64)]
-Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+_Word = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z_]{1,64}$")]
 
 
-class TuneRequest(BaseModel):
+def _model(declaration: type[Any], *, body: bool, **most: float) -> Any:
+    """A model of the options that everybody sees; ``most`` are the largest values taken here.
+
+    Values in a ``body`` of JSON are strict and have the declared defaults; those of a query are lax, None by default.
+    """
+    found: dict[str, Any] = {}
+    for name, one in options_of(declaration).items():
+        if one.audience == "everybody":
+            bounds = {"ge": one.least, "le": min(one.most, most.get(name, one.most)), "gt": one.above, "lt": one.below}
+            hint: Any = {int: int, bool: bool, float: float, str: _Word}[one.kind]
+            hint = Literal.__getitem__(tuple(one.choices)) if one.choices else hint
+            limits = Field(**{word: one.kind(bound) for word, bound in bounds.items() if math.isfinite(bound)})
+            default = one.default if body else None
+            hint = Annotated[hint, limits] | None if default is None else Annotated[hint, limits]
+            found[name] = (hint, Field(default, description=one.help))
+    config = ConfigDict(extra="forbid", strict=body, allow_inf_nan=False)
+    return create_model(declaration.__name__, __config__=config, **found)
+
+
+class TuneRequest(_model(TuneOptions, body=True, budget_trials=100_000, budget_seconds=7 * 86400)):  # type: ignore[misc]
     """A tuning run for a worker, as ``mmsbgen tune`` makes it."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"kernels": ["update_pi"], "problem": {"K": 64}, "budget_trials": 20}]},
     )
 
@@ -32,37 +55,16 @@ class TuneRequest(BaseModel):
     fixed: dict[Name, Annotated[list[Value], Field(min_length=1, max_length=64)]] = Field(
         default_factory=dict, max_length=32, description="Axes that keep some of their values."
     )
-    budget_trials: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = None
-    budget_seconds: Annotated[StrictInt | StrictFloat, Field(gt=0, le=7 * 86400)] | None = None
-    strategy: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,64}$")] = "default"
-    objective: Literal["time", "energy", "edp"] = "time"
-    seed: Seed = 0
-    retune: StrictBool = False
 
 
-class DetectOptions(BaseModel):
+class DetectOptions(_model(Options, body=False), _model(ResultOptions, body=False, top=256)):  # type: ignore[misc]
     """How communities are to be found; what is left out is chosen for the graph."""
-
-    model_config = ConfigDict(extra="forbid")
 
     n_communities: Annotated[int, Field(ge=1, le=2**24)] | Literal["auto"] = Field(
         description="K, or 'auto' to let held-out pairs choose.", examples=[50]
     )
     name: Text | None = Field(default=None, description="Of the graph, for records.", examples=["CA-GrQc"])
     device: Text | None = Field(default=None, description="A part of the name of the device that is to do it.")
-    iterations: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
-    mini_batch: Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,32}$")] | None = None
-    mini_batch_size: Annotated[int, Field(ge=1, le=2**31)] | None = None
-    n_partners: Annotated[int, Field(ge=1, le=2**31)] | None = None
-    start: Literal["auto", "communities", "ego", "random"] | None = None
-    storage: Literal["float32", "bfloat16", "float16"] | None = None
-    products: Literal["single", "half"] | None = None
-    seed: Seed | None = None
-    rule: Literal["share", "threshold", "link", "top"] | None = None
-    threshold: Annotated[float, Field(ge=0, le=2**31, allow_inf_nan=False)] | None = None
-    top: Annotated[int, Field(ge=1, le=256)] | None = Field(
-        default=None, description="Largest memberships of each vertex that are kept."
-    )
 
 
 class FileModel(BaseModel):

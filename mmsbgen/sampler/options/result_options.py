@@ -1,0 +1,26 @@
+"""How communities are made of memberships, and how much of the memberships is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mmsbgen.base.declared_options import check_options, option
+
+RULE_NAMES = ("share", "threshold", "link", "top")
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """Options of results; they change nothing in the chain."""
+
+    rule: str = option(RULE_NAMES[0], "Rule that makes communities of memberships.", "everybody", choices=RULE_NAMES)
+    threshold: float | None = option(
+        None, "Threshold of the rule; each has its default.", "everybody", least=0, most=2**31
+    )
+    top: int = option(16, "Largest memberships of each vertex that are kept.", "everybody", least=1, most=2**24)
+
+    def __post_init__(self) -> None:
+        from mmsbgen.sampler.diagnostics.communities import checked_threshold
+
+        check_options(self)
+        checked_threshold(self.rule, self.threshold)
