@@ -67,7 +67,7 @@ def test_all_pairs_that_drawing_finds(group: tuple[str, ...], lanes: int) -> Non
     valid = 0
     for spec in map(MMSB.kernel, group):
         values = factors(spec)
-        for _ in range(8000):
+        for _ in range(10000):
             row = {name: rng.choice(among) for name, among in values.items()}
             if is_valid(spec, row, CPU[lanes]):
                 valid += 1
