@@ -12,13 +12,17 @@ from typing import Any
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
-from mmsbgen.sampler.minibatch.block_sweeps import blocks_per_sweep
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
 NONLINK_WEIGHTS = ("exact", "balanced")
 DTYPES = ("float32", "float64")
 PRODUCTS = ("single", "half")
+
+
+def blocks_per_sweep(n_vertices: int, size: int) -> int:
+    """Iterations in which blocks of at most ``size`` vertices go through all ``n_vertices`` once."""
+    return -(-n_vertices // min(size, n_vertices))
 
 
 @dataclass(frozen=True)
