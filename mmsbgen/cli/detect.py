@@ -18,8 +18,8 @@ from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import declared_flags
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath
+from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.options.result_options import ResultOptions
 
 if TYPE_CHECKING:
     from mmsbgen.detection.detect import Detection

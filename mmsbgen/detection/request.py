@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.export import Exports, Found
 from mmsbgen.graph import Graph
 from mmsbgen.graph.ids import numbered_pairs
@@ -22,9 +23,9 @@ __all__ = ["CHECKPOINT", "RULE", "TOP", "Detection", "Request", "checkpoint_in"]
 #: The checkpoint of a run, in the folder of its results.
 CHECKPOINT = "checkpoint.npz"
 #: Entries of a row of pi that are kept by default.
-TOP = 16
+TOP: int = ResultOptions.top
 #: The rule that makes communities of memberships.
-RULE = "share"
+RULE: str = ResultOptions.rule
 
 
 def checkpoint_in(place: Path) -> Path:

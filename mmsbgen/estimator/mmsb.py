@@ -20,8 +20,7 @@ from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fit, Fitted
 from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.graph import Graph, as_graph
-from mmsbgen.sampler.minibatch.block_sweeps import blocks_per_sweep
-from mmsbgen.sampler.options.options import Options, Schedule
+from mmsbgen.sampler.options.options import Options, Schedule, blocks_per_sweep
 from mmsbgen.sampler.run.saved_chain import KeptChain
 
 #: Parameters that say how a chain goes; the others may change between ``fit`` and ``partial_fit``.

@@ -10,11 +10,11 @@ from typing import Any
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.detect import Request, perform
+from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.graph import GraphWarning, as_graph
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options, Schedule
-from mmsbgen.sampler.options.result_options import ResultOptions
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.tuner.measure.device_lock import having_device
 from mmsbgen.worker.task import Outcome, StoppedError, Task, Tells, Throttle, known_keys, plain

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.binary_cache import BinaryCache
 
 
 def test_round_trip(tmp_path: Path) -> None:
     cache = BinaryCache(tmp_path)
     key = cache.key(["a", "b"])
     assert cache.load(key) is None
-    cache.store(key, b"code", "log")
-    assert cache.load(key) == (b"code", "log")
+    cache.store(key, b"\0code\0", "a log, with \u00e4 and \n")
+    assert cache.load(key) == (b"\0code\0", "a log, with \u00e4 and \n")
     cache.discard(key)
     assert cache.load(key) is None
     assert not list(tmp_path.glob(".draft-*"))
@@ -49,4 +49,4 @@ def test_the_oldest_go_first(tmp_path: Path) -> None:
 
         os.utime(path, (stamp, stamp))
     BinaryCache(tmp_path, limit_bytes=300).store("newest", b"x" * 100, "")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.bin", "new.log", "newest.bin", "newest.log"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.bin", "newest.bin"]

@@ -10,8 +10,8 @@ from typing import Literal
 
 import pytest
 
+from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia import cuda_compile, held_launches
-from mmsbgen.backends.nvidia.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.cuda_compile import (
     CudaCompiler,
     compile_cuda,

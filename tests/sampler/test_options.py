@@ -9,12 +9,11 @@ import pytest
 
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
-from mmsbgen.detection.request import RULE, TOP
+from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.chain.chain_problem import partner_rule
 from mmsbgen.sampler.diagnostics.communities import RULES
 from mmsbgen.sampler.minibatch.strategies import STRATEGIES
 from mmsbgen.sampler.options.options import Options, Schedule
-from mmsbgen.sampler.options.result_options import ResultOptions
 from mmsbgen.tuner.measure.measurer import Limits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
 from mmsbgen.tuner.run.tune_options import TuneOptions
@@ -80,7 +79,6 @@ def test_wrong_schedules(wrong):
 def test_the_declared_choices_and_defaults_are_those_that_there_are():
     assert set(options_of(Options)["mini_batch"].choices) == set(STRATEGIES)
     assert options_of(ResultOptions)["rule"].choices == tuple(RULES)
-    assert (ResultOptions().rule, ResultOptions().top) == (RULE, TOP)
     limits = TuneOptions().keywords()["limits"]
     assert (limits, TuneOptions().roof_mib << 20) == (Limits(), BUFFER_BYTES)
     for declaration in (Options, ResultOptions, TuneOptions):

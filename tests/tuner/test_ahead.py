@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from mmsbgen.backends import Device, DeviceInfo
-from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.cuda_compile import Nvcc, compile_cuda
 from mmsbgen.base.host_memory import available_host_memory
 from mmsbgen.db.records.canonical_json import digest

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
 from mmsbgen.base.processes import cores, guarded_command, kill_group
 

@@ -18,8 +18,8 @@ from mmsbgen.backends.base import (
     as_shape,
     checked_offset,
 )
+from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia import held_launches, pinned_memory
-from mmsbgen.backends.nvidia.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.cuda_compile import (
     Compiled,
     KernelResources,

@@ -25,7 +25,7 @@ from mmsbgen.backends.base import (
     as_shape,
     checked_offset,
 )
-from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.opencl import compiler_caches, intel_runtime
 from mmsbgen.base.errors import (
     CompileError,

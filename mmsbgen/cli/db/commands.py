@@ -12,11 +12,11 @@ import click
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options
 from mmsbgen.cli.db.named_records import picked_device, picked_run
-from mmsbgen.cli.db.output_options import Output, moved, output_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
 from mmsbgen.cli.shared.logs import is_quiet
+from mmsbgen.cli.shared.output_options import Output, moved, output_options, show
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:

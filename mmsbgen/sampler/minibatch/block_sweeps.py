@@ -9,13 +9,9 @@ import numpy.typing as npt
 
 from mmsbgen.backends.base import Device
 from mmsbgen.graph import Split
+from mmsbgen.sampler.options.options import blocks_per_sweep
 
 Ints = npt.NDArray[np.int64]
-
-
-def blocks_per_sweep(n_vertices: int, size: int) -> int:
-    """Iterations in which blocks of at most ``size`` vertices go through all ``n_vertices`` once."""
-    return -(-n_vertices // min(size, n_vertices))
 
 
 class Sweeps:

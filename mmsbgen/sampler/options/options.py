@@ -11,7 +11,6 @@ from mmsbgen.base.declared_options import check_options, option
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
-from mmsbgen.sampler.minibatch.block_sweeps import blocks_per_sweep
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
@@ -20,6 +19,11 @@ STARTS = ("auto", "communities", "ego", "random")
 MINI_BATCHES = ("block", "random-node", "random-node-link", "random-node-non-link", "random-pair")
 DTYPES = ("float32", "float64")
 PRODUCTS = ("single", "half")
+
+
+def blocks_per_sweep(n_vertices: int, size: int) -> int:
+    """Iterations in which blocks of at most ``size`` vertices go through all ``n_vertices`` once."""
+    return -(-n_vertices // min(size, n_vertices))
 
 
 @dataclass(frozen=True)

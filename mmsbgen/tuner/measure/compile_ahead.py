@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.backends.nvidia.binary_cache import BinaryCache
+from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.cuda_compile import CudaCompiler, Nvcc, compile_cuda, find_compiler
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import cores

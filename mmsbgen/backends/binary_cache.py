@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["BinaryCache"]
 
 LIMIT_BYTES = 2 * 2**30
-#: What files hold is a part of their names: a binary, then its digest.
-_FORMAT = b"binary, sha256;"
+#: What files hold is a part of their names: the digest of the rest, the log, a NUL, the binary.
+_FORMAT = b"sha256, log, binary;"
 _DIGEST_BYTES = 32
 
 
@@ -49,23 +49,23 @@ class BinaryCache:
     def load(self, key: str) -> tuple[bytes, str] | None:
         """Return a binary and its log, or None."""
         try:
-            data = (self.folder / f"{key}.bin").read_bytes()
-            log = (self.folder / f"{key}.log").read_text()
-        except (OSError, UnicodeDecodeError):
+            whole = (self.folder / f"{key}.bin").read_bytes()
+        except OSError:
             return None
-        binary, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-        if hashlib.sha256(binary).digest() != digest:
+        digest, data = whole[:_DIGEST_BYTES], whole[_DIGEST_BYTES:]
+        if hashlib.sha256(data).digest() != digest:
             return None
         with contextlib.suppress(OSError):
             os.utime(self.folder / f"{key}.bin")
-        return binary, log
+        log, _, binary = data.partition(b"\0")
+        return binary, log.decode()
 
     def store(self, key: str, data: bytes, log: str) -> None:
         """Publish a binary and its log."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._publish(f"{key}.log", log.encode())
-            self._publish(f"{key}.bin", data + hashlib.sha256(data).digest())
+            data = log.replace("\0", "").encode() + b"\0" + data
+            self._publish(f"{key}.bin", hashlib.sha256(data).digest() + data)
             if not self._pruned:
                 self._pruned = True
                 self._prune()
@@ -92,4 +92,3 @@ class BinaryCache:
             total += status.st_size
             if total > self.limit_bytes:
                 path.unlink(missing_ok=True)
-                path.with_suffix(".log").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What the commands of ``mmsbgen db`` share: how they print."""
+"""How the commands of ``mmsbgen db`` and ``mmsbgen report`` print."""
 
 from __future__ import annotations
 
