@@ -18,6 +18,7 @@ from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.runtime import look_up_key
 from mmsbgen.service.device_list import Devices
+from tests.records import program
 from tests.service.running import MMSB, Service, device, key, records
 
 BEST = "/api/v1/best"
@@ -111,8 +112,9 @@ def test_what_others_store_counts_soon(service: Service, client: httpx.Client) -
         store.begin_run(run)
         configs = MMSB.kernel("update_pi").space.configs(MMSB.problem(), recorded_traits(of))[:3]
         for place, config in enumerate(configs):
+            extra, times = program(key(of), config), (1e-3 / (place + 1),)
             store.add_trial(
-                TrialRecord(run=run.uuid, key=key(of), config=config, status="ok", times=(1e-3 / (place + 1),))
+                TrialRecord(run=run.uuid, key=key(of), config=config, status="ok", times=times, extra=extra)
             )
             deadline = time.monotonic() + 15
             while (found := best(client, of.key)).status_code != 200 or found.json()["configuration"] != config:

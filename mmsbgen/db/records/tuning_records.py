@@ -278,7 +278,8 @@ class TrialRecord:
     @property
     def template_digest(self) -> str:
         """The digest on which the trial depends: of its program, or of the template in records of older versions."""
-        return self.program or self.key.kernel.template_digest
+        of_kernel = self.key.kernel.template_digest
+        return self.program if of_kernel == PROGRAM else of_kernel
 
     @cached_property
     def config_digest(self) -> str:
