@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 INTRO = """\
 # Database schema
 
-Made from the declarations of `mmsbgen/db/store/schema.py` by `scripts/pages/schema_page.py`; revision {revision}. The same
+Made from the declarations of `mmsbgen/db/store/schema.py` by `scripts/docs --update`; revision {revision}. The same
 tables are used on SQLite and on PostgreSQL.
 
 ![Tables and what they refer to](../pictures/schema.svg)
