@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """Iterations of a chain by the best configurations of a kernel: whether what is fastest by itself is fastest there too.
 
     scripts/bench/bench_chain.py --device cuda:0 --graph com-dblp.txt.gz --kernel block_sums --source h200.jsonl.gz

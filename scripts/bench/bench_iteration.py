@@ -1,10 +1,11 @@
+#!/usr/bin/env python
 """A whole iteration of stars, by single launches and fused, or a whole sweep of blocks; time by stage.
 
     scripts/bench/bench_iteration.py --device cuda:0 --graph com-dblp.txt.gz
     scripts/bench/bench_iteration.py --device cuda:0 --graph com-dblp.txt.gz --mini-batch block --products half
 
-Wall-clock time of chains on a graph, launches queued ahead, nothing profiled, in repetitions of --count iterations or
-sweeps; then stages on the device's clock.  Configurations are those that a run would get.
+Wall-clock time of chains, launches queued ahead, nothing profiled; then stages on the device's clock.  Configurations
+are those that a run would get.
 
 Stars: links, non-links and their mixture.  update_phi alone is timed on the benchmark inputs of the problem
 and configuration that the chain of non-links has.  The report says of each kernel how near its records are.
@@ -151,8 +152,7 @@ def stars(device: Device, parts: Split, base: Options, report: Report, args: arg
                     records, stages = tiers(sampler), by_stage(sampler, args.count)
                     bare = without_theta(sampler, args.count, args.repetitions)
             progress(f"{step} {kind}: " + ", ".join(f"{name} {s.text(1e6)} us" for name, s in found.items()))
-            fastest = min(sample.median for sample in found.values())
-            ratio = f"{fastest / alone.median:.2f}" if kind == NON_LINKS else "-"
+            ratio = f"{min(s.median for s in found.values()) / alone.median:.2f}" if kind == NON_LINKS else "-"
             theta = f"{1 - bare.median / found['separate'].median:.1%}"
             said = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in records.items())
             told.append(f"- {step}, {kind}: configurations are {said}")

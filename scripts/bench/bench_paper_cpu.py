@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """The paper's CPU figures on this machine: speed-up over the C baseline by vector width, and time by kernel.
 
 Every stage runs on the same inputs in turns: the C baseline (one thread), then the device's kernel at vector widths

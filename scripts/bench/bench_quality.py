@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """How well found communities agree with known ones: mmsbgen with its defaults, and other methods.
 
 Writes docs/quality.md and, with every run, docs/reports/quality.json.  Each run is a process of its own with a time

@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """What selection loses where nothing was tuned: leave recorded problems out in turn and select for them.
 
     scripts/bench/bench_selection.py        # writes docs/reports/selection.json and selection.md
@@ -87,8 +88,7 @@ SETS = {
 
 def load(folder: Path = REPORTS) -> list[tuple[str, TrialRecord]]:
     """The trials that worked, each with the name of its sweep."""
-    found = [(name, trial) for name in SWEEPS for trial in jsonl.read(folder / name).trials]
-    return [(name, trial) for name, trial in found if trial.status == "ok"]
+    return [(name, t) for name in SWEEPS for t in jsonl.read(folder / name).trials if t.status == "ok"]
 
 
 def folds(records: Sequence[tuple[str, TrialRecord]], left_out: Set, *, always: bool = False) -> list[Fold]:
@@ -223,8 +223,8 @@ def page(made: dict[str, Any]) -> str:
     for name, parts in made["sets"].items():
         shown = {sweep: s for sweep, s in parts.items() if s["problems"]}
         lines += [f"## {name[0].upper()}{name[1:]}", "", head, *(_row(sweep, s) for sweep, s in shown.items()), ""]
-    where = f"On {SWEEPS[0]}, where most near problems have the same configurations."
-    lines += ["## Ways compared, for another K", "", where, ""]
+    lines += ["## Ways compared, for another K", ""]
+    lines += [f"On {SWEEPS[0]}, where most near problems have the same configurations.", ""]
     lines += [head, *(_row(name, s) for name, s in made["ways"].items()), "", "## Each problem", ""]
     lines += ["| set | sweep | kernel | problem | tier | efficiency | selected |", "|---|---|---|---|---|---|---|"]
     for name, found in made["folds"].items():

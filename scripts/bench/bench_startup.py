@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """What it takes to begin: help, import, selecting a configuration, and com-DBLP from file to first iteration.
 
 | what | target |

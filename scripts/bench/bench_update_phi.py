@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """update_phi against the rate of random rows: tuned, default and worst configuration, for each type of rows.
 
     scripts/bench/bench_update_phi.py --device cuda:0 -k 256 -k 1024 --storage bfloat16

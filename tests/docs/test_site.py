@@ -85,7 +85,7 @@ def test_references_are_whole(site: Path) -> None:
     ],
 )
 def test_what_is_generated_is_current(script: str, option: str, made: list[str] | None, tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / script), "--output", str(tmp_path)]
+    command = [sys.executable, str(ROOT / "scripts" / "pages" / script), "--output", str(tmp_path)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
     files = made or [path.name for path in tmp_path.iterdir()]
     assert files

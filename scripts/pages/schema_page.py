@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """The page of the database's schema with its picture, from the declarations of its tables.
 
-    scripts/schema_page.py [--output docs]
+    scripts/pages/schema_page.py [--output docs]
 
 Writes reference/schema.md and pictures/schema.svg into the output folder.
 """
@@ -19,11 +19,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from mmsbgen.db.store import schema
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 INTRO = """\
 # Database schema
 
-Made from the declarations of `mmsbgen/db/store/schema.py` by `scripts/schema_page.py`; revision {revision}. The same
+Made from the declarations of `mmsbgen/db/store/schema.py` by `scripts/docs --update`; revision {revision}. The same
 tables are used on SQLite and on PostgreSQL.
 
 ![Tables and what they refer to](../pictures/schema.svg)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """The pictures of docs/kernel-space.md, from the declarations of the kernels where they say it.
 
-scripts/pictures.py [--output docs/pictures]
+scripts/pages/pictures.py [--output docs/pictures]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from _svg import BLUE, GREEN, GREY, ORANGE, PALE, PINK, YELLOW, Drawing
 from mmsbgen.families.mmsb.axes.common_axes import PLACEMENTS
 from mmsbgen.families.mmsb.axes.row_space import places
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PLACES = {
     "R": ("registers", BLUE),
     "S": ("shared memory", ORANGE),
