@@ -61,11 +61,15 @@ def problem_of(split: Split, options: Options, info: DeviceInfo) -> Problem:
     """The problem of a run of ``options`` on a split graph and a device; tuning it makes the run's look-ups exact."""
     n_vertices = split.graph.n_vertices
     sized = options.sized_for(n_vertices, split.graph.n_links)
-    rule = partner_rule(n_vertices, sized)
+    return problem_of_sized(split, sized, partner_rule(n_vertices, sized), info)
+
+
+def problem_of_sized(split: Split, sized: Options, rule: equations.PartnerRule, info: DeviceInfo) -> Problem:
+    """As :func:`problem_of`, of options that are sized for the graph."""
     return MMSB.problem(
         K=sized.n_communities,
-        N=n_vertices,
-        m=min(sized.size, n_vertices),
+        N=split.graph.n_vertices,
+        m=min(sized.size, split.graph.n_vertices),
         n=rule.n,
         pairs=max(1, len(split.validation.pairs)),
         dtype=sized.dtype,

@@ -8,7 +8,7 @@ from mmsbgen.families.mmsb.blocks.link_kernels import most_groups
 from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.build import traits_of
-from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of
+from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of_sized
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_partners import BlockShared
 from mmsbgen.sampler.minibatch.drawn_ahead import rounds
@@ -38,10 +38,10 @@ class Plan:
         self.sources = strategies.Sources(split, self.links, self.held, options)
         self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
-        self.rule = partner_rule(graph.n_vertices, options)
-        self.problem = problem_of(split, options, info)
-        self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
         self.sweeps = strategies.sweeps(self.sources) if options.block else None
+        self.rule = partner_rule(graph.n_vertices, options)
+        self.problem = problem_of_sized(split, options, self.rule, info)
+        self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
         groups = most_groups(self.problem, traits_of(info)) if options.block else theta_groups(self.problem)
         self.partners = self._partners()
         self.rounds = self._rounds()
