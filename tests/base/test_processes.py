@@ -116,13 +116,8 @@ def test_files_of_the_current_folder_are_not_run(
 
 @pytest.mark.opencl
 def test_a_tuning_run_runs_no_file_of_the_current_folder(spoiled: Path, tmp_path: Path, pocl_device: Device) -> None:
-    words = [
-        "--device",
-        pocl_device.info.spec,
-        "--kernel",
-        "theta_end",
-        *["-p", "N=500", "-p", "K=20", "-p", "m=64", "-p", "n=4"],
-    ]
+    words = ["--device", pocl_device.info.spec, "--kernel", "theta_end"]
+    words += ["-p", "N=500", "-p", "K=20", "-p", "m=64", "-p", "n=4"]
     limits = ["--budget-trials", "2", "--roof-mib", "1", "--compilers", "2", "--database", tmp_path / "t.sqlite3"]
     command = python_command("mmsbgen", "tune", *words, *limits)
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
