@@ -3,29 +3,44 @@
  * configuration: block_size=1 panel=256 partners_in_flight=2 team=item tile=2 vector_width=4
  */
 
+#define FUNCTION static inline
+#define GLOBAL __global
+#define OPENCL 1
+#define PASTE(x, y) x##y
+#define REAL(x) PASTE(x, f)
+#define K 100u
+#define LD 112u
+#define ROW_VECTORS 28u
+#define Z_FLOOR 1e-12
+#define T 1u
+#define TILE 2u
+#define PARTNERS 2u
+#define PANEL 256u
+#define FLIGHT 2u
+
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef uint u32;
 typedef ulong u64;
 typedef float real;
 typedef float4 realv;
 
-static inline realv v_splat(real x)
+FUNCTION realv v_splat(real x)
 {
     return (realv)(x);
 }
 
-static inline real v_sum(realv x)
+FUNCTION real v_sum(realv x)
 {
     return ((x.s0 + x.s1) + (x.s2 + x.s3));
 }
 
 /* Where a vertex is among the panel's partners, the pair's weight becomes 0. */
-static inline void strike(
-    real* scales, __global const u32* places, __global const u32* drawn,
+FUNCTION void strike(
+    real* scales, GLOBAL const u32* places, GLOBAL const u32* drawn,
     u32 vertex, u32 begin, u32 size)
 {
     const u32 p = places[vertex];
-    if (p - begin < size && drawn[p] == vertex) scales[(p - begin) * 2u] = 0.0f;
+    if (p - begin < size && drawn[p] == vertex) scales[(p - begin) * TILE] = REAL(0.0);
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -53,39 +68,39 @@ void block_shared(
     realv w[56];
     const u32 lane = 0u, first = (uint)get_group_id(0) * 2u;
     if (first >= n_vertices) return;
-    __global const realv* strength = (__global const realv*)beta;
+    GLOBAL const realv* strength = (GLOBAL const realv*)beta;
     {
         const u32 vertex = vertices[first_vertex + first];
-        __global const realv* own = (__global const realv*)(pi + (u64)slots[vertex] * 112u);
-        for (u32 v = 0; v < 28u; ++v) w[v] = own[v] * (strength[v] - v_splat(delta));
+        GLOBAL const realv* own = (GLOBAL const realv*)(pi + (u64)slots[vertex] * LD);
+        for (u32 v = 0; v < ROW_VECTORS; ++v) w[v] = own[v] * (strength[v] - v_splat(delta));
     }
     {
         const u32 vertex = vertices[first_vertex + (first + 1u < n_vertices ? first + 1u : first)];
-        __global const realv* own = (__global const realv*)(pi + (u64)slots[vertex] * 112u);
-        for (u32 v = 0; v < 28u; ++v) w[v + 28u] = own[v] * (strength[v] - v_splat(delta));
+        GLOBAL const realv* own = (GLOBAL const realv*)(pi + (u64)slots[vertex] * LD);
+        for (u32 v = 0; v < ROW_VECTORS; ++v) w[v + 28u] = own[v] * (strength[v] - v_splat(delta));
     }
     const u32 count = n_shared[0];
-    for (u32 begin = 0; begin < count; begin += 256u) {
-        const u32 size = count - begin < 256u ? count - begin : 256u;
-        for (u32 e = lane; e < 512u; e += 1u) {
-            const u32 p = e / 2u;
-            scales[e] = p < size ? shared_weights[begin + p] : 0.0f;
+    for (u32 begin = 0; begin < count; begin += PANEL) {
+        const u32 size = count - begin < PANEL ? count - begin : PANEL;
+        for (u32 e = lane; e < (PANEL * TILE); e += T) {
+            const u32 p = e / TILE;
+            scales[e] = p < size ? shared_weights[begin + p] : REAL(0.0);
         }
-        for (u32 i = 0; i < 2u && first + i < n_vertices; ++i) {
+        for (u32 i = 0; i < TILE && first + i < n_vertices; ++i) {
             const u32 vertex = vertices[first_vertex + first + i];
             if (lane == 0u) strike(scales + i, places, drawn, vertex, begin, size);
-            for (u64 l = neighbour_offsets[vertex] + lane; l < neighbour_offsets[vertex + 1u]; l += 1u)
+            for (u64 l = neighbour_offsets[vertex] + lane; l < neighbour_offsets[vertex + 1u]; l += T)
                 strike(scales + i, places, drawn, neighbours[l], begin, size);
-            for (u64 l = held_offsets[vertex] + lane; l < held_offsets[vertex + 1u]; l += 1u)
+            for (u64 l = held_offsets[vertex] + lane; l < held_offsets[vertex + 1u]; l += T)
                 strike(scales + i, places, drawn, held_neighbours[l], begin, size);
         }
 
-        for (u32 p = 0; p < size; p += 2u) { /* past size there are slots to read, and weights of 0 */
-            __global const realv* row0 = (__global const realv*)(pi + (u64)shared[begin + p] * 112u);
-            realv dot0 = v_splat(0.0f), dot1 = v_splat(0.0f);
-            __global const realv* row1 = (__global const realv*)(pi + (u64)shared[begin + p + 1u] * 112u);
-            realv dot2 = v_splat(0.0f), dot3 = v_splat(0.0f);
-            for (u32 v = 0; v < 28u; ++v) {
+        for (u32 p = 0; p < size; p += PARTNERS) { /* past size there are slots to read, and weights of 0 */
+            GLOBAL const realv* row0 = (GLOBAL const realv*)(pi + (u64)shared[begin + p] * LD);
+            realv dot0 = v_splat(REAL(0.0)), dot1 = v_splat(REAL(0.0));
+            GLOBAL const realv* row1 = (GLOBAL const realv*)(pi + (u64)shared[begin + p + 1u] * LD);
+            realv dot2 = v_splat(REAL(0.0)), dot3 = v_splat(REAL(0.0));
+            for (u32 v = 0; v < ROW_VECTORS; ++v) {
                 const realv w0 = w[v];
                 const realv w1 = w[v + 28u];
                 const realv x0 = row0[v];
@@ -101,15 +116,15 @@ void block_shared(
                 const realv fold2_0 = (realv)(fold4_0.even, fold4_1.even) + (realv)(fold4_0.odd, fold4_1.odd);
                 const realv dots = fold2_0;
                 real* scale = scales + p * 2u;
-                const realv z = fmax(v_splat(1.0f - delta) - dots, v_splat(1e-12f));
+                const realv z = fmax(v_splat(REAL(1.0) - delta) - dots, v_splat(REAL(Z_FLOOR)));
                 vstore4(-vload4(0, scale) / z, 0, scale);
             }
         }
-        for (u32 v = 0; v + 1u < 28u; v += 2u) {
-            realv acc0_0 = v_splat(0.0f), acc0_1 = v_splat(0.0f);
-            realv acc1_0 = v_splat(0.0f), acc1_1 = v_splat(0.0f);
+        for (u32 v = 0; v + (FLIGHT - 1u) < ROW_VECTORS; v += FLIGHT) {
+            realv acc0_0 = v_splat(REAL(0.0)), acc0_1 = v_splat(REAL(0.0));
+            realv acc1_0 = v_splat(REAL(0.0)), acc1_1 = v_splat(REAL(0.0));
             for (u32 p = 0; p < size; ++p) {
-                __global const realv* row = (__global const realv*)(pi + (u64)shared[begin + p] * 112u) + v;
+                GLOBAL const realv* row = (GLOBAL const realv*)(pi + (u64)shared[begin + p] * LD) + v;
                 const realv x0 = row[0];
                 const realv x1 = row[1];
                 const realv scale0 = v_splat(scales[p * 2u]);
@@ -120,12 +135,12 @@ void block_shared(
                 acc1_1 = fma(scale1, x1, acc1_1);
             }
             {
-                __global realv* out = (__global realv*)(pi + (u64)spares[first] * 112u) + v;
+                GLOBAL realv* out = (GLOBAL realv*)(pi + (u64)spares[first] * LD) + v;
                 out[0] = begin > 0u ? out[0] + acc0_0 : acc0_0;
                 out[1] = begin > 0u ? out[1] + acc0_1 : acc0_1;
             }
             if (first + 1u < n_vertices) {
-                __global realv* out = (__global realv*)(pi + (u64)spares[first + 1u] * 112u) + v;
+                GLOBAL realv* out = (GLOBAL realv*)(pi + (u64)spares[first + 1u] * LD) + v;
                 out[0] = begin > 0u ? out[0] + acc1_0 : acc1_0;
                 out[1] = begin > 0u ? out[1] + acc1_1 : acc1_1;
             }

@@ -183,9 +183,9 @@ def test_a_fingerprint_is_of_what_the_check_does(edited: Callable[[str, str, str
     before = numbers()
     assert len(set(before)) == 4
     assert numbers() == before
-    edited("mmsb/update_beta.jinja", "{%", "/* a comment\n over lines */\n{%")
+    edited("mmsb/stages/update_beta.jinja", "{%", "/* a comment\n over lines */\n{%")
     assert numbers() == before
-    edited("mmsb/update_beta.jinja", "{%", "typedef real unheard_of;\n{%")
+    edited("mmsb/stages/update_beta.jinja", "{%", "typedef real unheard_of;\n{%")
     assert set(numbers()).isdisjoint(before)
 
 
@@ -280,7 +280,7 @@ def test_a_later_run_goes_on_from_the_report_and_checks_what_changed(
     assert script("--sample", "3").exit_code == 0
     assert (_counts(tmp_path), _checks(tmp_path)) == ({"edge_lookup": 3, "update_beta": 3}, 2)
 
-    edited("mmsb/update_beta.jinja", "{%", "typedef real unheard_of;\n{%")
+    edited("mmsb/stages/update_beta.jinja", "{%", "typedef real unheard_of;\n{%")
     done = script("--sample", "3", "--seconds", "0.000001")
     assert "3 of 38 variants are checked as they are today" in done.output
     assert _counts(tmp_path) == {"edge_lookup": 3, "update_beta": 0}

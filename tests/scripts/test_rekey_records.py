@@ -41,7 +41,7 @@ def records(tmp_path: Path) -> Path:
 def stated(earlier: Path, text: str, records: Path, tmp_path: Path) -> Path:
     """A copy of the project whose step has ``text`` too, and the records as of its templates."""
     shutil.copytree(ROOT / "mmsbgen", earlier / "mmsbgen", ignore=shutil.ignore_patterns("__pycache__"))
-    template = earlier / "mmsbgen" / "templates" / "mmsb" / "step.jinja"
+    template = earlier / "mmsbgen" / "templates" / "mmsb" / "rows" / "step.jinja"
     template.write_text(template.read_text() + text)
     asked = "from mmsbgen.families import family; from mmsbgen.kernels.render import template_digest; "
     asked += "print(template_digest(family('mmsb').kernel('update_phi').template, 'cuda'))"
