@@ -21,6 +21,8 @@
 #define PARTNERS 2u
 #define PANEL 256u
 #define SLICE 16u
+#define STARS 0
+#define LABELS 0
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -71,14 +73,45 @@ FUNCTION real v_sum(realv x)
     return ((x.s[0] + x.s[1]) + (x.s[2] + x.s[3]));
 }
 
+#if STARS
+#define SLOT_OF(place) slots[drawn[place]]
+#else
+#define SLOT_OF(place) shared[place]
+#endif
+/* Z of a pair by its weight, which is negative where links are marked. */
+#if LABELS
+#define Z_OF(weight, dot) (weight < REAL(0.0) ? delta + dot : (REAL(1.0) - delta) - dot)
+#else
+#define Z_OF(weight, dot) (REAL(1.0) - delta) - dot
+#endif
+#define ALIGNED_LOCAL LOCAL __align__(16)
+/* scales is local memory of a block, or private to a work-item. */
+#define SCALES real*
+
 /* Where a vertex is among the panel's partners, the pair's weight becomes 0. */
 FUNCTION void strike(
-    real* scales, GLOBAL const u32* places, GLOBAL const u32* drawn,
+    SCALES scales, GLOBAL const u32* places, GLOBAL const u32* drawn,
     u32 vertex, u32 begin, u32 size)
 {
     const u32 p = places[vertex];
     if (p - begin < size && drawn[p] == vertex) scales[(p - begin) * TILE] = REAL(0.0);
 }
+
+#if LABELS
+#define LINK label
+
+/* Where it is a link, the weight changes its sign. */
+FUNCTION void label(
+    SCALES scales, GLOBAL const u32* places, GLOBAL const u32* drawn,
+    u32 vertex, u32 begin, u32 size)
+{
+    const u32 p = places[vertex];
+    if (p - begin < size && drawn[p] == vertex) scales[(p - begin) * TILE] *= REAL(-1.0);
+}
+
+#else
+#define LINK strike
+#endif
 
 extern "C" __global__ __launch_bounds__(128)
 void block_shared(
@@ -101,9 +134,9 @@ void block_shared(
     const real delta                             /* probability of a link across communities */
 )
 {
-    LOCAL __align__(16) real scales[1024];
-    LOCAL __align__(16) real own_slice[64];
-    LOCAL real row_slice[4352]; /* one element apart, so that lanes meet different banks */
+    ALIGNED_LOCAL real scales[PANEL * TILE];
+    ALIGNED_LOCAL real own_slice[SLICE * TILE];
+    LOCAL real row_slice[T * PARTNERS * (SLICE + 1u)]; /* one element apart, so that lanes meet different banks */
     const u32 lane = LOCAL_ID, first = BLOCK_ID * TILE;
     if (first >= n_vertices) return;
     const u32 count = n_shared[0];
@@ -119,7 +152,7 @@ void block_shared(
             const u32 vertex = vertices[first_vertex + first + i];
             if (lane == 0u) strike(scales + i, places, drawn, vertex, begin, size);
             for (u64 l = neighbour_offsets[vertex] + lane; l < neighbour_offsets[vertex + 1u]; l += T)
-                strike(scales + i, places, drawn, neighbours[l], begin, size);
+                LINK(scales + i, places, drawn, neighbours[l], begin, size);
             for (u64 l = held_offsets[vertex] + lane; l < held_offsets[vertex + 1u]; l += T)
                 strike(scales + i, places, drawn, held_neighbours[l], begin, size);
         }
@@ -136,43 +169,43 @@ void block_shared(
                 }
                 for (u32 e = lane; e < (T * PARTNERS * SLICE / W); e += T) {
                     const u32 r = e / (SLICE / W), c = e % (SLICE / W), p = begin + start + r;
-                    const realv x = ((GLOBAL const realv*)(pi + (u64)shared[p < count ? p : begin] * LD + k0))[c];
-                    row_slice[r * 17u + c * 4u] = x.s[0];
-                    row_slice[r * 17u + c * 4u + 1u] = x.s[1];
-                    row_slice[r * 17u + c * 4u + 2u] = x.s[2];
-                    row_slice[r * 17u + c * 4u + 3u] = x.s[3];
+                    const realv x = ((GLOBAL const realv*)(pi + (u64)SLOT_OF(p < count ? p : begin) * LD + k0))[c];
+                    row_slice[r * (SLICE + 1u) + c * W + 0u] = x.s[0];
+                    row_slice[r * (SLICE + 1u) + c * W + 1u] = x.s[1];
+                    row_slice[r * (SLICE + 1u) + c * W + 2u] = x.s[2];
+                    row_slice[r * (SLICE + 1u) + c * W + 3u] = x.s[3];
                 }
                 BARRIER;
                 for (u32 k = 0; k < SLICE; ++k) {
-                    const real x0 = row_slice[lane * (SLICE + 1u) + k];
-                    const real x1 = row_slice[(lane + 128u) * (SLICE + 1u) + k];
-                    const real w0 = own_slice[k * 4u];
+                    const real x0 = row_slice[(lane + 0u * T) * (SLICE + 1u) + k];
+                    const real x1 = row_slice[(lane + 1u * T) * (SLICE + 1u) + k];
+                    const real w0 = own_slice[k * TILE + 0u];
                     dot0_0 = fma(w0, x0, dot0_0);
                     dot1_0 = fma(w0, x1, dot1_0);
-                    const real w1 = own_slice[k * 4u + 1u];
+                    const real w1 = own_slice[k * TILE + 1u];
                     dot0_1 = fma(w1, x0, dot0_1);
                     dot1_1 = fma(w1, x1, dot1_1);
-                    const real w2 = own_slice[k * 4u + 2u];
+                    const real w2 = own_slice[k * TILE + 2u];
                     dot0_2 = fma(w2, x0, dot0_2);
                     dot1_2 = fma(w2, x1, dot1_2);
-                    const real w3 = own_slice[k * 4u + 3u];
+                    const real w3 = own_slice[k * TILE + 3u];
                     dot0_3 = fma(w3, x0, dot0_3);
                     dot1_3 = fma(w3, x1, dot1_3);
                 }
             }
-            if (start + lane < size) {
-                const u32 at = (start + lane) * TILE;
-                scales[at] = -scales[at] / fmax((1.0f - delta) - dot0_0, REAL(Z_FLOOR));
-                scales[at + 1u] = -scales[at + 1u] / fmax((1.0f - delta) - dot0_1, REAL(Z_FLOOR));
-                scales[at + 2u] = -scales[at + 2u] / fmax((1.0f - delta) - dot0_2, REAL(Z_FLOOR));
-                scales[at + 3u] = -scales[at + 3u] / fmax((1.0f - delta) - dot0_3, REAL(Z_FLOOR));
+            if (start + lane + 0u * T < size) {
+                const u32 at = (start + lane + 0u * T) * TILE;
+                scales[at + 0u] = -scales[at + 0u] / fmax(Z_OF(scales[at + 0u], dot0_0), REAL(Z_FLOOR));
+                scales[at + 1u] = -scales[at + 1u] / fmax(Z_OF(scales[at + 1u], dot0_1), REAL(Z_FLOOR));
+                scales[at + 2u] = -scales[at + 2u] / fmax(Z_OF(scales[at + 2u], dot0_2), REAL(Z_FLOOR));
+                scales[at + 3u] = -scales[at + 3u] / fmax(Z_OF(scales[at + 3u], dot0_3), REAL(Z_FLOOR));
             }
-            if (start + lane + 128u < size) {
-                const u32 at = (start + lane + 128u) * TILE;
-                scales[at] = -scales[at] / fmax((1.0f - delta) - dot1_0, REAL(Z_FLOOR));
-                scales[at + 1u] = -scales[at + 1u] / fmax((1.0f - delta) - dot1_1, REAL(Z_FLOOR));
-                scales[at + 2u] = -scales[at + 2u] / fmax((1.0f - delta) - dot1_2, REAL(Z_FLOOR));
-                scales[at + 3u] = -scales[at + 3u] / fmax((1.0f - delta) - dot1_3, REAL(Z_FLOOR));
+            if (start + lane + 1u * T < size) {
+                const u32 at = (start + lane + 1u * T) * TILE;
+                scales[at + 0u] = -scales[at + 0u] / fmax(Z_OF(scales[at + 0u], dot1_0), REAL(Z_FLOOR));
+                scales[at + 1u] = -scales[at + 1u] / fmax(Z_OF(scales[at + 1u], dot1_1), REAL(Z_FLOOR));
+                scales[at + 2u] = -scales[at + 2u] / fmax(Z_OF(scales[at + 2u], dot1_2), REAL(Z_FLOOR));
+                scales[at + 3u] = -scales[at + 3u] / fmax(Z_OF(scales[at + 3u], dot1_3), REAL(Z_FLOOR));
             }
         }
         BARRIER;
@@ -182,19 +215,19 @@ void block_shared(
             realv acc2_0 = v_splat(REAL(0.0));
             realv acc3_0 = v_splat(REAL(0.0));
             for (u32 p = 0; p < size; ++p) {
-                GLOBAL const realv* row = (GLOBAL const realv*)(pi + (u64)shared[begin + p] * LD) + v;
+                GLOBAL const realv* row = (GLOBAL const realv*)(pi + (u64)SLOT_OF(begin + p) * LD) + v;
                 const realv x0 = row[0];
-                const realv scale0 = v_splat(scales[p * 4u]);
+                const realv scale0 = v_splat(scales[p * TILE + 0u]);
                 acc0_0 = fma(scale0, x0, acc0_0);
-                const realv scale1 = v_splat(scales[p * 4u + 1u]);
+                const realv scale1 = v_splat(scales[p * TILE + 1u]);
                 acc1_0 = fma(scale1, x0, acc1_0);
-                const realv scale2 = v_splat(scales[p * 4u + 2u]);
+                const realv scale2 = v_splat(scales[p * TILE + 2u]);
                 acc2_0 = fma(scale2, x0, acc2_0);
-                const realv scale3 = v_splat(scales[p * 4u + 3u]);
+                const realv scale3 = v_splat(scales[p * TILE + 3u]);
                 acc3_0 = fma(scale3, x0, acc3_0);
             }
             {
-                GLOBAL realv* out = (GLOBAL realv*)(pi + (u64)spares[first] * LD) + v;
+                GLOBAL realv* out = (GLOBAL realv*)(pi + (u64)spares[first + 0u] * LD) + v;
                 out[0] = begin > 0u ? out[0] + acc0_0 : acc0_0;
             }
             if (first + 1u < n_vertices) {
