@@ -22,6 +22,7 @@
 #define Z_FLOOR 1e-12
 #define CLIP 3.0
 #define INVERSE_E 0.36787944117144233
+#define X 1u
 #define LANEWISE 0
 #define ROWS 2u
 #define QUEUE 0u
@@ -127,7 +128,16 @@ FUNCTION realx next_phi(
     const realx phi = pi_k * e.sum;
     const realx flow = drift * (e.half_step / e.sum);
     const realx bounded = smaller(larger(flow, (realx)(REAL(-CLIP))), (realx)(REAL(CLIP)));
+    #if X == 1
     *clips += flow != bounded;
+    #elif LANEWISE
+    *clips -= flow != bounded; /* a lane that is set is -1 */
+    #else
+    if (any(flow != bounded)) {
+        const realx one = (flow != bounded ? (realx)(REAL(1.0)) : (realx)(REAL(0.0)));
+        *clips += (u32)v_sum(one);
+    }
+    #endif
     const realx moved = phi * exp_x(bounded);
     const realx next = moved * e.decay + e.alpha * e.spread;
     return larger(next, (realx)(REAL(FLOOR_VALUE)));

@@ -30,6 +30,7 @@
 #define LANEWISE 0
 #define ROWS 1u
 #define QUEUE 16u
+#define HOLDS 16u
 #define NORMALISE 1
 #define SUB_GROUP_SIZE 32u
 #define PURPOSE_PHI_UNIFORM 5u
@@ -306,7 +307,16 @@ FUNCTION realx next_phi(
     const realx phi = pi_k * e.sum;
     const realx flow = drift * (e.half_step / e.sum);
     const realx bounded = smaller(larger(flow, (realx)(REAL(-CLIP))), (realx)(REAL(CLIP)));
+    #if X == 1
     *clips += flow != bounded;
+    #elif LANEWISE
+    *clips -= flow != bounded; /* a lane that is set is -1 */
+    #else
+    if (any(flow != bounded)) {
+        const realx one = (flow != bounded ? (realx)(REAL(1.0)) : (realx)(REAL(0.0)));
+        *clips += (u32)v_sum(one);
+    }
+    #endif
     const realx moved = phi * exp_x(bounded);
     const realx rate = moved * (e.decay / e.spread);
     const realx log_p = log_x(u2) + e.log_b;
@@ -315,6 +325,7 @@ FUNCTION realx next_phi(
     const maskx settled = (u1 <= exp_x(-(rate + x))) AND (log_p <= REAL(0.0)) AND (rate < REAL(10.0));
     const wordx ks = k;
     maskx todo = !settled OR ((realx)(e.alpha) >= REAL(1.0));
+    #if QUEUE && X == 1
     if (todo) {
         const u32 c = queue->count++;
         queue->k[c] = k;
@@ -323,6 +334,21 @@ FUNCTION realx next_phi(
         queue->u2[c] = u2;
         return REAL(0.0);
     }
+    #elif QUEUE
+    const u32 h = queue->held++;
+    queue->first[h] = k;
+    queue->held_todo[h] = todo;
+    queue->held_rate[h] = rate;
+    queue->held_u1[h] = u1;
+    queue->held_u2[h] = u2;
+    if (h == (HOLDS - 1u)) queue_held(queue);
+    return todo ? (realx)(REAL(0.0)) : larger(x * e.spread, (realx)(REAL(FLOOR_VALUE)));
+    #else
+    if (ANY(todo)) {
+        const realx drawn = poisson_gamma(rate, e.alpha, u1, u2, todo, e.seed, ks, e.vertex, e.iteration);
+        x = (todo ? drawn : x);
+    }
+    #endif
     const realx next = x * e.spread;
     return larger(next, (realx)(REAL(FLOOR_VALUE)));
 }
@@ -330,6 +356,9 @@ FUNCTION realx next_phi(
 /* Draws what waits; the sum of the new phi. */
 static __device__ __noinline__ real draw_queued(draw_queue* queue, row_end e)
 {
+    #if X > 1
+    queue_held(queue);
+    #endif
     realx sum = (realx)(REAL(0.0));
     for (u32 i = 0; i < queue->count; i += X) {
         const u32 k = queue->k[i];
