@@ -6,9 +6,12 @@ Templates can then follow their own structure; where a macro is called does not 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 _INDENT = 4
+_WORD = re.compile(r"\w+")
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
+_DEFINE = re.compile(r"^#define (\w+)\b.*\n", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/|//.*")
 
 
@@ -50,6 +53,17 @@ def tidy(text: str) -> str:
         if code and not code.startswith("#") and parentheses == 0:
             unfinished = 0 if code[-1] in ";{}:" else unfinished + 1
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def without_unused_defines(text: str) -> str:
+    """The same program without the lines ``#define NAME ...`` whose name stands nowhere else in it."""
+    while True:
+        counts = Counter(_WORD.findall(_COMMENT.sub("", text)))
+        unused = [found for found in _DEFINE.finditer(text) if counts[found[1]] == 1]
+        if not unused:
+            return text
+        for found in reversed(unused):
+            text = text[: found.start()] + text[found.end() :]
 
 
 def _leading(line: str) -> int:

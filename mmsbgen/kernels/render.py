@@ -6,14 +6,14 @@ import functools
 import hashlib
 import textwrap
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import jinja2.meta
 
 from mmsbgen.kernels.dialect import Dialect, dialect
 from mmsbgen.kernels.family import KernelSpec
-from mmsbgen.kernels.indent_source import tidy
+from mmsbgen.kernels.indent_source import tidy, without_unused_defines
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.program_tokens import digest_of_tokens
 from mmsbgen.kernels.space import Config, Traits, describe
@@ -88,6 +88,8 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
     spec.space.check(config, problem, traits)
     words = words or dialect(traits.dialect)
     launch = spec.launch(problem, config, 1, traits)
+    variables = spec.variables(problem, config, traits) | {"block_size": launch.block}
+    variables["sub_group_size"] = traits.sub_group_size
     text = (
         environment()
         .get_template(spec.template)
@@ -97,8 +99,7 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
             arguments=spec.arguments,
             p=problem,
             c=config,
-            block_size=launch.block,
-            sub_group_size=traits.sub_group_size,
+            defines=_defines(variables),
             header="\n".join(
                 line
                 for about in (
@@ -107,7 +108,16 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
                 )
                 for line in textwrap.wrap(about, 110, subsequent_indent="    ")
             ),
-            **spec.variables(problem, config, traits),
+            **variables,
         )
     )
-    return Source(tidy(text), spec.name, words.name)
+    return Source(tidy(without_unused_defines(text)), spec.name, words.name)
+
+
+def _defines(variables: dict[str, Any]) -> dict[str, str]:
+    """The numbers and switches among template variables as words of C, by their names in capitals.
+
+    The common prelude defines them, so that templates may write ``LD`` for ``{{ LD }}u`` and ``#if NOISE``.
+    """
+    written = {bool: lambda x: str(int(x)), int: lambda x: f"{x}u", float: repr}
+    return {name.upper(): written[type(value)](value) for name, value in variables.items() if type(value) in written}

@@ -5,6 +5,7 @@ They run on GPUs only (scripts/gpu_check.py holds them against the reference the
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,12 @@ def test_launches_give_tiles_the_shared_memory_that_is_counted(
     assert used.shared_bytes == 0
     assert launch.shared == tensor_kernels.tile_bytes(problem, config, traits)
     # The ring's last stage begins at (stages - 1) times a stage's bytes.
-    stage = launch.shared // int(config["stages"])
-    assert f"stage == begin + {launch.shared - stage}u ? begin" in text
+    sizes = dict(re.findall(r"^#define (TM|TN|DEPTH|STAGES) (\d+)u$", text, re.MULTILINE))
+    rows, columns, depth, stages = (int(sizes[name]) for name in ("TM", "TN", "DEPTH", "STAGES"))
+    assert launch.shared == stages * (2 * rows * depth + 2 * columns * depth)
+    for line in ("#define A_BYTES (2u * TM * DEPTH)", "#define STAGE_BYTES (A_BYTES + 2u * TN * DEPTH)"):
+        assert line in text
+    assert "stage == begin + ((STAGES - 1u) * STAGE_BYTES) ? begin" in text
     assert used.spill_stores == 0
 
 

@@ -4,34 +4,65 @@
  *     rows_in_flight=2 team=block vector_width=4
  */
 
+#define FUNCTION static __device__ __forceinline__
+#define GLOBAL
+#define OPENCL 0
+#define rowv realv /* a stored vector of a row */
+#define WIDE(x) x
+#define LOAD(row, v) row[v]
+#define STORE(row, v, x) row[v] = x
+#define STORE_ONE(row, k, x) ((GLOBAL real*)row)[k] = x
+#define PASTE(x, y) x##y
+#define REAL(x) PASTE(x, f)
+#define W 4u
+#define K 256u
+#define LD 256u
+#define ROW_VECTORS 64u
+#define FLOOR_VALUE 1e-20
+#define Z_FLOOR 1e-12
+#define CLIP 3.0
+#define INVERSE_E 0.36787944117144233
+#define X 1u
+#define LANEWISE 0
+#define ROWS 2u
+#define QUEUE 0u
+#define NORMALISE 1
+#define GROUPS 64u
+
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef float real;
 
-struct __align__(16) realv { real s[4]; };
+#define OWN(i) w_##i
+#define KEPT(j, i) probs##j##_##i
+#define ROW(j, i) WIDE(KEPT(j, i))
+#define ACC(i) acc_##i
+#define NON_LINKS(i) non_links_##i
+#define LINKS(i) links_##i
+struct __align__(16) realv { real s[W]; };
 
-static __device__ __forceinline__ realv operator+(realv x, realv y)
+FUNCTION realv operator+(realv x, realv y)
 {
     realv r;
     r.s[0] = x.s[0] + y.s[0]; r.s[1] = x.s[1] + y.s[1]; r.s[2] = x.s[2] + y.s[2]; r.s[3] = x.s[3] + y.s[3];
     return r;
 }
 
-static __device__ __forceinline__ realv operator-(realv x, realv y)
+FUNCTION realv operator-(realv x, realv y)
 {
     realv r;
     r.s[0] = x.s[0] - y.s[0]; r.s[1] = x.s[1] - y.s[1]; r.s[2] = x.s[2] - y.s[2]; r.s[3] = x.s[3] - y.s[3];
     return r;
 }
 
-static __device__ __forceinline__ realv operator*(realv x, realv y)
+FUNCTION realv operator*(realv x, realv y)
 {
     realv r;
     r.s[0] = x.s[0] * y.s[0]; r.s[1] = x.s[1] * y.s[1]; r.s[2] = x.s[2] * y.s[2]; r.s[3] = x.s[3] * y.s[3];
     return r;
 }
 
-static __device__ __forceinline__ realv fma(realv x, realv y, realv z)
+FUNCTION realv fma(realv x, realv y, realv z)
 {
     realv r;
     r.s[0] = fma(x.s[0], y.s[0], z.s[0]);
@@ -41,14 +72,14 @@ static __device__ __forceinline__ realv fma(realv x, realv y, realv z)
     return r;
 }
 
-static __device__ __forceinline__ realv v_splat(real x)
+FUNCTION realv v_splat(real x)
 {
     realv r;
     r.s[0] = x; r.s[1] = x; r.s[2] = x; r.s[3] = x;
     return r;
 }
 
-static __device__ __forceinline__ real v_sum(realv x)
+FUNCTION real v_sum(realv x)
 {
     return ((x.s[0] + x.s[1]) + (x.s[2] + x.s[3]));
 }
@@ -57,14 +88,26 @@ typedef real realx;
 typedef bool maskx;
 typedef u32 wordx;
 
-/* fmin and fmax without their care for NaN: a comparison and a choice, on every driver. */
-static __device__ __forceinline__ realx smaller(realx x, realx y) { return x < y ? x : y; }
-static __device__ __forceinline__ realx larger(realx x, realx y) { return x > y ? x : y; }
+#define exp_x exp_1
 
-static __device__ __forceinline__ real exp_1(real x) { return exp(x); }
-static __device__ __forceinline__ real log_1(real x) { return log(x); }
-static __device__ __forceinline__ real log1p_1(real x) { return log1p(x); }
-static __device__ __forceinline__ real cos_turns_1(real x) { return cospif(2.0f * x); }
+/* fmin and fmax without their care for NaN: a comparison and a choice, on every driver. */
+FUNCTION realx smaller(realx x, realx y) { return x < y ? x : y; }
+FUNCTION realx larger(realx x, realx y) { return x > y ? x : y; }
+
+FUNCTION real exp_1(real x) { return exp(x); }
+FUNCTION real log_1(real x) { return log(x); }
+FUNCTION real log1p_1(real x) { return log1p(x); }
+FUNCTION real cos_turns_1(real x) { return cospif(REAL(2.0) * x); }
+/* How many coordinates were bounded: one number, or on CPUs one a lane. */
+#if LANEWISE
+#define clip_count maskx
+#define NO_CLIPS (maskx)(0)
+#define CLIPS(clips) v_sum(convert_float1(clips))
+#else
+#define clip_count u32
+#define NO_CLIPS 0u
+#define CLIPS(clips) (real)clips
+#endif
 
 typedef struct {
     real half_step, decay, spread; /* eps/2, exp(-eps/2), 1 - exp(-eps/2) */
@@ -79,23 +122,32 @@ typedef struct {
  * are done on the spot, the others are queued. With n = 0 the draw is x = (b u2)^(1/alpha), b = 1 + alpha/e, accepted
  * with chance exp(-x) (Ahrens and Dieter's GS); and n = 0 has chance exp(-rate): one uniform decides on both.
  */
-static __device__ __forceinline__ realx next_phi(
-    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, u32* clips)
+FUNCTION realx next_phi(
+    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, clip_count* clips)
 {
     const realx phi = pi_k * e.sum;
     const realx flow = drift * (e.half_step / e.sum);
-    const realx bounded = smaller(larger(flow, (realx)(-3.0f)), (realx)(3.0f));
+    const realx bounded = smaller(larger(flow, (realx)(REAL(-CLIP))), (realx)(REAL(CLIP)));
+    #if X == 1
     *clips += flow != bounded;
-    const realx moved = phi * exp_1(bounded);
+    #elif LANEWISE
+    *clips -= flow != bounded; /* a lane that is set is -1 */
+    #else
+    if (any(flow != bounded)) {
+        const realx one = (flow != bounded ? (realx)(REAL(1.0)) : (realx)(REAL(0.0)));
+        *clips += (u32)v_sum(one);
+    }
+    #endif
+    const realx moved = phi * exp_x(bounded);
     const realx next = moved * e.decay + e.alpha * e.spread;
-    return larger(next, (realx)(1e-20f));
+    return larger(next, (realx)(REAL(FLOOR_VALUE)));
 }
 
 /* One vector of a row. */
 static __device__ __forceinline__ realv next_row(
-    realv pi_k, realv drift, u32 k, row_end e, u32* clips)
+    realv pi_k, realv drift, u32 k, row_end e, clip_count* clips)
 {
-    realv u1 = v_splat(0.5f), u2 = u1;
+    realv u1 = v_splat(REAL(0.5)), u2 = u1;
     realv next;
     next.s[0] = next_phi(pi_k.s[0], drift.s[0], u1.s[0], u2.s[0], k + 0u, e, clips);
     next.s[1] = next_phi(pi_k.s[1], drift.s[1], u1.s[1], u2.s[1], k + 1u, e, clips);
@@ -104,11 +156,24 @@ static __device__ __forceinline__ realv next_row(
     return next;
 }
 
+/* The vertex of an index, the block's last one for those past its end, and its spare row. */
+#define VERTEX_AT(index) vertices[first_vertex + min(index, last_index)]
+#define SPARE_AT(index) spares[min(index, last_index)]
+/* A vertex's links: where they begin, how many there are, and one of them, past the last the vertex itself. */
+#define LINKS_OF(vertex, first, n) first = neighbour_offsets[vertex]; n = (u32)(neighbour_offsets[vertex + 1u] - first)
+#define END_OF(j, vertex, first, n) j < n ? neighbours[first + j] : vertex
+#define ROW_AT(slot) ((GLOBAL const realv*)(pi + (u64)slot * LD))
+
 /* A part of a row that is wanted soon. */
-static __device__ __forceinline__ void fetch(const void* part)
+#if OPENCL
+#define fetch(part) prefetch(part, 1)
+#else
+FUNCTION void fetch(const void* part)
 {
     asm volatile("prefetch.global.L2 [%0];" :: "l"(part));
 }
+
+#endif
 
 extern "C" __global__ __launch_bounds__(32)
 void block_links(
@@ -136,114 +201,112 @@ void block_links(
 )
 {
     realv w_0, w_1;
-    realv probs0_0, probs0_1;
-    realv probs1_0, probs1_1;
+    rowv probs0_0, probs0_1;
+    rowv probs1_0, probs1_1;
     realv acc_0, acc_1;
     realv non_links_0, non_links_1;
     realv links_0, links_1;
     const u32 lane = threadIdx.x;
     const u32 group = blockIdx.x;
-    if (group >= 64u) return;
-    const realv* strength = (const realv*)beta;
-    realv* non_links_out = (realv*)(counts + (u64)group * 512u);
-    realv* links_out = non_links_out + 64u;
+    if (group >= GROUPS) return;
+    GLOBAL const realv* strength = (GLOBAL const realv*)beta;
+    GLOBAL realv* non_links_out = (GLOBAL realv*)(counts + (u64)group * (2u * LD));
+    GLOBAL realv* links_out = non_links_out + ROW_VECTORS;
     {
         const u32 v = lane;
-        non_links_0 = links_0 = v_splat(0.0f);
+        NON_LINKS(0) = LINKS(0) = v_splat(REAL(0.0));
     }
     {
         const u32 v = lane + 32u;
-        non_links_1 = links_1 = v_splat(0.0f);
+        NON_LINKS(1) = LINKS(1) = v_splat(REAL(0.0));
     }
     /* The vertex at index, the next one, and the one after that. */
     const u32 last_index = n_vertices - 1u;
-    u32 vertex = vertices[first_vertex + min(group, last_index)];
-    u32 later = vertices[first_vertex + min(127u - group, last_index)];
-    u32 last = vertices[first_vertex + min(group + 128u, last_index)];
-    u32 own_slot = slots[vertex], spare = spares[min(group, last_index)];
-    u32 later_slot = slots[later], later_spare = spares[min(127u - group, last_index)];
+    u32 vertex = VERTEX_AT(group);
+    u32 later = VERTEX_AT((2u * GROUPS - 1u) - group);
+    u32 last = VERTEX_AT(group + (2u * GROUPS));
+    u32 own_slot = slots[vertex], spare = SPARE_AT(group);
+    u32 later_slot = slots[later], later_spare = SPARE_AT((2u * GROUPS - 1u) - group);
     u64 first, later_first;
     u32 n, later_n;
-    first = neighbour_offsets[vertex];
-    n = (u32)(neighbour_offsets[vertex + 1u] - first);
-    later_first = neighbour_offsets[later];
-    later_n = (u32)(neighbour_offsets[later + 1u] - later_first);
-    u32 slot0 = slots[0u < n ? neighbours[first + 0u] : vertex];
-    u32 slot1 = slots[1u < n ? neighbours[first + 1u] : vertex];
-    for (u32 index = group, skip = 127u - 2u * group; index < n_vertices; index += skip, skip = 128u - skip) {
+    LINKS_OF(vertex, first, n);
+    LINKS_OF(later, later_first, later_n);
+    u32 slot0 = slots[END_OF(0u, vertex, first, n)];
+    u32 slot1 = slots[END_OF(1u, vertex, first, n)];
+    u32 skip = (2u * GROUPS - 1u) - 2u * group;
+    for (u32 index = group; index < n_vertices; index += skip, skip = (2u * GROUPS) - skip) {
         /* For the vertices after this one; skips alternate, so that two of them are 2 groups together. */
-        const u32 coming = vertices[first_vertex + min(index + 128u + skip, last_index)];
+        const u32 coming = VERTEX_AT(index + (2u * GROUPS) + skip);
         const real own_sum = row_sums[own_slot];
         const u32 last_slot = slots[last];
-        const u32 last_spare = spares[min(index + 128u, last_index)];
+        const u32 last_spare = SPARE_AT(index + (2u * GROUPS));
         u64 last_first;
         u32 last_n;
-        last_first = neighbour_offsets[last];
-        last_n = (u32)(neighbour_offsets[last + 1u] - last_first);
-        const u32 later_end0 = 0u < later_n ? neighbours[later_first + 0u] : later;
-        const u32 later_end1 = 1u < later_n ? neighbours[later_first + 1u] : later;
-        const realv* own = (const realv*)(pi + (u64)own_slot * 256u);
-        realv* out = (realv*)(pi + (u64)spare * 256u);
+        LINKS_OF(last, last_first, last_n);
+        const u32 later_end0 = END_OF(0u, later, later_first, later_n);
+        const u32 later_end1 = END_OF(1u, later, later_first, later_n);
+        GLOBAL const realv* own = (GLOBAL const realv*)(pi + (u64)own_slot * LD);
+        GLOBAL realv* out = (GLOBAL realv*)(pi + (u64)spare * LD);
 
-        realv products = v_splat(0.0f);
+        realv products = v_splat(REAL(0.0));
         {
             const u32 v = lane;
-            w_0 = own[v] * (strength[v] - v_splat(delta));
-            acc_0 = v_splat(0.0f);
+            OWN(0) = own[v] * (strength[v] - v_splat(delta));
+            ACC(0) = v_splat(REAL(0.0));
         }
         {
             const u32 v = lane + 32u;
-            w_1 = own[v] * (strength[v] - v_splat(delta));
-            acc_1 = v_splat(0.0f);
+            OWN(1) = own[v] * (strength[v] - v_splat(delta));
+            ACC(1) = v_splat(REAL(0.0));
         }
 
-        real taken = 0.0f;
-        for (u32 j = 0, turn = 0; j < n; j += 2u, turn ^= 1u) {
-            const realv* row0 = ((const realv*)(pi + (u64)slot0 * 256u));
-            realv dots0 = v_splat(0.0f);
-            const realv* row1 = ((const realv*)(pi + (u64)slot1 * 256u));
-            realv dots1 = v_splat(0.0f);
-            slot0 = slots[j + 2u < n ? neighbours[first + j + 2u] : vertex]; /* of the next turn */
-            slot1 = slots[j + 3u < n ? neighbours[first + j + 3u] : vertex]; /* of the next turn */
+        real taken = REAL(0.0);
+        for (u32 j = 0, turn = 0; j < n; j += ROWS, turn ^= 1u) {
+            GLOBAL const realv* row0 = ROW_AT(slot0);
+            realv dots0 = v_splat(REAL(0.0));
+            GLOBAL const realv* row1 = ROW_AT(slot1);
+            realv dots1 = v_splat(REAL(0.0));
+            slot0 = slots[END_OF(j + 2u, vertex, first, n)]; /* of the next turn */
+            slot1 = slots[END_OF(j + 3u, vertex, first, n)]; /* of the next turn */
 
             /* dot = sum_k pi_ak (beta_k - delta) pi_bk */
             {
                 const u32 v = lane;
-                const realv x0 = row0[v];
-                probs0_0 = x0;
-                dots0 = fma(w_0, x0, dots0);
-                const realv x1 = row1[v];
-                probs1_0 = x1;
-                dots1 = fma(w_0, x1, dots1);
+                const rowv x0 = row0[v];
+                KEPT(0, 0) = x0;
+                dots0 = fma(OWN(0), WIDE(x0), dots0);
+                const rowv x1 = row1[v];
+                KEPT(1, 0) = x1;
+                dots1 = fma(OWN(0), WIDE(x1), dots1);
             }
             {
                 const u32 v = lane + 32u;
-                const realv x0 = row0[v];
-                probs0_1 = x0;
-                dots0 = fma(w_1, x0, dots0);
-                const realv x1 = row1[v];
-                probs1_1 = x1;
-                dots1 = fma(w_1, x1, dots1);
+                const rowv x0 = row0[v];
+                KEPT(0, 1) = x0;
+                dots0 = fma(OWN(1), WIDE(x0), dots0);
+                const rowv x1 = row1[v];
+                KEPT(1, 1) = x1;
+                dots1 = fma(OWN(1), WIDE(x1), dots1);
             }
             real dot0 = v_sum(dots0);
             real dot1 = v_sum(dots1);
             for (int lanes = 16; lanes > 0; lanes /= 2) dot0 += __shfl_xor_sync(0xffffffffu, dot0, lanes);
             for (int lanes = 16; lanes > 0; lanes /= 2) dot1 += __shfl_xor_sync(0xffffffffu, dot1, lanes);
-            const real scale0 = 1.0f / fmax(delta + dot0, 1e-12f);
+            const real scale0 = REAL(1.0) / fmax(delta + dot0, REAL(Z_FLOOR));
             taken += scale0 * dot0;
-            const real scale1 = j + 1u >= n ? 0.0f : 1.0f / fmax(delta + dot1, 1e-12f);
+            const real scale1 = j + 1u >= n ? REAL(0.0) : REAL(1.0) / fmax(delta + dot1, REAL(Z_FLOOR));
             taken += scale1 * dot1;
 
-            /* acc_k = sum over links of scale pi_bk */
+            /* acc_k = sum over the rows of scale pi_bk */
             {
                 const u32 v = lane;
-                acc_0 = fma(v_splat(scale0), probs0_0, acc_0);
-                acc_0 = fma(v_splat(scale1), probs1_0, acc_0);
+                ACC(0) = fma(v_splat(scale0), ROW(0, 0), ACC(0));
+                ACC(0) = fma(v_splat(scale1), ROW(1, 0), ACC(0));
             }
             {
                 const u32 v = lane + 32u;
-                acc_1 = fma(v_splat(scale0), probs0_1, acc_1);
-                acc_1 = fma(v_splat(scale1), probs1_1, acc_1);
+                ACC(1) = fma(v_splat(scale0), ROW(0, 1), ACC(1));
+                ACC(1) = fma(v_splat(scale1), ROW(1, 1), ACC(1));
             }
         }
 
@@ -254,18 +317,18 @@ void block_links(
         {
             const u32 v = lane;
             const realv non = out[v];
-            links_0 = fma(own[v], acc_0, links_0);
-            products = fma(w_0, non, products);
-            non_links_0 = fma(own[v], non, non_links_0);
-            acc_0 = acc_0 + non;
+            LINKS(0) = fma(own[v], ACC(0), LINKS(0));
+            products = fma(OWN(0), non, products);
+            NON_LINKS(0) = fma(own[v], non, NON_LINKS(0));
+            ACC(0) = ACC(0) + non;
         }
         {
             const u32 v = lane + 32u;
             const realv non = out[v];
-            links_1 = fma(own[v], acc_1, links_1);
-            products = fma(w_1, non, products);
-            non_links_1 = fma(own[v], non, non_links_1);
-            acc_1 = acc_1 + non;
+            LINKS(1) = fma(own[v], ACC(1), LINKS(1));
+            products = fma(OWN(1), non, products);
+            NON_LINKS(1) = fma(own[v], non, NON_LINKS(1));
+            ACC(1) = ACC(1) + non;
         }
         real of_others = v_sum(products);
         for (int lanes = 16; lanes > 0; lanes /= 2) of_others += __shfl_xor_sync(0xffffffffu, of_others, lanes);
@@ -273,51 +336,62 @@ void block_links(
 
         {
             const u32 v = lane;
-            fetch(((const realv*)(pi + (u64)later_slot * 256u)) + v);
-            fetch(((const realv*)(pi + (u64)later_spare * 256u)) + v);
-            fetch(((const realv*)(pi + (u64)slot0 * 256u)) + v);
-            fetch(((const realv*)(pi + (u64)slot1 * 256u)) + v);
+            fetch(ROW_AT(later_slot) + v);
+            fetch(ROW_AT(later_spare) + v);
+            fetch(ROW_AT(slot0) + v);
+            fetch(ROW_AT(slot1) + v);
         }
         {
             const u32 v = lane + 32u;
-            fetch(((const realv*)(pi + (u64)later_slot * 256u)) + v);
-            fetch(((const realv*)(pi + (u64)later_spare * 256u)) + v);
-            fetch(((const realv*)(pi + (u64)slot0 * 256u)) + v);
-            fetch(((const realv*)(pi + (u64)slot1 * 256u)) + v);
+            fetch(ROW_AT(later_slot) + v);
+            fetch(ROW_AT(later_spare) + v);
+            fetch(ROW_AT(slot0) + v);
+            fetch(ROW_AT(slot1) + v);
         }
         /* D_k = (beta_k - delta) acc_k - taken; the row ends with one step a coordinate. */
         const real sum = own_sum;
-        const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787945f), sum, seed, vertex, iteration};
-        realv totals = v_splat(0.0f);
-        u32 clips = 0u;
+        const row_end end = {half_step, decay, spread, alpha, log1p(alpha * REAL(INVERSE_E)), sum, seed, vertex, iteration};
+        realv totals = v_splat(REAL(0.0));
+        clip_count clips = NO_CLIPS;
         {
             const u32 v = lane;
-            const realv drift = (strength[v] - v_splat(delta)) * acc_0 - v_splat(taken);
-            const realv next = next_row(own[v], drift, v * 4u, end, &clips);
+            const realv drift = (strength[v] - v_splat(delta)) * ACC(0) - v_splat(taken);
+            const realv next = next_row(LOAD(own, v), drift, v * W, end, &clips);
+            #if NORMALISE
             totals = totals + next;
-            acc_0 = next;
+            ACC(0) = next;
+            #else
+            out[v] = next;
+            #endif
         }
         {
             const u32 v = lane + 32u;
-            const realv drift = (strength[v] - v_splat(delta)) * acc_1 - v_splat(taken);
-            const realv next = next_row(own[v], drift, v * 4u, end, &clips);
+            const realv drift = (strength[v] - v_splat(delta)) * ACC(1) - v_splat(taken);
+            const realv next = next_row(LOAD(own, v), drift, v * W, end, &clips);
+            #if NORMALISE
             totals = totals + next;
-            acc_1 = next;
+            ACC(1) = next;
+            #else
+            out[v] = next;
+            #endif
         }
-        real clipped = (real)clips;
+        real clipped = CLIPS(clips);
         for (int lanes = 16; lanes > 0; lanes /= 2) clipped += __shfl_xor_sync(0xffffffffu, clipped, lanes);
-        if (lane == 0u && clipped > 0.0f) clip_counts[index] += (u32)clipped;
+        if (lane == 0u && clipped > REAL(0.0)) clip_counts[index] += (u32)clipped;
         real total = v_sum(totals);
         for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_xor_sync(0xffffffffu, total, lanes);
-        const real scale = 1.0f / total;
+        const real scale = REAL(1.0) / total;
         {
             const u32 v = lane;
-            out[v] = acc_0 * v_splat(scale);
+            STORE(out, v, ACC(0) * v_splat(scale));
         }
         {
             const u32 v = lane + 32u;
-            out[v] = acc_1 * v_splat(scale);
+            STORE(out, v, ACC(1) * v_splat(scale));
         }
+        #if QUEUE
+        for (u32 i = 0; i < queue.count; ++i) STORE_ONE(out, queue.k[i], queue.rate[i] * scale);
+        #endif
         if (lane == 0u) row_sums[spare] = total;
         vertex = later, own_slot = later_slot, spare = later_spare, first = later_first, n = later_n;
         later = last, later_slot = last_slot, later_spare = last_spare, later_first = last_first, later_n = last_n;
@@ -326,12 +400,12 @@ void block_links(
     /* What is the same for all vertices comes last. */
     {
         const u32 v = lane;
-        non_links_out[v] = (strength[v] - v_splat(1.0f)) * v_splat(non_link_scale) * non_links_0;
-        links_out[v] = strength[v] * v_splat(link_scale) * links_0;
+        non_links_out[v] = (strength[v] - v_splat(REAL(1.0))) * v_splat(non_link_scale) * NON_LINKS(0);
+        links_out[v] = strength[v] * v_splat(link_scale) * LINKS(0);
     }
     {
         const u32 v = lane + 32u;
-        non_links_out[v] = (strength[v] - v_splat(1.0f)) * v_splat(non_link_scale) * non_links_1;
-        links_out[v] = strength[v] * v_splat(link_scale) * links_1;
+        non_links_out[v] = (strength[v] - v_splat(REAL(1.0))) * v_splat(non_link_scale) * NON_LINKS(1);
+        links_out[v] = strength[v] * v_splat(link_scale) * LINKS(1);
     }
 }

@@ -3,6 +3,17 @@
  * configuration: block_size=512
  */
 
+#define FUNCTION static __device__ __forceinline__
+#define LOCAL __shared__
+#define LOCAL_ID threadIdx.x
+#define MUL_HI32 __umulhi
+#define MUL_HI64 __umul64hi
+#define PASTE(x, y) x##y
+#define REAL(x) PASTE(x, f)
+#define ROOM 512u
+#define BLOCK_SIZE 512u
+#define PURPOSE_SHARED_PARTNER 4u
+
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef float real;
@@ -10,12 +21,12 @@ typedef float realv;
 
 typedef struct { u32 w[4]; } words4;
 
-static __device__ __forceinline__ words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
+FUNCTION words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
 {
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
     for (int round = 0; round < 7; ++round) {
-        const u32 h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
-        const u32 h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+        const u32 h0 = MUL_HI32(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
+        const u32 h1 = MUL_HI32(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
         c0 = h1 ^ c1 ^ k0;
         c1 = l1;
         c2 = h0 ^ c3 ^ k1;
@@ -29,17 +40,15 @@ static __device__ __forceinline__ words4 philox(u64 seed, u32 c0, u32 c1, u32 c2
 }
 
 /* The upper 23 bits of a word as a number in (0, 1): exact in float and in double, so both draw alike. */
-static __device__ __forceinline__ real unit(u32 word)
+FUNCTION real unit(u32 word)
 {
-    return ((real)(word >> 9) + 0.5f) * 1.1920929e-07f;
+    return ((real)(word >> 9) + REAL(0.5)) * REAL(1.1920928955078125e-07);
 }
 
 typedef words4 wordsx;
-#define philox_1 philox
-#define unit_1 unit
 
 /* The two uniforms of each of the coordinates k, k + 1, ... of one vector; k is a multiple of its width. */
-static __device__ __forceinline__ void uniforms(
+FUNCTION void uniforms(
     u64 seed, u32 k, u32 vertex, u32 iteration, u32 purpose, realv* u1, realv* u2)
 {
     const words4 r = philox(seed, k >> 1, vertex, iteration, purpose << 24);
@@ -48,11 +57,11 @@ static __device__ __forceinline__ void uniforms(
 }
 
 /* Draw number j of a vertex, in [0, bound): two 64-bit draws a call; the bias is bound / 2^64. */
-static __device__ __forceinline__ u32 draw_below(u64 seed, u32 j, u32 vertex, u32 iteration, u32 purpose, u64 bound)
+FUNCTION u32 draw_below(u64 seed, u32 j, u32 vertex, u32 iteration, u32 purpose, u64 bound)
 {
     const words4 r = philox(seed, j >> 1, vertex, iteration, purpose << 24);
     const u64 word = (j & 1u) ? ((u64)r.w[2] << 32) | r.w[3] : ((u64)r.w[0] << 32) | r.w[1];
-    return (u32)__umul64hi(word, bound);
+    return (u32)MUL_HI64(word, bound);
 }
 
 #define UNPLACED 0x80000000u /* with the number of a draw: no place, as there are fewer draws */
@@ -73,20 +82,20 @@ void shared_partners(
     const u32 iteration
 )
 {
-    __shared__ u32 firsts[512];
-    const u32 lane = threadIdx.x;
-    for (u32 j = lane; j < n_partners; j += 512u) {
-        const u32 vertex = draw_below(seed, j, 0xFFFFFFFFu, iteration, 4u, n_total);
+    LOCAL u32 firsts[BLOCK_SIZE];
+    const u32 lane = LOCAL_ID;
+    for (u32 j = lane; j < n_partners; j += BLOCK_SIZE) {
+        const u32 vertex = draw_below(seed, j, 0xFFFFFFFFu, iteration, PURPOSE_SHARED_PARTNER, n_total);
         draws[j] = vertex;
         places[vertex] = 0xFFFFFFFFu;
         times[j] = 0u;
     }
     __syncthreads();
-    for (u32 j = lane; j < n_partners; j += 512u) atomicMin(places + draws[j], UNPLACED | j);
+    for (u32 j = lane; j < n_partners; j += BLOCK_SIZE) atomicMin(places + draws[j], UNPLACED | j);
     __syncthreads();
 
     /* Each work-item counts the first draws in its stretch, and then knows where its own begin. */
-    const u32 stretch = (n_partners + 511u) / 512u;
+    const u32 stretch = (n_partners + (BLOCK_SIZE - 1u)) / BLOCK_SIZE;
     const u32 begin = lane * stretch < n_partners ? lane * stretch : n_partners;
     const u32 end = begin + stretch < n_partners ? begin + stretch : n_partners;
     u32 found = 0u;
@@ -94,7 +103,7 @@ void shared_partners(
     firsts[lane] = found;
     __syncthreads();
     u32 place = 0u, count = 0u;
-    for (u32 i = 0; i < 512u; ++i) {
+    for (u32 i = 0; i < BLOCK_SIZE; ++i) {
         place += i < lane ? firsts[i] : 0u;
         count += firsts[i];
     }
@@ -105,13 +114,13 @@ void shared_partners(
         places[vertex] = place++;
     }
     __syncthreads();
-    for (u32 j = lane; j < n_partners; j += 512u) atomicAdd(times + places[draws[j]], 1u);
+    for (u32 j = lane; j < n_partners; j += BLOCK_SIZE) atomicAdd(times + places[draws[j]], 1u);
     __syncthreads();
 
     const real weight = (real)((double)n_total / n_partners);
-    for (u32 p = lane; p < 512u; p += 512u) {
+    for (u32 p = lane; p < ROOM; p += BLOCK_SIZE) {
         shared[p] = slots[drawn[p < count ? p : 0u]];
-        shared_weights[p] = p < count ? times[p] * weight : 0.0f;
+        shared_weights[p] = p < count ? times[p] * weight : REAL(0.0);
     }
     if (lane == 0u) n_shared[0] = count;
 }

@@ -3,6 +3,18 @@
  * configuration: block_size=128
  */
 
+#define BLOCK_ID blockIdx.x
+#define LOCAL_ID threadIdx.x
+#define PASTE(x, y) x##y
+#define REAL(x) PASTE(x, f)
+#define K 100u
+#define LD 112u
+#define Z_FLOOR 1e-12
+#define ROOM 256u
+#define HROOM 256u
+#define HD 128u
+#define BLOCK_SIZE 128u
+
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef float real;
@@ -23,6 +35,7 @@ static __device__ __forceinline__ u32 two_bfloat16(float first, float second)
     return both;
 }
 
+#define ROW_BATCH 8u /* quadruples of a row that a lane asks for at once */
 extern "C" __global__ __launch_bounds__(128)
 void star_factors(
     const real* __restrict__ pi,                 /* [N + m, LD] rows by slot */
@@ -43,10 +56,10 @@ void star_factors(
     const real delta                             /* probability of a link across communities */
 )
 {
-    const u32 lane = threadIdx.x % 32u, warp = blockIdx.x * 4u + threadIdx.x / 32u;
-    drawn += (u64)shared_round * 256u;
+    const u32 lane = LOCAL_ID % 32u, warp = BLOCK_ID * (BLOCK_SIZE / 32u) + LOCAL_ID / 32u;
+    drawn += (u64)shared_round * ROOM;
     const u32 count = n_shared[shared_round];
-    const u32 words = n_vertices * 8u, label_warps = (words + 31u) / 32u;
+    const u32 words = n_vertices * (HROOM / 32u), label_warps = (words + 31u) / 32u;
     const bool labelling = warp < label_warps;
     const u32 row = labelling ? 0u : warp - label_warps;
     const bool partner = row >= n_vertices;
@@ -57,18 +70,18 @@ void star_factors(
     /* Up to here nothing is read that the launch before writes. */
     if (labelling) {
         const u32 at = 32u * warp + lane;
-        const u32 word = at < words ? labelled[(u64)first_vertex * 8u + at] : 0u;
+        const u32 word = at < words ? labelled[(u64)first_vertex * (HROOM / 32u) + at] : 0u;
         for (u32 holders = __ballot_sync(0xFFFFFFFFu, word != 0u); holders; holders &= holders - 1u) {
-            const u32 holder = __ffs(holders) - 1, place = 32u * warp + holder, i = place / 8u;
-            const float4* own = (const float4*)(pi + (u64)slots[vertices[first_vertex + i]] * 112u);
+            const u32 holder = __ffs(holders) - 1, place = 32u * warp + holder, i = place / (HROOM / 32u);
+            const float4* own = (const float4*)(pi + (u64)slots[vertices[first_vertex + i]] * LD);
             for (u32 bits = __shfl_sync(0xFFFFFFFFu, word, holder); bits; bits &= bits - 1u) {
-                const u32 p = 32u * (place % 8u) + __ffs(bits) - 1u;
-                const float4* other = (const float4*)(pi + (u64)slots[drawn[p]] * 112u);
+                const u32 p = 32u * (place % (HROOM / 32u)) + __ffs(bits) - 1u;
+                const float4* other = (const float4*)(pi + (u64)slots[drawn[p]] * LD);
                 float dot = 0.0f;
                 #pragma unroll 8
-                for (u32 b = 0; b < 1u; ++b) {
+                for (u32 b = 0; b < ((LD / 4u + 31u) / 32u); ++b) {
                     const u32 v = 32u * b + lane;
-                    if (v >= 28u) break;
+                    if (v >= (LD / 4u)) break;
                     const float4 x = own[v], y = other[v], strength = ((const float4*)beta)[v];
                     dot = fmaf(x.x * (strength.x - delta), y.x, dot);
                     dot = fmaf(x.y * (strength.y - delta), y.y, dot);
@@ -76,31 +89,31 @@ void star_factors(
                     dot = fmaf(x.w * (strength.w - delta), y.w, dot);
                 }
                 for (int lanes = 16; lanes > 0; lanes /= 2) dot += __shfl_xor_sync(0xFFFFFFFFu, dot, lanes);
-                const float given = shared_weights[(u64)shared_round * 256u + p] / fmaxf(delta + dot, 1e-12f);
-                unsigned short* scale = (unsigned short*)(scales + (u64)i * 128u);
+                const float given = shared_weights[(u64)shared_round * ROOM + p] / fmaxf(delta + dot, REAL(Z_FLOOR));
+                unsigned short* scale = (unsigned short*)(scales + (u64)i * (HROOM / 2u));
                 if (!lane) scale[p] = (unsigned short)two_bfloat16(given, 0.0f);
             }
         }
         return;
     }
-    if (partner && r >= 256u) return;
-    const float4* source = (const float4*)(pi + (u64)slot * 112u);
-    uint2* out = (uint2*)(partner ? shared_factors + (u64)r * 64u : own_factors + (u64)r * 64u);
-    uint2* wide = (uint2*)(shared_rows + (u64)(partner ? r : 0u) * 64u);
-    for (u32 base = 0; base < 32u; base += 256u) {
-        float4 x[8]; /* all of them on their way before the first is used */
+    if (partner && r >= HROOM) return;
+    const float4* source = (const float4*)(pi + (u64)slot * LD);
+    uint2* out = (uint2*)(partner ? shared_factors + (u64)r * (HD / 2u) : own_factors + (u64)r * (HD / 2u));
+    uint2* wide = (uint2*)(shared_rows + (u64)(partner ? r : 0u) * (HD / 2u));
+    for (u32 base = 0; base < (HD / 4u); base += (32u * ROW_BATCH)) {
+        float4 x[ROW_BATCH]; /* all of them on their way before the first is used */
         #pragma unroll
-        for (u32 b = 0; b < 8u; ++b) {
+        for (u32 b = 0; b < ROW_BATCH; ++b) {
             const u32 v = base + 32u * b + lane;
-            x[b] = empty || v >= 28u ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : source[v];
+            x[b] = empty || v >= (LD / 4u) ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : source[v];
         }
         #pragma unroll
-        for (u32 b = 0; b < 8u; ++b) {
+        for (u32 b = 0; b < ROW_BATCH; ++b) {
             const u32 v = base + 32u * b + lane;
-            if (v >= 32u) break;
+            if (v >= (HD / 4u)) break;
             if (partner) {
                 wide[v] = make_uint2(two_bfloat16(x[b].x, x[b].y), two_bfloat16(x[b].z, x[b].w));
-            } else if (v < 28u) {
+            } else if (v < (LD / 4u)) {
                 const float4 strength = ((const float4*)beta)[v];
                 x[b].x *= strength.x - delta;
                 x[b].y *= strength.y - delta;

@@ -3,18 +3,44 @@
  * configuration: block_size=1 placement=THREAD reduction=none rows_in_flight=2 team=item vector_width=8
  */
 
+#define FUNCTION static inline
+#define GLOBAL __global
+#define OPENCL 1
+#define LOAD(row, v) row[v]
+#define STORE(row, v, x) row[v] = x
+#define STORE_ONE(row, k, x) ((GLOBAL real*)row)[k] = x
+#define PASTE(x, y) x##y
+#define REAL(x) PASTE(x, f)
+#define W 8u
+#define K 100u
+#define LD 112u
+#define ROW_VECTORS 14u
+#define FLOOR_VALUE 1e-20
+#define Z_FLOOR 1e-12
+#define INVERSE_E 0.36787944117144233
+#define LANEWISE 1
+#define T 1u
+#define CHUNKS 14u
+#define ROWS 2u
+#define QUEUE 0u
+#define NORMALISE 1
+#define WITH_LINKS 1
+
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef uint u32;
 typedef ulong u64;
 typedef float real;
 typedef float8 realv;
 
-static inline realv v_splat(real x)
+#define OWN(i) w[i]
+#define ROW(j, i) LOAD(row##j, v)
+#define ACC(i) acc[i]
+FUNCTION realv v_splat(real x)
 {
     return (realv)(x);
 }
 
-static inline real v_sum(realv x)
+FUNCTION real v_sum(realv x)
 {
     return (((x.s0 + x.s1) + (x.s2 + x.s3)) + ((x.s4 + x.s5) + (x.s6 + x.s7)));
 }
@@ -24,8 +50,8 @@ typedef int8 maskx;
 typedef uint8 wordx;
 
 /* fmin and fmax without their care for NaN: a comparison and a choice, on every driver. */
-static inline realx smaller(realx x, realx y) { return x < y ? x : y; }
-static inline realx larger(realx x, realx y) { return x > y ? x : y; }
+FUNCTION realx smaller(realx x, realx y) { return x < y ? x : y; }
+FUNCTION realx larger(realx x, realx y) { return x > y ? x : y; }
 
 static inline float exp_1(float x)
 {
@@ -141,6 +167,17 @@ static inline realx cos_turns_x(realx x)
     return select(even, odd, (quadrant & 1) != 0);
 }
 
+/* How many coordinates were bounded: one number, or on CPUs one a lane. */
+#if LANEWISE
+#define clip_count maskx
+#define NO_CLIPS (maskx)(0)
+#define CLIPS(clips) v_sum(convert_float8(clips))
+#else
+#define clip_count u32
+#define NO_CLIPS 0u
+#define CLIPS(clips) (real)clips
+#endif
+
 typedef struct {
     real half_step, decay, spread; /* eps/2, exp(-eps/2), 1 - exp(-eps/2) */
     real alpha, log_b, sum;        /* concentration of the prior; log(1 + alpha / e); sum of the row's phi */
@@ -151,41 +188,41 @@ typedef struct {
 /*
  * phi' = |phi + (eps/2) (alpha - phi + pi D) + sqrt(eps phi) xi|.
  */
-static inline realx next_phi(
-    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, maskx* clips)
+FUNCTION realx next_phi(
+    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, clip_count* clips)
 {
     const realx phi = pi_k * e.sum;
     const realx gain = pi_k * drift;
     realx next = phi + e.half_step * (e.alpha - phi + gain);
     next = fabs(next);
-    return larger(next, (realx)(1e-20f));
+    return larger(next, (realx)(REAL(FLOOR_VALUE)));
 }
 
 /* One vector of a row. */
 static inline realv next_row(
-    realv pi_k, realv drift, u32 k, row_end e, maskx* clips)
+    realv pi_k, realv drift, u32 k, row_end e, clip_count* clips)
 {
-    if (k + 8u > 100u) { /* padding has no drift, so that it is not counted among the bounded */
-        if (k + 0u >= 100u) drift.s0 = 0.0f;
-        if (k + 1u >= 100u) drift.s1 = 0.0f;
-        if (k + 2u >= 100u) drift.s2 = 0.0f;
-        if (k + 3u >= 100u) drift.s3 = 0.0f;
-        if (k + 4u >= 100u) drift.s4 = 0.0f;
-        if (k + 5u >= 100u) drift.s5 = 0.0f;
-        if (k + 6u >= 100u) drift.s6 = 0.0f;
-        if (k + 7u >= 100u) drift.s7 = 0.0f;
+    if (k + W > K) { /* padding has no drift, so that it is not counted among the bounded */
+        if (k + 0u >= K) drift.s0 = REAL(0.0);
+        if (k + 1u >= K) drift.s1 = REAL(0.0);
+        if (k + 2u >= K) drift.s2 = REAL(0.0);
+        if (k + 3u >= K) drift.s3 = REAL(0.0);
+        if (k + 4u >= K) drift.s4 = REAL(0.0);
+        if (k + 5u >= K) drift.s5 = REAL(0.0);
+        if (k + 6u >= K) drift.s6 = REAL(0.0);
+        if (k + 7u >= K) drift.s7 = REAL(0.0);
     }
-    realv u1 = v_splat(0.5f), u2 = u1;
+    realv u1 = v_splat(REAL(0.5)), u2 = u1;
     realv next = next_phi(pi_k, drift, u1, u2, k, e, clips);
-    if (k + 8u > 100u) { /* padding stays zero */
-        if (k + 0u >= 100u) next.s0 = 0.0f;
-        if (k + 1u >= 100u) next.s1 = 0.0f;
-        if (k + 2u >= 100u) next.s2 = 0.0f;
-        if (k + 3u >= 100u) next.s3 = 0.0f;
-        if (k + 4u >= 100u) next.s4 = 0.0f;
-        if (k + 5u >= 100u) next.s5 = 0.0f;
-        if (k + 6u >= 100u) next.s6 = 0.0f;
-        if (k + 7u >= 100u) next.s7 = 0.0f;
+    if (k + W > K) { /* padding stays zero */
+        if (k + 0u >= K) next.s0 = REAL(0.0);
+        if (k + 1u >= K) next.s1 = REAL(0.0);
+        if (k + 2u >= K) next.s2 = REAL(0.0);
+        if (k + 3u >= K) next.s3 = REAL(0.0);
+        if (k + 4u >= K) next.s4 = REAL(0.0);
+        if (k + 5u >= K) next.s5 = REAL(0.0);
+        if (k + 6u >= K) next.s6 = REAL(0.0);
+        if (k + 7u >= K) next.s7 = REAL(0.0);
     }
     return next;
 }
@@ -212,76 +249,92 @@ void star_rows(
     const u32 iteration
 )
 {
-    realv w[14];
-    realv acc[14];
+    realv w[CHUNKS];
+    realv acc[CHUNKS];
     const u32 lane = 0u;
     const u32 index = (uint)get_group_id(0);
     if (index >= n_vertices) return; /* PoCL miscompiles barriers behind a return that comes later */
+    #define place index
 
-    const u32 vertex = vertices[first_vertex + index];
+    const u32 vertex = vertices[first_vertex + place];
     const u32 own_slot = slots[vertex];
-    const u32 spare = spares[index];
-    __global const realv* own = (__global const realv*)(pi + (u64)own_slot * 112u);
-    __global const realv* strength = (__global const realv*)beta;
-    __global realv* out = (__global realv*)(pi + (u64)spare * 112u);
+    #if WITH_LINKS
+    #define summed out
+    const u32 spare = spares[place];
+    #else
+    const u32 spare = own_slot; /* the new row is written where the old one was */
+    #endif
+    GLOBAL const realv* own = (GLOBAL const realv*)(pi + (u64)own_slot * LD);
+    GLOBAL const realv* strength = (GLOBAL const realv*)beta;
+    GLOBAL realv* out = (GLOBAL realv*)(pi + (u64)spare * LD);
+    #if !WITH_LINKS
+    GLOBAL realv* summed = (GLOBAL realv*)(pi + (u64)spares[place] * LD);
+    #endif
     const real own_sum = row_sums[own_slot];
-    for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
-        w[i] = own[v] * (strength[v] - v_splat(delta));
+    for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+        OWN(i) = own[v] * (strength[v] - v_splat(delta));
     }
 
-    realv products = v_splat(0.0f);
-    for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
-        acc[i] = out[v];
-        products = fma(w[i], acc[i], products);
+    realv products = v_splat(REAL(0.0));
+    for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+        ACC(i) = summed[v];
+        products = fma(OWN(i), ACC(i), products);
     }
     real taken = v_sum(products); /* sum over partners of scale dot, as dot is linear in the partner's row */
 
     const u64 first = neighbour_offsets[vertex];
     const u32 n = (u32)(neighbour_offsets[vertex + 1u] - first);
-    for (u32 j = 0, turn = 0; j < n; j += 2u, turn ^= 1u) {
+    for (u32 j = 0, turn = 0; j < n; j += ROWS, turn ^= 1u) {
         const u32 slot0 = slots[neighbours[first + j]];
-        __global const realv* row0 = (__global const realv*)(pi + (u64)slot0 * 112u);
-        realv dots0 = v_splat(0.0f);
+        GLOBAL const realv* row0 = (GLOBAL const realv*)(pi + (u64)slot0 * LD);
+        realv dots0 = v_splat(REAL(0.0));
         const u32 slot1 = slots[neighbours[first + (j + 1u < n ? j + 1u : j)]];
-        __global const realv* row1 = (__global const realv*)(pi + (u64)slot1 * 112u);
-        realv dots1 = v_splat(0.0f);
+        GLOBAL const realv* row1 = (GLOBAL const realv*)(pi + (u64)slot1 * LD);
+        realv dots1 = v_splat(REAL(0.0));
 
         /* dot = sum_k pi_ak (beta_k - delta) pi_bk */
-        for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
-            dots0 = fma(w[i], row0[v], dots0);
-            dots1 = fma(w[i], row1[v], dots1);
+        for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+            dots0 = fma(OWN(i), ROW(0, i), dots0);
+            dots1 = fma(OWN(i), ROW(1, i), dots1);
         }
         real dot0 = v_sum(dots0);
         real dot1 = v_sum(dots1);
-        const real scale0 = 1.0f / fmax(delta + dot0, 1e-12f);
+        const real scale0 = REAL(1.0) / fmax(delta + dot0, REAL(Z_FLOOR));
         taken += scale0 * dot0;
-        const real scale1 = j + 1u >= n ? 0.0f : 1.0f / fmax(delta + dot1, 1e-12f);
+        const real scale1 = j + 1u >= n ? REAL(0.0) : REAL(1.0) / fmax(delta + dot1, REAL(Z_FLOOR));
         taken += scale1 * dot1;
 
-        /* acc_k = sum over partners and links of scale pi_bk */
-        for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
-            acc[i] = fma(v_splat(scale0), row0[v], acc[i]);
-            acc[i] = fma(v_splat(scale1), row1[v], acc[i]);
+        /* acc_k = sum over the rows of scale pi_bk */
+        for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+            ACC(i) = fma(v_splat(scale0), ROW(0, i), ACC(i));
+            ACC(i) = fma(v_splat(scale1), ROW(1, i), ACC(i));
         }
     }
 
     /* D_k = (beta_k - delta) acc_k - taken; the row ends with one step a coordinate. */
     const real sum = own_sum;
-    const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787945f), sum, seed, vertex, iteration};
-    realv totals = v_splat(0.0f);
-    maskx clips = (maskx)(0);
-    for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
-        const realv drift = (strength[v] - v_splat(delta)) * acc[i] - v_splat(taken);
-        const realv next = next_row(own[v], drift, v * 8u, end, &clips);
+    const row_end end = {half_step, decay, spread, alpha, log1p(alpha * REAL(INVERSE_E)), sum, seed, vertex, iteration};
+    realv totals = v_splat(REAL(0.0));
+    clip_count clips = NO_CLIPS;
+    for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+        const realv drift = (strength[v] - v_splat(delta)) * ACC(i) - v_splat(taken);
+        const realv next = next_row(LOAD(own, v), drift, v * W, end, &clips);
+        #if NORMALISE
         totals = totals + next;
-        acc[i] = next;
+        ACC(i) = next;
+        #else
+        out[v] = next;
+        #endif
     }
-    real clipped = v_sum(convert_float8(clips));
-    if (lane == 0u && clipped > 0.0f) clip_counts[index] += (u32)clipped;
+    real clipped = CLIPS(clips);
+    if (lane == 0u && clipped > REAL(0.0)) clip_counts[index] += (u32)clipped;
     real total = v_sum(totals);
-    const real scale = 1.0f / total;
-    for (u32 i = 0, v = lane; v < 14u; ++i, v += 1u) {
-        out[v] = acc[i] * v_splat(scale);
+    const real scale = REAL(1.0) / total;
+    for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+        STORE(out, v, ACC(i) * v_splat(scale));
     }
+    #if QUEUE
+    for (u32 i = 0; i < queue.count; ++i) STORE_ONE(out, queue.k[i], queue.rate[i] * scale);
+    #endif
     if (lane == 0u) row_sums[spare] = total;
 }

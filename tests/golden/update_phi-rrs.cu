@@ -4,34 +4,71 @@
  *     team=block vector_width=4
  */
 
+#define FUNCTION static __device__ __forceinline__
+#define GLOBAL
+#define LOCAL __shared__
+#define BARRIER __syncthreads()
+#define MUL_HI32 __umulhi
+#define rowv realv /* a stored vector of a row */
+#define WIDE(x) x
+#define LOAD(row, v) row[v]
+#define STORE(row, v, x) row[v] = x
+#define STORE_ONE(row, k, x) ((GLOBAL real*)row)[k] = x
+#define NON_LINK(dot) (REAL(1.0) - delta) - dot
+#define PASTE(x, y) x##y
+#define REAL(x) PASTE(x, f)
+#define W 4u
+#define K 1024u
+#define LD 1024u
+#define ROW_VECTORS 256u
+#define MAX_DRAWS 64u
+#define FLOOR_VALUE 1e-20
+#define Z_FLOOR 1e-12
+#define CLIP 3.0
+#define INVERSE_E 0.36787944117144233
+#define X 1u
+#define LANEWISE 0
+#define ROWS 1u
+#define QUEUE 16u
+#define HOLDS 16u
+#define NORMALISE 1
+#define SUB_GROUP_SIZE 32u
+#define PURPOSE_PHI_UNIFORM 5u
+#define PURPOSE_PHI_POISSON 6u
+#define PURPOSE_PHI_GAMMA 7u
+
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef float real;
 
-struct __align__(16) realv { real s[4]; };
+#define OWN(i) w_shared[v]
+#define KEPT(j, i) probs##j##_##i
+#define ROW(j, i) WIDE(KEPT(j, i))
+#define ACC(i) acc_##i
+struct __align__(16) realv { real s[W]; };
 
-static __device__ __forceinline__ realv operator+(realv x, realv y)
+FUNCTION realv operator+(realv x, realv y)
 {
     realv r;
     r.s[0] = x.s[0] + y.s[0]; r.s[1] = x.s[1] + y.s[1]; r.s[2] = x.s[2] + y.s[2]; r.s[3] = x.s[3] + y.s[3];
     return r;
 }
 
-static __device__ __forceinline__ realv operator-(realv x, realv y)
+FUNCTION realv operator-(realv x, realv y)
 {
     realv r;
     r.s[0] = x.s[0] - y.s[0]; r.s[1] = x.s[1] - y.s[1]; r.s[2] = x.s[2] - y.s[2]; r.s[3] = x.s[3] - y.s[3];
     return r;
 }
 
-static __device__ __forceinline__ realv operator*(realv x, realv y)
+FUNCTION realv operator*(realv x, realv y)
 {
     realv r;
     r.s[0] = x.s[0] * y.s[0]; r.s[1] = x.s[1] * y.s[1]; r.s[2] = x.s[2] * y.s[2]; r.s[3] = x.s[3] * y.s[3];
     return r;
 }
 
-static __device__ __forceinline__ realv fma(realv x, realv y, realv z)
+FUNCTION realv fma(realv x, realv y, realv z)
 {
     realv r;
     r.s[0] = fma(x.s[0], y.s[0], z.s[0]);
@@ -41,26 +78,26 @@ static __device__ __forceinline__ realv fma(realv x, realv y, realv z)
     return r;
 }
 
-static __device__ __forceinline__ realv v_splat(real x)
+FUNCTION realv v_splat(real x)
 {
     realv r;
     r.s[0] = x; r.s[1] = x; r.s[2] = x; r.s[3] = x;
     return r;
 }
 
-static __device__ __forceinline__ real v_sum(realv x)
+FUNCTION real v_sum(realv x)
 {
     return ((x.s[0] + x.s[1]) + (x.s[2] + x.s[3]));
 }
 
 typedef struct { u32 w[4]; } words4;
 
-static __device__ __forceinline__ words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
+FUNCTION words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
 {
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
     for (int round = 0; round < 7; ++round) {
-        const u32 h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
-        const u32 h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+        const u32 h0 = MUL_HI32(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
+        const u32 h1 = MUL_HI32(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
         c0 = h1 ^ c1 ^ k0;
         c1 = l1;
         c2 = h0 ^ c3 ^ k1;
@@ -74,17 +111,17 @@ static __device__ __forceinline__ words4 philox(u64 seed, u32 c0, u32 c1, u32 c2
 }
 
 /* The upper 23 bits of a word as a number in (0, 1): exact in float and in double, so both draw alike. */
-static __device__ __forceinline__ real unit(u32 word)
+FUNCTION real unit(u32 word)
 {
-    return ((real)(word >> 9) + 0.5f) * 1.1920929e-07f;
+    return ((real)(word >> 9) + REAL(0.5)) * REAL(1.1920928955078125e-07);
 }
 
 typedef words4 wordsx;
-#define philox_1 philox
-#define unit_1 unit
+#define philox_x philox
+#define unit_x unit
 
 /* The two uniforms of each of the coordinates k, k + 1, ... of one vector; k is a multiple of its width. */
-static __device__ __forceinline__ void uniforms(
+FUNCTION void uniforms(
     u64 seed, u32 k, u32 vertex, u32 iteration, u32 purpose, realv* u1, realv* u2)
 {
     {
@@ -103,115 +140,133 @@ typedef real realx;
 typedef bool maskx;
 typedef u32 wordx;
 
-/* fmin and fmax without their care for NaN: a comparison and a choice, on every driver. */
-static __device__ __forceinline__ realx smaller(realx x, realx y) { return x < y ? x : y; }
-static __device__ __forceinline__ realx larger(realx x, realx y) { return x > y ? x : y; }
+#define AND &&
+#define OR ||
+#define ANY(mask) mask
+#define exp_x exp_1
+#define log_x log_1
+#define log1p_x log1p_1
+#define cos_turns_x cos_turns_1
 
-static __device__ __forceinline__ real exp_1(real x) { return exp(x); }
-static __device__ __forceinline__ real log_1(real x) { return log(x); }
-static __device__ __forceinline__ real log1p_1(real x) { return log1p(x); }
-static __device__ __forceinline__ real cos_turns_1(real x) { return cospif(2.0f * x); }
+/* fmin and fmax without their care for NaN: a comparison and a choice, on every driver. */
+FUNCTION realx smaller(realx x, realx y) { return x < y ? x : y; }
+FUNCTION realx larger(realx x, realx y) { return x > y ? x : y; }
+
+FUNCTION real exp_1(real x) { return exp(x); }
+FUNCTION real log_1(real x) { return log(x); }
+FUNCTION real log1p_1(real x) { return log1p(x); }
+FUNCTION real cos_turns_1(real x) { return cospif(REAL(2.0) * x); }
+/* How many coordinates were bounded: one number, or on CPUs one a lane. */
+#if LANEWISE
+#define clip_count maskx
+#define NO_CLIPS (maskx)(0)
+#define CLIPS(clips) v_sum(convert_float1(clips))
+#else
+#define clip_count u32
+#define NO_CLIPS 0u
+#define CLIPS(clips) (real)clips
+#endif
 
 /* log(k!) - k log(k) + k by Stirling's series; exact to 1e-3 at k = 1 and to rounding from k = 8 on. */
-static __device__ __forceinline__ realx stirling(realx k)
+FUNCTION realx stirling(realx k)
 {
-    return 0.5f * log_1(6.2831855f * k)
-        + (0.083333336f - 0.0027777778f / (k * k)) / k;
+    return REAL(0.5) * log_x(REAL(6.283185307179586) * k)
+        + (REAL(0.08333333333333333) - REAL(0.002777777777777778) / (k * k)) / k;
 }
 
 /* Poisson(rate) where todo is set: inversion of u below 10, else PTRS (Hoermann 1993) with the log ratio in its
    deviation form. */
-static __device__ __forceinline__ realx poisson(realx rate, realx u, maskx todo, u64 seed, wordx k, u32 vertex, u32 iteration)
+FUNCTION realx poisson(realx rate, realx u, maskx todo, u64 seed, wordx k, u32 vertex, u32 iteration)
 {
-    const maskx low = rate < 10.0f;
-    realx n = (realx)(0.0f);
-    realx p = exp_1(-rate), s = p;
-    maskx going = todo && low && (u > s);
-    while (going) {
-        n += (going ? (realx)(1.0f) : (realx)(0.0f));
-        p *= (going ? rate / n : (realx)(1.0f));
-        s += (going ? p : (realx)(0.0f));
-        going = going && (u > s) && (p > 1e-09f); /* a sum of rounded terms may end below the largest u */
+    const maskx low = rate < REAL(10.0);
+    realx n = (realx)(REAL(0.0));
+    realx p = exp_x(-rate), s = p;
+    maskx going = todo AND low AND (u > s);
+    while (ANY(going)) {
+        n += (going ? (realx)(REAL(1.0)) : (realx)(REAL(0.0)));
+        p *= (going ? rate / n : (realx)(REAL(1.0)));
+        s += (going ? p : (realx)(REAL(0.0)));
+        going = going AND (u > s) AND (p > REAL(1e-9)); /* a sum of rounded terms may end below the largest u */
     }
-    maskx pending = todo && !low;
-    if (!pending) return n;
+    maskx pending = todo AND !low;
+    if (!ANY(pending)) return n;
 
-    n = (pending ? floor(rate + 0.5f) : n);
-    const realx b = 0.931f + 2.53f * sqrt(rate);
-    const realx a = -0.059f + 0.02483f * b;
-    const realx inverse_alpha = 1.1239f + 1.1328f / (b - 3.4f);
-    const realx vr = 0.9277f - 3.6224f / (b - 2.0f);
-    for (u32 draw = 0; draw < 64u && pending; ++draw) {
-        const wordsx r = philox_1(seed, k, vertex, iteration, (6u << 24) + draw);
-        const realx t = unit_1(r.w[0]) - 0.5f, v = unit_1(r.w[1]);
-        const realx us = 0.5f - fabs(t);
-        const realx value = floor((2.0f * a / us + b) * t + rate + 0.43f);
-        maskx taken = pending && (us >= 0.07f) && (v <= vr);
-        const maskx open = pending && !taken && (value >= 0.0f) && !((us < 0.013f) && (v > us));
-        if (open) {
+    n = (pending ? floor(rate + REAL(0.5)) : n);
+    const realx b = REAL(0.931) + REAL(2.53) * sqrt(rate);
+    const realx a = REAL(-0.059) + REAL(0.02483) * b;
+    const realx inverse_alpha = REAL(1.1239) + REAL(1.1328) / (b - REAL(3.4));
+    const realx vr = REAL(0.9277) - REAL(3.6224) / (b - REAL(2.0));
+    for (u32 draw = 0; draw < MAX_DRAWS && ANY(pending); ++draw) {
+        const wordsx r = philox_x(seed, k, vertex, iteration, (PURPOSE_PHI_POISSON << 24) + draw);
+        const realx t = unit_x(r.w[0]) - REAL(0.5), v = unit_x(r.w[1]);
+        const realx us = REAL(0.5) - fabs(t);
+        const realx value = floor((REAL(2.0) * a / us + b) * t + rate + REAL(0.43));
+        maskx taken = pending AND (us >= REAL(0.07)) AND (v <= vr);
+        const maskx open = pending AND !taken AND (value >= REAL(0.0)) AND !((us < REAL(0.013)) AND (v > us));
+        if (ANY(open)) {
             /* n log(rate/n) + n - rate, without the cancellation of its terms */
-            const realx left = log_1(v * inverse_alpha / (a / (us * us) + b));
-            const realx least = larger(value, (realx)(1.0f));
+            const realx left = log_x(v * inverse_alpha / (a / (us * us) + b));
+            const realx least = larger(value, (realx)(REAL(1.0)));
             const realx x = (rate - least) / least;
-            const realx right = least * (log1p_1(x) - x) - stirling(least);
-            taken = taken || (open && (left <= (value > 0.0f ? right : -rate)));
+            const realx right = least * (log1p_x(x) - x) - stirling(least);
+            taken = taken OR (open AND (left <= (value > REAL(0.0) ? right : -rate)));
         }
         n = (taken ? value : n);
-        pending = pending && !taken;
+        pending = pending AND !taken;
     }
     return n;
 }
 
 /* Gamma(shape, 1) where todo is set: Marsaglia and Tsang (2000) from shape 1 on; below, GS of Ahrens and Dieter (1974)
    in logarithms, whose first attempt takes the uniforms u and v. */
-static __device__ __forceinline__ realx gamma(
+FUNCTION realx gamma(
     realx shape, realx u, realx v, maskx todo, u64 seed, wordx k, u32 vertex, u32 iteration)
 {
     realx g = shape;
-    maskx pending = todo && (shape < 1.0f);
-    if (pending) {
-        const realx b = 1.0f + shape * 0.36787945f;
-        const realx log_b = log1p_1(shape * 0.36787945f);
-        for (u32 draw = 0; draw < 64u && pending; ++draw) {
+    maskx pending = todo AND (shape < REAL(1.0));
+    if (ANY(pending)) {
+        const realx b = REAL(1.0) + shape * REAL(INVERSE_E);
+        const realx log_b = log1p_x(shape * REAL(INVERSE_E));
+        for (u32 draw = 0; draw < MAX_DRAWS && ANY(pending); ++draw) {
             if (draw > 0) {
-                const wordsx r = philox_1(seed, k, vertex, iteration, (7u << 24) + draw);
-                v = unit_1(r.w[0]);
-                u = unit_1(r.w[1]);
+                const wordsx r = philox_x(seed, k, vertex, iteration, (PURPOSE_PHI_GAMMA << 24) + draw);
+                v = unit_x(r.w[0]);
+                u = unit_x(r.w[1]);
             }
-            const realx log_p = log_b + log_1(u);
-            const maskx body = log_p <= 0.0f;
-            realx x = exp_1(larger(log_p / shape, (realx)(-80.0f)));
-            maskx taken = pending && body && (v <= exp_1(-x));
-            const maskx tail = pending && !body;
-            if (tail) {
-                const realx far = -log_1(b * (1.0f - u) / shape);
-                taken = taken || (tail && (log_1(v) <= (shape - 1.0f) * log_1(far)));
+            const realx log_p = log_b + log_x(u);
+            const maskx body = log_p <= REAL(0.0);
+            realx x = exp_x(larger(log_p / shape, (realx)(REAL(-80.0))));
+            maskx taken = pending AND body AND (v <= exp_x(-x));
+            const maskx tail = pending AND !body;
+            if (ANY(tail)) {
+                const realx far = -log_x(b * (REAL(1.0) - u) / shape);
+                taken = taken OR (tail AND (log_x(v) <= (shape - REAL(1.0)) * log_x(far)));
                 x = (tail ? far : x);
             }
             g = (taken ? x : g);
-            pending = pending && !taken;
+            pending = pending AND !taken;
         }
     }
-    pending = todo && (shape >= 1.0f);
-    if (!pending) return g;
+    pending = todo AND (shape >= REAL(1.0));
+    if (!ANY(pending)) return g;
 
-    const realx dd = shape - 0.33333334f;
-    const realx cc = 1.0f / sqrt(9.0f * dd);
+    const realx dd = shape - REAL(0.3333333333333333);
+    const realx cc = REAL(1.0) / sqrt(REAL(9.0) * dd);
     g = (pending ? dd : g);
-    for (u32 draw = 0; draw < 64u && pending; ++draw) {
-        const wordsx r = philox_1(seed, k, vertex, iteration, (7u << 24) + draw);
-        const realx z = sqrt(-2.0f * log_1(unit_1(r.w[0]))) * cos_turns_1(unit_1(r.w[1]));
-        const realx cz = cc * z, u2 = unit_1(r.w[2]);
-        const realx w = cz * (3.0f + cz * (3.0f + cz));
+    for (u32 draw = 0; draw < MAX_DRAWS && ANY(pending); ++draw) {
+        const wordsx r = philox_x(seed, k, vertex, iteration, (PURPOSE_PHI_GAMMA << 24) + draw);
+        const realx z = sqrt(REAL(-2.0) * log_x(unit_x(r.w[0]))) * cos_turns_x(unit_x(r.w[1]));
+        const realx cz = cc * z, u2 = unit_x(r.w[2]);
+        const realx w = cz * (REAL(3.0) + cz * (REAL(3.0) + cz));
         /* 1 + w = (1 + cz)^3, which rounding may take below 0.
            The first test of u2 implies the second, and settles nearly all. */
-        const maskx good = pending && (w > -1.0f);
-        maskx taken = good && (u2 < 1.0f - 0.0331f * z * z * z * z);
-        const maskx open = good && !taken;
-        if (open)
-            taken = taken || (open && (log_1(u2) < 0.5f * z * z + dd * (log1p_1(w) - w)));
-        g = (taken ? dd * (1.0f + w) : g);
-        pending = pending && !taken;
+        const maskx good = pending AND (w > REAL(-1.0));
+        maskx taken = good AND (u2 < REAL(1.0) - REAL(0.0331) * z * z * z * z);
+        const maskx open = good AND !taken;
+        if (ANY(open))
+            taken = taken OR (open AND (log_x(u2) < REAL(0.5) * z * z + dd * (log1p_x(w) - w)));
+        g = (taken ? dd * (REAL(1.0) + w) : g);
+        pending = pending AND !taken;
     }
     return g;
 }
@@ -222,8 +277,8 @@ static __device__ __forceinline__ realx poisson_gamma(
     realx rate, real alpha, realx u1, realx u2, maskx todo, u64 seed, wordx k, u32 vertex, u32 iteration)
 {
     const realx n = poisson(rate, u1, todo, seed, k, vertex, iteration);
-    const realx rest = u1 * exp_1(smaller(rate, (realx)(10.0f)));
-    return gamma(alpha + n, u2, (n > 0.0f ? u1 : rest), todo, seed, k, vertex, iteration);
+    const realx rest = u1 * exp_x(smaller(rate, (realx)(REAL(10.0))));
+    return gamma(alpha + n, u2, (n > REAL(0.0) ? u1 : rest), todo, seed, k, vertex, iteration);
 }
 
 typedef struct {
@@ -236,8 +291,8 @@ typedef struct {
 /* Coordinates of this work-item that wait for a draw; drawn side by side when the row has been gone through. */
 typedef struct {
     u32 count;
-    u32 k[16];
-    real rate[16], u1[16], u2[16]; /* rate: in the end the new phi */
+    u32 k[QUEUE];
+    real rate[QUEUE], u1[QUEUE], u2[QUEUE]; /* rate: in the end the new phi */
 } draw_queue;
 
 /*
@@ -246,42 +301,70 @@ typedef struct {
  * are done on the spot, the others are queued. With n = 0 the draw is x = (b u2)^(1/alpha), b = 1 + alpha/e, accepted
  * with chance exp(-x) (Ahrens and Dieter's GS); and n = 0 has chance exp(-rate): one uniform decides on both.
  */
-static __device__ __forceinline__ realx next_phi(
-    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, u32* clips, draw_queue* queue)
+FUNCTION realx next_phi(
+    realx pi_k, realx drift, realx u1, realx u2, u32 k, row_end e, clip_count* clips, draw_queue* queue)
 {
     const realx phi = pi_k * e.sum;
     const realx flow = drift * (e.half_step / e.sum);
-    const realx bounded = smaller(larger(flow, (realx)(-3.0f)), (realx)(3.0f));
+    const realx bounded = smaller(larger(flow, (realx)(REAL(-CLIP))), (realx)(REAL(CLIP)));
+    #if X == 1
     *clips += flow != bounded;
-    const realx moved = phi * exp_1(bounded);
+    #elif LANEWISE
+    *clips -= flow != bounded; /* a lane that is set is -1 */
+    #else
+    if (any(flow != bounded)) {
+        const realx one = (flow != bounded ? (realx)(REAL(1.0)) : (realx)(REAL(0.0)));
+        *clips += (u32)v_sum(one);
+    }
+    #endif
+    const realx moved = phi * exp_x(bounded);
     const realx rate = moved * (e.decay / e.spread);
-    const realx log_p = log_1(u2) + e.log_b;
-    realx x = exp_1(larger(log_p / e.alpha, (realx)(-80.0f)));
+    const realx log_p = log_x(u2) + e.log_b;
+    realx x = exp_x(larger(log_p / e.alpha, (realx)(REAL(-80.0))));
     /* From rate 10 on n has words of its own, so that u1 says nothing about it. */
-    const maskx settled = (u1 <= exp_1(-(rate + x))) && (log_p <= 0.0f) && (rate < 10.0f);
+    const maskx settled = (u1 <= exp_x(-(rate + x))) AND (log_p <= REAL(0.0)) AND (rate < REAL(10.0));
     const wordx ks = k;
-    maskx todo = !settled || ((realx)(e.alpha) >= 1.0f);
+    maskx todo = !settled OR ((realx)(e.alpha) >= REAL(1.0));
+    #if QUEUE && X == 1
     if (todo) {
         const u32 c = queue->count++;
         queue->k[c] = k;
         queue->rate[c] = rate;
         queue->u1[c] = u1;
         queue->u2[c] = u2;
-        return 0.0f;
+        return REAL(0.0);
     }
+    #elif QUEUE
+    const u32 h = queue->held++;
+    queue->first[h] = k;
+    queue->held_todo[h] = todo;
+    queue->held_rate[h] = rate;
+    queue->held_u1[h] = u1;
+    queue->held_u2[h] = u2;
+    if (h == (HOLDS - 1u)) queue_held(queue);
+    return todo ? (realx)(REAL(0.0)) : larger(x * e.spread, (realx)(REAL(FLOOR_VALUE)));
+    #else
+    if (ANY(todo)) {
+        const realx drawn = poisson_gamma(rate, e.alpha, u1, u2, todo, e.seed, ks, e.vertex, e.iteration);
+        x = (todo ? drawn : x);
+    }
+    #endif
     const realx next = x * e.spread;
-    return larger(next, (realx)(1e-20f));
+    return larger(next, (realx)(REAL(FLOOR_VALUE)));
 }
 
 /* Draws what waits; the sum of the new phi. */
 static __device__ __noinline__ real draw_queued(draw_queue* queue, row_end e)
 {
-    realx sum = (realx)(0.0f);
-    for (u32 i = 0; i < queue->count; i += 1u) {
+    #if X > 1
+    queue_held(queue);
+    #endif
+    realx sum = (realx)(REAL(0.0));
+    for (u32 i = 0; i < queue->count; i += X) {
         const u32 k = queue->k[i];
         const real u1 = queue->u1[i], u2 = queue->u2[i];
         const real x = poisson_gamma(queue->rate[i], e.alpha, u1, u2, 1, e.seed, k, e.vertex, e.iteration);
-        queue->rate[i] = larger(x * e.spread, 1e-20f);
+        queue->rate[i] = larger(x * e.spread, REAL(FLOOR_VALUE));
         sum += queue->rate[i];
     }
     return sum;
@@ -289,10 +372,10 @@ static __device__ __noinline__ real draw_queued(draw_queue* queue, row_end e)
 
 /* One vector of a row. */
 static __device__ __forceinline__ realv next_row(
-    realv pi_k, realv drift, u32 k, row_end e, u32* clips, draw_queue* queue)
+    realv pi_k, realv drift, u32 k, row_end e, clip_count* clips, draw_queue* queue)
 {
-    realv u1 = v_splat(0.5f), u2 = u1;
-    uniforms(e.seed, k, e.vertex, e.iteration, 5u, &u1, &u2);
+    realv u1 = v_splat(REAL(0.5)), u2 = u1;
+    uniforms(e.seed, k, e.vertex, e.iteration, PURPOSE_PHI_UNIFORM, &u1, &u2);
     realv next;
     next.s[0] = next_phi(pi_k.s[0], drift.s[0], u1.s[0], u2.s[0], k + 0u, e, clips, queue);
     next.s[1] = next_phi(pi_k.s[1], drift.s[1], u1.s[1], u2.s[1], k + 1u, e, clips, queue);
@@ -324,9 +407,9 @@ void update_phi(
     const u32 iteration
 )
 {
-    __shared__ real team_sums[2][1][2];
-    __shared__ realv w_shared[256];
-    realv probs0_0, probs0_1, probs0_2, probs0_3;
+    LOCAL real team_sums[2][1][2];
+    LOCAL realv w_shared[ROW_VECTORS];
+    rowv probs0_0, probs0_1, probs0_2, probs0_3;
     realv acc_0, acc_1, acc_2, acc_3;
     const u32 lane = threadIdx.x;
     const u32 index = blockIdx.x;
@@ -334,162 +417,185 @@ void update_phi(
 
     const u32 vertex = vertices[first_vertex + index];
     const u32 own_slot = slots[vertex];
-    const realv* own = (const realv*)(pi + (u64)own_slot * 1024u);
-    const realv* strength = (const realv*)beta;
+    GLOBAL const rowv* own = (GLOBAL const rowv*)(pi + (u64)own_slot * LD);
+    GLOBAL const realv* strength = (GLOBAL const realv*)beta;
     const u32 spare = spares[index];
-    realv* out = (realv*)(pi + (u64)spare * 1024u);
+    GLOBAL rowv* out = (GLOBAL rowv*)(pi + (u64)spare * LD);
     {
         const u32 v = lane;
-        w_shared[v] = own[v] * (strength[v] - v_splat(delta));
+        OWN(0) = LOAD(own, v) * (strength[v] - v_splat(delta));
     }
     {
         const u32 v = lane + 64u;
-        w_shared[v] = own[v] * (strength[v] - v_splat(delta));
+        OWN(1) = LOAD(own, v) * (strength[v] - v_splat(delta));
     }
     {
         const u32 v = lane + 128u;
-        w_shared[v] = own[v] * (strength[v] - v_splat(delta));
+        OWN(2) = LOAD(own, v) * (strength[v] - v_splat(delta));
     }
     {
         const u32 v = lane + 192u;
-        w_shared[v] = own[v] * (strength[v] - v_splat(delta));
+        OWN(3) = LOAD(own, v) * (strength[v] - v_splat(delta));
     }
-    acc_0 = acc_1 = acc_2 = acc_3 = v_splat(0.0f);
+    ACC(0) = ACC(1) = ACC(2) = ACC(3) = v_splat(REAL(0.0));
 
     const u64 first = (u64)(first_vertex + index) * n_partners;
     const u32 n = n_partners;
-    real taken = 0.0f; /* sum over partners of scale dot */
+    real taken = REAL(0.0); /* sum over partners of scale dot */
     u32 slot0 = n > 0u ? slots[partners[first + (0u)]] : own_slot;
-    for (u32 j = 0, turn = 0; j < n; j += 1u, turn ^= 1u) {
+    for (u32 j = 0, turn = 0; j < n; j += ROWS, turn ^= 1u) {
         const real weight0 = weights[first + j];
-        const realv* row0 = (const realv*)(pi + (u64)slot0 * 1024u);
-        slot0 = slots[partners[first + (j + 1u < n ? j + 1u : n - 1u)]]; /* of the next turn: one look-up ahead */
-        realv dots0 = v_splat(0.0f);
+        GLOBAL const rowv* row0 = (GLOBAL const rowv*)(pi + (u64)slot0 * LD);
+        slot0 = slots[partners[first + (j + 1u < n ? j + 1u : n - 1u)]]; /* of the next turn */
+        realv dots0 = v_splat(REAL(0.0));
 
         /* dot = sum_k pi_ak (beta_k - delta) pi_bk */
         {
             const u32 v = lane;
-            const realv x0 = row0[v];
-            probs0_0 = x0;
-            dots0 = fma(w_shared[v], x0, dots0);
+            const rowv x0 = row0[v];
+            KEPT(0, 0) = x0;
+            dots0 = fma(OWN(0), WIDE(x0), dots0);
         }
         {
             const u32 v = lane + 64u;
-            const realv x0 = row0[v];
-            probs0_1 = x0;
-            dots0 = fma(w_shared[v], x0, dots0);
+            const rowv x0 = row0[v];
+            KEPT(0, 1) = x0;
+            dots0 = fma(OWN(1), WIDE(x0), dots0);
         }
         {
             const u32 v = lane + 128u;
-            const realv x0 = row0[v];
-            probs0_2 = x0;
-            dots0 = fma(w_shared[v], x0, dots0);
+            const rowv x0 = row0[v];
+            KEPT(0, 2) = x0;
+            dots0 = fma(OWN(2), WIDE(x0), dots0);
         }
         {
             const u32 v = lane + 192u;
-            const realv x0 = row0[v];
-            probs0_3 = x0;
-            dots0 = fma(w_shared[v], x0, dots0);
+            const rowv x0 = row0[v];
+            KEPT(0, 3) = x0;
+            dots0 = fma(OWN(3), WIDE(x0), dots0);
         }
         real dot0 = v_sum(dots0);
         for (int lanes = 16; lanes > 0; lanes /= 2) dot0 += __shfl_xor_sync(0xffffffffu, dot0, lanes);
-        if (lane % 32u == 0) {
-            team_sums[turn][0][lane / 32u] = dot0;
+        if (lane % SUB_GROUP_SIZE == 0) {
+            team_sums[turn][0][lane / SUB_GROUP_SIZE] = dot0;
         }
-        __syncthreads();
+        BARRIER;
         dot0 = team_sums[turn][0][0] + team_sums[turn][0][1];
-        const real z0 = weight0 < 0.0f ? (1.0f - delta) - dot0 : delta + dot0;
-        const real scale0 = weight0 / fmax(z0, 1e-12f);
+        const real z0 = weight0 < REAL(0.0) ? NON_LINK(dot0) : delta + dot0;
+        const real scale0 = weight0 / fmax(z0, REAL(Z_FLOOR));
         taken += scale0 * dot0;
 
-        /* acc_k = sum over partners of scale pi_bk */
+        /* acc_k = sum over the rows of scale pi_bk */
         {
             const u32 v = lane;
-            acc_0 = fma(v_splat(scale0), probs0_0, acc_0);
+            ACC(0) = fma(v_splat(scale0), ROW(0, 0), ACC(0));
         }
         {
             const u32 v = lane + 64u;
-            acc_1 = fma(v_splat(scale0), probs0_1, acc_1);
+            ACC(1) = fma(v_splat(scale0), ROW(0, 1), ACC(1));
         }
         {
             const u32 v = lane + 128u;
-            acc_2 = fma(v_splat(scale0), probs0_2, acc_2);
+            ACC(2) = fma(v_splat(scale0), ROW(0, 2), ACC(2));
         }
         {
             const u32 v = lane + 192u;
-            acc_3 = fma(v_splat(scale0), probs0_3, acc_3);
+            ACC(3) = fma(v_splat(scale0), ROW(0, 3), ACC(3));
         }
     }
-
     /* D_k = (beta_k - delta) acc_k - taken; the row ends with one step a coordinate. */
     const real sum = row_sums[own_slot];
-    const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787945f), sum, seed, vertex, iteration};
-    realv totals = v_splat(0.0f);
-    u32 clips = 0u;
+    const row_end end = {half_step, decay, spread, alpha, log1p(alpha * REAL(INVERSE_E)), sum, seed, vertex, iteration};
+    realv totals = v_splat(REAL(0.0));
+    clip_count clips = NO_CLIPS;
     draw_queue queue;
     queue.count = 0u;
+    #if X > 1
+    queue.held = 0u;
+    #endif
     {
         const u32 v = lane;
-        const realv drift = (strength[v] - v_splat(delta)) * acc_0 - v_splat(taken);
-        const realv next = next_row(own[v], drift, v * 4u, end, &clips, &queue);
+        const realv drift = (strength[v] - v_splat(delta)) * ACC(0) - v_splat(taken);
+        const realv next = next_row(LOAD(own, v), drift, v * W, end, &clips, &queue);
+        #if NORMALISE
         totals = totals + next;
-        acc_0 = next;
+        ACC(0) = next;
+        #else
+        out[v] = next;
+        #endif
     }
     {
         const u32 v = lane + 64u;
-        const realv drift = (strength[v] - v_splat(delta)) * acc_1 - v_splat(taken);
-        const realv next = next_row(own[v], drift, v * 4u, end, &clips, &queue);
+        const realv drift = (strength[v] - v_splat(delta)) * ACC(1) - v_splat(taken);
+        const realv next = next_row(LOAD(own, v), drift, v * W, end, &clips, &queue);
+        #if NORMALISE
         totals = totals + next;
-        acc_1 = next;
+        ACC(1) = next;
+        #else
+        out[v] = next;
+        #endif
     }
     {
         const u32 v = lane + 128u;
-        const realv drift = (strength[v] - v_splat(delta)) * acc_2 - v_splat(taken);
-        const realv next = next_row(own[v], drift, v * 4u, end, &clips, &queue);
+        const realv drift = (strength[v] - v_splat(delta)) * ACC(2) - v_splat(taken);
+        const realv next = next_row(LOAD(own, v), drift, v * W, end, &clips, &queue);
+        #if NORMALISE
         totals = totals + next;
-        acc_2 = next;
+        ACC(2) = next;
+        #else
+        out[v] = next;
+        #endif
     }
     {
         const u32 v = lane + 192u;
-        const realv drift = (strength[v] - v_splat(delta)) * acc_3 - v_splat(taken);
-        const realv next = next_row(own[v], drift, v * 4u, end, &clips, &queue);
+        const realv drift = (strength[v] - v_splat(delta)) * ACC(3) - v_splat(taken);
+        const realv next = next_row(LOAD(own, v), drift, v * W, end, &clips, &queue);
+        #if NORMALISE
         totals = totals + next;
-        acc_3 = next;
+        ACC(3) = next;
+        #else
+        out[v] = next;
+        #endif
     }
     const real late = draw_queued(&queue, end);
-    real clipped = (real)clips;
-    __syncthreads(); /* the last sum of the loop may still be read */
+    #if !NORMALISE
+    for (u32 i = 0; i < queue.count; ++i) ((GLOBAL real*)out)[queue.k[i]] = queue.rate[i];
+    #endif
+    real clipped = CLIPS(clips);
+    BARRIER; /* the last sum may still be read */
     for (int lanes = 16; lanes > 0; lanes /= 2) clipped += __shfl_xor_sync(0xffffffffu, clipped, lanes);
-    if (lane % 32u == 0) {
-        team_sums[0][0][lane / 32u] = clipped;
+    if (lane % SUB_GROUP_SIZE == 0) {
+        team_sums[0][0][lane / SUB_GROUP_SIZE] = clipped;
     }
-    __syncthreads();
+    BARRIER;
     clipped = team_sums[0][0][0] + team_sums[0][0][1];
     if (lane == 0u) clip_counts[index] += (u32)clipped;
     real total = v_sum(totals) + late;
     for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_xor_sync(0xffffffffu, total, lanes);
-    if (lane % 32u == 0) {
-        team_sums[1][0][lane / 32u] = total;
+    if (lane % SUB_GROUP_SIZE == 0) {
+        team_sums[1][0][lane / SUB_GROUP_SIZE] = total;
     }
-    __syncthreads();
+    BARRIER;
     total = team_sums[1][0][0] + team_sums[1][0][1];
-    const real scale = 1.0f / total;
+    const real scale = REAL(1.0) / total;
     {
         const u32 v = lane;
-        out[v] = acc_0 * v_splat(scale);
+        STORE(out, v, ACC(0) * v_splat(scale));
     }
     {
         const u32 v = lane + 64u;
-        out[v] = acc_1 * v_splat(scale);
+        STORE(out, v, ACC(1) * v_splat(scale));
     }
     {
         const u32 v = lane + 128u;
-        out[v] = acc_2 * v_splat(scale);
+        STORE(out, v, ACC(2) * v_splat(scale));
     }
     {
         const u32 v = lane + 192u;
-        out[v] = acc_3 * v_splat(scale);
+        STORE(out, v, ACC(3) * v_splat(scale));
     }
-    for (u32 i = 0; i < queue.count; ++i) ((real*)out)[queue.k[i]] = queue.rate[i] * scale;
+    #if QUEUE
+    for (u32 i = 0; i < queue.count; ++i) STORE_ONE(out, queue.k[i], queue.rate[i] * scale);
+    #endif
     if (lane == 0u) row_sums[spare] = total;
 }

@@ -4,30 +4,60 @@
  *     team=block vector_width=2
  */
 
+#define FUNCTION static inline
+#define GLOBAL __global
+#define LOCAL __local
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define MUL_HI32 mul_hi
+#define OPENCL 1
+#define rowv realv /* a stored vector of a row */
+#define WIDE(x) x
+#define LOAD(row, v) row[v]
+#define NON_LINK(dot) (REAL(1.0) - delta) - dot
+#define REAL(x) x
+#define W 2u
+#define K 50u
+#define LD 64u
+#define ROW_VECTORS 32u
+#define FLOOR_VALUE 1e-20
+#define Z_FLOOR 1e-12
+#define INVERSE_E 0.36787944117144233
+#define LANEWISE 1
+#define HALF 8u
+#define T 16u
+#define ROWS 2u
+#define NORMALISE 0
+#define BLOCK_SIZE 16u
+#define PURPOSE_PHI_UNIFORM 5u
+
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef uint u32;
 typedef ulong u64;
 typedef double real;
 typedef double2 realv;
 
-static inline realv v_splat(real x)
+#define OWN(i) w_shared[v]
+#define KEPT(j, i) probs##j##_shared[v]
+#define ROW(j, i) WIDE(KEPT(j, i))
+#define ACC(i) acc_shared[v]
+FUNCTION realv v_splat(real x)
 {
     return (realv)(x);
 }
 
-static inline real v_sum(realv x)
+FUNCTION real v_sum(realv x)
 {
     return (x.s0 + x.s1);
 }
 
 typedef struct { u32 w[4]; } words4;
 
-static inline words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
+FUNCTION words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
 {
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
     for (int round = 0; round < 7; ++round) {
-        const u32 h0 = mul_hi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
-        const u32 h1 = mul_hi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+        const u32 h0 = MUL_HI32(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
+        const u32 h1 = MUL_HI32(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
         c0 = h1 ^ c1 ^ k0;
         c1 = l1;
         c2 = h0 ^ c3 ^ k1;
@@ -41,9 +71,9 @@ static inline words4 philox(u64 seed, u32 c0, u32 c1, u32 c2, u32 c3)
 }
 
 /* The upper 23 bits of a word as a number in (0, 1): exact in float and in double, so both draw alike. */
-static inline real unit(u32 word)
+FUNCTION real unit(u32 word)
 {
-    return ((real)(word >> 9) + 0.5) * 1.1920928955078125e-07;
+    return ((real)(word >> 9) + REAL(0.5)) * REAL(1.1920928955078125e-07);
 }
 
 typedef struct { uint2 w[4]; } wordsx;
@@ -73,11 +103,11 @@ static inline wordsx philox_x(u64 seed, uint2 index, u32 c1, u32 c2, u32 c3)
 
 static inline double2 unit_x(uint2 word)
 {
-    return (convert_double2(word >> 9) + 0.5) * 1.1920928955078125e-07;
+    return (convert_double2(word >> 9) + REAL(0.5)) * REAL(1.1920928955078125e-07);
 }
 
 /* The two uniforms of each of the coordinates k, k + 1, ... of one vector; k is a multiple of its width. */
-static inline void uniforms(
+FUNCTION void uniforms(
     u64 seed, u32 k, u32 vertex, u32 iteration, u32 purpose, realv* u1, realv* u2)
 {
     {
@@ -92,30 +122,40 @@ typedef long2 maskx;
 typedef uint2 wordx;
 
 /* fmin and fmax without their care for NaN: a comparison and a choice, on every driver. */
-static inline realx smaller(realx x, realx y) { return x < y ? x : y; }
-static inline realx larger(realx x, realx y) { return x > y ? x : y; }
+FUNCTION realx smaller(realx x, realx y) { return x < y ? x : y; }
+FUNCTION realx larger(realx x, realx y) { return x > y ? x : y; }
 
-static inline real exp_1(real x) { return exp(x); }
-static inline real log_1(real x) { return log(x); }
-static inline real log1p_1(real x) { return log1p(x); }
-static inline real cos_turns_1(real x) { return cospi(2.0 * x); }
-static inline realx exp_x(realx x) { return exp(x); }
-static inline realx log_x(realx x) { return log(x); }
-static inline realx log1p_x(realx x) { return log1p(x); }
-static inline realx cos_turns_x(realx x) { return cospi(2.0 * x); }
+FUNCTION real exp_1(real x) { return exp(x); }
+FUNCTION real log_1(real x) { return log(x); }
+FUNCTION real log1p_1(real x) { return log1p(x); }
+FUNCTION real cos_turns_1(real x) { return cospi(REAL(2.0) * x); }
+FUNCTION realx exp_x(realx x) { return exp(x); }
+FUNCTION realx log_x(realx x) { return log(x); }
+FUNCTION realx log1p_x(realx x) { return log1p(x); }
+FUNCTION realx cos_turns_x(realx x) { return cospi(REAL(2.0) * x); }
+/* How many coordinates were bounded: one number, or on CPUs one a lane. */
+#if LANEWISE
+#define clip_count maskx
+#define NO_CLIPS (maskx)(0)
+#define CLIPS(clips) v_sum(convert_double2(clips))
+#else
+#define clip_count u32
+#define NO_CLIPS 0u
+#define CLIPS(clips) (real)clips
+#endif
 /* The cosine and the sine of 2 pi x, x in (0, 1). */
-static inline void turns_of(double x, double* cosine, double* sine)
+FUNCTION void turns_of(double x, double* cosine, double* sine)
 {
-    *cosine = cospi(2.0 * x);
-    *sine = sinpi(2.0 * x);
+    *cosine = cospi(REAL(2.0) * x);
+    *sine = sinpi(REAL(2.0) * x);
 }
 
 /* Squares and turns of the coordinates k, k + 1, ... of one vector; k is a multiple of its width. */
-static inline void pair_normals(
+FUNCTION void pair_normals(
     u64 seed, u32 k, u32 vertex, u32 iteration, u32 purpose, realv* square, realv* turn)
 {
     const words4 r = philox(seed, k >> 2, vertex, iteration, purpose << 24);
-    const real size = -2.0 * log_1(unit((k & 2u) ? r.w[2] : r.w[0]));
+    const real size = REAL(-2.0) * log_1(unit((k & 2u) ? r.w[2] : r.w[0]));
     real cosine, sine;
     turns_of(unit((k & 2u) ? r.w[3] : r.w[1]), &cosine, &sine);
     (*square).s0 = (*square).s1 = size;
@@ -124,7 +164,7 @@ static inline void pair_normals(
 }
 
 /* The square root; in CUDA's single precision to a relative error of 2^-23, which takes a few instructions less. */
-static inline realx root(realx x)
+FUNCTION realx root(realx x)
 {
     return sqrt(x);
 }
@@ -139,31 +179,31 @@ typedef struct {
 /*
  * phi' = |phi + (eps/2) (alpha - phi + pi D) + sqrt(eps phi) xi|.
  */
-static inline realx next_phi(
-    realx pi_k, realx drift, realx square, realx turn, u32 k, row_end e, maskx* clips)
+FUNCTION realx next_phi(
+    realx pi_k, realx drift, realx square, realx turn, u32 k, row_end e, clip_count* clips)
 {
     const realx phi = pi_k * e.sum;
     const realx gain = pi_k * drift;
     realx next = phi + e.half_step * (e.alpha - phi + gain);
-    next += root(((2.0 * e.half_step) * phi) * square) * turn;
+    next += root(((REAL(2.0) * e.half_step) * phi) * square) * turn;
     next = fabs(next);
-    return larger(next, (realx)(1e-20));
+    return larger(next, (realx)(REAL(FLOOR_VALUE)));
 }
 
 /* One vector of a row. */
 static inline realv next_row(
-    realv pi_k, realv drift, u32 k, row_end e, maskx* clips)
+    realv pi_k, realv drift, u32 k, row_end e, clip_count* clips)
 {
-    if (k + 2u > 50u) { /* padding has no drift, so that it is not counted among the bounded */
-        if (k + 0u >= 50u) drift.s0 = 0.0;
-        if (k + 1u >= 50u) drift.s1 = 0.0;
+    if (k + W > K) { /* padding has no drift, so that it is not counted among the bounded */
+        if (k + 0u >= K) drift.s0 = REAL(0.0);
+        if (k + 1u >= K) drift.s1 = REAL(0.0);
     }
-    realv square = v_splat(0.5), turn = square;
-    pair_normals(e.seed, k, e.vertex, e.iteration, 5u, &square, &turn);
+    realv square = v_splat(REAL(0.5)), turn = square;
+    pair_normals(e.seed, k, e.vertex, e.iteration, PURPOSE_PHI_UNIFORM, &square, &turn);
     realv next = next_phi(pi_k, drift, square, turn, k, e, clips);
-    if (k + 2u > 50u) { /* padding stays zero */
-        if (k + 0u >= 50u) next.s0 = 0.0;
-        if (k + 1u >= 50u) next.s1 = 0.0;
+    if (k + W > K) { /* padding stays zero */
+        if (k + 0u >= K) next.s0 = REAL(0.0);
+        if (k + 1u >= K) next.s1 = REAL(0.0);
     }
     return next;
 }
@@ -191,99 +231,103 @@ void update_phi(
     const u32 iteration
 )
 {
-    __local real team_sums[2][2][16];
-    __local realv w_shared[32];
-    __local realv probs0_shared[32];
-    __local realv probs1_shared[32];
-    __local realv acc_shared[32];
+    LOCAL real team_sums[2][2][BLOCK_SIZE];
+    LOCAL realv w_shared[ROW_VECTORS];
+    LOCAL rowv probs0_shared[ROW_VECTORS];
+    LOCAL rowv probs1_shared[ROW_VECTORS];
+    LOCAL realv acc_shared[ROW_VECTORS];
     const u32 lane = (uint)get_local_id(0);
     const u32 index = (uint)get_group_id(0);
     if (index >= n_vertices) return;
 
     const u32 vertex = vertices[first_vertex + index];
     const u32 own_slot = slots[vertex];
-    __global const realv* own = (__global const realv*)(pi + (u64)own_slot * 64u);
-    __global const realv* strength = (__global const realv*)beta;
+    GLOBAL const rowv* own = (GLOBAL const rowv*)(pi + (u64)own_slot * LD);
+    GLOBAL const realv* strength = (GLOBAL const realv*)beta;
     const u32 spare = spares[index];
-    __global realv* out = (__global realv*)(pi + (u64)spare * 64u);
-    for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
-        w_shared[v] = own[v] * (strength[v] - v_splat(delta));
+    GLOBAL rowv* out = (GLOBAL rowv*)(pi + (u64)spare * LD);
+    for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+        OWN(i) = LOAD(own, v) * (strength[v] - v_splat(delta));
     }
-    for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
-        acc_shared[v] = v_splat(0.0);
+    for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+        ACC(i) = v_splat(REAL(0.0));
     }
 
     const u64 first = (u64)(first_vertex + index) * n_partners;
     const u32 n = n_partners;
-    real taken = 0.0; /* sum over partners of scale dot */
+    real taken = REAL(0.0); /* sum over partners of scale dot */
     u32 slot0 = n > 0u ? slots[partners[first + (0u)]] : own_slot;
     u32 slot1 = n > 0u ? slots[partners[first + (1u < n ? 1u : n - 1u)]] : own_slot;
-    for (u32 j = 0, turn = 0; j < n; j += 2u, turn ^= 1u) {
+    for (u32 j = 0, turn = 0; j < n; j += ROWS, turn ^= 1u) {
         const real weight0 = weights[first + j];
-        __global const realv* row0 = (__global const realv*)(pi + (u64)slot0 * 64u);
-        slot0 = slots[partners[first + (j + 2u < n ? j + 2u : n - 1u)]]; /* of the next turn: one look-up ahead */
-        realv dots0 = v_splat(0.0);
-        const real weight1 = j + 1u < n ? weights[first + j + 1u] : 0.0;
-        __global const realv* row1 = (__global const realv*)(pi + (u64)slot1 * 64u);
-        slot1 = slots[partners[first + (j + 3u < n ? j + 3u : n - 1u)]]; /* of the next turn: one look-up ahead */
-        realv dots1 = v_splat(0.0);
+        GLOBAL const rowv* row0 = (GLOBAL const rowv*)(pi + (u64)slot0 * LD);
+        slot0 = slots[partners[first + (j + 2u < n ? j + 2u : n - 1u)]]; /* of the next turn */
+        realv dots0 = v_splat(REAL(0.0));
+        const real weight1 = j + 1u < n ? weights[first + j + 1u] : REAL(0.0);
+        GLOBAL const rowv* row1 = (GLOBAL const rowv*)(pi + (u64)slot1 * LD);
+        slot1 = slots[partners[first + (j + 3u < n ? j + 3u : n - 1u)]]; /* of the next turn */
+        realv dots1 = v_splat(REAL(0.0));
 
         /* dot = sum_k pi_ak (beta_k - delta) pi_bk */
-        for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
-            const realv x0 = row0[v];
-            probs0_shared[v] = x0;
-            dots0 = fma(w_shared[v], x0, dots0);
-            const realv x1 = row1[v];
-            probs1_shared[v] = x1;
-            dots1 = fma(w_shared[v], x1, dots1);
+        for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+            const rowv x0 = row0[v];
+            KEPT(0, i) = x0;
+            dots0 = fma(OWN(i), WIDE(x0), dots0);
+            const rowv x1 = row1[v];
+            KEPT(1, i) = x1;
+            dots1 = fma(OWN(i), WIDE(x1), dots1);
         }
         real dot0 = v_sum(dots0);
         real dot1 = v_sum(dots1);
         team_sums[turn][0][lane] = dot0;
         team_sums[turn][1][lane] = dot1;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (u32 stride = 8u; stride > 0; stride /= 2) {
-            if (lane < stride && lane + stride < 16u) {
+        BARRIER;
+        for (u32 stride = HALF; stride > 0; stride /= 2) {
+            if (lane < stride && lane + stride < T) {
                 team_sums[turn][0][lane] += team_sums[turn][0][lane + stride];
                 team_sums[turn][1][lane] += team_sums[turn][1][lane + stride];
             }
-            barrier(CLK_LOCAL_MEM_FENCE);
+            BARRIER;
         }
         dot0 = team_sums[turn][0][0];
         dot1 = team_sums[turn][1][0];
-        const real z0 = weight0 < 0.0 ? (1.0 - delta) - dot0 : delta + dot0;
-        const real scale0 = weight0 / fmax(z0, 1e-12);
+        const real z0 = weight0 < REAL(0.0) ? NON_LINK(dot0) : delta + dot0;
+        const real scale0 = weight0 / fmax(z0, REAL(Z_FLOOR));
         taken += scale0 * dot0;
-        const real z1 = weight1 < 0.0 ? (1.0 - delta) - dot1 : delta + dot1;
-        const real scale1 = weight1 / fmax(z1, 1e-12);
+        const real z1 = weight1 < REAL(0.0) ? NON_LINK(dot1) : delta + dot1;
+        const real scale1 = weight1 / fmax(z1, REAL(Z_FLOOR));
         taken += scale1 * dot1;
 
-        /* acc_k = sum over partners of scale pi_bk */
-        for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
-            acc_shared[v] = fma(v_splat(scale0), probs0_shared[v], acc_shared[v]);
-            acc_shared[v] = fma(v_splat(scale1), probs1_shared[v], acc_shared[v]);
+        /* acc_k = sum over the rows of scale pi_bk */
+        for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+            ACC(i) = fma(v_splat(scale0), ROW(0, i), ACC(i));
+            ACC(i) = fma(v_splat(scale1), ROW(1, i), ACC(i));
         }
     }
-
     /* D_k = (beta_k - delta) acc_k - taken; the row ends with one step a coordinate. */
     const real sum = row_sums[own_slot];
-    const row_end end = {half_step, decay, spread, alpha, log1p(alpha * 0.36787944117144233), sum, seed, vertex, iteration};
-    realv totals = v_splat(0.0);
-    maskx clips = (maskx)(0);
-    for (u32 i = 0, v = lane; v < 32u; ++i, v += 16u) {
-        const realv drift = (strength[v] - v_splat(delta)) * acc_shared[v] - v_splat(taken);
-        const realv next = next_row(own[v], drift, v * 2u, end, &clips);
+    const row_end end = {half_step, decay, spread, alpha, log1p(alpha * REAL(INVERSE_E)), sum, seed, vertex, iteration};
+    realv totals = v_splat(REAL(0.0));
+    clip_count clips = NO_CLIPS;
+    for (u32 i = 0, v = lane; v < ROW_VECTORS; ++i, v += T) {
+        const realv drift = (strength[v] - v_splat(delta)) * ACC(i) - v_splat(taken);
+        const realv next = next_row(LOAD(own, v), drift, v * W, end, &clips);
+        #if NORMALISE
+        totals = totals + next;
+        ACC(i) = next;
+        #else
         out[v] = next;
+        #endif
     }
-    real clipped = v_sum(convert_double2(clips));
-    barrier(CLK_LOCAL_MEM_FENCE); /* the last sum of the loop may still be read */
+    real clipped = CLIPS(clips);
+    BARRIER; /* the last sum may still be read */
     team_sums[0][0][lane] = clipped;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (u32 stride = 8u; stride > 0; stride /= 2) {
-        if (lane < stride && lane + stride < 16u) {
+    BARRIER;
+    for (u32 stride = HALF; stride > 0; stride /= 2) {
+        if (lane < stride && lane + stride < T) {
             team_sums[0][0][lane] += team_sums[0][0][lane + stride];
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        BARRIER;
     }
     clipped = team_sums[0][0][0];
     if (lane == 0u) clip_counts[index] += (u32)clipped;

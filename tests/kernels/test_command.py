@@ -21,7 +21,8 @@ def test_the_command_of_the_readme() -> None:
     result = run(ISSUE)
     assert result.exit_code == 0, result.output
     assert "__launch_bounds__(64)" in result.stdout
-    assert "__shared__ realv w_shared[256];" in result.stdout
+    for line in ("#define LOCAL __shared__", "#define ROW_VECTORS 256u", "    LOCAL realv w_shared[ROW_VECTORS];"):
+        assert line in result.stdout.splitlines()
     assert "probs0_3" in result.stdout
     assert result.stderr.startswith("filled in from the default on CUDA: ")
     for word in ("team=block", "reduction=shuffle"):
@@ -33,11 +34,10 @@ def test_side_by_side() -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["cuda", "opencl"]
-    pair = next(line for line in lines if "w_shared[256]" in line)
-    assert pair.split("|")[0].strip() == "__shared__ realv w_shared[256];"
-    assert pair.split("|")[1].strip() == "__local realv w_shared[256];"
-    same = next(line for line in lines if "realv acc_0" in line)
-    assert same.count("realv acc_0") == 2
+    pair = next(line for line in lines if "#define LOCAL" in line)
+    assert [side.strip() for side in pair.split("|")] == ["#define LOCAL __shared__", "#define LOCAL __local"]
+    for same in ("realv acc_0", "LOCAL realv w_shared[ROW_VECTORS];"):
+        assert next(line for line in lines if same in line).count(same) == 2
     assert "|" not in same
 
 

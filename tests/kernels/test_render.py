@@ -18,7 +18,7 @@ from mmsbgen.base.errors import ConfigError, InputError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.families import family
-from mmsbgen.kernels.indent_source import tidy
+from mmsbgen.kernels.indent_source import tidy, without_unused_defines
 from mmsbgen.kernels.program_tokens import digest_of_tokens
 from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.kernels.render import environment, render, template_digest
@@ -40,7 +40,7 @@ def test_refused_configurations_are_not_rendered() -> None:
 
 def test_unknown_dialect() -> None:
     with pytest.raises(InputError, match="no dialect 'metal'"):
-        template_digest("mmsb/update_phi.jinja", "metal")
+        template_digest("mmsb/stages/update_phi.jinja", "metal")
 
 
 @pytest.fixture
@@ -56,24 +56,27 @@ def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.mark.parametrize(
-    "part", ["mmsb/update_phi.jinja", "mmsb/step.jinja", "common/philox.jinja", "common/row.jinja"]
+    "part",
+    ["mmsb/stages/update_phi.jinja", "mmsb/rows/step.jinja", "common/random/philox.jinja", "common/rows/row.jinja"],
 )
 def test_digest_changes_with_every_part_of_a_template(templates: Path, part: str) -> None:
-    before = template_digest("mmsb/update_phi.jinja", "cuda")
-    other = template_digest("mmsb/edge_lookup.jinja", "cuda")
+    before = template_digest("mmsb/stages/update_phi.jinja", "cuda")
+    other = template_digest("mmsb/state/edge_lookup.jinja", "cuda")
     path = templates / part
     path.write_text(path.read_text() + "\n/* a remark */\n")
     template_digest.cache_clear()
-    assert template_digest("mmsb/update_phi.jinja", "cuda") != before
-    assert template_digest("mmsb/edge_lookup.jinja", "cuda") == other
+    assert template_digest("mmsb/stages/update_phi.jinja", "cuda") != before
+    assert template_digest("mmsb/state/edge_lookup.jinja", "cuda") == other
 
 
 def test_digest_depends_on_the_dialect() -> None:
-    assert template_digest("mmsb/update_phi.jinja", "cuda") != template_digest("mmsb/update_phi.jinja", "opencl")
+    assert template_digest("mmsb/stages/update_phi.jinja", "cuda") != template_digest(
+        "mmsb/stages/update_phi.jinja", "opencl"
+    )
 
 
 def test_shipped_records_survive_a_comment_and_miss_by_a_token_of_their_own_program(templates: Path) -> None:
-    prelude, beta = templates / "common" / "prelude.jinja", templates / "mmsb" / "update_beta.jinja"
+    prelude, beta = templates / "common" / "prelude.jinja", templates / "mmsb/stages/update_beta.jinja"
     prelude.write_text("// A remark.\n" + prelude.read_text() + "\n\n/* Another\n   one. */\n")
     every = [trial for path in SHIPPED.glob("*.jsonl") for trial in jsonl.read(path).trials]
     trials = [trial for place, trial in enumerate(every) if place % 20 == 0 or trial.key.kernel.name == "update_beta"]
@@ -168,3 +171,20 @@ def test_tidy_changes_nothing_twice() -> None:
     for spec in mmsb.kernels.values():
         text = render(spec, mmsb.problem(K=20), spec.default(mmsb.problem(K=20), CUDA), CUDA).text
         assert tidy(text) == text
+
+
+def test_numbers_and_switches_are_defines_of_the_program() -> None:
+    """Those that it uses, by their names in capitals; a whole number is unsigned, a switch 0 or 1."""
+    mmsb = family()
+    spec, problem = mmsb.kernel("update_beta"), mmsb.problem(K=5)
+    config = spec.default(problem, CUDA)
+    lines = render(spec, problem, config, CUDA).text.splitlines()
+    assert "#define K 5u" in lines
+    assert f"#define BLOCK_SIZE {config['block_size']}u" in lines
+    assert not any(line.startswith("#define PURPOSE_") for line in lines)
+
+
+def test_unused_defines_are_left_out() -> None:
+    """Also those that only an unused one needs, or that only comments name."""
+    used = "#define C(x) x\n/* B */\nint a[C(1)];\n"
+    assert without_unused_defines("#define A 1u\n#define B A\n" + used) == used

@@ -114,10 +114,10 @@ def test_a_later_run_goes_on_and_checks_what_changed(
     assert "6 of 38 variants checked" in script("--sample", "3").output
     assert len(_checks(tmp_path)) == 6
 
-    edited("mmsb/update_beta.jinja", "{%", "/* a comment */\n{%")
+    edited("mmsb/stages/update_beta.jinja", "{%", "/* a comment */\n{%")
     assert "6 of 38 variants checked" in script("--sample", "3").output
     assert len(_checks(tmp_path)) == 6, "a comment changes no program"
-    edited("mmsb/update_beta.jinja", "{%", "typedef real unheard_of;\n{%")
+    edited("mmsb/stages/update_beta.jinja", "{%", "typedef real unheard_of;\n{%")
     assert "3 of 38 variants checked" in script("--sample", "3", "--seconds", "0.000001", "--no-report").output
     assert "6 of 38 variants checked" in script("--sample", "3").output
     assert len(_checks(tmp_path)) == 9

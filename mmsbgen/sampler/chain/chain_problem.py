@@ -64,7 +64,7 @@ def problem_of(split: Split, options: Options, info: DeviceInfo) -> Problem:
     return problem_of_sized(split, sized, partner_rule(n_vertices, sized), info)
 
 
-def problem_of_sized(split: Split, sized: Options, rule: equations.PartnerRule, info: DeviceInfo) -> Problem:
+def problem_of_sized(split: Split, sized: Options, rule: PartnerRule, info: DeviceInfo) -> Problem:
     """As :func:`problem_of`, of options that are sized for the graph."""
     return MMSB.problem(
         K=sized.n_communities,

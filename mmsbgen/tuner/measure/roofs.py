@@ -154,7 +154,7 @@ def _small(problem: Problem) -> Problem:
 
 ROOF_GATHER = KernelSpec(
     name="roof_gather",
-    template="common/roof_gather.jinja",
+    template="common/roofs/roof_gather.jinja",
     doc="read rows at random places",
     arguments=(
         Argument("data", "real", "in", "[n_rows, row_bytes / 4]"),
@@ -177,7 +177,7 @@ ROOF_GATHER = KernelSpec(
 
 ROOF_COPY = KernelSpec(
     name="roof_copy",
-    template="common/roof_copy.jinja",
+    template="common/roofs/roof_copy.jinja",
     doc="copy one array to another",
     arguments=(
         Argument("source", "real", "in", "[n_elements]"),

@@ -84,9 +84,9 @@ def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dic
     width = int(config.get("vector_width", 1))
     words = dialect(traits.dialect)
     k = problem.integer("K")
+    storage = storage_of(problem)
     lanes = width if traits.dialect == "opencl" else 1
     lanewise = lanes > 1 and traits.kind == "cpu"
-    any_lane = "any_x(%s)" if lanewise else "any(%s)" if lanes > 1 else "%s"
     return {
         "real": "double" if problem["dtype"] == "float64" else "float",
         "uses_double": True,
@@ -98,70 +98,26 @@ def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dic
         "row_vectors": row_length(k) // width,
         "literal": literal_of(problem),
         "lane": lambda vector, index: words.lane(vector, index, width),
-        "u64": lambda text: f"{text}{'ul' if traits.dialect == 'opencl' else 'ull'}",
         "purpose": Purpose,
         "philox_rounds": PHILOX_ROUNDS,
         "max_draws": MAX_DRAWS,
         "floor_value": FLOOR,
         "beta_floor": BETA_FLOOR,
+        "beta_ceiling": 1 - BETA_FLOOR,
         "z_floor": Z_FLOOR,
         "clip": CLIP,
         "inverse_e": math.exp(-1.0),
         "X": lanes,
-        "sx": "x" if lanes > 1 else "1",
-        "and_": "&&" if lanes == 1 else "&",
-        "or_": "||" if lanes == 1 else "|",
         "lanewise": lanewise,
-        "any": lambda mask: any_lane % mask,
-        "pick": lambda c, no, yes: f"({c} ? {yes} : {no})",
         "noise": problem.get("noise", "on") == "on",
         "half": _half(int(config["block_size"])),
-        **stored_words(problem, width, words.glob),
-    } | more
-
-
-def stored_words(problem: Problem, width: int, glob: str) -> dict[str, Any]:
-    """Template variables of kernels that read or write rows of pi: their types, and words for a load and a store.
-
-    ``wide(x)`` is a stored vector in the real type, ``load(row, v)`` that of place v of a row; ``store(row, v, value)``
-    is the statement that stores a vector and ``store_one(row, k, value)`` that of a coordinate, in kernels that have
-    seed, vertex and iteration.  ``non_link(dot)`` is the probability of a non-link: rows of 16 bits may add up to a
-    little more than 1, so that it is kept at what beta leaves, a pair of one-hot rows at the largest beta.
-    """
-    storage = storage_of(problem)
-    narrow = storage.narrow
-    literal = literal_of(problem)
-
-    def store(row: str, v: str, value: str) -> str:
-        if narrow:
-            value = f"narrow({value}, seed, {v} * {width}u, vertex, iteration)"
-        return f"{row}[{v}] = {value};"
-
-    def store_one(row: str, k: str, value: str) -> str:
-        if narrow:
-            return f"(({glob} u16*){row})[{k}] = narrow_k({value}, seed, {k}, vertex, iteration);"
-        return f"(({glob} real*){row})[{k}] = {value};"
-
-    def wide(x: str) -> str:
-        return f"widen({x})" if narrow else x
-
-    def non_link(dot: str) -> str:
-        plain = f"({literal(1.0)} - delta) - {dot}"
-        return f"fmax({plain}, {literal(BETA_FLOOR)})" if narrow else plain
-
-    return {
-        "narrow": narrow,
+        "narrow": storage.narrow,
         "storage": storage.name,
         "half_scale": HALF_SCALE,
+        "half_unscale": 1 / HALF_SCALE,
         "half_normal": HALF_NORMAL,
-        "types": {"stored": "u16" if narrow else "real"},
-        "rowv": "storedv" if narrow else "realv",
-        "wide": wide,
-        "load": lambda row, v: wide(f"{row}[{v}]"),
-        "store": store,
-        "store_one": store_one,
-        "non_link": non_link,
-    }
+        "types": {"stored": "u16" if storage.narrow else "real"},
+    } | more
 
 
 def row_team(problem: Problem, config: Config, traits: Traits, unrolled: bool, **more: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ PLACEMENT = Axis(
 
 
 def places(config: Config) -> tuple[str, str, str]:
-    """Where the partner's row, the accumulator and the own row live: letters of ``templates/mmsb/update_phi.jinja``."""
+    """Where the partner's row, the accumulator and the own row live: letters of ``mmsb/rows/data_pass.jinja``."""
     placement = str(config["placement"])
     fixed = {
         "THREAD": ("G", "L", "L"),
@@ -180,4 +180,8 @@ def row_variables(problem: Problem, config: Config, traits: Traits) -> dict[str,
         place_pi=pi,
         queue=queue_length(problem, config, traits),
         holds=HOLDS,
+        prefetch=0,
+        normalise=True,
+        early_sum=False,
+        lookahead=False,
     )

@@ -55,7 +55,7 @@ _SHARED_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(_firsts)))
 
 SHARED_PARTNERS = KernelSpec(
     name="shared_partners",
-    template="mmsb/shared_partners.jinja",
+    template="mmsb/blocks/shared_partners.jinja",
     doc="draw the partners that all vertices of a block share",
     arguments=(
         SLOTS,
@@ -73,7 +73,7 @@ SHARED_PARTNERS = KernelSpec(
     parameters=("N", "n", "dtype"),
     space=_SHARED_SPACE,
     default=defaults(_SHARED_SPACE, {"block_size": 512}, {"block_size": 1}),
-    variables=lambda problem, config, traits: common(problem, config, traits, room=room(problem)),
+    variables=lambda problem, config, traits: common(problem, config, traits, room=room(problem), stars=False),
     launch=_one_block,
     traffic=lambda p: p.integer("n") * (5 * 4 + element_size(p)),
     flops=lambda p: 0,
@@ -167,6 +167,8 @@ def _tile_variables(problem: Problem, config: Config, traits: Traits) -> dict[st
         partners=partners,
         panel=int(config["panel"]),
         slice=_SLICE,
+        stars=False,
+        labels=False,
         flight=min(partners, row_length(problem.integer("K")) // width),
     )
 
@@ -205,7 +207,7 @@ def _tile_default() -> Chooser:
 
 BLOCK_SHARED = KernelSpec(
     name="block_shared",
-    template="mmsb/block_shared.jinja",
+    template="mmsb/blocks/block_shared.jinja",
     doc="the shared partners' part of the gradient of every vertex of a block: two dense products",
     arguments=(
         ROWS,

@@ -120,6 +120,7 @@ def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[s
         "groups": links_groups(config),
         "place_counts": "R" if config["counts"] == "registers" else "G",
         "lookahead": config["lookahead"],
+        "early_sum": config["lookahead"],
     }
 
 
@@ -186,7 +187,7 @@ def _links_default(problem: Problem, traits: Traits) -> Config:
 
 BLOCK_LINKS = KernelSpec(
     name="block_links",
-    template="mmsb/block_links.jinja",
+    template="mmsb/blocks/block_links.jinja",
     doc="the links' part of the gradient of every vertex of a block, the end of its row, and counts for theta",
     arguments=(
         ROWS,

@@ -114,6 +114,8 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         room=room(problem),
         HROOM=half_room(problem),
         HD=half_row(problem),
+        stars=False,
+        labels=False,
     )
 
 
@@ -191,7 +193,7 @@ def _halves(problem: Problem) -> int:
 
 BLOCK_FACTORS = KernelSpec(
     name="block_factors",
-    template="mmsb/block_factors.jinja",
+    template="mmsb/blocks/block_factors.jinja",
     doc="the factors of a block's products, 16 bits wide",
     arguments=(
         Argument("pi", "real", "in", "[N + m, LD] rows by slot"),
@@ -224,7 +226,7 @@ BLOCK_FACTORS = KernelSpec(
 
 BLOCK_SCALES = KernelSpec(
     name="block_scales",
-    template="mmsb/block_scales.jinja",
+    template="mmsb/blocks/block_scales.jinja",
     doc="what each shared partner's row counts for each vertex of a block: dots on tensor cores, reweighed",
     arguments=(
         Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word"),
@@ -249,7 +251,7 @@ BLOCK_SCALES = KernelSpec(
 
 BLOCK_STRIKE = KernelSpec(
     name="block_strike",
-    template="mmsb/block_strike.jinja",
+    template="mmsb/blocks/block_strike.jinja",
     doc="set the scales of pairs that must not inform to 0",
     arguments=(
         VERTICES,
@@ -277,7 +279,7 @@ BLOCK_STRIKE = KernelSpec(
 
 BLOCK_SUMS = KernelSpec(
     name="block_sums",
-    template="mmsb/block_sums.jinja",
+    template="mmsb/blocks/block_sums.jinja",
     doc="the shared partners' part of the gradient of every vertex of a block, on tensor cores",
     arguments=(
         Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),

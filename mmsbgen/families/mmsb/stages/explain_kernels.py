@@ -42,7 +42,7 @@ EXPLAIN_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(_explain_bytes)))
 
 EXPLAIN_LINKS = KernelSpec(
     name="explain_links",
-    template="mmsb/explain_links.jinja",
+    template="mmsb/state/explain_links.jinja",
     doc="the community that explains each link best, and its share",
     arguments=(
         PI,
@@ -72,7 +72,7 @@ EXPLAIN_LINKS = KernelSpec(
 
 EXPLAIN_AT = KernelSpec(
     name="explain_at",
-    template="mmsb/explain_at.jinja",
+    template="mmsb/state/explain_at.jinja",
     doc="how much of each link some communities explain",
     arguments=(
         Argument("pi", "real", "in", "[N + m, LD] rows by slot"),

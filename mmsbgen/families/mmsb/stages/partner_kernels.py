@@ -68,7 +68,7 @@ def _launch_partners(problem: Problem, config: Config, count: int, traits: Trait
 
 SAMPLE_PARTNERS = KernelSpec(
     name="sample_partners",
-    template="mmsb/sample_partners.jinja",
+    template="mmsb/stages/sample_partners.jinja",
     doc="draw every vertex's partners and look each pair up",
     arguments=(
         Argument("vertices", "u32", "in", "[R, stride] vertices of the mini-batches of R iterations"),
@@ -112,7 +112,7 @@ def _pi_traffic(problem: Problem) -> int:
 
 UPDATE_PI = KernelSpec(
     name="update_pi",
-    template="mmsb/update_pi.jinja",
+    template="mmsb/stages/update_pi.jinja",
     doc="normalise the new rows and make them the vertices' rows",
     arguments=(
         Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
@@ -149,7 +149,7 @@ def pair_traffic(problem: Problem) -> int:
 
 PERPLEXITY_PAIRS = KernelSpec(
     name="perplexity_pairs",
-    template="mmsb/perplexity_pairs.jinja",
+    template="mmsb/stages/perplexity_pairs.jinja",
     doc="probability of a link for every held-out pair",
     arguments=(
         PI,
@@ -192,7 +192,7 @@ SUM_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(_tree_bytes)))
 
 PERPLEXITY_SUM = KernelSpec(
     name="perplexity_sum",
-    template="mmsb/perplexity_sum.jinja",
+    template="mmsb/stages/perplexity_sum.jinja",
     doc="log-likelihoods of the held-out pairs, one row of six sums a block",
     arguments=(
         Argument("probabilities", "double", "in", "[P] p(y = 1)"),

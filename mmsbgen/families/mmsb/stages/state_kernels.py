@@ -47,7 +47,7 @@ def _simple(
     """A kernel of independent work-items, with nothing to tune but its block size."""
     return KernelSpec(
         name=name,
-        template=f"mmsb/{name}.jinja",
+        template=f"mmsb/state/{name}.jinja",
         doc=doc,
         arguments=arguments,
         parameters=parameters,

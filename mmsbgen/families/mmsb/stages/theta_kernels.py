@@ -167,7 +167,7 @@ def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
 
 THETA_PARTIAL = KernelSpec(
     name="theta_partial",
-    template="mmsb/theta_partial.jinja",
+    template="mmsb/stages/theta_partial.jinja",
     doc="every group sums the responsibilities of its share of the pairs",
     arguments=(
         PI,
@@ -247,7 +247,7 @@ def _launch_end(problem: Problem, config: Config, count: int, traits: Traits) ->
 
 THETA_END = KernelSpec(
     name="theta_end",
-    template="mmsb/theta_end.jinja",
+    template="mmsb/stages/theta_end.jinja",
     doc="add the groups' counts up, move theta by them, normalise its link column",
     arguments=(
         Argument("counts", "real", "in", "[groups, 2, LD] counts of every group"),
@@ -280,7 +280,7 @@ THETA_END = KernelSpec(
 
 UPDATE_BETA = KernelSpec(
     name="update_beta",
-    template="mmsb/update_beta.jinja",
+    template="mmsb/stages/update_beta.jinja",
     doc="normalise the link column of theta: the start of a chain",
     arguments=(
         Argument("theta", "real", "in", "[2, LD] non-link, link"),

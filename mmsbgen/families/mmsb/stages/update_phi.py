@@ -242,7 +242,7 @@ SWEEP = Sweep(
 )
 UPDATE_PHI = KernelSpec(
     name="update_phi",
-    template="mmsb/update_phi.jinja",
+    template="mmsb/stages/update_phi.jinja",
     doc="gather the partners' rows, sum the gradient, end every row of the mini-batch with a step",
     arguments=ARGUMENTS,
     parameters=("K", "N", "m", "n", "dtype", "storage", "step", "noise"),

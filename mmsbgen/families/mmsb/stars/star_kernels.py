@@ -27,7 +27,7 @@ def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
 
 DRAW_STARS = KernelSpec(
     name="draw_stars",
-    template="mmsb/draw_stars.jinja",
+    template="mmsb/stars/draw_stars.jinja",
     doc="draw the mini-batches of several iterations ahead: a vertex and its links, or some of its non-links",
     arguments=(
         Argument("centres", "u32", "in", "[R] centre of each iteration's star"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from mmsbgen.kernels.space import Config, Traits
 
 __all__ = ["STAGES", "TEMPLATE", "StarLoop", "fitted", "star_loop"]
 
-TEMPLATE = "mmsb/star_loop.jinja"
+TEMPLATE = "mmsb/stars/star_loop.jinja"
 #: The kernels that become stages, in their order.
 STAGES = ("update_phi", "exchange_slots", "theta_partial", "theta_end")
 #: What the loop sets anew in every iteration.
@@ -47,6 +48,11 @@ class _Stage:
     text: str
     arguments: tuple[Argument, ...]
     blocks: str
+
+    @property
+    def defines(self) -> list[str]:
+        """The words that its text defines; other stages may define them otherwise."""
+        return sorted(set(re.findall(r"^#define (\w+)", self.text, re.MULTILINE)))
 
 
 @dataclass(frozen=True)

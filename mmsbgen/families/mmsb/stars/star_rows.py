@@ -64,7 +64,7 @@ SPACE = Space(
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    return row_space.row_variables(problem, config, traits) | {"with_links": _with_links(problem)}
+    return row_space.row_variables(problem, config, traits) | {"with_links": _with_links(problem), "early_sum": True}
 
 
 def _config(placement: str, team: str, width: int, block: int, rows: int) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _rows(problem: Problem) -> int:
 
 STAR_ROWS = KernelSpec(
     name="star_rows",
-    template="mmsb/star_rows.jinja",
+    template="mmsb/stars/star_rows.jinja",
     doc="the links' part of the gradient of every vertex of a star that shares partners, and the end of its row",
     arguments=(
         ROWS,

@@ -99,7 +99,7 @@ def _looked_up(problem: Problem) -> int:
 STAR_MARKS = replace(
     tensor_kernels.BLOCK_STRIKE,
     name="star_marks",
-    template="mmsb/star_marks.jinja",
+    template="mmsb/stars/star_marks.jinja",
     doc="which pairs of a star's vertices and their partners must not be weighed, of several iterations ahead",
     arguments=(
         VERTICES,
@@ -125,7 +125,7 @@ STAR_MARKS = replace(
 STAR_FACTORS = replace(
     tensor_kernels.BLOCK_FACTORS,
     name="star_factors",
-    template="mmsb/star_factors.jinja",
+    template="mmsb/stars/star_factors.jinja",
     doc="the factors of the products of a star's vertices and their partners, 16 bits wide, and labelled links' scales",
     arguments=(
         _PI,
