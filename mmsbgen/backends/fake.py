@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["FakeDevice", "Launch"]
+__all__ = ["FakeDevice", "FakeLaunch"]
 
 _INFO = DeviceInfo(
     backend="fake",
@@ -50,7 +50,7 @@ _LAUNCH_S = 5e-6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Launch:
+class FakeLaunch:
     """One recorded launch."""
 
     kernel: str
@@ -106,7 +106,7 @@ class FakeKernel(Kernel):
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
     ) -> FakeEvent:
         name = self._check(grid, block, args, shared)
-        self.device.launches.append(Launch(name.kernel, name.grid, name.block, tuple(args), shared))
+        self.device.launches.append(FakeLaunch(name.kernel, name.grid, name.block, tuple(args), shared))
         return self.device.spend(_LAUNCH_S)
 
     def resources(self) -> dict[str, int]:
@@ -139,7 +139,7 @@ class FakeDevice(Device):
 
     def __init__(self, info: DeviceInfo = _INFO) -> None:
         super().__init__(info)
-        self.launches: list[Launch] = []
+        self.launches: list[FakeLaunch] = []
         self.sources: list[str] = []
         self._clock = 0.0
 

@@ -23,7 +23,7 @@ from mmsbgen.base.errors import InputError
 Array = npt.NDArray[Any]
 
 
-class Together:
+class FileTransaction:
     """Files that appear under their names when the block that writes them ends without an error, or none of them.
 
     Each is written whole beside its place, so that there is room for all before the first one is replaced.  What was
@@ -38,7 +38,7 @@ class Together:
         """Let the whole file ``partial``, of the same file system, be ``path`` in the end."""
         self._written.append((partial, path))
 
-    def __enter__(self) -> Together:
+    def __enter__(self) -> FileTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -68,7 +68,7 @@ def _refuse_folder(partial: Path, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def published(path: Path, together: Together | None = None, *, make_folder: bool = True) -> Iterator[Path]:
+def published(path: Path, together: FileTransaction | None = None, *, make_folder: bool = True) -> Iterator[Path]:
     """A place to write a file that appears under ``path`` when the block ends without an error, whole or not at all.
 
     Args:
@@ -123,7 +123,7 @@ class ArchiveWriter:
 
 
 @contextlib.contextmanager
-def published_archive(path: Path, together: Together | None = None) -> Iterator[ArchiveWriter]:
+def published_archive(path: Path, together: FileTransaction | None = None) -> Iterator[ArchiveWriter]:
     """An ``.npz`` that appears as :func:`published` has it, without a whole copy in memory."""
     with published(path, together) as partial:
         file = zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=True)
@@ -136,12 +136,12 @@ def published_archive(path: Path, together: Together | None = None) -> Iterator[
         file.close()
 
 
-def write_text(path: Path, text: str, together: Together | None = None) -> None:
+def write_text(path: Path, text: str, together: FileTransaction | None = None) -> None:
     """Write a text file that appears as :func:`published` has it."""
     write_bytes(path, text.encode("utf-8"), together)
 
 
-def write_bytes(path: Path, data: bytes, together: Together | None = None) -> None:
+def write_bytes(path: Path, data: bytes, together: FileTransaction | None = None) -> None:
     """Write a file that appears as :func:`published` has it."""
     with published(path, together) as partial:
         partial.write_bytes(data)

@@ -16,7 +16,7 @@ from mmsbgen.cli.shared.output_options import Output
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
-    from mmsbgen.report.page import Page
+    from mmsbgen.report.page import HtmlPage
 
 _HELP = """Write a page with pictures of the run in RUN, the folder that `mmsbgen detect -o` wrote.
 
@@ -45,7 +45,7 @@ def report(ctx: click.Context, run: Path, out: Path | None, graph: Path | None, 
     written(ctx, lambda: run_page(run, graph), out or run / "report", Output(as_json, as_csv=False))
 
 
-def written(ctx: click.Context, make: Callable[[], Page], out: Path, output: Output) -> None:
+def written(ctx: click.Context, make: Callable[[], HtmlPage], out: Path, output: Output) -> None:
     """Make a page, write it and say where it is."""
     from mmsbgen.report.page import write
 

@@ -58,7 +58,7 @@ def serve(
     data folder. Jobs are done by the workers beside it, and by every 'mmsbgen worker' on the same database. Ends by
     Ctrl-C; jobs that run are given back and go on when it is started again.
     """
-    from mmsbgen.service.http.service_settings import MIB, Limits, Settings, is_loopback
+    from mmsbgen.service.http.service_settings import MIB, RequestLimits, ServiceSettings, is_loopback
     from mmsbgen.service.http.tokens import VARIABLE, given_token, kept_token
 
     token = given_token(token_file, os.environ)
@@ -85,7 +85,7 @@ def serve(
             parse(text)
         except ValueError:
             raise InputError(f"{option} {text!r}: write it as 100/second, 20/minute or 500/hour") from None
-    limits = Limits(
+    limits = RequestLimits(
         upload=max_upload * MIB,
         graph=max_graph * MIB,
         vertices=max_vertices,
@@ -95,7 +95,9 @@ def serve(
         rate=rate,
         write_rate=write_rate,
     )
-    settings = Settings(database=database, data=folder, token=token, host=host, port=port, hosts=hosts, limits=limits)
+    settings = ServiceSettings(
+        database=database, data=folder, token=token, host=host, port=port, hosts=hosts, limits=limits
+    )
     from mmsbgen.db.store.tuning_store import open_store
 
     with open_store(database) as store:

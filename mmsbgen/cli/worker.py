@@ -89,14 +89,14 @@ def worker(
 
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.jobs import Queue
-    from mmsbgen.worker.supervisor import Settings, Worker
+    from mmsbgen.worker.supervisor import Worker, WorkerSettings
 
     def say(text: str) -> None:
         note(text)
         if not is_quiet(context):
             click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
-    settings = Settings(
+    settings = WorkerSettings(
         data=data or platformdirs.user_data_path("mmsbgen") / "worker",
         device=device,
         kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],

@@ -12,10 +12,10 @@ from mmsbgen.graph import Split
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.run.choose_k import Tried, choose_k
+from mmsbgen.sampler.run.choose_k import KTrial, choose_k
 
 
-def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[int, list[Tried]]:
+def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[int, list[KTrial]]:
     """The number of communities that held-out pairs choose; each is tried by blocks, whatever the run will do."""
     options, say = checked.options, checked.request.on_message
     # What makes stars says nothing of blocks; priors and the like hold for both.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.detection.result_options import ResultOptions
-from mmsbgen.export import Exports, Found
+from mmsbgen.export import Clustering, Exports
 from mmsbgen.graph import Graph
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -65,9 +65,9 @@ class Detection(Exports):
         """
         return self.memberships.link_probabilities(numbered_pairs(self.memberships.ids, pairs))
 
-    def exported(self) -> Found:
+    def exported(self) -> Clustering:
         """What the exports see of it."""
-        return Found(self.memberships, self.cover, self.graph, dict(self.record["rule"]))
+        return Clustering(self.memberships, self.cover, self.graph, dict(self.record["rule"]))
 
 
 @dataclass

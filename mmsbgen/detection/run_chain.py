@@ -10,10 +10,10 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.start_chain import StartedChain
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.convergence import Watch
+from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.run import checkpoint as checkpoints
-from mmsbgen.sampler.run.choose_k import Tried
+from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.run import run
 
 
@@ -24,8 +24,8 @@ class FinishedRun:
     sampler: Sampler
     trace: Trace
     seconds: float
-    watch: Watch
-    tried: list[Tried]
+    watch: StabilityWatch
+    tried: list[KTrial]
     checkpoint: Path | None
 
 
@@ -34,7 +34,7 @@ def run_chain(started: StartedChain, checked: CheckedRequest, stop: StopRequest)
 
     Raises :class:`InputError` where a checkpoint that is needed cannot be written.
     """
-    request, watch = checked.request, Watch()
+    request, watch = checked.request, StabilityWatch()
     written: list[Path | None] = [None]
     saved = request.saved
 

@@ -22,9 +22,9 @@ from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.run import checkpoint as checkpoints
-from mmsbgen.sampler.run.choose_k import Tried
+from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.start_trials import choose, trials_told
-from mmsbgen.sampler.starts.background_search import Sought, seeking
+from mmsbgen.sampler.starts.background_search import StartSearch, searching_for_starts
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class BuiltChain:
     """A chain that is yet to start; ``sought`` are starts that are being found, ``tried`` numbers of communities."""
 
     sampler: Sampler
-    sought: Sought | None
-    tried: list[Tried]
+    sought: StartSearch | None
+    tried: list[KTrial]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class StartedChain:
     sampler: Sampler
     trace: Trace
     seconds: float
-    tried: list[Tried]
+    tried: list[KTrial]
 
 
 @contextmanager
@@ -52,12 +52,12 @@ def built_chain(parts: Split, info: DeviceInfo, plan: Plan | None, checked: Chec
     request, options, checkpoint = checked.request, checked.options, checked.checkpoint
     with (
         # Where K is yet to be chosen, or a chain goes on, there is no start to look for.
-        nullcontext() if plan is None or checkpoint is not None else seeking(parts, options) as sought,
+        nullcontext() if plan is None or checkpoint is not None else searching_for_starts(parts, options) as sought,
         opened(info) as device,
         _runtime(device, checked) as runtime,
         nullcontext() if request.out is None else writable_folder(request.out),
     ):
-        tried: list[Tried] = []
+        tried: list[KTrial] = []
         if plan is None:
             k, tried = chosen_k(parts, checked, runtime)
             options = replace(options, n_communities=k)

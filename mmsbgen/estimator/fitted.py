@@ -12,25 +12,25 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError, NotFittedError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.detection.request import Detection
-from mmsbgen.export import Exports, Found
+from mmsbgen.export import Clustering, Exports
 from mmsbgen.export.found import library
 from mmsbgen.graph import Graph
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnostics.explained_links import RowSource
 from mmsbgen.sampler.diagnostics.held_out import log_likelihoods
-from mmsbgen.sampler.run.saved_chain import KeptChain, with_largest
+from mmsbgen.sampler.run.saved_chain import SavedChain, with_largest
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedChain:
     """What a fit leaves: result, seed, the parameters it went by, and the chain where it was kept."""
 
     found: Detection
     graph: Graph
     seed: int
     params: Mapping[str, Any]
-    chain: KeptChain | None
+    chain: SavedChain | None
 
 
 class Fitted(Exports):
@@ -39,10 +39,10 @@ class Fitted(Exports):
     rule: str
     threshold: float | None
     sparse_output: bool
-    _fit: Fit
+    _fit: FittedChain
     _cache: dict[str, Any]
 
-    def _take(self, fit: Fit) -> None:
+    def _take(self, fit: FittedChain) -> None:
         found = fit.found
         self._fit = fit
         self._cache = {}
@@ -89,7 +89,7 @@ class Fitted(Exports):
         ids = fit.found.memberships.ids
         return [ids[members].tolist() for members in self._cover(fit, rule, threshold).members]
 
-    def _cover(self, fit: Fit, rule: str | None, threshold: float | None) -> Cover:
+    def _cover(self, fit: FittedChain, rule: str | None, threshold: float | None) -> Cover:
         if rule is None:
             rule, threshold = self.rule, self.threshold if threshold is None else threshold
         value, m = checked_threshold(rule, threshold), fit.found.memberships
@@ -139,17 +139,17 @@ class Fitted(Exports):
             )
         return float(np.average(log_likelihoods(p, links.astype(bool)), weights=weights))
 
-    def exported(self) -> Found:
+    def exported(self) -> Clustering:
         """What the exports see of it; raises :class:`mmsbgen.base.errors.NotFittedError` before a fit."""
         fit = self._fitted("an export")
         return replace(fit.found.exported(), graph=fit.graph)
 
-    def _fitted(self, what: str) -> Fit:
+    def _fitted(self, what: str) -> FittedChain:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"{what} needs a fitted {type(self).__name__}: call fit(graph) first")
         return self._fit
 
-    def _rows(self, fit: Fit) -> RowSource | None:
+    def _rows(self, fit: FittedChain) -> RowSource | None:
         """Whole rows of pi from the chain, where it was kept and something was left out of the result."""
         m = fit.found.memberships
         if fit.chain is None or m.indices.shape[1] == m.k:

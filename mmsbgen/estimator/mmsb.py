@@ -17,11 +17,11 @@ from mmsbgen.base.user_warning import warn_user
 from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import RULE, TOP, Request
 from mmsbgen.estimator import modelfile
-from mmsbgen.estimator.fitted import Fit, Fitted
+from mmsbgen.estimator.fitted import Fitted, FittedChain
 from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.graph import Graph, as_graph
 from mmsbgen.sampler.options.options import Options, Schedule, blocks_per_sweep
-from mmsbgen.sampler.run.saved_chain import KeptChain
+from mmsbgen.sampler.run.saved_chain import SavedChain
 
 #: Parameters that say how a chain goes; the others may change between ``fit`` and ``partial_fit``.
 OPTIONS = tuple(field.name for field in fields(Options) if field.name not in ("n_communities", "iterations", "seed"))
@@ -214,10 +214,10 @@ class MMSB(Parameters, Fitted):
         )
 
     def _run(self, graph: Graph, request: Request, seed: int, params: Mapping[str, Any]) -> None:
-        chain = KeptChain.new() if self.keep_chain else None
+        chain = SavedChain.new() if self.keep_chain else None
         found = perform(graph, replace(request, state=None if chain is None else chain.path))
         kept = chain if chain is not None and chain.written else None
-        self._take(Fit(replace(found, checkpoint=None), graph, seed, dict(params), kept))
+        self._take(FittedChain(replace(found, checkpoint=None), graph, seed, dict(params), kept))
         if found.interrupted:
             after = f"the fit was interrupted after iteration {self.n_iter_}"
             warn_user(f"{after}; partial_fit() goes on" if kept else after, InterruptedFit)

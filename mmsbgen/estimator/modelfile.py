@@ -24,13 +24,13 @@ from mmsbgen._version import __version__
 from mmsbgen.base.atomic_files import published_archive
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.request import Detection
-from mmsbgen.estimator.fitted import Fit
+from mmsbgen.estimator.fitted import FittedChain
 from mmsbgen.graph import Graph, LoadReport
 from mmsbgen.graph.graph import object_ids
 from mmsbgen.graph.id_json import from_json, to_json
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
 from mmsbgen.sampler.options.options import Schedule
-from mmsbgen.sampler.run.saved_chain import KeptChain
+from mmsbgen.sampler.run.saved_chain import SavedChain
 
 FORMAT = 1
 KIND = "mmsbgen model"
@@ -39,7 +39,7 @@ _RECORD = ("iterations", "options", "rule", "held_out", "samples_averaged")
 _PART = 1 << 24
 
 
-def write(path: Path, params: Mapping[str, Any], fit: Fit, chain: bool) -> None:
+def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) -> None:
     """Write a fit and the parameters of its estimator; raises InputError when that is not possible.
 
     A generator as ``random_state`` is replaced by the seed that it drew.
@@ -78,7 +78,7 @@ def write(path: Path, params: Mapping[str, Any], fit: Fit, chain: bool) -> None:
             archive.add_parts("chain", (fit.chain.bytes,), np.uint8, _parts(fit.chain.path))
 
 
-def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], Fit]:
+def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], FittedChain]:
     """The parameters and the fit that :func:`write` wrote; raises InputError for any other file.
 
     ``defaults`` are the parameters that the estimator has now: those that an older version did not have get theirs, and
@@ -101,7 +101,7 @@ def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], Fit]:
             graph = _graph(archive, meta["graph"])
             found = _detection(archive, meta, graph)
             chain = _chain(path) if "chain" in archive else None
-            return params, Fit(found, graph, int(meta["seed"]), fitted, chain)
+            return params, FittedChain(found, graph, int(meta["seed"]), fitted, chain)
 
 
 def _of_another_version(path: Path, version: Any, what: str) -> InputError:
@@ -150,11 +150,11 @@ def _within(numbers: npt.NDArray[Any], stop: int) -> bool:
     return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < stop)
 
 
-def _chain(path: Path) -> KeptChain:
+def _chain(path: Path) -> SavedChain:
     with zipfile.ZipFile(path) as archive, archive.open("chain.npy") as member:
         version = np.lib.format.read_magic(member)
         (np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0)(member)
-        return KeptChain.of_file(member)
+        return SavedChain.of_file(member)
 
 
 def _parts(path: Path) -> Iterator[npt.NDArray[np.uint8]]:

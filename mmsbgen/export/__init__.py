@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from mmsbgen.export.clustering import Exports
-from mmsbgen.export.found import Found
+from mmsbgen.export.found import Clustering
 
-__all__ = ["Exports", "Found"]
+__all__ = ["Clustering", "Exports"]

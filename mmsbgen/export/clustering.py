@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mmsbgen.export.found import Found
+from mmsbgen.export.found import Clustering
 
 
 class Exports:
@@ -16,7 +16,7 @@ class Exports:
     :class:`mmsbgen.base.errors.MissingDependencyError` names the extra that brings it.
     """
 
-    def exported(self) -> Found:
+    def exported(self) -> Clustering:
         """What the exports see of it."""
         raise NotImplementedError
 

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.found import Found, library
+from mmsbgen.export.found import Clustering, library
 
 FORMS = ("long", "wide", "communities")
 
 
-def long_columns(found: Found) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
+def long_columns(found: Clustering) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
     """The vertices ``[R]`` and columns ``[R]`` of the long table, by vertex and then by share, largest first.
 
     Its rows are the shares that were kept, and memberships whose share was not: theirs is NaN.
@@ -36,7 +36,7 @@ def long_columns(found: Found) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDA
     return vertices, {"community": communities, "share": shares[there], "member": member[there]}
 
 
-def to_pandas(found: Found, form: str) -> Any:
+def to_pandas(found: Clustering, form: str) -> Any:
     """See :meth:`mmsbgen.export.Exports.to_pandas`."""
     if form not in FORMS:
         raise InputError(f"form {form!r} is not one of {', '.join(FORMS)}")

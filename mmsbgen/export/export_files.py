@@ -17,18 +17,18 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_text
 from mmsbgen.base.progress import stage
 from mmsbgen.export.data_frames import long_columns
-from mmsbgen.export.found import Found, library
+from mmsbgen.export.found import Clustering, library
 from mmsbgen.export.library_objects import node_attributes
 from mmsbgen.scores.cover import cover_text, words_of
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _snap(found: Found, path: Path, top: int) -> None:
+def _snap(found: Clustering, path: Path, top: int) -> None:
     path.write_text(cover_text(words_of(found.memberships.ids), found.cover.members), encoding="utf-8", newline="")
 
 
-def _csv(found: Found, path: Path, top: int) -> None:
+def _csv(found: Clustering, path: Path, top: int) -> None:
     vertices, columns = long_columns(found)
     names = _texts(found.memberships.ids)
     with open(path, "w", encoding="utf-8", newline="") as file:
@@ -40,7 +40,7 @@ def _csv(found: Found, path: Path, top: int) -> None:
             writer.writerow([names[vertex], community, "" if math.isnan(share) else share, int(member)])
 
 
-def _parquet(found: Found, path: Path, top: int) -> None:
+def _parquet(found: Clustering, path: Path, top: int) -> None:
     pyarrow, parquet = library("pyarrow", "Parquet files"), library("pyarrow.parquet", "Parquet files")
     vertices, columns = long_columns(found)
     ids = found.memberships.ids
@@ -55,7 +55,7 @@ def _words(pyarrow: Any, names: list[Any], vertices: npt.NDArray[np.int64]) -> A
     return pyarrow.array(names, type=pyarrow.string()).take(pyarrow.array(vertices))
 
 
-def _gexf(found: Found, path: Path, top: int) -> None:
+def _gexf(found: Clustering, path: Path, top: int) -> None:
     networkx = library("networkx", "GEXF files")
     graph = _attributed(found, top, networkx)
     writer = library("networkx.readwrite.gexf", "GEXF files").GEXFWriter(encoding="utf-8", prettyprint=True)
@@ -66,13 +66,13 @@ def _gexf(found: Found, path: Path, top: int) -> None:
         writer.write(file)
 
 
-def _graphml(found: Found, path: Path, top: int) -> None:
+def _graphml(found: Clustering, path: Path, top: int) -> None:
     networkx = library("networkx", "GraphML files")
     # The writer that goes through lxml where that is installed; this one is the same everywhere.
     networkx.write_graphml_xml(_attributed(found, top, networkx), path)
 
 
-def _attributed(found: Found, top: int, networkx: Any) -> Any:
+def _attributed(found: Clustering, top: int, networkx: Any) -> Any:
     """The graph with vertices by number, their ids as labels, and attributes of one type each, never NaN."""
     source = found.needs_graph("drawings of the graph")
     made = networkx.Graph(name=_xml(source.name))
@@ -110,7 +110,7 @@ def _lists(columns: dict[str, npt.NDArray[Any]]) -> list[list[Any]]:
     return [column.tolist() for column in columns.values()]
 
 
-FORMATS: dict[str, Callable[[Found, Path, int], None]] = {
+FORMATS: dict[str, Callable[[Clustering, Path, int], None]] = {
     "csv": _csv,
     "gexf": _gexf,
     "graphml": _graphml,
@@ -134,7 +134,7 @@ def format_of(path: Path, format: str | None) -> str:
     return format
 
 
-def write(found: Found, path: Path, format: str | None, top: int) -> Path:
+def write(found: Clustering, path: Path, format: str | None, top: int) -> Path:
     """See :meth:`mmsbgen.export.Exports.export`."""
     writer = FORMATS[format_of(path, format)]
     with stage(f"writing {path.name}"), published(path) as partial:

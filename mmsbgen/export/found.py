@@ -33,7 +33,7 @@ def library(name: str, what: str) -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Found:
+class Clustering:
     """Memberships, the cover made of them, and the graph where it is at hand; ``rule`` is what made the cover.
 
     Communities go by the model's numbers, ``cover.labels``: those of the columns of pi and of ``memberships.beta``.

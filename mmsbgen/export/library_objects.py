@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.found import Found, library
+from mmsbgen.export.found import Clustering, library
 
 
-def node_attributes(found: Found, top: int) -> list[dict[str, Any]]:
+def node_attributes(found: Clustering, top: int) -> list[dict[str, Any]]:
     """What every vertex gets: see :meth:`mmsbgen.export.Exports.to_networkx`."""
     if top < 0:
         raise InputError(f"top={top}: it is a number of shares, 0 or more")
@@ -29,7 +29,7 @@ def node_attributes(found: Found, top: int) -> list[dict[str, Any]]:
     return rows
 
 
-def to_networkx(found: Found, graph: Any, top: int) -> Any:
+def to_networkx(found: Clustering, graph: Any, top: int) -> Any:
     """See :meth:`mmsbgen.export.Exports.to_networkx`."""
     networkx = library("networkx", "node attributes")
     attributes = dict(zip(found.ids, node_attributes(found, top), strict=True))
@@ -44,7 +44,7 @@ def to_networkx(found: Found, graph: Any, top: int) -> Any:
     return made
 
 
-def links_networkx(found: Found, networkx: Any) -> Any:
+def links_networkx(found: Clustering, networkx: Any) -> Any:
     """The links as a ``networkx.Graph`` of ids."""
     source, ids = found.needs_graph("networkx graphs"), found.ids
     if None in ids:
@@ -55,7 +55,7 @@ def links_networkx(found: Found, networkx: Any) -> Any:
     return made
 
 
-def to_igraph(found: Found, graph: Any) -> Any:
+def to_igraph(found: Clustering, graph: Any) -> Any:
     """See :meth:`mmsbgen.export.Exports.to_igraph`."""
     import igraph
 
@@ -74,7 +74,7 @@ def to_igraph(found: Found, graph: Any) -> Any:
     return igraph.VertexCover(graph, [[places[v] for v in members.tolist()] for members in found.cover.members])
 
 
-def to_cdlib(found: Found, graph: Any, fuzzy: bool) -> Any:
+def to_cdlib(found: Clustering, graph: Any, fuzzy: bool) -> Any:
     """See :meth:`mmsbgen.export.Exports.to_cdlib`."""
     cdlib = library("cdlib", "its clusterings")
     ids, cover = found.ids, found.cover
@@ -97,7 +97,7 @@ def to_cdlib(found: Found, graph: Any, fuzzy: bool) -> Any:
     return made
 
 
-def _same_ids(found: Found, names: list[Any]) -> None:
+def _same_ids(found: Clustering, names: list[Any]) -> None:
     there = set(names)
     odd = next((name for name in found.ids if name not in there), None)
     if len(there) != len(found.ids) or odd is not None:

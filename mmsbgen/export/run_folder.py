@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.found import Found
+from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, largest
 from mmsbgen.sampler.run.result_folder import FILES
 from mmsbgen.scores.cover import words_of
 
 
-def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Found:
+def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clustering:
     """What ``mmsbgen detect -o`` or ``mmsbgen.detect(out=...)`` left in ``folder``.
 
     ``graph`` is the graph it was made of; ``top`` the largest shares of a vertex that are read where all were written.
@@ -48,7 +48,7 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Foun
         members = _members(folder / "communities.txt", m.ids)
         if [len(one) for one in members] != sizes or not all(0 <= label < m.k for label in labels):
             raise ValueError("its communities are not those of run.json")
-    return Found(m, Cover(tuple(members), tuple(labels), len(m.ids)), graph, rule)
+    return Clustering(m, Cover(tuple(members), tuple(labels), len(m.ids)), graph, rule)
 
 
 def _record(folder: Path) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, select, update
 
 from mmsbgen.db.records.canonical_json import storable_text
-from mmsbgen.db.store.schema import Job as JobRow
-from mmsbgen.db.store.schema import JobEvent, JobFile
+from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
 from mmsbgen.jobs.job_rows import tell
 
 __all__ = ["VANISHED", "end", "lost", "requeue"]
@@ -20,7 +19,7 @@ VANISHED = 4
 
 def end(connection: Connection, row: Row[Any], now: str, state: str, **changes: Any) -> str:
     """End the job and delete its checkpoint.  Returns ``state``."""
-    connection.execute(delete(JobFile).where(JobFile.job_id == row.id, JobFile.area == "checkpoint"))
+    connection.execute(delete(JobFileRow).where(JobFileRow.job_id == row.id, JobFileRow.area == "checkpoint"))
     changes |= {"state": state, "lease_until": None, "finished_at": now, "checkpoint": None}
     connection.execute(update(JobRow).where(JobRow.id == row.id).values({"error": None} | changes))
     told = {"state": state} | ({"error": changes["error"]} if "error" in changes else {})
@@ -42,7 +41,7 @@ def lost(connection: Connection, row: Row[Any], now: str, why: str, by: str) -> 
     """Count an attempt as lost by its 'process' or its 'worker'; the job waits for the next one, or fails."""
     connection.execute(update(JobRow).where(JobRow.id == row.id).values(losses=row.losses + 1))
     at = _reached(row.checkpoint)
-    query = select(JobEvent.data).where(JobEvent.job_id == row.id, JobEvent.kind == "state")
+    query = select(JobEventRow.data).where(JobEventRow.job_id == row.id, JobEventRow.kind == "state")
     alike = [data for data in connection.execute(query).scalars() if data.get("lost") == by]
     if by == "worker":  # of these only the ones since it has got no further
         count, most = 1 + sum(data["at"] == at for data in alike), VANISHED * row.max_losses

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from mmsbgen.base.atomic_files import published
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.store.schema import JobFile
+from mmsbgen.db.store.schema import JobFileRow
 from mmsbgen.db.store.store_errors import StoreError
 
 PART_BYTES = 1 << 20
@@ -38,17 +38,17 @@ def described(sources: Mapping[str, Source]) -> dict[str, dict[str, Any]]:
 
 def put(connection: Connection, job: int, area: str, sources: Mapping[str, Source]) -> None:
     """Replace the files of one area."""
-    connection.execute(delete(JobFile).where(JobFile.job_id == job, JobFile.area == area))
+    connection.execute(delete(JobFileRow).where(JobFileRow.job_id == job, JobFileRow.area == area))
     for name, source in sources.items():
         for number, part in enumerate(_parts(source)):
             row = {"job_id": job, "area": area, "name": name, "part": number, "data": part}
-            connection.execute(insert(JobFile), [row])
+            connection.execute(insert(JobFileRow), [row])
 
 
 def read_part(job: int, area: str, name: str, part: int, connection: Connection) -> bytes | None:
     """A part of a file; None after the last one."""
-    query = select(JobFile.data).where(
-        JobFile.job_id == job, JobFile.area == area, JobFile.name == name, JobFile.part == part
+    query = select(JobFileRow.data).where(
+        JobFileRow.job_id == job, JobFileRow.area == area, JobFileRow.name == name, JobFileRow.part == part
     )
     found = connection.execute(query).scalar()
     return None if found is None else bytes(found)

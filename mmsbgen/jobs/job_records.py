@@ -74,7 +74,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Event:
+class JobEvent:
     """An event of a job.  ``kind`` is 'state', 'progress' or 'message'; ids grow within a job."""
 
     id: int

@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, insert, select
 
 from mmsbgen.db.records.canonical_json import canonical_json, utc_timestamp
-from mmsbgen.db.store.schema import Job as JobRow
-from mmsbgen.db.store.schema import JobEvent
+from mmsbgen.db.store.schema import JobEventRow, JobRow
 from mmsbgen.jobs.job_errors import LeaseLostError, RequestKeyError, UnknownJobError
 from mmsbgen.jobs.job_records import AREAS, Job, Lease
 
@@ -24,7 +23,7 @@ def later(now: str, seconds: float) -> str:
 def tell(connection: Connection, job: int, attempt: int, kind: str, data: Mapping[str, Any], now: str) -> None:
     """Add an event of a job."""
     row = {"job_id": job, "attempt": attempt, "kind": kind, "data": dict(data), "created_at": now}
-    connection.execute(insert(JobEvent).values(row))
+    connection.execute(insert(JobEventRow).values(row))
 
 
 def fenced(connection: Connection, lease: Lease, *, lock: bool = True) -> Row[Any]:

@@ -28,13 +28,12 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import json_object, storable_text, utc_now, utc_timestamp
 from mmsbgen.db.records.tuning_records import DeviceRecord
 from mmsbgen.db.store.connect import Database
-from mmsbgen.db.store.schema import Job as JobRow
-from mmsbgen.db.store.schema import JobEvent, JobFile
+from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.jobs import job_files
 from mmsbgen.jobs.job_ends import end, lost, requeue
 from mmsbgen.jobs.job_files import Source
-from mmsbgen.jobs.job_records import ENDED, KINDS, STATES, Event, Job, Lease
+from mmsbgen.jobs.job_records import ENDED, KINDS, STATES, Job, JobEvent, Lease
 from mmsbgen.jobs.job_rows import (
     by_id,
     fenced,
@@ -318,14 +317,14 @@ class Queue:
 
         return self.database.read(work)
 
-    def events(self, id: str, after: int = 0, limit: int = 1000) -> Sequence[Event]:
+    def events(self, id: str, after: int = 0, limit: int = 1000) -> Sequence[JobEvent]:
         """Events of the job after the given one, oldest first."""
 
-        def work(connection: Connection) -> Sequence[Event]:
+        def work(connection: Connection) -> Sequence[JobEvent]:
             row = row_of(connection, id)
-            query = select(JobEvent.__table__).where(JobEvent.job_id == row.id, JobEvent.id > after)
-            found = connection.execute(query.order_by(JobEvent.id).limit(limit))
-            return [Event(e.id, row.uuid, e.attempt, e.kind, e.data, e.created_at) for e in found]
+            query = select(JobEventRow.__table__).where(JobEventRow.job_id == row.id, JobEventRow.id > after)
+            found = connection.execute(query.order_by(JobEventRow.id).limit(limit))
+            return [JobEvent(e.id, row.uuid, e.attempt, e.kind, e.data, e.created_at) for e in found]
 
         return self.database.read(work)
 
@@ -364,7 +363,7 @@ class Queue:
                 raise unknown(id)
             if row.state not in ENDED:
                 raise InputError(f"the job {row.uuid} is {row.state}: cancel it first")
-            for table in (JobFile, JobEvent):
+            for table in (JobFileRow, JobEventRow):
                 connection.execute(delete(table).where(table.job_id == row.id))
             connection.execute(delete(JobRow).where(JobRow.id == row.id))
 

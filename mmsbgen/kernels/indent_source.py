@@ -15,7 +15,7 @@ _DEFINE = re.compile(r"^#define (\w+)\b.*\n", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/|//.*")
 
 
-def tidy(text: str) -> str:
+def indent_source(text: str) -> str:
     """The same source with every line indented by the braces and parentheses that are open before it.
 
     A statement that goes on over lines, or the body of a loop without braces, is indented once more a line.

@@ -13,7 +13,7 @@ import jinja2.meta
 
 from mmsbgen.kernels.dialect import Dialect, dialect
 from mmsbgen.kernels.family import KernelSpec
-from mmsbgen.kernels.indent_source import tidy, without_unused_defines
+from mmsbgen.kernels.indent_source import indent_source, without_unused_defines
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.program_tokens import digest_of_tokens
 from mmsbgen.kernels.space import Config, Traits, describe
@@ -111,7 +111,7 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
             **variables,
         )
     )
-    return Source(tidy(without_unused_defines(text)), spec.name, words.name)
+    return Source(indent_source(without_unused_defines(text)), spec.name, words.name)
 
 
 def _defines(variables: dict[str, Any]) -> dict[str, str]:

@@ -27,7 +27,7 @@ _MESSAGE = 4000
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """Which configuration a kernel got, and why."""
 
     kernel: str
@@ -72,7 +72,7 @@ class Runtime:
     index: Index | None = None
     fixed: dict[str, Config] = field(default_factory=dict)
     kept: dict[str, Config] = field(default_factory=dict)
-    choices: dict[str, Choice] = field(default_factory=dict)
+    choices: dict[str, KernelChoice] = field(default_factory=dict)
     refused: dict[tuple[str, Problem], dict[str, str]] = field(default_factory=dict)
 
     def compile_ahead(self, names: Iterable[str], problem: Problem) -> None:
@@ -114,7 +114,7 @@ class Runtime:
         bound = build(self.device, self.family.kernel(name), problem, choice.config)
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
-    def replacement(self, kernel: ChosenKernel, error: LaunchError) -> tuple[BoundKernel, Choice]:
+    def replacement(self, kernel: ChosenKernel, error: LaunchError) -> tuple[BoundKernel, KernelChoice]:
         """The next best configuration of a kernel whose launch was refused, in the same modes, and why it is that.
 
         Raises :class:`LaunchError` where there is none, and where the device can no longer be used.
@@ -142,11 +142,11 @@ class Runtime:
             f"--kernel {name} --database FILE` and name that database to `mmsbgen detect`"
         )
 
-    def _built(self, name: str, problem: Problem, modes: dict[str, Value]) -> tuple[BoundKernel, Choice]:
+    def _built(self, name: str, problem: Problem, modes: dict[str, Value]) -> tuple[BoundKernel, KernelChoice]:
         spec = self.family.kernel(name)
         while True:
             config, tier, reason = self._select(name, problem, modes)
-            choice = Choice(name, dict(config) | modes, tier, reason, "", recorded=config)
+            choice = KernelChoice(name, dict(config) | modes, tier, reason, "", recorded=config)
             try:
                 bound = build(self.device, spec, problem, choice.config)
                 break
@@ -157,7 +157,7 @@ class Runtime:
         reason = "; ".join([reason, *self.refused.get((name, problem), {}).values()])
         return bound, replace(choice, reason=reason, template_digest=bound.source.digest)
 
-    def _refuse(self, choice: Choice, problem: Problem, error: Exception, what: str) -> None:
+    def _refuse(self, choice: KernelChoice, problem: Problem, error: Exception, what: str) -> None:
         refused, text = self.refused.setdefault((choice.kernel, problem), {}), describe(choice.config)
         if text in refused:
             return
@@ -170,7 +170,7 @@ class Runtime:
             marked = self.quarantine(choice, problem, error)
             refused[text] = f"the configuration of tier {choice.tier} {what}: {text}{marked}"
 
-    def quarantine(self, choice: Choice, problem: Problem, error: Exception) -> str:
+    def quarantine(self, choice: KernelChoice, problem: Problem, error: Exception) -> str:
         """Mark a configuration that the database had as one that fails here; returns what to add to the report."""
         if self.index is None or choice.tier in ("default", "fixed") or self.device.info.backend == "fake":
             return ""
@@ -265,7 +265,7 @@ class ChosenKernel(BoundKernel):
     """
 
     runtime: Runtime
-    choice: Choice
+    choice: KernelChoice
     launched: bool = False
 
     def launch(self, count: int, values: Mapping[str, Any]) -> Event:
@@ -293,7 +293,7 @@ class ChosenKernel(BoundKernel):
         self.launched = True
         return event
 
-    def _take(self, bound: BoundKernel, choice: Choice) -> None:
+    def _take(self, bound: BoundKernel, choice: KernelChoice) -> None:
         if self.runtime.choices[choice.kernel] is self.choice:
             self.runtime.choices[choice.kernel] = choice
         for name, value in vars(bound).items():
@@ -301,7 +301,7 @@ class ChosenKernel(BoundKernel):
         self.choice = choice
 
 
-def by_tier(choices: Mapping[str, Choice]) -> list[str]:
+def by_tier(choices: Mapping[str, KernelChoice]) -> list[str]:
     """One line for all kernels of the same tier and reason: ``exact: update_phi, update_pi (tuned for ...)``.
 
     Where records of something else answer, each kernel has a reason of its own: all of such a tier have one line.

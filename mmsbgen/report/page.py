@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from mmsbgen._version import __version__
-from mmsbgen.base.atomic_files import Together, writable_folder, write_bytes
+from mmsbgen.base.atomic_files import FileTransaction, writable_folder, write_bytes
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.progress import Stage, stage
@@ -69,7 +69,7 @@ class Notice:
 
 
 @dataclass
-class Page:
+class HtmlPage:
     """A whole report."""
 
     title: str
@@ -101,7 +101,7 @@ def _cell(value: Any) -> Any:
     return value if isinstance(value, Markup) else plain(value, _LONGEST)
 
 
-def html(page: Page, writing: Stage | None = None) -> str:
+def html(page: HtmlPage, writing: Stage | None = None) -> str:
     """The page as one HTML document; nothing in it asks for another file or host, or runs."""
     svg: dict[str, Markup] = {}
     for picture in page.pictures:
@@ -127,7 +127,7 @@ def with_distinct_names(sections: Sequence[Section]) -> list[Section]:
     return found
 
 
-def write(page: Page, folder: Path) -> Path:
+def write(page: HtmlPage, folder: Path) -> Path:
     """Write ``report.html`` and a PNG a picture into ``folder``, all or none; returns the page's path.
 
     Raises :class:`InputError` where the folder cannot be written.
@@ -141,7 +141,7 @@ def write(page: Page, folder: Path) -> Path:
         text = html(page, writing)
     files["report.html"] = text.encode("utf-8", "replace")
     try:
-        with writable_folder(folder), Together() as together:
+        with writable_folder(folder), FileTransaction() as together:
             for name, data in files.items():
                 write_bytes(folder / name, data, together)
     except InputError as error:

@@ -14,10 +14,10 @@ from starlette.types import ASGIApp
 
 from mmsbgen import __version__
 from mmsbgen.service.http import problem_details
-from mmsbgen.service.http.middleware import Gate
-from mmsbgen.service.http.service_settings import Settings
+from mmsbgen.service.http.middleware import RequestGate
+from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.routes import job_routes, kernel_routes, result_routes, service_routes, tuning_routes
-from mmsbgen.service.service_context import Core
+from mmsbgen.service.service_context import ServiceContext
 
 STATIC = Path(__file__).parent / "static"
 """What is served at /: files that need nothing from another host."""
@@ -27,9 +27,9 @@ _DESCRIPTION = (
 )
 
 
-def create_app(settings: Settings) -> tuple[ASGIApp, Core]:
+def create_app(settings: ServiceSettings) -> tuple[ASGIApp, ServiceContext]:
     """The ASGI application, and what its routes share, which opens and closes with it."""
-    core = Core(settings)
+    core = ServiceContext(settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -52,7 +52,7 @@ def create_app(settings: Settings) -> tuple[ASGIApp, Core]:
         app.include_router(module.router)
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
-    return Gate(app, settings, core.metrics), core
+    return RequestGate(app, settings, core.metrics), core
 
 
 def _schema(app: FastAPI) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.jobs import Job, Queue
 from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, Vertex
 
-__all__ = ["Detection", "Detections"]
+__all__ = ["DetectionView", "DetectionViews"]
 
 MOST_BYTES = 256 << 20
 """Larger results are for download only."""
@@ -31,7 +31,7 @@ _KEPT = 4
 
 
 @dataclass(frozen=True)
-class Detection:
+class DetectionView:
     """The results of one job.
 
     ``members`` are the ids of every community, the largest first; ``ids`` ``[N]`` all vertices', ``indices`` and
@@ -114,15 +114,15 @@ class Detection:
         return float(self.shares[row, at[0]]) if at.size else None
 
 
-class Detections:
+class DetectionViews:
     """Results that were asked for lately."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._kept: OrderedDict[str, Detection] = OrderedDict()
+        self._kept: OrderedDict[str, DetectionView] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, job: Job) -> Detection:
+    def get(self, job: Job) -> DetectionView:
         """The results of a detection that is done.  Raises ``InputError`` for any other job, and for large results."""
         if job.kind != "detect" or job.state != "done":
             raise InputError(
@@ -139,7 +139,7 @@ class Detections:
                 self._kept.popitem(last=False)
             return self._kept[job.id]
 
-    def _read(self, job: str) -> Detection:
+    def _read(self, job: str) -> DetectionView:
         def file(name: str) -> bytes:
             return b"".join(self._queue.read(job, "output", name))
 
@@ -150,7 +150,7 @@ class Detections:
         except (ValueError, OSError, zipfile.BadZipFile) as error:
             raise InputError(f"the memberships of the job {job} cannot be read: {error}") from error
         with archive:
-            return Detection(
+            return DetectionView(
                 json.loads(file("run.json")),
                 [line.split("\t") for line in lines],
                 archive["ids"],

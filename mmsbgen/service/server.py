@@ -13,9 +13,9 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import handling
 from mmsbgen.service.app import create_app
 from mmsbgen.service.http.bounded_protocol import bounded
-from mmsbgen.service.http.service_settings import Settings
+from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.local_workers import beside
-from mmsbgen.service.service_context import Core
+from mmsbgen.service.service_context import ServiceContext
 
 __all__ = ["listening", "serve"]
 
@@ -25,7 +25,7 @@ _SHUTDOWN_SECONDS = 10
 class _Server(uvicorn.Server):
     """Lets the followers of jobs go as soon as it is told to end, so that it does not wait for them."""
 
-    def __init__(self, config: uvicorn.Config, core: Core) -> None:
+    def __init__(self, config: uvicorn.Config, core: ServiceContext) -> None:
         super().__init__(config)
         self._core = core
 
@@ -34,7 +34,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def listening(settings: Settings) -> socket.socket:
+def listening(settings: ServiceSettings) -> socket.socket:
     """A socket on the address of ``settings``.  Raises :class:`InputError` where that cannot be had."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     opened = socket.socket(family)
@@ -51,7 +51,7 @@ def listening(settings: Settings) -> socket.socket:
     return opened
 
 
-def serve(settings: Settings, opened: socket.socket, workers: int = 0, devices: Sequence[str] = ()) -> None:
+def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, devices: Sequence[str] = ()) -> None:
     """Serve on a socket, with ``workers`` for ``devices`` beside it, until SIGINT or SIGTERM."""
     app, core = create_app(settings)
     limits = settings.limits

@@ -14,11 +14,11 @@ from mmsbgen.db.store.migrate import revision
 from mmsbgen.db.store.schema import REVISIONS
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Queue
-from mmsbgen.service.detections import Detections
+from mmsbgen.service.detections import DetectionViews
 from mmsbgen.service.device_list import Devices
-from mmsbgen.service.http.service_metrics import Metrics
-from mmsbgen.service.http.service_settings import Settings
-from mmsbgen.service.http.uploads import Intake
+from mmsbgen.service.http.service_metrics import ServiceMetrics
+from mmsbgen.service.http.service_settings import ServiceSettings
+from mmsbgen.service.http.uploads import Uploads
 from mmsbgen.service.lookups import LookUps
 
 _THREADS = 12
@@ -26,18 +26,18 @@ _THREADS = 12
 _EXPIRE_SECONDS = 5.0
 
 
-class Core:
+class ServiceContext:
     """The store and what answers from it; open while the service runs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
-        self.metrics = Metrics()
+        self.metrics = ServiceMetrics()
         self.devices = Devices()
         self.store: Store
         self.look_ups: LookUps
-        self.intake: Intake
+        self.intake: Uploads
         self.queue: Queue
-        self.detections: Detections
+        self.detections: DetectionViews
         self.submitting = asyncio.Lock()
         self.followers = 0
         self.discovered = asyncio.Event()
@@ -45,16 +45,16 @@ class Core:
         """Set when the service is to end, so that followers are let go."""
 
     @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[Core]:
+    async def open(self) -> AsyncIterator[ServiceContext]:
         """Open the database and begin to follow it.  Raises :class:`MmsbgenError` where that cannot be."""
         current_default_thread_limiter().total_tokens = _THREADS
         settings = self.settings
         with open_store(settings.database) as store:
             self.store = store
             self.queue = Queue(store)
-            self.detections = Detections(self.queue)
+            self.detections = DetectionViews(self.queue)
             self.metrics.jobs(self._jobs)
-            self.intake = Intake(settings)
+            self.intake = Uploads(settings)
             self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
             await self.look_ups.open()
             beside = [asyncio.create_task(work()) for work in (self._discover, self._expire)]
@@ -98,7 +98,7 @@ class Core:
             self.discovered.set()
 
 
-def core_of(request: Request) -> Core:
+def context_of(request: Request) -> ServiceContext:
     """The service that a request is for."""
-    core: Core = request.app.state.core
+    core: ServiceContext = request.app.state.core
     return core

@@ -17,7 +17,7 @@ from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options, Schedule
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.tuner.measure.device_lock import having_device
-from mmsbgen.worker.task import Outcome, StoppedError, Task, Tells, Throttle, known_keys, plain
+from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys, plain
 
 __all__ = ["checked", "run"]
 
@@ -59,7 +59,7 @@ def _results(payload: Mapping[str, Any]) -> ResultOptions:
     return ResultOptions(**{name: payload[name] for name in _RESULTS if payload.get(name) is not None})
 
 
-def run(task: Task, tells: Tells) -> Outcome:
+def run(task: Task, tells: JobReporter) -> JobOutcome:
     """Detect, or go on from the checkpoint of an attempt before; raises :class:`StoppedError` when asked to stop."""
     options = checked(task.payload)
     throttle = Throttle()
@@ -105,10 +105,10 @@ def run(task: Task, tells: Tells) -> Outcome:
         **{name: record[name] for name in ("graph", "iterations", "seconds", "held_out", "convergence")},
         "device": record["device"]["name"],
     }
-    return Outcome(plain(result), {name: task.folder / name for name in _FILES})
+    return JobOutcome(plain(result), {name: task.folder / name for name in _FILES})
 
 
-def _usable(task: Task, tells: Tells) -> bool:
+def _usable(task: Task, tells: JobReporter) -> bool:
     """Whether there is a checkpoint that this version can go on from."""
     if task.resume is None:
         return False

@@ -9,7 +9,7 @@ from typing import Any
 from mmsbgen.backends.opencl.compiler_caches import prepare
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import ChildProcess
-from mmsbgen.worker.task import Outcome, Task
+from mmsbgen.worker.task import JobOutcome, Task
 
 __all__ = ["Child", "ask_device"]
 
@@ -53,7 +53,7 @@ def ask_device(device: str | None) -> dict[str, Any]:
     try:
         while True:
             match child.hear(1.0):
-                case ("done", Outcome() as outcome):
+                case ("done", JobOutcome() as outcome):
                     return outcome.result
                 case ("error", text, _):
                     raise InputError(text)

@@ -16,7 +16,7 @@ from typing import Any
 
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import parent_connection
-from mmsbgen.worker.task import Outcome, StoppedError, Task
+from mmsbgen.worker.task import JobOutcome, StoppedError, Task
 
 _WORK = {"detect": "mmsbgen.worker.detection_job", "tune": "mmsbgen.worker.tuning_job"}
 
@@ -37,20 +37,20 @@ class _Tells:
         self._send(("checkpoint", path))
 
 
-def _done(task: Task, tells: _Tells) -> Outcome:
+def _done(task: Task, tells: _Tells) -> JobOutcome:
     if task.kind == "device":
         from mmsbgen.backends import open_device
         from mmsbgen.kernels.record_key import device_record
 
         with open_device(task.device) as device:
-            return Outcome(
+            return JobOutcome(
                 {"record": device_record(device.info), "hardware": device.hardware, "spec": device.info.spec}
             )
     if task.kind == "detect":
         from mmsbgen.sampler.starts.igraph_import import import_without_pictures
 
         import_without_pictures()
-    found: Outcome = importlib.import_module(_WORK[task.kind]).run(task, tells)
+    found: JobOutcome = importlib.import_module(_WORK[task.kind]).run(task, tells)
     return found
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.jobs import Lease, LeaseLostError, Queue
 
-__all__ = ["Keeping"]
+__all__ = ["LeaseRenewal"]
 
 _LOOK_S = 1.0
 """How often a worker looks whether its job is to end."""
 
 
-class Keeping:
+class LeaseRenewal:
     """The heartbeats of a lease from the moment that the job was claimed; ``failing`` is told what goes wrong."""
 
     def __init__(self, queue: Queue, lease: Lease, failing: Callable[[str], None]) -> None:

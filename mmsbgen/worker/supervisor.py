@@ -22,10 +22,10 @@ from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.jobs import KINDS, Job, Lease, LeaseLostError, Queue, UnknownJobError
 from mmsbgen.tuner.measure.device_lock import device_lock
 from mmsbgen.worker.job_child import Child, ask_device
-from mmsbgen.worker.lease_renewal import Keeping
-from mmsbgen.worker.task import Outcome, Task
+from mmsbgen.worker.lease_renewal import LeaseRenewal
+from mmsbgen.worker.task import JobOutcome, Task
 
-__all__ = ["Settings", "Worker"]
+__all__ = ["Worker", "WorkerSettings"]
 
 CHECKPOINT = "checkpoint.npz"
 OWNER = "database"
@@ -46,7 +46,7 @@ _FOLDER = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorkerSettings:
     """How a worker works."""
 
     data: Path
@@ -76,7 +76,7 @@ class _Attempt:
 
     lease: Lease
     folder: Path
-    keeping: Keeping
+    keeping: LeaseRenewal
     child: Child
     stop_by: float | None = None
     """When it is killed, once it was asked to stop."""
@@ -91,7 +91,7 @@ class Worker:
     Raises :class:`InputError` where the device cannot be opened or the folder for files cannot be written.
     """
 
-    def __init__(self, queue: Queue, location: Location, settings: Settings, say: Callable[[str], None]) -> None:
+    def __init__(self, queue: Queue, location: Location, settings: WorkerSettings, say: Callable[[str], None]) -> None:
         self.queue, self.settings, self.say = queue, settings, say
         self.signals = StopRequest(once_within_s=_ONE_REQUEST_S, interrupts=False)
         self._quiet_until = 0.0
@@ -166,7 +166,7 @@ class Worker:
         """One attempt at a job, from its files to what came of it."""
         job = lease.job
         self.say(f"job {job.id[:8]} ({job.kind}), attempt {lease.attempt}")
-        folder, keeping = self._jobs / job.id / str(lease.attempt), Keeping(self.queue, lease, self._failing)
+        folder, keeping = self._jobs / job.id / str(lease.attempt), LeaseRenewal(self.queue, lease, self._failing)
         try:
             child = Child(self._task(keeping, folder))
         except LeaseLostError as error:
@@ -193,7 +193,7 @@ class Worker:
             child.close()
         self._tidy(job, folder, ended)
 
-    def _task(self, keeping: Keeping, folder: Path) -> Task:
+    def _task(self, keeping: LeaseRenewal, folder: Path) -> Task:
         """Fetch the files of a job and keep it meanwhile; raises :class:`InputError` where they cannot be written."""
         job = keeping.lease.job
 
@@ -247,7 +247,7 @@ class Worker:
                         self._store(attempt, path)
                         if attempt.stop_by is not None:
                             return self._stopped(attempt)
-                    case ("done", Outcome(result, outputs)):
+                    case ("done", JobOutcome(result, outputs)):
                         self.say(f"job {lease.job.id[:8]} is done")
                         return self._finished(lease, result, outputs)
                     case ("stopped",):
@@ -284,7 +284,7 @@ class Worker:
             return self._failed(attempt.lease, how, True)
         return self._given_back(attempt.keeping)
 
-    def _given_back(self, keeping: Keeping) -> bool:
+    def _given_back(self, keeping: LeaseRenewal) -> bool:
         """Give the job back, or confirm that it was cancelled, and so has ended."""
         lease = keeping.lease
         if keeping.cancel:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from mmsbgen.base.errors import InputError
 
-__all__ = ["Outcome", "StoppedError", "Task", "Tells", "Throttle", "known_keys", "plain"]
+__all__ = ["JobOutcome", "JobReporter", "StoppedError", "Task", "Throttle", "known_keys", "plain"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """What came of a job: a small result for its row, and files."""
 
     result: dict[str, Any]
@@ -44,7 +44,7 @@ class StoppedError(Exception):
     """The child was asked to stop before the job was done."""
 
 
-class Tells(Protocol):
+class JobReporter(Protocol):
     """How work tells about itself."""
 
     def progress(self, data: Mapping[str, Any]) -> None:

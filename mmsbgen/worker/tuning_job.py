@@ -19,7 +19,7 @@ from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.run.tune_options import TuneOptions
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import fixed_values
-from mmsbgen.worker.task import Outcome, StoppedError, Task, Tells, Throttle, known_keys, plain
+from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys, plain
 
 __all__ = ["checked", "run"]
 
@@ -67,7 +67,7 @@ def checked(payload: Mapping[str, Any]) -> Wanted:
     return Wanted(found.name, kernels, problem, sampler, options.keywords() | {"fixed": fixed_values(fixed, specs)})
 
 
-def run(task: Task, tells: Tells) -> Outcome:
+def run(task: Task, tells: JobReporter) -> JobOutcome:
     """Tune; raises :class:`StoppedError` when asked to stop, after the configuration at hand."""
     wanted = checked(task.payload)
     family = family_named(wanted.family)
@@ -89,13 +89,13 @@ def run(task: Task, tells: Tells) -> Outcome:
         )
     if report.interrupted:
         raise StoppedError
-    return Outcome(plain(report.as_dict()))
+    return JobOutcome(plain(report.as_dict()))
 
 
 class _Progress(Progress):
     """Tells how many configurations were tried, and the best so far."""
 
-    def __init__(self, tells: Tells) -> None:
+    def __init__(self, tells: JobReporter) -> None:
         self.tells = tells
         self.throttle = Throttle()
         self.run = ""

@@ -35,7 +35,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.record_key import key_of
-from mmsbgen.sampler.state.device_state import Shape
+from mmsbgen.sampler.state.device_state import StateShape
 
 # Runs in a process of its own; the parent's clock is the same clock (CLOCK_MONOTONIC).
 _FIRST_ITERATION = """
@@ -150,7 +150,7 @@ def report_graph(report: Report, args: argparse.Namespace, info: DeviceInfo) -> 
     first_iteration(args.graph, args.k, info.spec, 1)
     runs = [first_iteration(args.graph, args.k, info.spec, args.iterations) for _ in range(args.graph_rounds)]
     times, peak = Sample(tuple(run[0] for run in runs)), max(run[2] for run in runs)
-    state = sum(Shape(n_vertices, args.k, runs[0][3], "float32").bytes().values())
+    state = sum(StateShape(n_vertices, args.k, runs[0][3], "float32").bytes().values())
     allowed = 1.3 * state + 1e9
     report.text(f"## {args.graph.name}, K = {args.k}, on {info.platform}")
     report.table(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import open_device
-from mmsbgen.backends.fake import FakeDevice, Launch
+from mmsbgen.backends.fake import FakeDevice, FakeLaunch
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError
 
 
@@ -33,7 +33,7 @@ def test_records_launches(device: FakeDevice) -> None:
     kernel = device.compile("void k()", ["k"]).kernel("k")
     buffer = device.zeros(3, np.float32)
     kernel.launch((2,), (64,), (buffer, np.float32(1)), shared=16)
-    assert device.launches == [Launch("k", (2,), (64,), (buffer, np.float32(1)), 16)]
+    assert device.launches == [FakeLaunch("k", (2,), (64,), (buffer, np.float32(1)), 16)]
 
 
 def test_launches_alone_move_its_clock(device: FakeDevice) -> None:

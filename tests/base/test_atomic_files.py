@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.base.atomic_files import Together, write_text
+from mmsbgen.base.atomic_files import FileTransaction, write_text
 from mmsbgen.base.errors import InputError
 
 
 def put(text: str, *paths: Path) -> None:
-    with Together() as together:
+    with FileTransaction() as together:
         for path in paths:
             write_text(path, text, together)
 

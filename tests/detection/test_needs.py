@@ -18,7 +18,7 @@ pytestmark = pytest.mark.opencl
 def events(monkeypatch) -> list[str]:
     """Words on needs, allocations and searches for starts, in their order; every graph counts as a large one."""
     found: list[str] = []
-    alloc, init = OpenCLDevice.alloc, background_search.Sought.__init__
+    alloc, init = OpenCLDevice.alloc, background_search.StartSearch.__init__
 
     def allocates(self, *args):
         found.append("allocates")
@@ -29,7 +29,7 @@ def events(monkeypatch) -> list[str]:
         init(self, *args)
 
     monkeypatch.setattr(OpenCLDevice, "alloc", allocates)
-    monkeypatch.setattr(background_search.Sought, "__init__", seeks)
+    monkeypatch.setattr(background_search.StartSearch, "__init__", seeks)
     monkeypatch.setattr(background_search, "MANY", 10)
     return found
 

@@ -21,7 +21,7 @@ from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels import runtime
 from mmsbgen.kernels.build import upload
 from mmsbgen.kernels.record_key import key_of
-from mmsbgen.kernels.runtime import Choice, Runtime, by_tier
+from mmsbgen.kernels.runtime import KernelChoice, Runtime, by_tier
 from mmsbgen.kernels.space import describe
 from tests.records import program
 
@@ -365,6 +365,7 @@ def test_records_of_another_size_are_told_in_one_line_and_each_in_the_log(tmp_pa
 
 def test_kernels_alike_share_a_line():
     choices = {
-        name: Choice(name, {}, tier, why, "") for name, tier, why in [("a", "x", "r"), ("b", "y", "r"), ("c", "x", "r")]
+        name: KernelChoice(name, {}, tier, why, "")
+        for name, tier, why in [("a", "x", "r"), ("b", "y", "r"), ("c", "x", "r")]
     }
     assert by_tier(choices) == ["x: a, c (r)", "y: b (r)"]

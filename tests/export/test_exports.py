@@ -25,7 +25,7 @@ from xsdata.formats.dataclass.parsers import XmlParser
 from xsdata.formats.dataclass.parsers.config import ParserConfig
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
-from mmsbgen.export import Exports, Found
+from mmsbgen.export import Clustering, Exports
 from mmsbgen.export.export_files import FORMATS
 from mmsbgen.graph import as_graph
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
@@ -35,10 +35,10 @@ LINKS = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("e", "f"),
 
 
 class Given(Exports):
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Clustering) -> None:
         self.found = found
 
-    def exported(self) -> Found:
+    def exported(self) -> Clustering:
         return self.found
 
 
@@ -65,7 +65,9 @@ def result(ids: list[Any] | None = None, links: bool = True) -> Given:
     )
     # The share that puts e into community 1 was not kept.
     members = tuple(np.array(sorted(place[names[v]] for v in one), np.int64) for one in ("abc", "cde"))
-    return Given(Found(m, Cover(members, (3, 1), 6), graph if links else None, {"name": "share", "threshold": 0.125}))
+    return Given(
+        Clustering(m, Cover(members, (3, 1), 6), graph if links else None, {"name": "share", "threshold": 0.125})
+    )
 
 
 ODD = [0, ("t", 1), frozenset({"x"}), None, "f\x00\x1b<&>\ud800", 2.5]
@@ -187,7 +189,7 @@ def test_pandas() -> None:
     assert all(set(one) <= set(ODD) for one in odd.to_pandas("communities")["members"])
     numbers = result([5, 1, 2, 3, 4, 0]).to_pandas()
     assert str(numbers["id"].dtype) == "int64"
-    empty = Given(Found(odd.found.memberships, Cover((), (), 6), odd.found.graph))
+    empty = Given(Clustering(odd.found.memberships, Cover((), (), 6), odd.found.graph))
     assert len(empty.to_pandas("communities")) == 0
     assert not empty.to_pandas()["member"].any()
     assert len(empty.to_igraph()) == 0

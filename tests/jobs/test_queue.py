@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.store.schema import JobFile
+from mmsbgen.db.store.schema import JobFileRow
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Lease, LeaseLostError, Queue, RequestKeyError, UnknownJobError
@@ -256,12 +256,12 @@ def test_a_job_that_has_ended_may_be_forgotten(queue: Queue, store: Store) -> No
     queue.remove(id)
     with pytest.raises(UnknownJobError):
         queue.get(id)
-    assert store.database.read(lambda c: c.execute(select(func.count()).select_from(JobFile)).scalar()) == 0
+    assert store.database.read(lambda c: c.execute(select(func.count()).select_from(JobFileRow)).scalar()) == 0
 
 
 def test_a_damaged_file_is_not_handed_out(queue: Queue, store: Store, tmp_path: Path) -> None:
     id = queue.submit("detect", {}, inputs={"graph": b"1 2"})
-    store.database.write(lambda c: c.execute(update(JobFile).values(data=b"1 3")))
+    store.database.write(lambda c: c.execute(update(JobFileRow).values(data=b"1 3")))
     with pytest.raises(StoreError, match="damaged"):
         queue.save(id, "input", "graph", tmp_path / "graph")
     assert list(tmp_path.glob("*graph*")) == []

@@ -18,7 +18,7 @@ from mmsbgen.base.errors import ConfigError, InputError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.families import family
-from mmsbgen.kernels.indent_source import tidy, without_unused_defines
+from mmsbgen.kernels.indent_source import indent_source, without_unused_defines
 from mmsbgen.kernels.program_tokens import digest_of_tokens
 from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.kernels.render import environment, render, template_digest
@@ -144,7 +144,7 @@ b);
 }
 void g() {}
 """
-    assert tidy(ragged).splitlines() == [
+    assert indent_source(ragged).splitlines() == [
         "/* one,",
         "   two { */",
         "void f(",
@@ -170,7 +170,7 @@ def test_tidy_changes_nothing_twice() -> None:
     mmsb = family()
     for spec in mmsb.kernels.values():
         text = render(spec, mmsb.problem(K=20), spec.default(mmsb.problem(K=20), CUDA), CUDA).text
-        assert tidy(text) == text
+        assert indent_source(text) == text
 
 
 def test_numbers_and_switches_are_defines_of_the_program() -> None:

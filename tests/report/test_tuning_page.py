@@ -17,7 +17,7 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.cli import main
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.report.page import Page, write
+from mmsbgen.report.page import HtmlPage, write
 from mmsbgen.report.style import Picture, drawing, slug
 from mmsbgen.report.tuning import database_pictures, sweep_pictures
 from mmsbgen.report.tuning.cases import cases_of, comparable
@@ -32,12 +32,12 @@ def called(*arguments: object) -> Result:
 
 
 @pytest.fixture(scope="module")
-def page(bundle: Bundle) -> Page:
+def page(bundle: Bundle) -> HtmlPage:
     return tuning_page(bundle, "here.sqlite3", 1024, sweep_pictures.read_baseline(BASELINE, "update_phi"))
 
 
 @pytest.fixture(scope="module")
-def pictures(page: Page) -> dict[str, Picture]:
+def pictures(page: HtmlPage) -> dict[str, Picture]:
     return {picture.name: picture for picture in page.pictures}
 
 
@@ -70,7 +70,7 @@ def test_one_command_makes_the_page_of_a_database(bundle: Bundle, tmp_path: Path
         assert any(cells[i + 1] == share and cells[i + 3] == worst for i in at), case.title
 
 
-def test_the_tiles_and_failures_are_those_of_the_records(page: Page, bundle: Bundle) -> None:
+def test_the_tiles_and_failures_are_those_of_the_records(page: HtmlPage, bundle: Bundle) -> None:
     tiles = {tile.name: tile.value for tile in page.tiles}
     assert tiles["of the trials failed (51)"] == f"{51 / len(bundle.trials):.1%}"
     found = database_pictures.reasons(bundle.trials)

@@ -8,7 +8,7 @@ import pytest
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler.run.choose_k import _Fit, _Search, _sets, choose_k
+from mmsbgen.sampler.run.choose_k import _Fit, _KSearch, _sets, choose_k
 from mmsbgen.sampler.starts.start_methods import of_sets
 
 
@@ -55,7 +55,7 @@ def test_the_planted_number_is_found(chain, pocl_device):
 def test_the_noise_of_chains_enters_the_standard_error():
     """Where the pairs held out say the same, the spread of chains that differ in their seed is left."""
     parts = split(planted(6, 12, 0.7), validation=0.1, seed=2)
-    search = _Search(parts, lambda k, seed: pytest.fail("no chain is needed"), 0, print, lambda: False)
+    search = _KSearch(parts, lambda k, seed: pytest.fail("no chain is needed"), 0, print, lambda: False)
     pairs, nothing = len(parts.validation.pairs), of_sets("none", [])
     for k, values in ((3, [-0.5]), (6, [-0.30, -0.32, -0.34]), (9, [-0.31, -0.33, -0.35])):
         search.fits[k] = [_Fit(nothing, 0.9, np.full(pairs, value), value, nothing) for value in values]

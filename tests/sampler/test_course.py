@@ -18,7 +18,7 @@ from mmsbgen.sampler.options.phases import (
     RESTART,
     TOLERANCE,
     WINDOW,
-    Course,
+    Phases,
     settled,
 )
 
@@ -119,7 +119,7 @@ def test_two_sweeps_are_enough_wherever_evaluations_fall(sweep, every, iteration
 def test_frequent_evaluations_end_no_run():
     """An open run that is evaluated in every iteration looks back as many sweeps as it must."""
     slow = rows(rising(60, gain=TOLERANCE / 10), first=1, every=1)
-    assert decided(PLAIN, slow, per_sweep=30) == Course()
+    assert decided(PLAIN, slow, per_sweep=30) == Phases()
     assert decided(PLAIN, slow, per_sweep=1).end == 60 + CLOSING_SWEEPS
 
 
@@ -129,9 +129,9 @@ def test_frequent_evaluations_end_no_run():
 @pytest.mark.parametrize("per_sweep", [1, 3])
 def test_refinement_is_due_after_so_many_sweeps(per_sweep):
     due = REFINE_SWEEPS * per_sweep
-    assert not Course().refines(OPEN, due - 1, per_sweep)
-    assert Course().refines(OPEN, due, per_sweep)
-    course = Course()
+    assert not Phases().refines(OPEN, due - 1, per_sweep)
+    assert Phases().refines(OPEN, due, per_sweep)
+    course = Phases()
     course = course.refined(due + 5, 2, per_sweep)
     assert not course.refines(OPEN, 2 * due + 4, per_sweep)
     assert course.refines(OPEN, 2 * due + 5, per_sweep)
@@ -139,35 +139,35 @@ def test_refinement_is_due_after_so_many_sweeps(per_sweep):
 
 @pytest.mark.parametrize("options", [PLAIN, NOISY, STARS, replace(GIVEN, refine=False)])
 def test_some_runs_do_not_refine(options):
-    assert not Course().refines(options, 60, 1)
+    assert not Phases().refines(options, 60, 1)
 
 
 @pytest.mark.parametrize("options", [OPEN, SAMPLING, GIVEN, Options(4, noise=False)])
 def test_runs_that_optimise_do(options):
-    assert Course().refines(options, 40, 1)
+    assert Phases().refines(options, 40, 1)
 
 
 def test_no_refinement_once_states_are_averaged():
     """A community that is filled means something else from then on."""
-    assert Course().refines(GIVEN, 49, 1)
-    assert not Course().refines(GIVEN, 50, 1)
+    assert Phases().refines(GIVEN, 49, 1)
+    assert not Phases().refines(GIVEN, 50, 1)
 
 
 def test_no_refinement_near_the_end():
     """What moved has to settle: as many sweeps are left."""
     for options, end in ((replace(GIVEN, burn_in=0.9), 100), (OPEN, MOST_SWEEPS)):
-        assert Course().refines(options, end - REFINE_SWEEPS, 1)
+        assert Phases().refines(options, end - REFINE_SWEEPS, 1)
         for late in (end - REFINE_SWEEPS + 1, end - 1, end, end + 100):
-            assert not Course().refines(options, late, 1)
+            assert not Phases().refines(options, late, 1)
 
 
 def test_no_refinement_once_the_end_is_known():
-    assert not Course(end=1000).refines(OPEN, 60, 1)
-    assert not Course(end=1000, sampling_from=50).refines(SAMPLING, 60, 1)
+    assert not Phases(end=1000).refines(OPEN, 60, 1)
+    assert not Phases(end=1000, sampling_from=50).refines(SAMPLING, 60, 1)
 
 
 def test_refinements_are_limited():
-    course = Course()
+    course = Phases()
     for done in range(REFINE_ROUNDS):
         at = (done + 1) * REFINE_SWEEPS
         assert course.refines(OPEN, at, 1)
@@ -178,7 +178,7 @@ def test_refinements_are_limited():
 
 
 def test_a_refinement_that_found_nothing_is_the_last():
-    course = Course()
+    course = Phases()
     course = course.refined(30, 0, 1)
     assert course.refinements == [{"iteration": 30, "filled": 0}]
     assert not any(course.refines(OPEN, at, 1) for at in range(MOST_SWEEPS))
@@ -188,7 +188,7 @@ def test_a_refinement_that_found_nothing_is_the_last():
 
 def test_a_refinement_sets_the_clock_back():
     """To 20 sweeps, or to where it stands if it has not come as far."""
-    course = Course()
+    course = Phases()
     course = course.refined(30, 1, per_sweep=3)
     assert (course.clock_from, course.clock_at) == (30, 10.0)
     course = course.refined(51, 1, per_sweep=3)
@@ -202,8 +202,8 @@ def test_a_refinement_sets_the_clock_back():
 # Decisions ----------------------------------------------------------------------------------------------------
 
 
-def decided(options: Options, trace: list[dict], course: Course | None = None, per_sweep: int = 1) -> Course:
-    return (course or Course()).decided(options, trace, trace[-1]["iteration"], per_sweep)
+def decided(options: Options, trace: list[dict], course: Phases | None = None, per_sweep: int = 1) -> Phases:
+    return (course or Phases()).decided(options, trace, trace[-1]["iteration"], per_sweep)
 
 
 def test_a_settled_run_ends():
@@ -225,29 +225,29 @@ def test_no_run_ends_in_its_first_sweeps(monkeypatch):
 
 def test_the_start_is_no_evaluation_of_the_run():
     """What a start scores before the first iteration says nothing of how the run goes."""
-    assert decided(PLAIN, rows(FLAT, first=0)) == Course()
+    assert decided(PLAIN, rows(FLAT, first=0)) == Phases()
 
 
 def test_a_run_that_still_gains_goes_on():
     course = decided(PLAIN, rows(rising(30)))
-    assert course == Course()
-    assert decided(PLAIN, rows(FLAT[1:])) == Course(), "too little is known"
+    assert course == Phases()
+    assert decided(PLAIN, rows(FLAT[1:])) == Phases(), "too little is known"
     assert course.limit(PLAIN, 3) == 3 * MOST_SWEEPS
 
 
 def test_a_run_refines_before_it_ends():
     """It has settled, but communities may be empty."""
-    assert decided(OPEN, rows(FLAT)) == Course()
-    tried = Course()
+    assert decided(OPEN, rows(FLAT)) == Phases()
+    tried = Phases()
     tried = tried.refined(30, 0, 1)
     assert decided(OPEN, rows(FLAT, first=30), tried).end == 48 + CLOSING_SWEEPS
-    filled = Course()
+    filled = Phases()
     filled = filled.refined(30, 2, 1)
     assert decided(OPEN, rows(FLAT, first=32), filled).end is None, "another round may find more"
 
 
 def test_metrics_from_before_a_refinement_do_not_count():
-    course = Course()
+    course = Phases()
     for at in (30, 60, 90):
         course = course.refined(at, 1, 1)
     before = rows([-1.0] * 45)
@@ -270,7 +270,7 @@ def test_sampling_follows(per_sweep):
     assert not course.burnt_in(options, begins - 1)
     assert course.burnt_in(options, begins)
     assert course.burnt_in(options, course.end)
-    assert not Course().burnt_in(options, 10**6)
+    assert not Phases().burnt_in(options, 10**6)
 
 
 def test_a_run_with_noise_samples_for_its_means():
@@ -290,7 +290,7 @@ def test_a_decision_stands():
 @pytest.mark.parametrize("options", [GIVEN, STARS, replace(GIVEN, noise=True)])
 def test_a_given_length_is_kept(options):
     course = decided(options, rows(FLAT))
-    assert course == Course()
+    assert course == Phases()
     assert course.limit(options, 7) == 100
     assert not course.ends_open(options, 10**6, 1)
     assert not course.burnt_in(options, 49)
@@ -300,7 +300,7 @@ def test_a_given_length_is_kept(options):
 @pytest.mark.parametrize("per_sweep", [1, 5])
 def test_a_run_that_never_settles_ends(per_sweep):
     most = MOST_SWEEPS * per_sweep
-    course = Course()
+    course = Phases()
     assert not course.ends_open(PLAIN, most - 1, per_sweep)
     assert course.ends_open(PLAIN, most, per_sweep)
     course = course.decided(PLAIN, rows(rising(20)), most - 1, per_sweep)
@@ -311,9 +311,9 @@ def test_a_run_that_never_settles_ends(per_sweep):
 
 
 def test_it_samples_too():
-    course = Course()
+    course = Phases()
     course = course.decided(SAMPLING, rows(rising(20)), MOST_SWEEPS - 1, 1)
-    assert course == Course()
+    assert course == Phases()
     course = course.decided(SAMPLING, rows(rising(20)), MOST_SWEEPS, 1)
     assert (course.settled_at, course.sampling_from, course.end) == (None, MOST_SWEEPS, MOST_SWEEPS + 50)
 
@@ -321,7 +321,7 @@ def test_it_samples_too():
 @pytest.mark.parametrize("per_sweep", [1, 2])
 def test_a_run_without_held_out_pairs_ends_after_a_time(per_sweep):
     blind, after = [{"iteration": 0}], BLIND_SWEEPS * per_sweep
-    course = Course()
+    course = Phases()
     course = course.decided(PLAIN, blind, after - 1, per_sweep)
     assert course.end is None
     course = course.decided(PLAIN, blind, after, per_sweep)
@@ -329,7 +329,7 @@ def test_a_run_without_held_out_pairs_ends_after_a_time(per_sweep):
 
 
 def test_its_time_begins_anew_with_a_refinement():
-    course = Course()
+    course = Phases()
     course = course.refined(90, 1, 1)
     course = course.decided(OPEN, [{"iteration": 0}], 90 + BLIND_SWEEPS - 1, 1)
     assert course.end is None
@@ -340,7 +340,7 @@ def test_its_time_begins_anew_with_a_refinement():
 def test_a_run_that_can_tell_does_not_end_blindly():
     """Too few evaluations in a hundred sweeps: it goes on until there are enough."""
     trace = rows(rising(4), every=40)
-    course = Course()
+    course = Phases()
     course = course.decided(PLAIN, trace, 120, 1)
     assert course.end is None
 
@@ -349,18 +349,18 @@ def test_a_run_that_can_tell_does_not_end_blindly():
 
 
 def test_a_course_goes_through_json():
-    course = Course("ego", [{"start": "ego", "log_likelihood": -0.1}])
+    course = Phases("ego", [{"start": "ego", "log_likelihood": -0.1}])
     for at in (30, 60, 90):
         course = course.refined(at, 2, 1)
     course = decided(SAMPLING, rows(FLAT, first=92), course)
-    again = Course(**json.loads(json.dumps(course.as_dict())))
+    again = Phases(**json.loads(json.dumps(course.as_dict())))
     assert again == course
     assert again.end == 160
-    assert Course(**Course().as_dict()) == Course()
+    assert Phases(**Phases().as_dict()) == Phases()
 
 
 def test_a_record_is_no_view(monkeypatch):
-    course = Course()
+    course = Phases()
     course = course.refined(30, 1, 1)
     record = course.as_dict()
     course = course.refined(60, 1, 1)

@@ -18,7 +18,7 @@ from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.starts.start_methods import of_sets
 from mmsbgen.sampler.state import device_state, memory_needs
-from mmsbgen.sampler.state.memory_needs import Needs, available_host_memory, readable
+from mmsbgen.sampler.state.memory_needs import MemoryNeeds, available_host_memory, readable
 from tests.devices import H200
 
 GB = 10**9
@@ -136,7 +136,7 @@ def test_an_iteration_ahead_takes_what_is_counted_for_it(chain, middling, mini_b
 
 def test_limits_of_a_device_are_kept(opencl_device):
     info = opencl_device.info
-    needs = Needs({"pi": 3 * GB}, {"graph": 1})
+    needs = MemoryNeeds({"pi": 3 * GB}, {"graph": 1})
     gpu = dataclasses.replace(info, kind="gpu", global_memory=2 * GB, max_allocation=GB)
     with pytest.raises(DeviceMemoryError, match=r"3\.00 GB on the device .* of 2\.00 GB"):
         memory_needs.require(needs, gpu)
@@ -189,7 +189,7 @@ def test_starts_take_no_more_of_the_host_than_is_counted(n_links, n_vertices):
 @pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
 def test_rows_of_a_start_take_no_more_than_is_counted(storage):
     n, k, each = 4000, 256, 4 if storage == "float32" else memory_needs.NARROWED
-    start, shape = of_sets("one", [np.arange(n)]), device_state.Shape(n, k, 1, "float32", storage)
+    start, shape = of_sets("one", [np.arange(n)]), device_state.StateShape(n, k, 1, "float32", storage)
     tracemalloc.start()
     try:
         vertices, rows = start.rows(0, n, shape)

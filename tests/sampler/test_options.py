@@ -14,7 +14,7 @@ from mmsbgen.sampler.chain.chain_problem import partner_rule
 from mmsbgen.sampler.diagnostics.communities import RULES
 from mmsbgen.sampler.minibatch.strategies import STRATEGIES
 from mmsbgen.sampler.options.options import Options, Schedule
-from mmsbgen.tuner.measure.measurer import Limits
+from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
 from mmsbgen.tuner.run.tune_options import TuneOptions
 
@@ -80,7 +80,7 @@ def test_the_declared_choices_and_defaults_are_those_that_there_are():
     assert set(options_of(Options)["mini_batch"].choices) == set(STRATEGIES)
     assert options_of(ResultOptions)["rule"].choices == tuple(RULES)
     limits = TuneOptions().keywords()["limits"]
-    assert (limits, TuneOptions().roof_mib << 20) == (Limits(), BUFFER_BYTES)
+    assert (limits, TuneOptions().roof_mib << 20) == (TrialLimits(), BUFFER_BYTES)
     for declaration in (Options, ResultOptions, TuneOptions):
         for one in options_of(declaration).values():
             assert one.help.endswith("."), one.name

@@ -12,7 +12,7 @@ import pytest
 
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import background_search, start_methods
-from mmsbgen.sampler.starts.background_search import Sought, seeking
+from mmsbgen.sampler.starts.background_search import StartSearch, searching_for_starts
 from mmsbgen.sampler.starts.start_methods import STARTS, Start
 
 NAMES = ("communities", "ego")
@@ -30,7 +30,7 @@ def same(one: Start, other: Start) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 2**64 - 1])
 def test_a_process_finds_what_would_be_found_here(middling, seed, caplog):
-    one = Sought(middling, 7, seed, NAMES)
+    one = StartSearch(middling, 7, seed, NAMES)
     try:
         for name in (*reversed(NAMES), "random"):
             assert same(one.start(name), STARTS[name](middling, 7, seed))
@@ -46,27 +46,27 @@ def test_what_is_sought_is_what_a_run_may_begin_from(middling, monkeypatch, star
         return
     monkeypatch.setattr(background_search, "MANY", 10)
     given = start or ("auto" if mini_batch == "block" else "random")
-    with seeking(middling, Options(5, start=start, mini_batch=mini_batch)) as one:
+    with searching_for_starts(middling, Options(5, start=start, mini_batch=mini_batch)) as one:
         names = NAMES if given == "auto" else tuple({given} - {"random"})
         assert (() if one is None else one.names) == names
 
 
 def test_in_small_graphs_nothing_is_sought_beside(middling):
     assert middling.n_training_links <= start_methods.MANY
-    with seeking(middling, Options(5)) as one:
+    with searching_for_starts(middling, Options(5)) as one:
         assert one is None
 
 
 def test_the_process_ends_with_the_context(middling, monkeypatch):
     monkeypatch.setattr(background_search, "MANY", 10)
-    with seeking(middling, Options(5)) as one:
+    with searching_for_starts(middling, Options(5)) as one:
         process = one._process
     assert process.exit_code() is not None
     one.close()
 
 
 def test_who_asks_to_stop_does_not_wait(middling):
-    one = Sought(middling, 7, 0, NAMES)
+    one = StartSearch(middling, 7, 0, NAMES)
     try:
         with pytest.raises(KeyboardInterrupt):
             one.start("ego", lambda: True)
@@ -84,7 +84,7 @@ def test_without_a_process_starts_are_found_here(middling, monkeypatch, caplog, 
         monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     else:
         monkeypatch.setattr(background_search.np, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    one = Sought(middling, 7, 1, NAMES)
+    one = StartSearch(middling, 7, 1, NAMES)
     try:
         assert same(one.start("ego"), STARTS["ego"](middling, 7, 1))
     finally:

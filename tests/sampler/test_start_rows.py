@@ -15,8 +15,8 @@ from mmsbgen.sampler.starts.start_methods import MASS
 from mmsbgen.sampler.state import device_state
 
 
-def shape_of(n: int, k: int, dtype: str = "float64") -> device_state.Shape:
-    return device_state.Shape(n, k, 1, dtype)
+def shape_of(n: int, k: int, dtype: str = "float64") -> device_state.StateShape:
+    return device_state.StateShape(n, k, 1, dtype)
 
 
 def test_rows_put_their_mass_on_their_sets():

@@ -276,7 +276,7 @@ def test_no_training_links_give_no_sets(name):
     start = start_methods.STARTS[name](unlinked(6), 4, 0)
     assert start.name == name
     assert sets_of(start) == []
-    assert start.rows(0, 6, device_state.Shape(6, 4, 1, "float64"))[1].shape == (0, 16)
+    assert start.rows(0, 6, device_state.StateShape(6, 4, 1, "float64"))[1].shape == (0, 16)
 
 
 @pytest.mark.parametrize("name", start_methods.STARTS)
@@ -285,7 +285,7 @@ def test_one_community_and_more_than_vertices(middling, name, k):
     start = start_methods.STARTS[name](middling, k, 0)
     assert len(sets_of(start)) <= min(k, 60)
     assert (len(sets_of(start)) > 0) == (name != "random")
-    vertices, rows = start.rows(0, 60, device_state.Shape(60, k, 1, "float64"))
+    vertices, rows = start.rows(0, 60, device_state.StateShape(60, k, 1, "float64"))
     assert rows.shape == (vertices.size, -(-k // 16) * 16)
     assert rows.sum(axis=1) == pytest.approx(np.ones(vertices.size))
 

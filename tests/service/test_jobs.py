@@ -14,7 +14,7 @@ import pytest
 
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Queue
-from mmsbgen.service.detections import Detections
+from mmsbgen.service.detections import DetectionViews
 from tests.service.running import Service, serving
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
@@ -192,7 +192,7 @@ def test_ids_may_have_signs_that_end_lines_elsewhere() -> None:
         lines = "".join("\t".join(members) + "\n" for members in (ids, ids[:1]))
         outputs = {"communities.txt": lines.encode(), "memberships.npz": file.getvalue()}
         queue.finish(lease, {}, outputs | {"run.json": json.dumps(told).encode()})
-        found = Detections(queue).get(queue.get(job))
+        found = DetectionViews(queue).get(queue.get(job))
         assert found.members == [ids, ids[:1]]
         assert [member.id for member in found.page(0, 0, 10).members] == ids
 

@@ -29,9 +29,9 @@ from mmsbgen.kernels.record_key import key_of
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
-from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import Outcome
+from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder
 from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
@@ -144,9 +144,9 @@ def test_the_next_kernel_does_not_wait_for_what_compiles_beside_a_gpu(tmp_path: 
 class Sleeper:
     """Measures nothing, which takes 50 ms; what a run asks of where it measures besides is not asked here."""
 
-    def measure(self, config: Config, **how: Any) -> Outcome:
+    def measure(self, config: Config, **how: Any) -> TrialOutcome:
         time.sleep(0.05)
-        return Outcome("ok", "", Timing((1e-3, 1e-3, 1e-3)), 0.0)
+        return TrialOutcome("ok", "", Timing((1e-3, 1e-3, 1e-3)), 0.0)
 
 
 @pytest.mark.slow
@@ -250,7 +250,7 @@ def test_compilers_share_the_memory_that_there_is() -> None:
         limits = [child.limits.memory_bytes for child in ahead._children]
     assert len(limits) == 16
     assert 0.4 * available < sum(limit or math.inf for limit in limits) < 0.99 * available, "which moves meanwhile"
-    with CompileAhead(H200, "mmsb", PROBLEM, 16, limits=Limits(memory_bytes=1 << 30)) as ahead:
+    with CompileAhead(H200, "mmsb", PROBLEM, 16, limits=TrialLimits(memory_bytes=1 << 30)) as ahead:
         assert {child.limits.memory_bytes for child in ahead._children} == {1 << 30}
 
 

@@ -21,7 +21,7 @@ from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.measure.timing import Timing
 from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
-from mmsbgen.tuner.search.coordinate_descent import Climb, neighbours
+from mmsbgen.tuner.search.coordinate_descent import CoordinateDescent, neighbours
 from mmsbgen.tuner.search.surrogate import coordinates
 
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, compute_units=2)
@@ -85,7 +85,7 @@ class Drifting:
 def test_it_ends_at_the_top_from_wherever_the_search_has_ended(seed: int) -> None:
     device = Drifting(seed, budget=400)
     device.attempt(random.Random(seed).sample(SPACE.configs, 10))
-    climb = Climb(SPACE.configs, device.trials, device.turns, device.attempt)
+    climb = CoordinateDescent(SPACE.configs, device.trials, device.turns, device.attempt)
     first = climb.finalists(None, climb=True)[0]
     assert truth(first.config) == min(map(truth, SPACE.configs))
     assert len(device.trials) < 200
@@ -95,7 +95,9 @@ def test_a_budget_that_ends_ends_it() -> None:
     device = Drifting(3, budget=25)
     device.attempt(random.Random(3).sample(SPACE.configs, 10))
     before = min(truth(trial.config) for trial in device.trials)
-    finalists = Climb(SPACE.configs, device.trials, device.turns, device.attempt).finalists(None, climb=True)
+    finalists = CoordinateDescent(SPACE.configs, device.trials, device.turns, device.attempt).finalists(
+        None, climb=True
+    )
     assert len(device.trials) == 25
     assert truth(finalists[0].config) <= before
     assert 1 < len(finalists) <= 5
@@ -105,7 +107,9 @@ def test_without_a_climb_the_best_are_compared_and_nothing_is_tried() -> None:
     device = Drifting(0, budget=40)
     device.attempt(random.Random(5).sample(SPACE.configs, 40))
     worst = max(device.trials, key=lambda trial: truth(trial.config))
-    finalists = Climb(SPACE.configs, device.trials, device.turns, device.attempt).finalists(worst, climb=False)
+    finalists = CoordinateDescent(SPACE.configs, device.trials, device.turns, device.attempt).finalists(
+        worst, climb=False
+    )
     assert finalists[-1] is worst
     assert truth(finalists[0].config) == min(truth(trial.config) for trial in device.trials)
     assert len(device.trials) == 40
@@ -121,7 +125,9 @@ def test_no_comparison_begins_when_no_time_is_left() -> None:
         return device.turns(configs, rounds)
 
     for seconds, begins in ((-1.0, False), (60.0, True)):
-        late = Climb(SPACE.configs, device.trials, turns, device.attempt, deadline=time.monotonic() + seconds)
+        late = CoordinateDescent(
+            SPACE.configs, device.trials, turns, device.attempt, deadline=time.monotonic() + seconds
+        )
         finalists = late.finalists(None, climb=True)
         assert bool(compared) == begins
         if not begins:
@@ -134,7 +140,7 @@ def test_no_comparison_begins_when_no_time_is_left() -> None:
 def test_what_does_not_work_is_no_finalist() -> None:
     failed = TrialRecord(run="0" * 32, key=KEY, config=SPACE.configs[0], status="crashed")
     device = Drifting(0, budget=1)
-    assert Climb(SPACE.configs, [failed], device.turns, device.attempt).finalists(None, climb=True) == []
+    assert CoordinateDescent(SPACE.configs, [failed], device.turns, device.attempt).finalists(None, climb=True) == []
 
 
 def test_neighbours_differ_by_one_step_as_far_as_constraints_let_them() -> None:

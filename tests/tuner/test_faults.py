@@ -16,11 +16,11 @@ from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
-from mmsbgen.tuner.measure.measurer import Limits, Measurer, WorkerLostError
+from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits, WorkerLostError
 from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.tune import tune
 
-LIMITS = Limits(compile_s=8.0, run_s=8.0)
+LIMITS = TrialLimits(compile_s=8.0, run_s=8.0)
 """Many times what good candidates take here, so that they keep them where other programs have the cores."""
 SMALL_ROOFS = 32 << 20
 

@@ -13,11 +13,11 @@ from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.build import compiler_options
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
-from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.tune import tune
 
-LIMITS = Limits(run_s=10.0)
+LIMITS = TrialLimits(run_s=10.0)
 SAID = {
     "illegal address": "illegal memory access",
     "misaligned address": "misaligned address",

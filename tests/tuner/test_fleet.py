@@ -24,12 +24,12 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange import formats
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.tuner.fleet.fleet_run import tune_fleet
-from mmsbgen.tuner.measure.measurer import Limits
+from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.earlier_trials import known_trials, this_process
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates
-from mmsbgen.tuner.search.parallel_search import Lanes, deal, search_in_lanes, try_in_lanes
+from mmsbgen.tuner.search.parallel_search import ParallelLimit, deal, search_in_parallel, try_in_parallel
 
 MMSBGEN = [sys.executable, "-c", "from mmsbgen.cli import main; main()"]
 SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]
@@ -193,7 +193,7 @@ def test_devices_that_are_alike_share_a_search_and_only_a_candidate_whose_worker
             store=store,
             scheduler=address,
             strategy="exhaustive",
-            limits=Limits(compile_s=500.0, run_s=500.0),
+            limits=TrialLimits(compile_s=500.0, run_s=500.0),
             patience=HASTY,
             roof_bytes=1 << 20,
         )
@@ -280,7 +280,7 @@ def test_a_space_is_dealt_out_whole_and_the_same_way_again() -> None:
 
 @pytest.mark.slow
 def test_lanes_measure_side_by_side_and_keep_the_budget() -> None:
-    lanes, tried, together = Lanes(3), [], []
+    lanes, tried, together = ParallelLimit(3), [], []
     barrier = threading.Barrier(3)
 
     def evaluate(configs: list[dict[str, int]]) -> list[float]:
@@ -293,21 +293,21 @@ def test_lanes_measure_side_by_side_and_keep_the_budget() -> None:
         tried.append(config)
         return [1.0]
 
-    search_in_lanes(lanes, "exhaustive", space_of(8), evaluate, tried=lambda: len(tried), budget=12, seed=0)  # type: ignore[arg-type]
+    search_in_parallel(lanes, "exhaustive", space_of(8), evaluate, tried=lambda: len(tried), budget=12, seed=0)  # type: ignore[arg-type]
     assert len(tried) == 12
     assert max(together) == 3
 
-    lanes, tried = Lanes(3), tried[:7]
+    lanes, tried = ParallelLimit(3), tried[:7]
     with pytest.raises(BudgetSpentError):
-        try_in_lanes(lanes, space_of(8).configs, evaluate, tried=lambda: len(tried), budget=9)  # type: ignore[arg-type]
+        try_in_parallel(lanes, space_of(8).configs, evaluate, tried=lambda: len(tried), budget=9)  # type: ignore[arg-type]
     assert len(tried) == 9
 
     def fails(configs: object) -> list[float]:
         raise InputError("no")
 
     with pytest.raises(InputError, match="no"):
-        search_in_lanes(Lanes(2), "random", space_of(4), fails, tried=lambda: 0, budget=None, seed=0)
-    lanes = Lanes(2)
+        search_in_parallel(ParallelLimit(2), "random", space_of(4), fails, tried=lambda: 0, budget=None, seed=0)
+    lanes = ParallelLimit(2)
     with pytest.raises(InputError, match="no"):
-        try_in_lanes(lanes, space_of(4).configs, fails, tried=lambda: 0, budget=None)
+        try_in_parallel(lanes, space_of(4).configs, fails, tried=lambda: 0, budget=None)
     assert lanes.failed

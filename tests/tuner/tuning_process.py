@@ -10,7 +10,7 @@ from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.tuner.measure.measurer import Limits
+from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.tune import tune
@@ -28,7 +28,7 @@ def tune_many(device: str, family: str, database: str, mark: str) -> None:
             resolve_family(family).problem(n=1 << 14),
             store=store,
             strategy="exhaustive",
-            limits=Limits(run_s=200.0),
+            limits=TrialLimits(run_s=200.0),
             patience=Patience(repetitions=3, enough_s=0.0),
             roof_bytes=1 << 20,
         )

@@ -275,7 +275,7 @@ def self_test(device: str) -> Finding:
     from mmsbgen.backends.discovery import discover, select_device
     from mmsbgen.families import family
     from mmsbgen.kernels.build import traits_of
-    from mmsbgen.tuner.measure.measurer import Limits, Measurer
+    from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
     from mmsbgen.tuner.measure.timing import Patience
 
     info = select_device(device, *discover())
@@ -289,7 +289,10 @@ def self_test(device: str) -> Finding:
         raise _BusyError
 
     try:
-        with _caches_of_its_own(), Measurer(info.spec, "mmsb", Limits(load_s=60, compile_s=60, run_s=30)) as measurer:
+        with (
+            _caches_of_its_own(),
+            Measurer(info.spec, "mmsb", TrialLimits(load_s=60, compile_s=60, run_s=30)) as measurer,
+        ):
             measurer.waiting = busy
             measurer.load(name, problem)
             outcome = measurer.measure(config, patience=Patience(repetitions=5, enough_s=0.0))

@@ -18,7 +18,7 @@ from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
 from mmsbgen.db.records.ranking import Candidate, candidate, ranked
 from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, TrialRecord
-from mmsbgen.db.selection.transfer import Carry, Choice, Group, Loss, Near, loss_of, ordered, unchanged
+from mmsbgen.db.selection.transfer import Carry, Group, Loss, Near, TransferChoice, loss_of, ordered, unchanged
 
 if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import Store
@@ -101,7 +101,7 @@ class Index:
         self._groups: dict[_Kernel, list[Group]] = {}
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
         self._plans: dict[tuple[str, _Measure], _Plan] = {}
-        self._orders: dict[tuple[str, _Measure, int], list[Choice]] = {}
+        self._orders: dict[tuple[str, _Measure, int], list[TransferChoice]] = {}
         self._losses: dict[tuple[Any, ...], Loss | None] = {}
         self._programs: dict[str, str] = {}
 

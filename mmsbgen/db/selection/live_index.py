@@ -13,7 +13,7 @@ from mmsbgen.db.records.ranking import Candidate, ranked
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.db.selection.index import SHIPPED, Group, Index, Selection, shipped_groups, without
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.schema import Kernel, Quarantine, Trial
+from mmsbgen.db.store.schema import KernelRow, QuarantineRow, TrialRow
 from mmsbgen.db.store.tuning_store import Store
 
 __all__ = ["Changed", "LiveIndex", "Mark", "marks"]
@@ -142,8 +142,8 @@ def _after(
     mark = _marks(connection, store, kernel).get(kernel, Mark())
     if mark.trial == last:
         return [], 0, mark
-    query = select(Trial.status, *record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
-    query = query.where(Trial.kernel_id.in_(_ids(kernel)), Trial.id > last).order_by(Trial.id)
+    query = select(TrialRow.status, *record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
+    query = query.where(TrialRow.kernel_id.in_(_ids(kernel)), TrialRow.id > last).order_by(TrialRow.id)
     parts = record_rows.Parts(connection)
     found, count = [], 0
     for row in connection.execute(query):
@@ -156,7 +156,7 @@ def _after(
 
 def _marks(connection: Connection, store: Store, kernel: KernelName | None = None) -> dict[KernelName, Mark]:
     found: dict[KernelName, Mark] = {}
-    for table, name, number in ((Trial, "trial", "trials"), (Quarantine, "failure", "failures")):
+    for table, name, number in ((TrialRow, "trial", "trials"), (QuarantineRow, "failure", "failures")):
         if table.__tablename__ in store.lacking:
             continue
         # A kernel has a row for each state of its template.
@@ -164,8 +164,8 @@ def _marks(connection: Connection, store: Store, kernel: KernelName | None = Non
         if kernel is not None:
             counted = counted.where(table.kernel_id.in_(_ids(kernel)))
         each = counted.group_by(table.kernel_id).subquery()
-        query = select(Kernel.family, Kernel.name, func.max(each.c.last), func.sum(each.c.number))
-        query = query.join(each, each.c.kernel_id == Kernel.id).group_by(Kernel.family, Kernel.name)
+        query = select(KernelRow.family, KernelRow.name, func.max(each.c.last), func.sum(each.c.number))
+        query = query.join(each, each.c.kernel_id == KernelRow.id).group_by(KernelRow.family, KernelRow.name)
         for family, kernel_name, last, count in connection.execute(query):
             before = found.get((family, kernel_name), Mark())
             found[family, kernel_name] = before._replace(**{name: int(last), number: int(count)})
@@ -173,4 +173,4 @@ def _marks(connection: Connection, store: Store, kernel: KernelName | None = Non
 
 
 def _ids(kernel: KernelName) -> Select[Any]:
-    return select(Kernel.id).where(Kernel.family == kernel[0], Kernel.name == kernel[1])
+    return select(KernelRow.id).where(KernelRow.family == kernel[0], KernelRow.name == kernel[1])

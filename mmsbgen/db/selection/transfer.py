@@ -51,7 +51,7 @@ class Near(NamedTuple):
     distance: float
 
 
-class Choice(NamedTuple):
+class TransferChoice(NamedTuple):
     """A configuration for the wanted problem, the trial that it comes from, its key, and whether it was changed."""
 
     config: Config
@@ -91,16 +91,16 @@ def unchanged(config: Config, before: Mapping[str, Any], after: Mapping[str, Any
     return config
 
 
-def ordered(near: Sequence[Near], params: Mapping[str, Any], carry: Carry) -> list[Choice]:
+def ordered(near: Sequence[Near], params: Mapping[str, Any], carry: Carry) -> list[TransferChoice]:
     """The configurations of ``near``, which has the nearest problem first, for the problem ``params``, best first."""
     if len(near) == 1 and near[0].distance == 0:
         group = near[0].group
-        return [Choice(json.loads(found.config_json), found, group.key, False) for found in group.candidates]
+        return [TransferChoice(json.loads(found.config_json), found, group.key, False) for found in group.candidates]
     near = near[:NEAREST]
     weights = [math.exp((near[0].distance - member.distance) / REACH) for member in near]
     charged = UNTRIED * sum(weights)
     scores: dict[str, float] = {}
-    choices: dict[str, Choice] = {}
+    choices: dict[str, TransferChoice] = {}
     for member, weight in zip(near, weights, strict=True):
         for text, (choice, slower) in _slowdowns(member.group, params, carry).items():
             choices.setdefault(text, choice)
@@ -109,18 +109,18 @@ def ordered(near: Sequence[Near], params: Mapping[str, Any], carry: Carry) -> li
     return [choices[text] for text in sorted(choices, key=lambda text: round(scores[text], 12))]
 
 
-def _slowdowns(group: Group, params: Mapping[str, Any], carry: Carry) -> dict[str, tuple[Choice, float]]:
+def _slowdowns(group: Group, params: Mapping[str, Any], carry: Carry) -> dict[str, tuple[TransferChoice, float]]:
     """Each configuration of a group as it is used for ``params``, with the logarithm of its time over the best's.
 
     The order of the group stands: where finalists were timed again, one that was faster before does not come first.
     """
-    found: dict[str, tuple[Choice, float]] = {}
+    found: dict[str, tuple[TransferChoice, float]] = {}
     best = so_far = group.candidates[0].median_s
     for one in group.candidates:
         so_far = max(so_far, one.median_s)
         before: Config = json.loads(one.config_json)
         after = carry(dict(before), group.key.problem.params, params)
-        choice = Choice(after, one, group.key, after != before)
+        choice = TransferChoice(after, one, group.key, after != before)
         found.setdefault(canonical_json(after), (choice, math.log(so_far / best)))
     return found
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Select, select
 
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.schema import Device, Kernel, Problem, Toolchain, Trial
+from mmsbgen.db.store.schema import DeviceRow, KernelRow, ProblemRow, ToolchainRow, TrialRow
 
 __all__ = ["of_key", "of_parts"]
 
@@ -17,10 +17,10 @@ __all__ = ["of_key", "of_parts"]
 def of_key(query: Select[Any], key: Key) -> Select[Any]:
     """A query of trials, of those for exactly this key."""
     for column, table, part in (
-        (Trial.device_id, Device, key.device),
-        (Trial.toolchain_id, Toolchain, key.toolchain),
-        (Trial.kernel_id, Kernel, key.kernel),
-        (Trial.problem_id, Problem, key.problem),
+        (TrialRow.device_id, DeviceRow, key.device),
+        (TrialRow.toolchain_id, ToolchainRow, key.toolchain),
+        (TrialRow.kernel_id, KernelRow, key.kernel),
+        (TrialRow.problem_id, ProblemRow, key.problem),
     ):
         query = query.where(column == select(table.id).where(table.key == part.key).scalar_subquery())
     return query
@@ -37,12 +37,12 @@ def of_parts(
     """A query of trials with the filters of :meth:`mmsbgen.db.store.tuning_store.Store.trials`."""
     if kernel is not None:
         family, _, name = kernel.rpartition("/")
-        kernels = select(Kernel.id).where(Kernel.name == name)
-        query = query.where(Trial.kernel_id.in_(kernels.where(Kernel.family == family) if family else kernels))
+        kernels = select(KernelRow.id).where(KernelRow.name == name)
+        query = query.where(TrialRow.kernel_id.in_(kernels.where(KernelRow.family == family) if family else kernels))
     if device is not None:
-        devices = [i for i, d in record_rows.read_parts(connection, Device) if d.matches(device)]
-        query = query.where(Trial.device_id.in_(devices))
+        devices = [i for i, d in record_rows.read_parts(connection, DeviceRow) if d.matches(device)]
+        query = query.where(TrialRow.device_id.in_(devices))
     if problem:
-        problems = [i for i, p in record_rows.read_parts(connection, Problem) if problem.items() <= p.params.items()]
-        query = query.where(Trial.problem_id.in_(problems))
+        problems = [i for i, p in record_rows.read_parts(connection, ProblemRow) if problem.items() <= p.params.items()]
+        query = query.where(TrialRow.problem_id.in_(problems))
     return query

@@ -13,7 +13,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord, TrialRecord
 from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.filters import of_parts
-from mmsbgen.db.store.schema import Device, Run, Trial
+from mmsbgen.db.store.schema import DeviceRow, RunRow, TrialRow
 from mmsbgen.db.store.tuning_store import Store
 
 __all__ = ["CURSOR", "Page", "count_by_device", "count_trials", "run", "run_named", "runs", "trial", "trials"]
@@ -49,14 +49,18 @@ def trials(
 
     def work(connection: Connection) -> Page[TrialRecord]:
         parts = record_rows.Parts(connection)
-        query = record_rows.select_trials().add_columns(Trial.id).order_by(Trial.created_at.desc(), Trial.id.desc())
+        query = (
+            record_rows.select_trials()
+            .add_columns(TrialRow.id)
+            .order_by(TrialRow.created_at.desc(), TrialRow.id.desc())
+        )
         query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
         if status is not None:
-            query = query.where(Trial.status == status)
+            query = query.where(TrialRow.status == status)
         if run is not None:
-            query = query.where(Trial.run_id.in_(record_rows.ids_of(connection, Run, "uuid", [run]).values()))
+            query = query.where(TrialRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
         if cursor is not None:
-            query = query.where(_before(cursor, Trial.created_at, Trial.id))
+            query = query.where(_before(cursor, TrialRow.created_at, TrialRow.id))
         found = connection.execute(query.limit(limit + 1)).all()
         records = [record_rows.trial_record(row, parts) for row in found[:limit]]
         last = f"{records[-1].created_at}~{found[limit - 1].id}" if len(found) > limit else None
@@ -69,9 +73,9 @@ def runs(store: Store, *, limit: int, cursor: str | None = None) -> Page[RunReco
     """A page of the tuning runs, newest first.  Raises as :func:`trials`."""
 
     def work(connection: Connection) -> Page[RunRecord]:
-        query = select(Run.__table__).order_by(Run.started.desc(), Run.id.desc())
+        query = select(RunRow.__table__).order_by(RunRow.started.desc(), RunRow.id.desc())
         if cursor is not None:
-            query = query.where(_before(cursor, Run.started, Run.id))
+            query = query.where(_before(cursor, RunRow.started, RunRow.id))
         found = connection.execute(query.limit(limit + 1)).all()
         records = [record_rows.run_record(row) for row in found[:limit]]
         last = f"{records[-1].started}~{found[limit - 1].id}" if len(found) > limit else None
@@ -84,7 +88,7 @@ def trial(store: Store, uid: str) -> TrialRecord | None:
     """The trial with this uid, or None."""
 
     def work(connection: Connection) -> TrialRecord | None:
-        row = connection.execute(record_rows.select_trials().where(Trial.uid == uid)).first()
+        row = connection.execute(record_rows.select_trials().where(TrialRow.uid == uid)).first()
         return None if row is None else record_rows.trial_record(row, record_rows.Parts(connection))
 
     return store.database.read(work)
@@ -94,7 +98,7 @@ def run(store: Store, uuid: str) -> RunRecord | None:
     """The tuning run with this uuid, or None."""
 
     def work(connection: Connection) -> RunRecord | None:
-        row = connection.execute(select(Run.__table__).where(Run.uuid == uuid)).first()
+        row = connection.execute(select(RunRow.__table__).where(RunRow.uuid == uuid)).first()
         return None if row is None else record_rows.run_record(row)
 
     return store.database.read(work)
@@ -110,7 +114,7 @@ def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = 
         raise InputError(f"{text!r} names no tuning run: give the first 8 digits of its name or more")
 
     def work(connection: Connection) -> list[RunRecord]:
-        query = select(Run.__table__).where(Run.uuid.startswith(digits)).order_by(Run.started.desc()).limit(10)
+        query = select(RunRow.__table__).where(RunRow.uuid.startswith(digits)).order_by(RunRow.started.desc()).limit(10)
         return [record_rows.run_record(row) for row in connection.execute(query)]
 
     found = {run.uuid: run for run in (others or {}).values() if run.uuid.startswith(digits)}
@@ -124,16 +128,16 @@ def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = 
 
 def count_trials(store: Store) -> int:
     """How many trials there are."""
-    return store.database.read(lambda c: int(c.execute(select(func.count()).select_from(Trial)).scalar_one()))
+    return store.database.read(lambda c: int(c.execute(select(func.count()).select_from(TrialRow)).scalar_one()))
 
 
 def count_by_device(store: Store) -> list[tuple[DeviceRecord, int]]:
     """Every device with the number of its trials."""
 
     def work(connection: Connection) -> list[tuple[DeviceRecord, int]]:
-        query = select(Trial.device_id, func.count()).group_by(Trial.device_id)
+        query = select(TrialRow.device_id, func.count()).group_by(TrialRow.device_id)
         counts: dict[int, int] = {device: count for device, count in connection.execute(query)}
-        return [(device, counts.get(row_id, 0)) for row_id, device in record_rows.read_parts(connection, Device)]
+        return [(device, counts.get(row_id, 0)) for row_id, device in record_rows.read_parts(connection, DeviceRow)]
 
     return store.database.read(work)
 

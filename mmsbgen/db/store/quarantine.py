@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from mmsbgen.db.records.tuning_records import QuarantineRecord
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.schema import Kernel, Quarantine, Trial
+from mmsbgen.db.store.schema import KernelRow, QuarantineRow, TrialRow
 
 
 def active(
@@ -19,20 +19,20 @@ def active(
 
     A later trial with status 'ok' of the same key, in the configuration as used or as recorded, lifts one.
     """
-    wanted = select(Kernel.id)
+    wanted = select(KernelRow.id)
     if family is not None:
-        wanted = wanted.where(Kernel.family == family)
+        wanted = wanted.where(KernelRow.family == family)
     if kernel is not None:
-        wanted = wanted.where(Kernel.name == kernel)
-    query = record_rows.select_quarantined().where(Quarantine.kernel_id.in_(wanted))
-    query = query.order_by(Quarantine.created_at.desc(), Quarantine.id.desc())
+        wanted = wanted.where(KernelRow.name == kernel)
+    query = record_rows.select_quarantined().where(QuarantineRow.kernel_id.in_(wanted))
+    query = query.order_by(QuarantineRow.created_at.desc(), QuarantineRow.id.desc())
     failures = [record_rows.quarantine_record(row, parts) for row in connection.execute(query)]
     if not failures:
         return []
-    columns = (*record_rows.KEY_COLUMNS, Trial.config_digest)
+    columns = (*record_rows.KEY_COLUMNS, TrialRow.config_digest)
     later = (
-        select(*columns, func.max(Trial.created_at))
-        .where(Trial.status == "ok", Trial.kernel_id.in_(select(Quarantine.kernel_id)))
+        select(*columns, func.max(TrialRow.created_at))
+        .where(TrialRow.status == "ok", TrialRow.kernel_id.in_(select(QuarantineRow.kernel_id)))
         .group_by(*columns)
     )
     succeeded: dict[tuple[str, str], str] = {}

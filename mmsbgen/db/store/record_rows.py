@@ -25,13 +25,23 @@ from mmsbgen.db.records.tuning_records import (
     ToolchainRecord,
     TrialRecord,
 )
-from mmsbgen.db.store.schema import Base, Device, Kernel, Problem, Quarantine, Roof, Run, Toolchain, Trial
+from mmsbgen.db.store.schema import (
+    Base,
+    DeviceRow,
+    KernelRow,
+    ProblemRow,
+    QuarantineRow,
+    RoofRow,
+    RunRow,
+    ToolchainRow,
+    TrialRow,
+)
 
 type_of_part: dict[type[Base], type[Any]] = {
-    Device: DeviceRecord,
-    Toolchain: ToolchainRecord,
-    Kernel: KernelRecord,
-    Problem: ProblemRecord,
+    DeviceRow: DeviceRecord,
+    ToolchainRow: ToolchainRecord,
+    KernelRow: KernelRecord,
+    ProblemRow: ProblemRecord,
 }
 _CHUNK = 500
 
@@ -79,7 +89,7 @@ def part_ids(connection: Connection, table: type[Base], records: Iterable[Any]) 
 def run_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
     """Ids of runs by uuid.  Raises ``InputError`` for a run that was not begun."""
     wanted = set(uuids)
-    found = ids_of(connection, Run, "uuid", wanted)
+    found = ids_of(connection, RunRow, "uuid", wanted)
     for missing in sorted(wanted - found.keys()):
         raise InputError(f"the tuning run {missing} is not in the database: begin it first")
     return found
@@ -88,7 +98,7 @@ def run_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
 def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
     """Insert those trials that are new, with all they refer to; return how many."""
     new = {trial.uid: trial for trial in trials}
-    for known in ids_of(connection, Trial, "uid", new):
+    for known in ids_of(connection, TrialRow, "uid", new):
         del new[known]
     runs = run_ids(connection, (t.run for t in new.values()))
     keys = _key_ids(connection, [t.key for t in new.values()])
@@ -102,7 +112,7 @@ def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
         }
         for t in new.values()
     ]
-    return insert_new(connection, Trial, "uid", rows)
+    return insert_new(connection, TrialRow, "uid", rows)
 
 
 def insert_quarantined(connection: Connection, failures: Iterable[QuarantineRecord]) -> int:
@@ -111,15 +121,15 @@ def insert_quarantined(connection: Connection, failures: Iterable[QuarantineReco
     keys = _key_ids(connection, [f.key for f in new.values()])
     digests = ("config_digest", "recorded_digest", "uid")
     rows = [{**plain(f, "key"), **keys(f.key), **{name: getattr(f, name) for name in digests}} for f in new.values()]
-    return insert_new(connection, Quarantine, "uid", rows)
+    return insert_new(connection, QuarantineRow, "uid", rows)
 
 
 def _key_ids(connection: Connection, keys: list[Key]) -> Callable[[Key], dict[str, int]]:
     """What gives the columns of a key; parts that are not there yet are inserted."""
-    devices = part_ids(connection, Device, (k.device for k in keys))
-    toolchains = part_ids(connection, Toolchain, (k.toolchain for k in keys))
-    kernels = part_ids(connection, Kernel, (k.kernel for k in keys))
-    problems = part_ids(connection, Problem, (k.problem for k in keys))
+    devices = part_ids(connection, DeviceRow, (k.device for k in keys))
+    toolchains = part_ids(connection, ToolchainRow, (k.toolchain for k in keys))
+    kernels = part_ids(connection, KernelRow, (k.kernel for k in keys))
+    problems = part_ids(connection, ProblemRow, (k.problem for k in keys))
     return lambda key: {
         "device_id": devices[key.device.key],
         "toolchain_id": toolchains[key.toolchain.key],
@@ -132,7 +142,7 @@ def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
     """Insert those roofs that are new; return how many."""
     roofs = list(roofs)
     runs = run_ids(connection, (r.run for r in roofs))
-    devices = part_ids(connection, Device, (r.device for r in roofs))
+    devices = part_ids(connection, DeviceRow, (r.device for r in roofs))
     rows = [
         {
             **plain(r, "run", "device"),
@@ -142,7 +152,7 @@ def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
         }
         for r in roofs
     ]
-    return insert_new(connection, Roof, "uid", rows)
+    return insert_new(connection, RoofRow, "uid", rows)
 
 
 class Parts:
@@ -150,12 +160,12 @@ class Parts:
 
     def __init__(self, connection: Connection) -> None:
         self._parts = {table: dict(read_parts(connection, table)) for table in type_of_part}
-        self.runs: dict[int, str] = {row_id: run for row_id, run in connection.execute(select(Run.id, Run.uuid))}
+        self.runs: dict[int, str] = {row_id: run for row_id, run in connection.execute(select(RunRow.id, RunRow.uuid))}
         self._keys: dict[tuple[int, int, int, int], Key] = {}
 
     def device(self, row_id: int) -> DeviceRecord:
         """The device with this id."""
-        device: DeviceRecord = self._parts[Device][row_id]
+        device: DeviceRecord = self._parts[DeviceRow][row_id]
         return device
 
     def key(self, device: int, toolchain: int, kernel: int, problem: int) -> Key:
@@ -164,7 +174,10 @@ class Parts:
         if ids not in self._keys:
             parts = self._parts
             self._keys[ids] = Key(
-                parts[Device][device], parts[Toolchain][toolchain], parts[Kernel][kernel], parts[Problem][problem]
+                parts[DeviceRow][device],
+                parts[ToolchainRow][toolchain],
+                parts[KernelRow][kernel],
+                parts[ProblemRow][problem],
             )
         return self._keys[ids]
 
@@ -185,18 +198,18 @@ def read_parts(connection: Connection, table: type[Base]) -> Iterator[tuple[int,
 
 
 _TRIAL_FIELDS = [f.name for f in fields(TrialRecord) if f.name not in ("run", "key")]
-KEY_COLUMNS = (Trial.device_id, Trial.toolchain_id, Trial.kernel_id, Trial.problem_id)
+KEY_COLUMNS = (TrialRow.device_id, TrialRow.toolchain_id, TrialRow.kernel_id, TrialRow.problem_id)
 """What :meth:`Parts.key` needs."""
 CANDIDATE_COLUMNS = (
-    *(Trial.uid, Trial.run_id, Trial.round, Trial.median_s, Trial.config_digest),
-    *(type_coerce(Trial.config, Text), Trial.created_at, type_coerce(Trial.extra, Text)),
+    *(TrialRow.uid, TrialRow.run_id, TrialRow.round, TrialRow.median_s, TrialRow.config_digest),
+    *(type_coerce(TrialRow.config, Text), TrialRow.created_at, type_coerce(TrialRow.extra, Text)),
 )
 """What :meth:`Parts.candidate` needs."""
 
 
 def select_trials() -> Select[Any]:
     """The columns that :func:`trial_record` needs."""
-    return select(Trial.run_id, *KEY_COLUMNS, *(getattr(Trial, name) for name in _TRIAL_FIELDS))
+    return select(TrialRow.run_id, *KEY_COLUMNS, *(getattr(TrialRow, name) for name in _TRIAL_FIELDS))
 
 
 def trial_record(row: Row[Any], parts: Parts) -> TrialRecord:
@@ -208,12 +221,17 @@ def trial_record(row: Row[Any], parts: Parts) -> TrialRecord:
 
 
 _QUARANTINE_FIELDS = [f.name for f in fields(QuarantineRecord) if f.name != "key"]
-QUARANTINE_KEY = (Quarantine.device_id, Quarantine.toolchain_id, Quarantine.kernel_id, Quarantine.problem_id)
+QUARANTINE_KEY = (
+    QuarantineRow.device_id,
+    QuarantineRow.toolchain_id,
+    QuarantineRow.kernel_id,
+    QuarantineRow.problem_id,
+)
 
 
 def select_quarantined() -> Select[Any]:
     """The columns that :func:`quarantine_record` needs."""
-    return select(*QUARANTINE_KEY, *(getattr(Quarantine, name) for name in _QUARANTINE_FIELDS))
+    return select(*QUARANTINE_KEY, *(getattr(QuarantineRow, name) for name in _QUARANTINE_FIELDS))
 
 
 def quarantine_record(row: Row[Any], parts: Parts) -> QuarantineRecord:

@@ -70,7 +70,7 @@ class Base(DeclarativeBase):
     )
 
 
-class Device(Base):
+class DeviceRow(Base):
     """A device as one driver shows it."""
 
     __tablename__ = "devices"
@@ -89,7 +89,7 @@ class Device(Base):
     extra: Mapped[Any] = mapped_column(CanonicalJson)
 
 
-class Toolchain(Base):
+class ToolchainRow(Base):
     """A compiler with its options."""
 
     __tablename__ = "toolchains"
@@ -101,7 +101,7 @@ class Toolchain(Base):
     options: Mapped[str] = mapped_column(Text)
 
 
-class Kernel(Base):
+class KernelRow(Base):
     """A kernel in one state of its template."""
 
     __tablename__ = "kernels"
@@ -114,7 +114,7 @@ class Kernel(Base):
     template_digest: Mapped[str] = mapped_column(Text)
 
 
-class Problem(Base):
+class ProblemRow(Base):
     """Sizes and types of a problem."""
 
     __tablename__ = "problems"
@@ -125,7 +125,7 @@ class Problem(Base):
     params: Mapped[Any] = mapped_column(CanonicalJson)
 
 
-class Run(Base):
+class RunRow(Base):
     """A tuning run."""
 
     __tablename__ = "tuning_runs"
@@ -143,7 +143,7 @@ class Run(Base):
     extra: Mapped[Any] = mapped_column(CanonicalJson)
 
 
-class Roof(Base):
+class RoofRow(Base):
     """A rate that a device reached in a run."""
 
     __tablename__ = "device_roofs"
@@ -158,7 +158,7 @@ class Roof(Base):
     measured_at: Mapped[str] = mapped_column(String(27))
 
 
-class Trial(Base):
+class TrialRow(Base):
     """One configuration tried once.  Median, spread, rate and fraction repeat what ``times`` implies, for queries."""
 
     __tablename__ = "trials"
@@ -196,7 +196,7 @@ class Trial(Base):
     created_at: Mapped[str] = mapped_column(String(27))
 
 
-class Quarantine(Base):
+class QuarantineRow(Base):
     """A configuration that failed for a key when it was to run."""
 
     __tablename__ = "quarantine"
@@ -218,7 +218,7 @@ class Quarantine(Base):
     created_at: Mapped[str] = mapped_column(String(27))
 
 
-class Job(Base):
+class JobRow(Base):
     """Work that waits for a worker, is being done by one under a lease, or has ended."""
 
     __tablename__ = "jobs"
@@ -248,7 +248,7 @@ class Job(Base):
     finished_at: Mapped[str | None] = mapped_column(String(27))
 
 
-class JobEvent(Base):
+class JobEventRow(Base):
     """What a job told: its states, progress and messages.  Ids grow within a job and are never used again."""
 
     __tablename__ = "job_events"
@@ -262,7 +262,7 @@ class JobEvent(Base):
     created_at: Mapped[str] = mapped_column(String(27))
 
 
-class JobFile(Base):
+class JobFileRow(Base):
     """A part of a file that a job was given (``area`` 'input'), goes on from ('checkpoint') or made ('output')."""
 
     __tablename__ = "job_files"

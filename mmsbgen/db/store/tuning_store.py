@@ -37,13 +37,13 @@ from mmsbgen.db.store.schema import (
     LACKING,
     REVISIONS,
     Base,
-    Device,
-    Kernel,
-    Problem,
-    Quarantine,
-    Roof,
-    Run,
-    Trial,
+    DeviceRow,
+    KernelRow,
+    ProblemRow,
+    QuarantineRow,
+    RoofRow,
+    RunRow,
+    TrialRow,
 )
 
 CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
@@ -170,9 +170,9 @@ class Store:
             run = replace(run, extra={**run.extra, "who": who})
 
         def work(connection: Connection) -> None:
-            if not record_rows.insert_new(connection, Run, "uuid", [record_rows.plain(run)]):
+            if not record_rows.insert_new(connection, RunRow, "uuid", [record_rows.plain(run)]):
                 again = {"status": run.status, "finished": run.finished}
-                connection.execute(update(Run).where(Run.uuid == run.uuid).values(again))
+                connection.execute(update(RunRow).where(RunRow.uuid == run.uuid).values(again))
 
         self.database.write(work)
 
@@ -193,7 +193,7 @@ class Store:
         def work(connection: Connection) -> None:
             (run_id,) = record_rows.run_ids(connection, [ended.uuid]).values()
             end = {"status": ended.status, "finished": ended.finished}
-            connection.execute(update(Run).where(Run.id == run_id).values(end))
+            connection.execute(update(RunRow).where(RunRow.id == run_id).values(end))
 
         self.database.write(work)
 
@@ -217,7 +217,7 @@ class Store:
 
     def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
         """What is barred from being selected, newest first; see :func:`mmsbgen.db.store.quarantine.active`."""
-        if Quarantine.__tablename__ in self.lacking:
+        if QuarantineRow.__tablename__ in self.lacking:
             return []
         return self.database.read(lambda c: active(c, record_rows.Parts(c), family=family, kernel=kernel))
 
@@ -240,12 +240,12 @@ class Store:
 
         def work(connection: Connection) -> list[TrialRecord]:
             parts = record_rows.Parts(connection)
-            query = record_rows.select_trials().order_by(Trial.created_at.desc(), Trial.id.desc()).limit(limit)
+            query = record_rows.select_trials().order_by(TrialRow.created_at.desc(), TrialRow.id.desc()).limit(limit)
             query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
             if status is not None:
-                query = query.where(Trial.status == status)
+                query = query.where(TrialRow.status == status)
             if run is not None:
-                query = query.where(Trial.run_id.in_(record_rows.ids_of(connection, Run, "uuid", [run]).values()))
+                query = query.where(TrialRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
             if key is not None:
                 query = of_key(query, key)
             return [record_rows.trial_record(row, parts) for row in connection.execute(query)]
@@ -255,26 +255,26 @@ class Store:
     def devices(self) -> list[DeviceRecord]:
         """All devices, by label and driver."""
         found: list[DeviceRecord] = [
-            d for _, d in self.database.read(lambda c: list(record_rows.read_parts(c, Device)))
+            d for _, d in self.database.read(lambda c: list(record_rows.read_parts(c, DeviceRow)))
         ]
         return sorted(found, key=lambda d: (d.label, d.driver, d.key))
 
     def kernels(self) -> list[KernelRecord]:
         """All kernels, by family and name, each with every template that it had."""
         found: list[KernelRecord] = [
-            k for _, k in self.database.read(lambda c: list(record_rows.read_parts(c, Kernel)))
+            k for _, k in self.database.read(lambda c: list(record_rows.read_parts(c, KernelRow)))
         ]
         return sorted(found, key=lambda k: (k.family, k.name, k.template_digest))
 
     def runs(self) -> list[RunRecord]:
         """All runs, newest first."""
-        query = select(Run.__table__).order_by(Run.started.desc(), Run.id.desc())
+        query = select(RunRow.__table__).order_by(RunRow.started.desc(), RunRow.id.desc())
         return self.database.read(lambda c: [record_rows.run_record(row) for row in c.execute(query)])
 
     def problems(self) -> list[ProblemRecord]:
         """All problems, by family."""
         found: list[ProblemRecord] = [
-            p for _, p in self.database.read(lambda c: list(record_rows.read_parts(c, Problem)))
+            p for _, p in self.database.read(lambda c: list(record_rows.read_parts(c, ProblemRow)))
         ]
         return sorted(found, key=lambda p: (p.family, canonical_json(p.params)))
 
@@ -283,13 +283,13 @@ class Store:
 
         def work(connection: Connection) -> list[RoofRecord]:
             parts = record_rows.Parts(connection)
-            query = select(Roof.__table__).order_by(Roof.measured_at.desc(), Roof.id.desc())
+            query = select(RoofRow.__table__).order_by(RoofRow.measured_at.desc(), RoofRow.id.desc())
             if device is not None:
                 query = query.where(
-                    Roof.device_id.in_(record_rows.ids_of(connection, Device, "key", [device.key]).values())
+                    RoofRow.device_id.in_(record_rows.ids_of(connection, DeviceRow, "key", [device.key]).values())
                 )
             if run is not None:
-                query = query.where(Roof.run_id.in_(record_rows.ids_of(connection, Run, "uuid", [run]).values()))
+                query = query.where(RoofRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
             return [record_rows.roof_record(row, parts) for row in connection.execute(query)]
 
         return self.database.read(work)
@@ -310,8 +310,8 @@ class Store:
     def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:
         """Every trial with status 'ok' of a kernel, whatever its program, as :class:`Index` holds it."""
         query = select(*record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
-        query = query.join(Kernel, Trial.kernel_id == Kernel.id)
-        query = query.where(Kernel.family == family, Kernel.name == kernel, Trial.status == "ok")
+        query = query.join(KernelRow, TrialRow.kernel_id == KernelRow.id)
+        query = query.where(KernelRow.family == family, KernelRow.name == kernel, TrialRow.status == "ok")
 
         def work(connection: Connection) -> list[tuple[Key, Candidate]]:
             parts = record_rows.Parts(connection)
@@ -328,18 +328,18 @@ class Store:
 
         def work(connection: Connection) -> Bundle:
             parts = record_rows.Parts(connection)
-            total = connection.execute(select(func.count()).select_from(Trial)).scalar_one()
+            total = connection.execute(select(func.count()).select_from(TrialRow)).scalar_one()
             with stage(f"reading {self.location}", total, "trials") as told:
                 trials = [
                     record_rows.trial_record(row, parts)
                     for row in _told(connection.execute(record_rows.select_trials()), told)
                 ]
             failures: Iterable[Row[Any]] = ()
-            if Quarantine.__tablename__ not in self.lacking:
+            if QuarantineRow.__tablename__ not in self.lacking:
                 failures = connection.execute(record_rows.select_quarantined())
             return Bundle(
-                runs=[record_rows.run_record(row) for row in connection.execute(select(Run.__table__))],
-                roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(Roof.__table__))],
+                runs=[record_rows.run_record(row) for row in connection.execute(select(RunRow.__table__))],
+                roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(RoofRow.__table__))],
                 trials=trials,
                 quarantine=[record_rows.quarantine_record(row, parts) for row in failures],
             )
@@ -358,11 +358,13 @@ class Store:
 
         def work(connection: Connection) -> dict[str, int]:
             added = {
-                "runs": record_rows.insert_new(connection, Run, "uuid", [record_rows.plain(run) for run in bundle.runs])
+                "runs": record_rows.insert_new(
+                    connection, RunRow, "uuid", [record_rows.plain(run) for run in bundle.runs]
+                )
             }
             for run in bundle.runs:
                 if run.status != "running":
-                    here = update(Run).where(Run.uuid == run.uuid, Run.status == "running")
+                    here = update(RunRow).where(RunRow.uuid == run.uuid, RunRow.status == "running")
                     connection.execute(here.values(status=run.status, finished=run.finished))
             added["roofs"] = record_rows.insert_roofs(connection, bundle.roofs)
             added["quarantined"] = record_rows.insert_quarantined(connection, bundle.quarantine)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 
-from mmsbgen.report.run.saved_run import Saved
+from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import (
     COLOURS,
     MANY_MARKS,
@@ -68,12 +68,12 @@ def shared_members(cover: Cover, most: int) -> Ints:
     return shared
 
 
-def name_of(saved: Saved, place: int) -> str:
+def name_of(saved: SavedRun, place: int) -> str:
     """What a community is called: its number in the model."""
     return str(saved.cover.labels[place])
 
 
-def sizes(saved: Saved) -> Picture | None:
+def sizes(saved: SavedRun) -> Picture | None:
     """Sizes by rank, and strength over size."""
     count = np.array([len(members) for members in saved.cover.members], float)
     if not count.size:
@@ -117,7 +117,7 @@ def sizes(saved: Saved) -> Picture | None:
     return Picture("sizes", "Sizes and strengths of communities", caption, alt, figure)
 
 
-def memberships(saved: Saved) -> Picture | None:
+def memberships(saved: SavedRun) -> Picture | None:
     """In how many communities vertices are, and how much of a vertex its largest community has."""
     if not saved.memberships.values.size:
         return None
@@ -184,7 +184,7 @@ def _component(weights: Floats, first: int) -> Ints:
         seen = more
 
 
-def overlaps(saved: Saved) -> Picture | None:
+def overlaps(saved: SavedRun) -> Picture | None:
     """The share of a community's members that are in another one too; None with fewer than two communities."""
     count = min(SHOWN, len(saved.cover.members))
     if count < 2:

@@ -15,7 +15,7 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.graph import Graph
 from mmsbgen.report.run.community_links import apart, layout, links_between
 from mmsbgen.report.run.community_pictures import incidence, name_of, shared_members
-from mmsbgen.report.run.saved_run import Saved
+from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import (
     COLOURS,
     INK,
@@ -48,14 +48,14 @@ def is_small(graph: Graph) -> bool:
     return graph.n_vertices <= MOST_VERTICES and graph.n_links <= MOST_LINKS
 
 
-def draw(saved: Saved, graph: Graph | None) -> Picture | None:
+def draw(saved: SavedRun, graph: Graph | None) -> Picture | None:
     """The graph, where it is known and small, else its communities; None where there is nothing to draw."""
     if graph is not None and is_small(graph):
         return draw_graph(saved, graph)
     return draw_communities(saved, graph)
 
 
-def draw_graph(saved: Saved, graph: Graph) -> Picture:
+def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
     """Every vertex with a link, in the colours of its communities."""
     linked = np.flatnonzero(graph.degrees() > 0)
     renumbered = np.full(graph.n_vertices, -1)
@@ -120,7 +120,7 @@ def _radius(where: Floats) -> float:
     return float(np.clip(0.4 * nearest, 0.0045 * extent, 0.013 * extent))
 
 
-def _main(saved: Saved, vertex: int, communities: Ints) -> int:
+def _main(saved: SavedRun, vertex: int, communities: Ints) -> int:
     """The community whose colour a vertex takes first: of those that it is in, the one with the largest share."""
     if not communities.size:
         return -1
@@ -130,7 +130,7 @@ def _main(saved: Saved, vertex: int, communities: Ints) -> int:
     return int(communities[int(np.argmin(places))])
 
 
-def map_colours(saved: Saved, graph: Graph | None) -> list[str]:
+def map_colours(saved: SavedRun, graph: Graph | None) -> list[str]:
     """A colour a community, as on a map: those that touch or overlap differ as far as there are colours."""
     count = len(saved.cover.members)
     near = shared_members(saved.cover, count).astype(float)
@@ -157,7 +157,7 @@ def _dots(axes: Axes, where: Floats, main: Ints, sets: list[Ints], colours: list
     axes.add_collection(PatchCollection(wedges, facecolors=faces, edgecolors=PAPER, linewidths=0.3, zorder=3))
 
 
-def _tags(axes: Axes, saved: Saved, where: Floats, main: Ints, colours: list[str]) -> None:
+def _tags(axes: Axes, saved: SavedRun, where: Floats, main: Ints, colours: list[str]) -> None:
     """The names of communities at the middle of their members, where there is one; where two meet, one."""
     placed: list[tuple[float, float]] = []
     room = 0.035 * float(np.ptp(where, axis=0).max())
@@ -193,7 +193,7 @@ def strongest(weights: Floats, each: int) -> list[tuple[int, int]]:
     return sorted(kept)
 
 
-def draw_communities(saved: Saved, graph: Graph | None) -> Picture | None:
+def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
     """The largest communities as discs, joined by the links between them or, without the graph, by shared members."""
     total = len(saved.cover.members)
     count = min(MOST_COMMUNITIES, total)
@@ -254,7 +254,7 @@ def draw_communities(saved: Saved, graph: Graph | None) -> Picture | None:
     return Picture("community-graph", "Communities and what leads between them", caption, alt, figure)
 
 
-def _faces(axes: Axes, saved: Saved, count: int) -> tuple[list[object], list[float]]:
+def _faces(axes: Axes, saved: SavedRun, count: int) -> tuple[list[object], list[float]]:
     """Colours of discs by strength, with their brightness and a bar that tells."""
     known = saved.strengths[:count]
     top = float(known.max())

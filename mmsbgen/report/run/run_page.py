@@ -11,10 +11,10 @@ import numpy as np
 from mmsbgen.base.id_text import plain
 from mmsbgen.export.run_folder import graph_of_run
 from mmsbgen.graph import Graph
-from mmsbgen.report.page import Notice, Page, Section, Table, Tile, with_distinct_names
+from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.run import community_pictures, network, trace_pictures
 from mmsbgen.report.run.community_links import links_between
-from mmsbgen.report.run.saved_run import Saved, load
+from mmsbgen.report.run.saved_run import SavedRun, load
 from mmsbgen.report.style import Picture, drawing
 from mmsbgen.sampler.diagnostics.communities import RULES
 
@@ -24,7 +24,7 @@ Record = dict[str, Any]
 _COMMUNITIES, _PAIRS, _MEMBERS = 50, 20, 8
 
 
-def run_page(folder: Path, graph: Path | None = None) -> Page:
+def run_page(folder: Path, graph: Path | None = None) -> HtmlPage:
     """The page of the results in ``folder``.
 
     ``graph`` is the edge list that the run was made on; without it the file that the record names is looked for.
@@ -37,11 +37,11 @@ def run_page(folder: Path, graph: Path | None = None) -> Page:
         return _page(saved, found, missing)
 
 
-def _page(saved: Saved, graph: Graph | None, missing: str) -> Page:
+def _page(saved: SavedRun, graph: Graph | None, missing: str) -> HtmlPage:
     record = saved.record
     name = plain(record["graph"]["name"], 80)
     device = record.get("device", {})
-    page = Page(
+    page = HtmlPage(
         title=f"Communities of {name}",
         subtitle=f"{record.get('finished', '')[:19].replace('T', ' ')} UTC, mmsbgen {record.get('mmsbgen', '')}, seed "
         f"{record.get('seed')}, on {device.get('name', 'an unknown device')} ({device.get('platform', '')})",
@@ -85,7 +85,7 @@ def _notices(record: Record, missing: str, graph: Graph | None) -> list[Notice]:
     return found
 
 
-def _tiles(saved: Saved) -> list[Tile]:
+def _tiles(saved: SavedRun) -> list[Tile]:
     record, cover = saved.record, saved.cover
     tiles = [
         Tile(f"{record['graph']['vertices']:,}", "vertices"),
@@ -109,7 +109,7 @@ def _tiles(saved: Saved) -> list[Tile]:
     return tiles
 
 
-def _communities(saved: Saved) -> Section:
+def _communities(saved: SavedRun) -> Section:
     cover, ids, strengths = saved.cover, saved.memberships.ids, saved.strengths
     rows = []
     for place, members in enumerate(cover.members[:_COMMUNITIES]):
@@ -130,12 +130,12 @@ def _communities(saved: Saved) -> Section:
     )
 
 
-def _drawing(saved: Saved, graph: Graph | None) -> Section | None:
+def _drawing(saved: SavedRun, graph: Graph | None) -> Section | None:
     picture = network.draw(saved, graph)
     return None if picture is None else Section("Drawing", "", [picture])
 
 
-def _overlap(saved: Saved, graph: Graph | None) -> Section | None:
+def _overlap(saved: SavedRun, graph: Graph | None) -> Section | None:
     count = min(network.MOST_COMMUNITIES, len(saved.cover.members))
     if count < 2:
         return None

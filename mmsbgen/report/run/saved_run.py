@@ -16,7 +16,7 @@ from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedRun:
     """A run's record, the largest entries of every row of pi, and its communities."""
 
     folder: Path
@@ -30,7 +30,7 @@ class Saved:
         return np.asarray(self.memberships.beta, np.float64)[np.array(self.cover.labels, np.int64)]
 
 
-def load(folder: Path) -> Saved:
+def load(folder: Path) -> SavedRun:
     """The results in a folder that ``detect`` wrote.
 
     Raises :class:`InputError` where there are none, or where they are damaged or do not belong together.
@@ -41,4 +41,4 @@ def load(folder: Path) -> Saved:
     absent = {"trace", "seconds", "iterations", "options"} - record.keys()
     if absent:
         raise InputError(f"{file} has no {min(absent)}: run `mmsbgen detect -o` again")
-    return Saved(folder, record, found.memberships, found.cover)
+    return SavedRun(folder, record, found.memberships, found.cover)

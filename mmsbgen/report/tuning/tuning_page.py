@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mmsbgen.base.id_text import plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
-from mmsbgen.report.page import Notice, Page, Section, Table, Tile, with_distinct_names
+from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.style import Picture, drawing, times
 from mmsbgen.report.tuning import axis_pictures, database_pictures, sweep_pictures
 from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable, device_label, problem_texts
@@ -19,7 +19,7 @@ _ROWS = 200
 
 def tuning_page(
     bundle: Bundle, where: str, size: int | None = None, baseline: sweep_pictures.Baseline | None = None
-) -> Page:
+) -> HtmlPage:
     """The page of the records in ``bundle``, which came from ``where``.
 
     ``size`` is the problem's size of the figures that are for one; ``baseline`` the time of plain C, for the speed-up
@@ -29,13 +29,13 @@ def tuning_page(
         return _page(bundle, where, size, baseline)
 
 
-def _page(bundle: Bundle, where: str, size: int | None, baseline: sweep_pictures.Baseline | None) -> Page:
+def _page(bundle: Bundle, where: str, size: int | None, baseline: sweep_pictures.Baseline | None) -> HtmlPage:
     trials = bundle.trials
     cases = cases_of(trials)
     failed = sum(trial.status != "ok" for trial in trials)
     devices = {trial.key.device.key: trial.key.device for trial in trials}
     days = sorted({trial.created_at[:10] for trial in trials})
-    page = Page(
+    page = HtmlPage(
         title="Tuning records",
         subtitle=f"{plain(where, 120)}, " + (f"measured {days[0]} to {days[-1]}" if days else "empty"),
         tiles=[

@@ -11,7 +11,7 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.state.device_state import Shape
+from mmsbgen.sampler.state.device_state import StateShape
 
 #: What every run has.
 _EVERY = (
@@ -29,7 +29,7 @@ def chosen(
     runtime: Runtime,
     problem: Problem,
     options: Options,
-    shape: Shape,
+    shape: StateShape,
     own: Iterable[str],
     kernels: dict[str, BoundKernel],
 ) -> None:

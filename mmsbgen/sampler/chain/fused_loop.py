@@ -13,7 +13,7 @@ from mmsbgen.base.errors import CompileError, ConfigError, LaunchError
 from mmsbgen.families.mmsb.stars.star_loop import STAGES, StarLoop, fitted, star_loop
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.space import describe
-from mmsbgen.sampler.minibatch.drawn_ahead import Ahead
+from mmsbgen.sampler.minibatch.drawn_ahead import DrawnAhead
 
 #: eps of phi and the step of theta in an iteration.
 Steps = Callable[[int], tuple[float, float]]
@@ -40,7 +40,7 @@ class Loop:
         device: Device,
         kernels: Mapping[str, BoundKernel],
         values: Mapping[str, Any],
-        ahead: Ahead,
+        ahead: DrawnAhead,
         real: np.dtype[Any],
     ) -> None:
         phi = kernels["update_phi"]

@@ -10,12 +10,12 @@ from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of_sized
 from mmsbgen.sampler.minibatch import strategies
-from mmsbgen.sampler.minibatch.block_partners import BlockShared
+from mmsbgen.sampler.minibatch.block_partners import BlockSharedPartners
 from mmsbgen.sampler.minibatch.drawn_ahead import rounds
-from mmsbgen.sampler.minibatch.partners import Listed, Partners, StarShared
+from mmsbgen.sampler.minibatch.partners import OwnPartners, Partners, StarSharedPartners
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.state import buffers, memory_needs
-from mmsbgen.sampler.state.device_state import Shape, State
+from mmsbgen.sampler.state.device_state import State, StateShape
 
 __all__ = ["Plan"]
 
@@ -41,7 +41,9 @@ class Plan:
         self.sweeps = strategies.sweeps(self.sources) if options.block else None
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of_sized(split, options, self.rule, info)
-        self.shape = Shape(graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage)
+        self.shape = StateShape(
+            graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage
+        )
         groups = most_groups(self.problem, traits_of(info)) if options.block else theta_groups(self.problem)
         self.partners = self._partners()
         self.rounds = self._rounds()
@@ -52,7 +54,7 @@ class Plan:
         self.specs += self.partners.specs(self.rounds)
         self.specs += buffers.explained_specs(split.n_training_links, self.shape) if options.refines else []
         on_device = self.shape.bytes(options.average) | buffers.bytes_by_purpose(self.specs)
-        self.needs = memory_needs.Needs(on_device, self._host_bytes())
+        self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes())
 
     def require(self, used: int = 0) -> str:
         """One line with what is needed and what there is; see :func:`mmsbgen.sampler.state.memory_needs.require`."""
@@ -72,10 +74,10 @@ class Plan:
     def _partners(self) -> Partners:
         split, shape, problem = self.split, self.shape, self.problem
         if self.options.block:
-            return BlockShared(split, shape, problem)
+            return BlockSharedPartners(split, shape, problem)
         if self.rule.shared:
-            return StarShared(split, self.links, self.held, shape, problem)
-        return Listed(self.links, self.held, shape, self.rule.n)
+            return StarSharedPartners(split, self.links, self.held, shape, problem)
+        return OwnPartners(self.links, self.held, shape, self.rule.n)
 
     def _rounds(self) -> int:
         if self.strategy.stars is None:

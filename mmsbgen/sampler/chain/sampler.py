@@ -18,12 +18,12 @@ from mmsbgen.sampler.chain.chain_kernels import chosen
 from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
 from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars
 from mmsbgen.sampler.chain.plan import Plan
-from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, Hosted, Swept
+from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches, HostBatches
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN
-from mmsbgen.sampler.minibatch.drawn_ahead import Ahead
-from mmsbgen.sampler.minibatch.partners import Listed
+from mmsbgen.sampler.minibatch.drawn_ahead import DrawnAhead
+from mmsbgen.sampler.minibatch.partners import OwnPartners
 from mmsbgen.sampler.options.options import SAMPLE_STEP, Options
-from mmsbgen.sampler.options.phases import Course
+from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.starts.start_methods import Start, first_theta
 from mmsbgen.sampler.state import buffers
 from mmsbgen.sampler.state.chain_state import ChainState
@@ -101,7 +101,7 @@ class Sampler:
         return self.chain.iteration
 
     @property
-    def course(self) -> Course:
+    def course(self) -> Phases:
         """What has been decided of the run."""
         return self.chain.course
 
@@ -157,14 +157,14 @@ class Sampler:
     def _batches(self, rounds: int) -> Batches:
         partners, device, values, real = self.partners, self.device, self.values, self.shape.real
         if self.sweeps is not None:
-            return Swept(self.sweeps, partners, device, values)
+            return BlockBatches(self.sweeps, partners, device, values)
         if self.strategy.stars is None:
-            return Hosted(self.strategy, self.sources, partners, device, values, real)
-        return Ahead(self.strategy.stars, self.sources, partners, device, values, self.max_vertices, rounds, real)
+            return HostBatches(self.strategy, self.sources, partners, device, values, real)
+        return DrawnAhead(self.strategy.stars, self.sources, partners, device, values, self.max_vertices, rounds, real)
 
     def _loop(self, asked: bool | None) -> Loop | None:
         """Many iterations in one launch, where there is a kernel for them; only an error where ``asked`` for."""
-        if not isinstance(self.batches, Ahead) or not isinstance(self.partners, Listed):
+        if not isinstance(self.batches, DrawnAhead) or not isinstance(self.partners, OwnPartners):
             if asked:
                 what = f"{self.options.mini_batch} mini-batches with {self.rule.name} partners"
                 raise InputError(f"fused iterations are for stars with uniform or stratified partners, not for {what}")
@@ -196,7 +196,7 @@ class Sampler:
         """
         self.clipped()
         chain = self._first()
-        self.chain = chain if start is None else chain._replace(course=Course(start=start.name))
+        self.chain = chain if start is None else chain._replace(course=Phases(start=start.name))
         n = self.split.graph.n_vertices
         sets = start is not None and start.vertices.size > 0
         size = self.options.initial_row_sum or (float(self.shape.k) if sets else 0.0)
@@ -243,7 +243,7 @@ class Sampler:
 
     def advance(self, most: int) -> int:
         """At least one and at most ``most`` iterations, as many as one launch can make; returns how many."""
-        if self.loop is None or not isinstance(self.batches, Ahead):
+        if self.loop is None or not isinstance(self.batches, DrawnAhead):
             self.step()
             return 1
         first = self.iteration + 1

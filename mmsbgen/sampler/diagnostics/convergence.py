@@ -22,7 +22,7 @@ _LARGE = 1 << 24
 _AGREEMENT = 0.9
 
 
-class Watch:
+class StabilityWatch:
     """Remembers which community was each vertex's largest, as the run went on."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Watch:
         return float(np.mean(before == last))
 
 
-def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Watch) -> dict[str, Any]:
+def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: StabilityWatch) -> dict[str, Any]:
     """What the run record says of convergence.
 
     ``settled`` (at the end, of a run of open length when it set its end; None: too little to tell),

@@ -21,7 +21,7 @@ from mmsbgen.sampler.state.chain_state import ChainState
 Trace = list[dict[str, Any]]
 
 
-def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.Metrics | None, ChainState]:
+def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics | None, ChainState]:
     """Metrics on the validation pairs, None without any, and the chain's state with this sample in its means.
 
     Samples that are not ``burnt_in`` begin the running mean anew.  The caller restores the state, or leaves the sample
@@ -47,7 +47,7 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.Metrics | None,
     evaluations = chain.published_evaluations + 1
     n_links, n_non = int(links.sum()), int((~links).sum())
     density = sampler.split.graph.density
-    metrics = held_out.Metrics(
+    metrics = held_out.HeldOutMetrics(
         samples=n,
         perplexity=held_out.perplexity(totals[2], totals[3], count),
         sample_perplexity=held_out.perplexity(totals[0], totals[1], count),

@@ -13,7 +13,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Metrics:
+class HeldOutMetrics:
     """One evaluation.  ``samples`` is the number of samples behind the running mean (1: this sample alone).
 
     ``perplexity`` is balanced: exp of minus the mean log-likelihood over links and non-links alike, of the

@@ -28,7 +28,7 @@ class Batches(Protocol):
         """The mini-batch of an iteration; it and its partners are on the device when what is queued is done."""
 
 
-class Swept:
+class BlockBatches:
     """Blocks, whose vertices are on the device for a whole sweep."""
 
     def __init__(self, sweeps: Sweeps, partners: Partners, device: Device, values: Mapping[str, Any]) -> None:
@@ -42,7 +42,7 @@ class Swept:
         return Batch(first, n, 0)
 
 
-class Hosted:
+class HostBatches:
     """Mini-batches that the host draws one by one."""
 
     def __init__(

@@ -16,7 +16,7 @@ from mmsbgen.graph import Split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.minibatch.partners import Launch, half_wide, held_adjacency
 from mmsbgen.sampler.state.buffers import Spec
-from mmsbgen.sampler.state.device_state import Shape
+from mmsbgen.sampler.state.device_state import StateShape
 
 #: block_links as it ends rows in the sweeps that draw after those that do not.
 LINKS, LINKS_DRAWN = "block_links", "block_links draws"
@@ -31,12 +31,12 @@ def theta_scales(per_sweep: int, non_link_factor: float, real: np.dtype[Any]) ->
     return {"non_link_scale": real.type(half * non_link_factor), "link_scale": real.type(half)}
 
 
-class BlockShared:
+class BlockSharedPartners:
     """Partners that the vertices of a block share."""
 
     in_place = False
 
-    def __init__(self, split: Split, shape: Shape, problem: Problem) -> None:
+    def __init__(self, split: Split, shape: StateShape, problem: Problem) -> None:
         self._split, self._shape, self._problem = split, shape, problem
         half = problem["products"] == "half"
         self._products = tuple(spec.name for spec in tensor_kernels.KERNELS) if half else ("block_shared",)

@@ -26,7 +26,7 @@ def rounds(kind: str, bytes_each: int) -> int:
     return max(1, min(_MOST[kind], _BYTES // max(1, bytes_each)))
 
 
-class Ahead:
+class DrawnAhead:
     """The stars of the coming iterations; the device's arrays are refilled as they run out."""
 
     def __init__(

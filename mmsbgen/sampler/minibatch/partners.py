@@ -18,7 +18,7 @@ from mmsbgen.families.mmsb.stars.star_shared import LABELS
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.state.buffers import Spec, content
-from mmsbgen.sampler.state.device_state import Shape
+from mmsbgen.sampler.state.device_state import StateShape
 
 Launch = Callable[[str, str, int, dict[str, Any]], None]
 
@@ -51,13 +51,13 @@ class Partners(Protocol):
         """
 
 
-class Listed:
+class OwnPartners:
     """A list of ``n`` partners for each vertex, every pair looked up."""
 
     kernels = ("sample_partners", "update_phi")
     in_place = False
 
-    def __init__(self, links: EdgeSet, held: EdgeSet, shape: Shape, n: int) -> None:
+    def __init__(self, links: EdgeSet, held: EdgeSet, shape: StateShape, n: int) -> None:
         self._sets, self._listed, self._real = (links, held), shape.spare_rows * n, shape.real
 
     @property
@@ -82,10 +82,10 @@ class Listed:
         queue("update_phi", "update_phi", count, values)
 
 
-class StarShared:
+class StarSharedPartners:
     """Partners that the vertices of a star, or of a mini-batch of pairs, share."""
 
-    def __init__(self, split: Split, links: EdgeSet, held: EdgeSet, shape: Shape, problem: Problem) -> None:
+    def __init__(self, split: Split, links: EdgeSet, held: EdgeSet, shape: StateShape, problem: Problem) -> None:
         self._split, self._sets, self._shape, self._problem = split, (links, held), shape, problem
         half = problem["products"] == "half"
         self._drawn = ("draw_shared", star_tensor.AHEAD.name) if half else ("draw_shared",)
@@ -148,7 +148,7 @@ def held_adjacency(split: Split) -> list[Spec]:
     ]
 
 
-def half_wide(problem: Problem, shape: Shape, rounds: int = 0) -> list[Spec]:
+def half_wide(problem: Problem, shape: StateShape, rounds: int = 0) -> list[Spec]:
     """What tensor cores multiply, two numbers a word; for stars also bits of pairs, of ``rounds`` iterations ahead."""
     if problem["products"] == "single":
         return []

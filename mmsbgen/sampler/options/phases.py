@@ -39,7 +39,7 @@ WARM_UP = 0.2
 
 
 @dataclass(frozen=True)
-class Course:
+class Phases:
     """What has been decided so far, a value; a checkpoint keeps it.
 
     ``clock_from``: the iteration at which the schedule's clock stood at ``clock_at`` sweeps.  ``refinements``: the
@@ -103,7 +103,7 @@ class Course:
         done = self.refinements
         return options.refines and len(done) < REFINE_ROUNDS and not (done and not done[-1]["filled"])
 
-    def refined(self, iteration: int, filled: int, per_sweep: int) -> Course:
+    def refined(self, iteration: int, filled: int, per_sweep: int) -> Phases:
         """The course after a refinement; one that changed something sets the clock back."""
         after = replace(self, refinements=[*self.refinements, {"iteration": iteration, "filled": filled}])
         if not filled:
@@ -111,7 +111,7 @@ class Course:
         clock = self.clock_at + (iteration - self.clock_from) / per_sweep
         return replace(after, clock_at=min(RESTART, clock), clock_from=iteration)
 
-    def decided(self, options: Options, trace: Sequence[dict[str, Any]], iteration: int, per_sweep: int) -> Course:
+    def decided(self, options: Options, trace: Sequence[dict[str, Any]], iteration: int, per_sweep: int) -> Phases:
         """The course after an evaluation: a run of open length goes on, samples, or gets its end."""
         if options.iterations is not None or self.end is not None:
             return self

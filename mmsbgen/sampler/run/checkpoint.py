@@ -30,7 +30,7 @@ from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.options.phases import Course
+from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.state.chain_state import ChainState
 
 FORMAT = 2
@@ -188,7 +188,7 @@ def load(path: Path) -> Checkpoint:
                     f"this is {__version__}: resume with that version"
                 )
             Options.from_dict(meta["options"])
-            Course(**meta["course"])
+            Phases(**meta["course"])
     if version > FORMAT:
         raise InputError(
             f"{path} was written by mmsbgen {meta.get('version')}, this is {__version__}: resume with that version "
@@ -263,7 +263,7 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
         published_sum = _shaped(archive, "published_sum", (len(sampler.split.validation.pairs),))
         beta_sum = _shaped(archive, "beta_sum", (k,))
     counters = {name: meta[name] for name in _COUNTERS}
-    chain = ChainState(published_sum, beta_sum, course=Course(**meta["course"]), **counters)
+    chain = ChainState(published_sum, beta_sum, course=Phases(**meta["course"]), **counters)
     if sampler.options.iterations is not None and checkpoint.options.iterations is None:
         chain = chain.to_given_length()
         if sampler.options.average:

@@ -40,7 +40,7 @@ _CHAINS = 3
 
 
 @dataclass(frozen=True)
-class Tried:
+class KTrial:
     """One number of communities: its start, and means over its chains of log-likelihood a held-out pair and of AUC."""
 
     k: int
@@ -71,7 +71,7 @@ def choose_k(
     seed: int,
     say: Callable[[str], None],
     asked: Callable[[], bool],
-) -> tuple[int, list[Tried]]:
+) -> tuple[int, list[KTrial]]:
     """The number of communities for a split graph, and what was tried, in the order of K.
 
     ``make`` builds a chain of K communities with a seed, which is closed here.  The grid begins at half the number of
@@ -87,7 +87,7 @@ def choose_k(
         if n_links < 2:
             raise InputError(f"{chosen}, and {plural(n_links, 'link')} cannot be held out: give the number with -k")
         raise InputError(f"{chosen}: give --validation a positive share")
-    search = _Search(split, make, seed, say, asked)
+    search = _KSearch(split, make, seed, say, asked)
     search.grid()
     if not search.fits:
         raise InputError(f"no number of communities could be tried for {split.graph.n_vertices} vertices; give -k")
@@ -95,7 +95,7 @@ def choose_k(
     return search.taken, [search.told(k) for k in sorted(search.fits)]
 
 
-class _Search:
+class _KSearch:
     """The chains that were run, by their number of communities; those of a number have one start and many seeds."""
 
     def __init__(
@@ -226,11 +226,11 @@ class _Search:
         logs = held_out.log_likelihoods(sampler.device.download(sampler.held_values["probabilities"]), self.labels)
         return _Fit(start, metrics.auc, logs, metrics.sample_log_likelihood, _sets(sampler))
 
-    def told(self, k: int) -> Tried:
+    def told(self, k: int) -> KTrial:
         """What the search has to say of a number."""
         fits, auc = self.fits[k], float(np.mean([fit.auc for fit in self.fits[k]]))
         error, deviation = self.error(k, self.best), math.sqrt(self.seed_variance)
-        return Tried(k, fits[0].start.name, self.value(k), auc, error, len(fits), deviation)
+        return KTrial(k, fits[0].start.name, self.value(k), auc, error, len(fits), deviation)
 
 
 def _sets(sampler: Sampler) -> Start:

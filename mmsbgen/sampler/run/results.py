@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen._version import __version__
-from mmsbgen.base.atomic_files import Together, published_archive, write_text
+from mmsbgen.base.atomic_files import FileTransaction, published_archive, write_text
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
@@ -150,7 +150,7 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
     """
     words = words_for_files(found.ids)
     ids = found.ids if found.ids.dtype != object else np.array(words)
-    with Together() as together:
+    with FileTransaction() as together:
         write_text(out / "communities.txt", cover_text(words, cover.members), together)
         with published_archive(out / "memberships.npz", together) as archive:
             archive.add("ids", ids)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.convergence import Watch
+from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
 from mmsbgen.sampler.run.refine import refine
 
@@ -20,7 +20,7 @@ def run(
     on_checkpoint: Callable[[Sampler, Trace, float], None] | None = None,
     checkpoint_seconds: float = 300.0,
     checkpoint_at_end: bool = False,
-    watch: Watch | None = None,
+    watch: StabilityWatch | None = None,
     stop: StopRequest | None = None,
     seconds_before: float = 0.0,
 ) -> float:

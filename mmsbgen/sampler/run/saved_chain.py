@@ -27,7 +27,7 @@ _LOCAL_HEADER = 30
 _ELEMENTS = 1 << 22
 
 
-class KeptChain:
+class SavedChain:
     """A checkpoint in a file of its own, which goes when the object does.
 
     Copies and pickles carry the whole file.
@@ -38,7 +38,7 @@ class KeptChain:
         self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
 
     @classmethod
-    def new(cls) -> KeptChain:
+    def new(cls) -> SavedChain:
         """A place for a chain that is yet to be written."""
         try:
             return cls(Path(tempfile.mkdtemp(prefix="mmsbgen-")))
@@ -49,19 +49,19 @@ class KeptChain:
             ) from error
 
     @classmethod
-    def of_file(cls, file: IO[bytes]) -> KeptChain:
+    def of_file(cls, file: IO[bytes]) -> SavedChain:
         """A copy of what is left to read of ``file``."""
         made = cls.new()
         with open(made.path, "wb") as copy:
             shutil.copyfileobj(file, copy, 1 << 20)
         return made
 
-    def __reduce__(self) -> tuple[Callable[..., KeptChain], tuple[bytes]]:
+    def __reduce__(self) -> tuple[Callable[..., SavedChain], tuple[bytes]]:
         return _of_bytes, (self.path.read_bytes(),)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> KeptChain:
+    def __deepcopy__(self, memo: dict[int, Any]) -> SavedChain:
         with open(self.path, "rb") as file:
-            return KeptChain.of_file(file)
+            return SavedChain.of_file(file)
 
     @property
     def written(self) -> bool:
@@ -110,8 +110,8 @@ def _remove(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _of_bytes(content: bytes) -> KeptChain:
-    made = KeptChain.new()
+def _of_bytes(content: bytes) -> SavedChain:
+    made = SavedChain.new()
     made.path.write_bytes(content)
     return made
 

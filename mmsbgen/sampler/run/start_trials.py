@@ -9,7 +9,7 @@ from typing import Any
 from mmsbgen.base.progress import stage
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
-from mmsbgen.sampler.starts.background_search import Sought
+from mmsbgen.sampler.starts.background_search import StartSearch
 from mmsbgen.sampler.starts.start_methods import STARTS, Start, forget
 
 #: Sweeps of a trial.
@@ -23,7 +23,7 @@ def choose(
     sampler: Sampler,
     asked: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = lambda text: None,
-    sought: Sought | None = None,
+    sought: StartSearch | None = None,
 ) -> None:
     """Start the chain as its options say; ``auto`` tries every start, and tells what takes its time by ``say``.
 
@@ -39,7 +39,9 @@ def choose(
         forget(sampler.split)
 
 
-def _choose(sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], None], sought: Sought | None) -> None:
+def _choose(
+    sampler: Sampler, asked: Callable[[], bool], say: Callable[[str], None], sought: StartSearch | None
+) -> None:
     name = sampler.options.start
     assert name is not None
     large = sampler.split.graph.n_vertices * sampler.shape.k > _LARGE
@@ -102,7 +104,7 @@ def trials_told(sampler: Sampler) -> list[str]:
     ]
 
 
-def _start(sampler: Sampler, name: str, asked: Callable[[], bool], sought: Sought | None) -> Start:
+def _start(sampler: Sampler, name: str, asked: Callable[[], bool], sought: StartSearch | None) -> Start:
     if sought is not None and name in sought.names:
         return sought.start(name, asked)
     return STARTS[name](sampler.split, sampler.shape.k, sampler.options.seed)

@@ -19,14 +19,14 @@ from mmsbgen.graph import Split
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start
 
-__all__ = ["Sought", "seeking"]
+__all__ = ["StartSearch", "searching_for_starts"]
 
 log = logging.getLogger(__name__)
 #: Seconds between two looks at the process.
 _LOOK_S = 0.05
 
 
-class Sought:
+class StartSearch:
     """Starts ``names`` of ``split`` with ``k`` communities and ``seed``, being found; close it to end the process."""
 
     def __init__(self, split: Split, k: int, seed: int, names: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ class Sought:
 
 
 @contextmanager
-def seeking(split: Split, options: Options) -> Iterator[Sought | None]:
+def searching_for_starts(split: Split, options: Options) -> Iterator[StartSearch | None]:
     """Find meanwhile the starts that a run with ``options`` may begin from; None where that takes no time."""
     sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
     # Of every start that is tried in a large graph: a random one is not.
@@ -85,7 +85,7 @@ def seeking(split: Split, options: Options) -> Iterator[Sought | None]:
     if split.n_training_links <= MANY or not names:
         yield None
         return
-    sought = Sought(split, sized.n_communities, sized.seed, names)
+    sought = StartSearch(split, sized.n_communities, sized.seed, names)
     try:
         yield sought
     finally:

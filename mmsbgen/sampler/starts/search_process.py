@@ -1,7 +1,7 @@
 """The process that finds starts, with the arguments N K SEED NAME...
 
 It reads the training links ``[E, 2]`` from its input, as NumPy saves them, and sends the starts by their names
-(:class:`mmsbgen.sampler.starts.background_search.Sought`).
+(:class:`mmsbgen.sampler.starts.background_search.StartSearch`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from mmsbgen.graph import Graph, Split
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import contraction
-from mmsbgen.sampler.state.device_state import Shape, State
+from mmsbgen.sampler.state.device_state import State, StateShape
 
 if TYPE_CHECKING:
     import igraph
@@ -55,7 +55,7 @@ class Start:
     vertices: Ints
     communities: Ints
 
-    def rows(self, first: int, stop: int, shape: Shape) -> tuple[Ints, Array]:
+    def rows(self, first: int, stop: int, shape: StateShape) -> tuple[Ints, Array]:
         """The vertices ``[V]`` from ``first`` to below ``stop`` that are in sets, and their rows of pi ``[V, LD]``."""
         inside = slice(*np.searchsorted(self.vertices, [first, stop]))
         vertices, at, sets = np.unique(self.vertices[inside], return_inverse=True, return_counts=True)

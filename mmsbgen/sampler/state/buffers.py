@@ -14,7 +14,7 @@ from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.families.mmsb.axes.small_spaces import edge_set_arguments
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.family import Array
-from mmsbgen.sampler.state.device_state import Shape
+from mmsbgen.sampler.state.device_state import StateShape
 
 #: Blocks that sum the log-likelihoods of the held-out pairs.
 HELD_OUT_BLOCKS = 16
@@ -65,7 +65,7 @@ def content(name: str, purpose: str, array: Array, held_out: bool = False) -> Sp
     return Spec(name, purpose, array.shape, array.dtype, array, held_out)
 
 
-def specs(split: Split, shape: Shape, capacity: Capacity, export_rows: int) -> list[Spec]:
+def specs(split: Split, shape: StateShape, capacity: Capacity, export_rows: int) -> list[Spec]:
     """All arrays beside the state and those of partners."""
     real, m, rounds = shape.real, capacity.vertices, capacity.rounds
     pairs = max(capacity.pairs, rounds * m)
@@ -95,7 +95,7 @@ def specs(split: Split, shape: Shape, capacity: Capacity, export_rows: int) -> l
     ]
 
 
-def explained_specs(n_links: int, shape: Shape) -> list[Spec]:
+def explained_specs(n_links: int, shape: StateShape) -> list[Spec]:
     """Arrays for the links of which is asked at a time what explains them: ends, community, share."""
     size = (max(1, min(n_links, EXPLAINED)),)
     places = (max(1, min(EXPLAINED_AT, size[0] * 2 * min(MOST_AT, shape.k))),)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mmsbgen.kernels.family import Array
-from mmsbgen.sampler.options.phases import Course
+from mmsbgen.sampler.options.phases import Phases
 
 
 class ChainState(NamedTuple):
@@ -29,7 +29,7 @@ class ChainState(NamedTuple):
     averaged: int = 0
     """Samples behind the posterior means of pi and beta."""
     published_evaluations: int = 0
-    course: Course = Course()
+    course: Phases = Phases()
 
     @classmethod
     def first(cls, n_pairs: int, k: int) -> ChainState:

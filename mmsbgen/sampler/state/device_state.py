@@ -25,7 +25,7 @@ CHUNK_ROWS = 16384
 
 
 @dataclass(frozen=True)
-class Shape:
+class StateShape:
     """Sizes of the state: N vertices, K communities, spare rows, the type of the reals, and how rows are stored."""
 
     n_vertices: int
@@ -71,7 +71,7 @@ class Shape:
 class State:
     """Device buffers of the state.  ``buffers`` has them under the kernels' argument names."""
 
-    def __init__(self, device: Device, shape: Shape, average: bool = False) -> None:
+    def __init__(self, device: Device, shape: StateShape, average: bool = False) -> None:
         self.device = device
         self.shape = shape
         real = shape.real
@@ -110,7 +110,7 @@ class State:
         self.device.write(self.buffers["theta"], padded)
 
     @staticmethod
-    def chunk_ranges(shape: Shape) -> Iterator[tuple[int, int]]:
+    def chunk_ranges(shape: StateShape) -> Iterator[tuple[int, int]]:
         """Ranges of vertices ``(first, stop)`` in which rows leave or enter the device: about 64 MB each."""
         rows = max(1, min(CHUNK_ROWS, (64 << 20) // (shape.row * shape.real.itemsize)))
         for first in range(0, shape.n_vertices, rows):

@@ -9,7 +9,7 @@ from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.base.host_memory import available_host_memory, readable
 
-__all__ = ["Needs", "available_host_memory", "of_start", "readable", "require"]
+__all__ = ["MemoryNeeds", "available_host_memory", "of_start", "readable", "require"]
 
 #: Bytes a link and a vertex that starts take at most through igraph, and once (docs/memory.md has the measurements).
 IGRAPH_EACH, IGRAPH_ONCE = 230, 10_000_000
@@ -18,7 +18,7 @@ NARROWED = 28
 
 
 @dataclass(frozen=True)
-class Needs:
+class MemoryNeeds:
     """Bytes by purpose; ``device`` lives on the device, ``host`` in this process."""
 
     device: Mapping[str, int]
@@ -41,7 +41,7 @@ def of_start(n_vertices: int, n_links: int, rows: int) -> int:
     return max(most, most // 3 + rows)
 
 
-def require(needs: Needs, info: DeviceInfo, used: int = 0) -> str:
+def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:
     """One line with what is needed and what there is; raises :class:`DeviceMemoryError` when it does not fit.
 
     On a CPU the device's memory is the host's, so both sums count against the same limit.  ``used`` are bytes

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmsbgen.service.http.bounded_protocol import CROWDED
 from mmsbgen.service.http.problem_details import answer
-from mmsbgen.service.http.service_metrics import Metrics
-from mmsbgen.service.http.service_settings import LOOPBACK_NAMES, Settings
+from mmsbgen.service.http.service_metrics import ServiceMetrics
+from mmsbgen.service.http.service_settings import LOOPBACK_NAMES, ServiceSettings
 
 API = "/api/"
 UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
@@ -56,10 +56,10 @@ class _RefusedError(Exception):
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
 
 
-class Gate:
+class RequestGate:
     """The outermost application: refuses what may not pass and counts what does."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
         self.app = app
         self.settings = settings
         self.metrics = metrics
@@ -171,7 +171,7 @@ class Gate:
         await answer(refused.status, refused.detail, headers=refused.headers)(scope, receive, send)
 
 
-def _names(settings: Settings) -> frozenset[str]:
+def _names(settings: ServiceSettings) -> frozenset[str]:
     named = {name.lower() for name in settings.hosts}
     return frozenset(named | (LOOPBACK_NAMES if settings.loopback else {settings.host.lower()} | LOOPBACK_NAMES))
 

@@ -13,7 +13,7 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Metrics:
+class ServiceMetrics:
     """The metrics of one service, in a registry of its own."""
 
     def __init__(self) -> None:

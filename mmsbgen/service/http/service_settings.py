@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class RequestLimits:
     """What a client may ask for; sizes are bytes.  Raises ``InputError`` for a limit below 1."""
 
     upload: int = 64 * MIB
@@ -54,7 +54,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ServiceSettings:
     """Where a service listens, what it keeps where, and who may use it.
 
     ``hosts`` are names besides loopback's and the address it listens on by which clients may call it.
@@ -68,7 +68,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     refresh_seconds: float = 1.0
     """How often the store is asked for what others added."""
 

@@ -1,4 +1,4 @@
-"""The process that checks uploads, which may die of them; see :class:`mmsbgen.service.http.uploads.Intake`."""
+"""The process that checks uploads, which may die of them; see :class:`mmsbgen.service.http.uploads.Uploads`."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from fastapi import HTTPException
 from starlette.requests import Request
 
 from mmsbgen.base.processes import ChildProcess
-from mmsbgen.service.http.service_settings import Settings
+from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.http.upload_checks import GraphFacts, add_records, graph_facts
 
-__all__ = ["GraphFacts", "Intake"]
+__all__ = ["GraphFacts", "Uploads"]
 
 _STEP = 1 << 16
 _MOST_CALLS = 200
@@ -26,10 +26,10 @@ _MOST_CALLS = 200
 _APART_SECONDS = 20.0
 
 
-class Intake:
+class Uploads:
     """Takes uploads in.  Nothing that a client names becomes the name of a file."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         self._limits = settings.limits
         self._folder = settings.data / "uploads"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

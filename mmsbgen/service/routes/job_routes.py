@@ -32,7 +32,7 @@ from mmsbgen.service.models.job_models import (
     TuneRequest,
 )
 from mmsbgen.service.models.kernel_models import Text
-from mmsbgen.service.service_context import Core, core_of
+from mmsbgen.service.service_context import ServiceContext, context_of
 from mmsbgen.worker import detection_job as detect_work
 from mmsbgen.worker import tuning_job as tune_work
 
@@ -77,7 +77,7 @@ def found(queue: Queue, job: str) -> Job:
 @router.post("/tune", response_model=Submitted, status_code=202, responses=documented(409, 413), openapi_extra=_SECURED)
 async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) -> Submitted:
     """Have a worker tune kernels for a problem on its device."""
-    core = core_of(request)
+    core = context_of(request)
     given = wanted.model_dump(exclude_none=True, exclude={"device"}, exclude_defaults=True)
 
     def work() -> str:
@@ -101,7 +101,7 @@ async def submit_detect(
 
     The body is an edge list, two ids a line, plain or gzip; or a form with the part 'graph' that has it.
     """
-    core = core_of(request)
+    core = context_of(request)
     limits = core.settings.limits
     given = options.model_dump(exclude_none=True, exclude={"device"})
     if isinstance(options.n_communities, int) and options.n_communities > limits.communities:
@@ -136,7 +136,7 @@ def jobs(
     before: Annotated[JobId | None, Query(description="The 'next' of the page before.")] = None,
 ) -> JobPage:
     """Jobs, newest first."""
-    queue = core_of(request).queue
+    queue = context_of(request).queue
     page = queue.list(kind=kind, state=state, limit=limit + 1, before=before)
     last = page[limit - 1].id if len(page) > limit else None
     counts: Any = queue.counts()
@@ -146,13 +146,13 @@ def jobs(
 @router.get("/{job}", response_model=JobModel, responses=documented(404))
 def one_job(request: Request, job: Id) -> JobModel:
     """One job."""
-    return shown(found(core_of(request).queue, job))
+    return shown(found(context_of(request).queue, job))
 
 
 @router.post("/{job}/cancel", response_model=JobModel, responses=documented(404), openapi_extra=_SECURED)
 def cancel(request: Request, job: Id) -> JobModel:
     """Ask a job to end: at once where it waits, within seconds where it runs.  One that has ended stays as it is."""
-    queue = core_of(request).queue
+    queue = context_of(request).queue
     found(queue, job)
     return shown(queue.cancel(job))
 
@@ -160,7 +160,7 @@ def cancel(request: Request, job: Id) -> JobModel:
 @router.delete("/{job}", status_code=204, responses=documented(404, 409), openapi_extra=_SECURED)
 def forget(request: Request, job: Id) -> None:
     """Forget a job that has ended, with its files."""
-    queue = core_of(request).queue
+    queue = context_of(request).queue
     if not found(queue, job).ended:
         raise HTTPException(409, f"the job {job} has not ended: cancel it first")
     queue.remove(job)
@@ -182,7 +182,7 @@ async def events(
     An event's name is 'state', 'progress' or 'message', its data JSON with 'attempt', 'at' and what was told.  The last
     one is 'end'.  204 where a job has ended and there is nothing after the last event.
     """
-    core = core_of(request)
+    core = context_of(request)
     if last is not None:
         if not (last.isascii() and last.isdigit() and len(last) < 19):
             raise InputError(f"Last-Event-ID {last!r}: it is the number of an event")
@@ -197,7 +197,7 @@ async def events(
     )
 
 
-async def _told(core: Core, job: str, after: int) -> AsyncIterator[str]:
+async def _told(core: ServiceContext, job: str, after: int) -> AsyncIterator[str]:
     core.followers += 1
     core.metrics.streams.set(core.followers)
     silent = 0.0
@@ -256,7 +256,7 @@ def _pack(path: FilePath, packed: FilePath) -> None:
         shutil.copyfileobj(file, zipped, 1 << 20)
 
 
-async def _in_turn(core: Core, work: Any) -> str:
+async def _in_turn(core: ServiceContext, work: Any) -> str:
     """One submission at a time, so that their number keeps to its limit."""
     async with core.submitting:
         made: str = await asyncio.to_thread(work)
@@ -264,7 +264,12 @@ async def _in_turn(core: Core, work: Any) -> str:
 
 
 def _submit(
-    core: Core, kind: str, payload: dict[str, Any], inputs: dict[str, FilePath], device: str | None, key: str | None
+    core: ServiceContext,
+    kind: str,
+    payload: dict[str, Any],
+    inputs: dict[str, FilePath],
+    device: str | None,
+    key: str | None,
 ) -> str:
     _check_room(core, key)
     try:
@@ -273,7 +278,7 @@ def _submit(
         raise HTTPException(409, str(error)) from None
 
 
-def _check_room(core: Core, key: str | None) -> None:
+def _check_room(core: ServiceContext, key: str | None) -> None:
     if key is not None and core.queue.requested(key):  # it makes no further job
         return
     counts, most = core.queue.counts(), core.settings.limits.jobs

@@ -20,7 +20,7 @@ from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.models.kernel_models import Name, Pair, Text
 from mmsbgen.service.routes.tuning_routes import Problem, pairs
-from mmsbgen.service.service_context import core_of
+from mmsbgen.service.service_context import context_of
 
 router = APIRouter(prefix="/api/v1", tags=["kernels"], responses=documented(401, 421, 422, 429))
 
@@ -71,7 +71,7 @@ async def source(
     spec = found.kernel(kernel)
     values = found.problem(**pairs(problem))
     given = {name: _axis_value(spec, name, text) for name, text in pairs(axis).items()}
-    core = core_of(request)
+    core = context_of(request)
     selected, config = "default", None
     if device is not None:
         if backend is not None:

@@ -7,20 +7,20 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
-from mmsbgen.service.detections import Detection
+from mmsbgen.service.detections import DetectionView
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models.job_models import DetectionResult, FileName, MemberPage, Vertex
 from mmsbgen.service.models.kernel_models import Text
 from mmsbgen.service.routes.job_routes import Id, found
-from mmsbgen.service.service_context import core_of
+from mmsbgen.service.service_context import context_of
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["results"], responses=documented(401, 404, 421, 422, 429, 503))
 
 _TYPES = {"txt": "text/plain; charset=utf-8", "json": "application/json"}
 
 
-def _detection(request: Request, job: str) -> Detection:
-    core = core_of(request)
+def _detection(request: Request, job: str) -> DetectionView:
+    core = context_of(request)
     return core.detections.get(found(core.queue, job))
 
 
@@ -62,7 +62,7 @@ def file(
     request: Request, job: Id, name: Annotated[FileName, Path(description="As the job lists it.")]
 ) -> StreamingResponse:
     """A file of the result, to download."""
-    core = core_of(request)
+    core = context_of(request)
     told = found(core.queue, job).outputs.get(name)
     if told is None:
         raise HTTPException(404, f"the job {job} has no file {name!r}")

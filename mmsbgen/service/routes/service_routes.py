@@ -12,7 +12,7 @@ from mmsbgen.db.store.schema import REVISIONS
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.http.uploads import body_chunks
 from mmsbgen.service.models import kernel_models
-from mmsbgen.service.service_context import core_of
+from mmsbgen.service.service_context import context_of
 
 router = APIRouter(tags=["service"], responses=documented(421, 429))
 
@@ -38,7 +38,7 @@ async def health() -> kernel_models.Health:
 @router.get("/ready", response_model=kernel_models.Ready, responses={503: {"model": kernel_models.Ready}})
 def ready(request: Request, response: Response) -> kernel_models.Ready:
     """Whether the database can be reached and has the schema that this version needs."""
-    core = core_of(request)
+    core = context_of(request)
     trouble = core.trouble()
     core.metrics.ready.set(0 if trouble else 1)
     if trouble:
@@ -54,7 +54,7 @@ def ready(request: Request, response: Response) -> kernel_models.Ready:
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def metrics(request: Request) -> Response:
     """Metrics in Prometheus' text format."""
-    return Response(core_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(context_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.post(
@@ -72,7 +72,7 @@ async def add_records(
 
     Every line is checked; all of them are added or none.
     """
-    core = core_of(request)
+    core = context_of(request)
     try:
         async with core.intake.unpacked(body_chunks(request), core.settings.limits.records) as path:
             added = await core.intake.records(path, core.settings.database, dry_run)

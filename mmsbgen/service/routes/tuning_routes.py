@@ -17,7 +17,7 @@ from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.lookups import Asked
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.models.kernel_models import Cursor, Digest, KernelPath, Name, Pair, Status, Text
-from mmsbgen.service.service_context import core_of
+from mmsbgen.service.service_context import context_of
 from mmsbgen.service.shipped_records import shipped
 from mmsbgen.tuner.run.changed_keys import of_program
 
@@ -45,7 +45,7 @@ def pairs(texts: list[str]) -> dict[str, str]:
 @router.get("/devices", response_model=kernel_models.DeviceList)
 def devices(request: Request) -> kernel_models.DeviceList:
     """Devices of this machine, and devices that records are of."""
-    core = core_of(request)
+    core = context_of(request)
     local = {device_record(info).key: info for info in core.devices.local}
     counted = {device.key: (device, count) for device, count in paging.count_by_device(core.store)}
     copy: dict[str, float] = {}
@@ -86,7 +86,7 @@ async def best(
     It is what a run would take: the record of this very key, else the nearest that may be trusted, else the default.
     Records that others add count after a second or two.
     """
-    core = core_of(request)
+    core = context_of(request)
     await core.discovered.wait()
     body, how = await core.look_ups.best(Asked(device, family, kernel, tuple(sorted(pairs(problem).items()))))
     core.metrics.look_ups.labels(how).inc()
@@ -106,14 +106,14 @@ def trials(
 ) -> kernel_models.TrialPage:
     """What was tried, newest first, failures included."""
     page = paging.trials(
-        core_of(request).store,
+        context_of(request).store,
         limit=limit,
         cursor=cursor,
         kernel=kernel,
         device=device,
         problem=_values(pairs(problem)),
         status=status,
-        run=None if run is None else _run_named(core_of(request).store, run).uuid,
+        run=None if run is None else _run_named(context_of(request).store, run).uuid,
     )
     return kernel_models.TrialPage(trials=[_trial(trial) for trial in page.records], next=page.cursor)
 
@@ -121,7 +121,7 @@ def trials(
 @router.get("/trials/{uid}", response_model=kernel_models.TrialModel, responses=documented(404))
 def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> kernel_models.TrialModel:
     """One trial, of the database or of the records that come with the package."""
-    found = paging.trial(core_of(request).store, uid) or shipped().trials.get(uid)
+    found = paging.trial(context_of(request).store, uid) or shipped().trials.get(uid)
     if found is None:
         raise HTTPException(404, f"there is no trial {uid}")
     return _trial(found)
@@ -130,7 +130,7 @@ def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> kernel_models
 @router.get("/runs", response_model=kernel_models.RunPage)
 def runs(request: Request, limit: Limit = 50, cursor: After = None) -> kernel_models.RunPage:
     """Tuning runs, newest first."""
-    page = paging.runs(core_of(request).store, limit=limit, cursor=cursor)
+    page = paging.runs(context_of(request).store, limit=limit, cursor=cursor)
     return kernel_models.RunPage(
         runs=[kernel_models.RunModel(**_run(found)) for found in page.records], next=page.cursor
     )
@@ -142,7 +142,7 @@ def one_run(request: Request, uuid: Annotated[Text, Path()]) -> kernel_models.Ru
 
     Eight digits or more that begin the uuid of one run alone are enough.
     """
-    store = core_of(request).store
+    store = context_of(request).store
     found = _run_named(store, uuid)
     roofs = store.roofs(run=found.uuid)
     if not roofs and found.uuid in shipped().runs:

@@ -1,11 +1,11 @@
 // The page: which part of it is shown, and the token.
 
 import { ApiError, keepToken, token } from "./api.js";
-import { communitiesPage } from "./communities.js";
-import { devicesPage } from "./devices.js";
+import { communitiesPage } from "./pages/communities.js";
+import { devicesPage } from "./pages/devices.js";
 import { failure } from "./dom.js";
-import { jobPage } from "./job.js";
-import { tunePage } from "./tuning.js";
+import { jobPage } from "./pages/job.js";
+import { tunePage } from "./pages/tuning.js";
 
 const PAGES = { devices: devicesPage, tune: tunePage, communities: communitiesPage, job: jobPage };
 const main = document.getElementById("main");

@@ -15,7 +15,7 @@ from mmsbgen.kernels.record_key import device_record
 from mmsbgen.tuner.fleet.fleet_worker import DEVICE_VARIABLE
 from mmsbgen.tuner.measure.measurer import Measurer
 
-__all__ = ["Crew", "LostError", "connected", "device_of", "local_workers", "serve"]
+__all__ = ["FleetWorkers", "LostError", "connected", "device_of", "local_workers", "serve"]
 
 T = TypeVar("T")
 _RESOURCE = "mmsbgen device "
@@ -29,7 +29,7 @@ class LostError(MmsbgenError):
     """A worker died while it had the task."""
 
 
-class Crew:
+class FleetWorkers:
     """The workers whose devices are alike."""
 
     def __init__(self, client: Any, resource: str, workers: Sequence[str]) -> None:

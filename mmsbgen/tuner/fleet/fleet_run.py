@@ -25,17 +25,17 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import template_digest
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.fleet import fleet_worker
-from mmsbgen.tuner.fleet.cluster import Crew, LostError, connected, local_workers, resources
-from mmsbgen.tuner.fleet.fleet_worker import Bench, Described
+from mmsbgen.tuner.fleet.cluster import FleetWorkers, LostError, connected, local_workers, resources
+from mmsbgen.tuner.fleet.fleet_worker import Described, FleetBench
 from mmsbgen.tuner.measure.energy import Energy
-from mmsbgen.tuner.measure.measurer import Limits
+from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import Outcome, resolve_family
-from mmsbgen.tuner.run.run_context import Entry, Place, new_run
+from mmsbgen.tuner.measure.trial_process import TrialOutcome, resolve_family
+from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
 from mmsbgen.tuner.run.tune import check_arguments, tune
 from mmsbgen.tuner.run.tuning_report import Progress, TuneReport
-from mmsbgen.tuner.search.parallel_search import Lanes
+from mmsbgen.tuner.search.parallel_search import ParallelLimit
 
 __all__ = ["FleetReport", "tune_fleet"]
 
@@ -72,9 +72,11 @@ class FleetReport:
 class FleetMeasurer:
     """A :class:`mmsbgen.tuner.measure.measurer.Measurer` on the workers of one kind of device."""
 
-    def __init__(self, crew: Crew, info: DeviceInfo, family: str, limits: Limits, seed: int, lanes: Lanes) -> None:
+    def __init__(
+        self, crew: FleetWorkers, info: DeviceInfo, family: str, limits: TrialLimits, seed: int, lanes: ParallelLimit
+    ) -> None:
         self.crew, self.info, self.lanes = crew, info, lanes
-        self.bench = Bench(family, limits, seed)
+        self.bench = FleetBench(family, limits, seed)
 
     def open(self) -> DeviceInfo:
         """The device that all these workers have."""
@@ -86,18 +88,18 @@ class FleetMeasurer:
 
     def load(self, kernel: str, problem: Problem) -> None:
         """What is measured from now on; each worker makes the inputs when its first candidate comes."""
-        self.bench = Bench(self.bench.family, self.bench.limits, self.bench.seed, kernel, problem)
+        self.bench = FleetBench(self.bench.family, self.bench.limits, self.bench.seed, kernel, problem)
 
     def measure(
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
-    ) -> Outcome:
+    ) -> TrialOutcome:
         """Measure on the first device that is free; when workers die of it, or meanwhile, twice, this is an outcome."""
         arguments = (self.bench, dict(config), best_s, patience or Patience(), check)
         with self.lanes.waiting():
             try:
                 return self._again(fleet_worker.measure, *arguments, tries=_MEASURED)
             except LostError as lost:
-                return Outcome("crashed", str(lost), lost=True)
+                return TrialOutcome("crashed", str(lost), lost=True)
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations in turns, all on one of the devices."""
@@ -175,15 +177,15 @@ def tune_fleet(
         everyone = {"workers": [place for _, described in crews for place in map(_place, described)]}
         entry = Entry(store, new_run(strategy, trials, seconds, seed, everyone))
         report = FleetReport(entry.run.uuid)
-        limits = options.get("limits") or Limits()
-        searches: list[_Search] = []
+        limits = options.get("limits") or TrialLimits()
+        searches: list[_SearchThread] = []
         for crew, described in crews:
-            lanes, info = Lanes(len(described)), described[0].info
+            lanes, info = ParallelLimit(len(described)), described[0].info
             measurer = FleetMeasurer(crew, info, family, limits, seed, lanes)
             told = progress(f"{info.name} ({info.platform})") if progress else None
-            place = Place(measurer, entry, interrupt, lanes)
+            place = RunContext(measurer, entry, interrupt, lanes)
             searches.append(
-                _Search(
+                _SearchThread(
                     lambda place=place, told=told: tune(  # type: ignore[misc]
                         None, family, names, problem, store=store, progress=told, place=place, **options
                     )
@@ -211,7 +213,7 @@ def tune_fleet(
         return report
 
 
-class _Search(threading.Thread):
+class _SearchThread(threading.Thread):
     """The search on one kind of device, in a thread that waits for its workers."""
 
     def __init__(self, work: Callable[[], TuneReport]) -> None:
@@ -228,7 +230,7 @@ class _Search(threading.Thread):
             self.error = error
 
 
-def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[Crew, list[Described]]]:
+def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[FleetWorkers, list[Described]]]:
     """The workers by kind of device, each asked what it has.  Raises :class:`InputError` where versions differ."""
     crews = []
     for resource, addresses in sorted(resources(client).items()):
@@ -250,7 +252,7 @@ def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[Crew,
         for place in places:
             if places.count(place) > 1:
                 raise InputError(f"two workers have the device {place}: end one, a device measures for one worker only")
-        crews.append((Crew(client, resource, places), described))
+        crews.append((FleetWorkers(client, resource, places), described))
     return crews
 
 

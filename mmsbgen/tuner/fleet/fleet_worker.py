@@ -21,15 +21,15 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import template_digest
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.energy import Energy
-from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.roofs import Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import Outcome, resolve_family
+from mmsbgen.tuner.measure.trial_process import TrialOutcome, resolve_family
 
 __all__ = [
     "DEVICE_VARIABLE",
-    "Bench",
     "Described",
+    "FleetBench",
     "dask_setup",
     "describe",
     "energy",
@@ -54,11 +54,11 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Bench:
+class FleetBench:
     """What a task is about: a kernel of a family for a problem, and how it is measured."""
 
     family: str
-    limits: Limits
+    limits: TrialLimits
     seed: int
     kernel: str = ""
     problem: Problem | None = None
@@ -68,7 +68,7 @@ class _Kept:
     """The worker's one measurer; it lives as long as the worker and is made anew when a task is of another kind."""
 
     measurer: Measurer | None = None
-    bench: Bench | None = None
+    bench: FleetBench | None = None
     lock = threading.Lock()
 
 
@@ -79,46 +79,46 @@ def dask_setup(worker: object) -> None:
 
 def describe(family: str, kernels: Sequence[str]) -> Described:
     """Tell what this worker has, to be compared with the others' and the coordinator's."""
-    with _mine(Bench(family, Limits(), 0)) as measurer:
+    with _mine(FleetBench(family, TrialLimits(), 0)) as measurer:
         info = measurer.open()
     found = resolve_family(family)
     states = {name: template_digest(found.kernel(name).template, traits_of(info).dialect) for name in kernels}
     return Described(info, platform.node(), __version__, states)
 
 
-def roofs(bench: Bench, row_bytes: int, buffer_bytes: int) -> Roofs:
+def roofs(bench: FleetBench, row_bytes: int, buffer_bytes: int) -> Roofs:
     """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.roofs`."""
     with _mine(bench) as measurer:
         return measurer.roofs(row_bytes, buffer_bytes)
 
 
-def measure(bench: Bench, config: Config, best_s: float | None, patience: Patience, check: bool) -> Outcome:
+def measure(bench: FleetBench, config: Config, best_s: float | None, patience: Patience, check: bool) -> TrialOutcome:
     """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.measure`."""
     with _mine(bench) as measurer:
         outcome = measurer.measure(config, best_s=best_s, patience=patience, check=check)
     return replace(outcome, where=f"{platform.node()} {os.environ[DEVICE_VARIABLE]}")
 
 
-def turns(bench: Bench, configs: Sequence[Config], rounds: int) -> list[Timing]:
+def turns(bench: FleetBench, configs: Sequence[Config], rounds: int) -> list[Timing]:
     """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.turns`."""
     with _mine(bench) as measurer:
         return measurer.turns(configs, rounds)
 
 
-def meter(bench: Bench) -> str:
+def meter(bench: FleetBench) -> str:
     """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.meter`."""
     with _mine(bench) as measurer:
         return measurer.meter()
 
 
-def energy(bench: Bench, config: Config) -> Energy:
+def energy(bench: FleetBench, config: Config) -> Energy:
     """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.energy`."""
     with _mine(bench) as measurer:
         return measurer.energy(config)
 
 
 @contextlib.contextmanager
-def _mine(bench: Bench) -> Iterator[Measurer]:
+def _mine(bench: FleetBench) -> Iterator[Measurer]:
     """The measurer of this worker's device with the inputs that the task needs."""
     with _Kept.lock:
         kept, before = _Kept.measurer, _Kept.bench
@@ -134,5 +134,5 @@ def _mine(bench: Bench) -> Iterator[Measurer]:
         _Kept.bench = bench
 
 
-def _kind(bench: Bench) -> tuple[str, Limits, int]:
+def _kind(bench: FleetBench) -> tuple[str, TrialLimits, int]:
     return bench.family, bench.limits, bench.seed

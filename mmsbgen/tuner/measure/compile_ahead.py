@@ -29,7 +29,7 @@ from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.trial_process import resolve_family
 
 __all__ = ["CompileAhead", "default_jobs"]
@@ -57,7 +57,7 @@ class CompileAhead:
         problem: Problem,
         jobs: int,
         *,
-        limits: Limits | None = None,
+        limits: TrialLimits | None = None,
         seed: int = 0,
         compiler: CudaCompiler | None = None,
         cache: BinaryCache | None = None,
@@ -77,7 +77,7 @@ class CompileAhead:
         self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
         self._asked: dict[str, Future[None]] = {}
         self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
-        each = (limits or Limits()).divided(max(1, self.jobs))
+        each = (limits or TrialLimits()).divided(max(1, self.jobs))
         self._children = [Measurer(info.spec, family, each, seed) for _ in range(self.jobs)]
         for child in self._children:
             self._free.put(child)

@@ -20,9 +20,9 @@ from mmsbgen.tuner.measure.device_lock import PATIENT_S
 from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import Outcome
+from mmsbgen.tuner.measure.trial_process import TrialOutcome
 
-__all__ = ["Limits", "Measurer", "Measures", "WorkerLostError"]
+__all__ = ["Measurer", "Measures", "TrialLimits", "WorkerLostError"]
 
 _SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
 """After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
@@ -32,7 +32,7 @@ _SHARE = 0.8
 
 
 @dataclass(frozen=True)
-class Limits:
+class TrialLimits:
     """When a child is killed: seconds to open the device and make inputs, to compile, to check or time; its memory.
 
     ``memory_bytes`` counts what the child and the compilers that it started hold in the machine's memory, inputs
@@ -50,7 +50,7 @@ class Limits:
             if value is not None and not 0 < value < math.inf:
                 raise InputError(f"a limit of {value} for {name}: it must be positive")
 
-    def divided(self, processes: int) -> Limits:
+    def divided(self, processes: int) -> TrialLimits:
         """For each of several children at a time: they share what memory there is, unless a limit was given."""
         if self.memory_bytes is not None:
             return self
@@ -80,7 +80,7 @@ class Measures(Protocol):
     def load(self, kernel: str, problem: Problem) -> None: ...  # noqa: D102
     def measure(  # noqa: D102
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
-    ) -> Outcome: ...
+    ) -> TrialOutcome: ...
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]: ...  # noqa: D102
     def meter(self) -> str: ...  # noqa: D102
     def energy(self, config: Config) -> Energy: ...  # noqa: D102
@@ -92,10 +92,10 @@ class Measurer:
     ``family`` is a name or ``package.module:NAME``, see :func:`mmsbgen.tuner.measure.trial_process.resolve_family`.
     """
 
-    def __init__(self, device: str | None, family: str, limits: Limits | None = None, seed: int = 0) -> None:
+    def __init__(self, device: str | None, family: str, limits: TrialLimits | None = None, seed: int = 0) -> None:
         self.device = device
         self.family = family
-        self.limits = limits or Limits()
+        self.limits = limits or TrialLimits()
         self.seed = seed
         self.restarts = 0
         """How often a child was lost or given up."""
@@ -136,7 +136,7 @@ class Measurer:
 
     def measure(
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
-    ) -> Outcome:
+    ) -> TrialOutcome:
         """Build, check and time one configuration; whatever it does is told by the outcome's status.
 
         Where a child that had served other candidates dies of this one, it is tried again in a new child, as
@@ -149,7 +149,7 @@ class Measurer:
         return outcome
 
     def prepare(self, kernel: str, problem: Problem, config: Config) -> None:
-        """Compile a configuration into the caches, see :meth:`mmsbgen.tuner.measure.trial_process.Bench.prepare`.
+        """Compile a configuration into the caches, see :meth:`mmsbgen.tuner.measure.trial_process.TrialBench.prepare`.
 
         Raises :class:`MmsbgenError` where that does not work.
         """
@@ -165,15 +165,15 @@ class Measurer:
         name: str = self._running().ask("hardware", (), "load", self.limits)
         return name
 
-    def _try(self, arguments: tuple[Any, ...]) -> tuple[Outcome, bool]:
+    def _try(self, arguments: tuple[Any, ...]) -> tuple[TrialOutcome, bool]:
         """The outcome, and whether the child had served no other candidate."""
         child = self._ready()
         fresh = self._served == 0
         self._served += 1
         try:
-            outcome: Outcome = child.ask("measure", arguments, "compile", self.limits)
+            outcome: TrialOutcome = child.ask("measure", arguments, "compile", self.limits)
         except WorkerLostError as lost:
-            outcome = Outcome(lost.status, str(lost))
+            outcome = TrialOutcome(lost.status, str(lost))
             self._lose()
         except KeyboardInterrupt:
             self._lose()
@@ -249,14 +249,14 @@ class Measurer:
 class _Child(ChildProcess):
     """The child that measures; its memory and its time are watched from here."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TrialLimits) -> None:
         self.waiting: Callable[[], None] = lambda: None
         # Here and not in the child, which may be killed: a temporary folder must not stay behind.
         prepare()
         self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
         super().__init__("mmsbgen.tuner.measure.trial_process")
 
-    def ask(self, method: str, arguments: tuple[Any, ...], phase: str, limits: Limits) -> Any:
+    def ask(self, method: str, arguments: tuple[Any, ...], phase: str, limits: TrialLimits) -> Any:
         """Send one request and wait for its answer; ``phase`` is what the child begins with.
 
         Raises :class:`WorkerLostError`, and what the request raised in the child.
@@ -287,7 +287,7 @@ class _Child(ChildProcess):
             words = f"; its last words: {said}" if said and "died" in how else ""
             raise WorkerLostError("crashed", f"{how}{words} ({_DOING[phase]})") from error
 
-    def _watch(self, phase: str, limits: Limits, deadline: float) -> None:
+    def _watch(self, phase: str, limits: TrialLimits, deadline: float) -> None:
         """Kill the process when its time is over or it has too much memory; raises :class:`WorkerLostError` then."""
         if time.monotonic() >= deadline:
             self.kill()

@@ -33,14 +33,14 @@ from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
 from mmsbgen.tuner.measure.roofs import Roofs, measure_roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns
 
-__all__ = ["Outcome", "Phase", "resolve_family"]
+__all__ = ["Phase", "TrialOutcome", "resolve_family"]
 
 Phase = Literal["load", "wait", "compile", "run"]
 _HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What came of one configuration: the fields of a trial that only the device can tell."""
 
     status: str
@@ -72,7 +72,7 @@ def resolve_family(reference: str) -> KernelFamily:
     return found
 
 
-class Bench:
+class TrialBench:
     """A device with the inputs of one kernel and problem."""
 
     def __init__(self, device: Device, notify: Callable[[Phase], None]) -> None:
@@ -137,7 +137,7 @@ class Bench:
         self.placed, self.rotations, self.workload = {}, [], None
         self.touched = False
 
-    def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> Outcome:
+    def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> TrialOutcome:
         """Build, check and time one configuration; every failure becomes an outcome."""
         with self._before_timing("compile"):
             return self._measure(config, best_s, patience, seed, check)
@@ -155,7 +155,9 @@ class Bench:
             self.notify("run")
             check_built(self.device, self._checkable(bound), seed)
 
-    def _measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> Outcome:
+    def _measure(
+        self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool
+    ) -> TrialOutcome:
         compile_s = resources = None
         try:
             begin = time.perf_counter()
@@ -166,19 +168,19 @@ class Bench:
                 if check:
                     wrong = check_built(self.device, self._checkable(bound), seed)
                     if wrong is not None:
-                        return Outcome("wrong_result", wrong, None, compile_s, resources)
+                        return TrialOutcome("wrong_result", wrong, None, compile_s, resources)
                     self.notify("run")
                 self._restore()
                 timing = time_launches(self.device, self._launcher(bound), patience, best_s)
         except ConfigError as error:
-            return Outcome("invalid", str(error), None, compile_s, resources)
+            return TrialOutcome("invalid", str(error), None, compile_s, resources)
         except (CompileError, TemplateError) as error:
-            return Outcome("compile_error", str(error), None, compile_s, resources)
+            return TrialOutcome("compile_error", str(error), None, compile_s, resources)
         except MmsbgenError as error:
-            return Outcome("launch_error", str(error), None, compile_s, resources)
+            return TrialOutcome("launch_error", str(error), None, compile_s, resources)
         except Exception as error:
-            return Outcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
-        return Outcome("ok", "", timing, compile_s, resources)
+            return TrialOutcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
+        return TrialOutcome("ok", "", timing, compile_s, resources)
 
     def meter(self) -> str:
         """What counts the device's energy; raises :class:`InputError` where nothing does."""
@@ -252,13 +254,13 @@ def serve(connection: Connection) -> None:
     Sends any number of ``("phase", Phase)`` and one ``("done", answer)`` or ``("error", exception, traceback)``
     for each.  The first request is "open" with the device's spec.
     """
-    bench: Bench | None = None
+    bench: TrialBench | None = None
     with contextlib.suppress(EOFError, OSError):
         while True:
             method, arguments = connection.recv()
             try:
                 if method == "open":
-                    bench = Bench(open_device(*arguments), lambda phase: connection.send(("phase", phase)))
+                    bench = TrialBench(open_device(*arguments), lambda phase: connection.send(("phase", phase)))
                     answer: Any = bench.info()
                 else:
                     answer = getattr(bench, method)(*arguments)

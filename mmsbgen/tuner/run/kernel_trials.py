@@ -19,7 +19,7 @@ from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.measure.noise import Noise
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import Outcome
+from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 from mmsbgen.tuner.search.candidates import BudgetSpentError
 
@@ -57,7 +57,9 @@ class Recorder:
     program: Callable[[Config], str]
     """The digest of a configuration's program."""
 
-    def record(self, config: Config, outcome: Outcome, *, round_: int = 0, ahead_s: float | None = None) -> TrialRecord:
+    def record(
+        self, config: Config, outcome: TrialOutcome, *, round_: int = 0, ahead_s: float | None = None
+    ) -> TrialRecord:
         """The record of an outcome; ``round_`` is 1 for finalists and 2 for the winner.
 
         ``ahead_s`` are the seconds for which it was compiled by another process before.

@@ -14,9 +14,9 @@ from mmsbgen.db.records.tuning_records import RunRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.run.earlier_trials import end_dead_runs, this_process
-from mmsbgen.tuner.search.parallel_search import Lanes
+from mmsbgen.tuner.search.parallel_search import ParallelLimit
 
-__all__ = ["Entry", "Place", "new_run"]
+__all__ = ["Entry", "RunContext", "new_run"]
 
 _VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
 
@@ -45,13 +45,13 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunContext:
     """What measures, in which run, who may end it, and how many devices share the search."""
 
     measurer: Measures
     entry: Entry
     interrupt: StopRequest
-    lanes: Lanes = field(default_factory=lambda: Lanes(1))
+    lanes: ParallelLimit = field(default_factory=lambda: ParallelLimit(1))
 
     @property
     def run(self) -> RunRecord:

@@ -25,19 +25,19 @@ from mmsbgen.kernels.record_key import device_record, key_of, program_digest
 from mmsbgen.kernels.space import Config, describe
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.energy import Energy
-from mmsbgen.tuner.measure.measurer import Limits, Measurer
+from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.noise import Verdict
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import Outcome, resolve_family
+from mmsbgen.tuner.measure.trial_process import TrialOutcome, resolve_family
 from mmsbgen.tuner.run import finals
 from mmsbgen.tuner.run.earlier_trials import known_finals, known_trials, order_of_going_on
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
-from mmsbgen.tuner.run.run_context import Entry, Place, new_run
+from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import Candidates, Fixed, candidates
-from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, Climb, neighbours
-from mmsbgen.tuner.search.parallel_search import search_in_lanes, try_in_lanes
+from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, CoordinateDescent, neighbours
+from mmsbgen.tuner.search.parallel_search import search_in_parallel, try_in_parallel
 from mmsbgen.tuner.search.strategies import check_strategy
 from mmsbgen.tuner.search.surrogate import coordinates
 
@@ -74,11 +74,11 @@ def tune(
     check: bool = True,
     retune: bool = False,
     fixed: Fixed | None = None,
-    limits: Limits | None = None,
+    limits: TrialLimits | None = None,
     patience: Patience | None = None,
     roof_bytes: int = BUFFER_BYTES,
     objective: str = "time",
-    place: Place | None = None,
+    place: RunContext | None = None,
     compilers: int | None = None,
 ) -> TuneReport:
     """Find the fastest configuration of ``kernels`` for ``problem`` on a device, and store every trial as it ends.
@@ -132,7 +132,7 @@ def tune(
             stop = StopRequest((progress or Progress()).interrupted)
             interrupt = stack.enter_context(stop.listening([signal.SIGINT]))
             entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed))
-            place = Place(measurer, entry, interrupt)
+            place = RunContext(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
         jobs = _jobs(info, found, specs, problem, fixed)
         report = TuneReport(run.uuid, info)
@@ -203,7 +203,7 @@ class _NoTurnsError(Exception):
 class _Session:
     """What the steps of one run share."""
 
-    place: Place
+    place: RunContext
     store: Store
     progress: Progress
     check: bool
@@ -252,7 +252,7 @@ class _Session:
             if strategy == "exhaustive" and not self.retune:
                 configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known)
                 space = replace(space, configs=configs)
-            search_in_lanes(
+            search_in_parallel(
                 self.place.lanes,
                 strategy,
                 space,
@@ -351,7 +351,7 @@ class _Session:
             return
         for trial, timing in zip(chosen, timings, strict=True):
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
-            outcome = Outcome("ok", "", timing, trial.compile_s, resources)
+            outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources)
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         kernel.verdict = verdict = self._verdict(kernel, spec)
         interrupt = self.place.interrupt
@@ -377,10 +377,10 @@ class _Session:
             if lanes.count == 1:
                 evaluate(configs)
             else:
-                try_in_lanes(lanes, configs, evaluate, tried=lambda: len(kernel.trials), budget=kernel.budget)
+                try_in_parallel(lanes, configs, evaluate, tried=lambda: len(kernel.trials), budget=kernel.budget)
 
         seconds = evaluate.at_most(COMPARE_S)
-        climb = Climb(kernel.space.configs, kernel.trials, self._turns, attempt, seconds, kernel.deadline)
+        climb = CoordinateDescent(kernel.space.configs, kernel.trials, self._turns, attempt, seconds, kernel.deadline)
         return climb.finalists(kernel.default, climb=climbs)
 
     def _turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:

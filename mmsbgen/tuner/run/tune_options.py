@@ -41,11 +41,11 @@ class TuneOptions:
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of :func:`mmsbgen.tuner.run.tune.tune`."""
-        from mmsbgen.tuner.measure.measurer import Limits
+        from mmsbgen.tuner.measure.measurer import TrialLimits
 
         memory = None if self.memory_limit is None else self.memory_limit << 20
         names = ("budget_trials", "budget_seconds", "strategy", "objective", "seed", "retune", "compilers")
         return {name: getattr(self, name) for name in names} | {
-            "limits": Limits(compile_s=self.compile_limit, run_s=self.run_limit, memory_bytes=memory),
+            "limits": TrialLimits(compile_s=self.compile_limit, run_s=self.run_limit, memory_bytes=memory),
             "roof_bytes": self.roof_mib << 20,
         }

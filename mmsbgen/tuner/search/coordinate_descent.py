@@ -21,7 +21,7 @@ from mmsbgen.tuner.measure.timing import Timing
 from mmsbgen.tuner.search.candidates import BudgetSpentError
 from mmsbgen.tuner.search.surrogate import coordinates
 
-__all__ = ["COMPARE_S", "Climb", "compared", "neighbours"]
+__all__ = ["COMPARE_S", "CoordinateDescent", "compared", "neighbours"]
 
 #: How few and how many are compared at a time, and by which part the least of their times may be above the best's.
 _FEWEST = 3
@@ -42,7 +42,7 @@ Try = Callable[[Sequence[Config]], object]
 """Measures configurations that were not tried; raises :class:`BudgetSpentError` where the budget ends."""
 
 
-class Climb:
+class CoordinateDescent:
     """From the best of a search upwards; ``trials`` is the list to which ``attempt`` adds what it has tried.
 
     A comparison takes ``seconds`` on the device, or five rounds of three where those take longer, and none begins after

@@ -14,10 +14,10 @@ from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Evaluate
 from mmsbgen.tuner.search.strategies import search
 
-__all__ = ["Lanes", "deal", "search_in_lanes", "try_in_lanes"]
+__all__ = ["ParallelLimit", "deal", "search_in_parallel", "try_in_parallel"]
 
 
-class Lanes:
+class ParallelLimit:
     """Lets several threads use what only one may use at a time, except while they wait for a device.
 
     A search's state is touched under the lock; :meth:`waiting` gives it up while a candidate is measured.
@@ -53,7 +53,7 @@ class Lanes:
 class _OneByOne:
     """Asks for one configuration at a time, while the others of a lane may ask for theirs."""
 
-    def __init__(self, lanes: Lanes, evaluate: Evaluate, full: Callable[[], bool]) -> None:
+    def __init__(self, lanes: ParallelLimit, evaluate: Evaluate, full: Callable[[], bool]) -> None:
         self.lanes, self.evaluate, self.full = lanes, evaluate, full
         for told in ("part", "cost"):
             if hasattr(evaluate, told):
@@ -84,8 +84,8 @@ def deal(space: Candidates, parts: int) -> list[Candidates]:
     return dealt
 
 
-def search_in_lanes(
-    lanes: Lanes,
+def search_in_parallel(
+    lanes: ParallelLimit,
     name: str,
     space: Candidates,
     evaluate: Evaluate,
@@ -117,8 +117,8 @@ def search_in_lanes(
             future.result()
 
 
-def try_in_lanes(
-    lanes: Lanes,
+def try_in_parallel(
+    lanes: ParallelLimit,
     configs: Sequence[Config],
     evaluate: Callable[[Sequence[Config]], object],
     *,

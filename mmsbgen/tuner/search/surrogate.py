@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mmsbgen.kernels.space import Config
 
-__all__ = ["Fit", "coordinates", "expected_improvement", "fitted", "posterior"]
+__all__ = ["SurrogateFit", "coordinates", "expected_improvement", "fitted", "posterior"]
 
 Matrix = npt.NDArray[Any]
 
@@ -25,7 +25,7 @@ _LENGTHS = (0.3, 0.5, 0.8, 1.2, 2.0, 3.0)
 _NOISE = (0.01, 0.1)
 
 
-class Fit(NamedTuple):
+class SurrogateFit(NamedTuple):
     """Over which distance points tell of each other, and which part of the variance is noise."""
 
     length: float
@@ -53,13 +53,13 @@ def coordinates(configs: Sequence[Config]) -> Matrix:
     return np.array(columns).T.reshape(len(configs), len(columns))
 
 
-def fitted(points: Matrix, known: Sequence[int], values: Matrix) -> Fit:
+def fitted(points: Matrix, known: Sequence[int], values: Matrix) -> SurrogateFit:
     """Length and noise of the largest marginal likelihood for ``values`` at the points ``known``."""
     centre, scale = float(values.mean()), float(values.std()) or 1.0
     target = (values - centre) / scale
     at = points[list(known)]
     between = _distances(at, at)
-    best: tuple[float, Fit] | None = None
+    best: tuple[float, SurrogateFit] | None = None
     for length in _LENGTHS:
         kernel = _matern(between, length)
         for noise in _NOISE:
@@ -67,12 +67,12 @@ def fitted(points: Matrix, known: Sequence[int], values: Matrix) -> Fit:
             white = np.linalg.solve(factor, target)
             likelihood = float(-0.5 * white @ white - np.log(np.diag(factor)).sum())
             if best is None or likelihood > best[0]:
-                best = likelihood, Fit(length, noise)
+                best = likelihood, SurrogateFit(length, noise)
     assert best is not None
     return best[1]
 
 
-def posterior(points: Matrix, known: Sequence[int], values: Matrix, fit: Fit) -> tuple[Matrix, Matrix]:
+def posterior(points: Matrix, known: Sequence[int], values: Matrix, fit: SurrogateFit) -> tuple[Matrix, Matrix]:
     """Mean and standard deviation at every point, given ``values`` at the points ``known``.
 
     The kernel is Matern's with smoothness 3/2.

@@ -13,7 +13,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.kernels.dialect import CUDA, CUDA_STAGE
 from mmsbgen.kernels.family import Argument, KernelSpec
-from mmsbgen.kernels.indent_source import tidy
+from mmsbgen.kernels.indent_source import indent_source
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import Source, environment, render
 from mmsbgen.kernels.space import Config, Traits
@@ -136,5 +136,5 @@ def star_loop(
             types={"stored": "unsigned short" if storage_of(problem).narrow else "real"},
         )
     )
-    source = Source(tidy(text), "star_loop", CUDA.name)
+    source = Source(indent_source(text), "star_loop", CUDA.name)
     return StarLoop(source, arguments, block_size)

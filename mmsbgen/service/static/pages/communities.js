@@ -1,7 +1,7 @@
 // Submit a detection, and the detections that there are.
 
-import { post } from "./api.js";
-import { el, failure, field } from "./dom.js";
+import { post } from "../api.js";
+import { el, failure, field } from "../dom.js";
 import { jobList } from "./jobs.js";
 
 /** The page of detections. */

@@ -1,7 +1,7 @@
 // Devices side by side: what is known of each for a kernel and a problem.
 
-import { get } from "./api.js";
-import { bar, bytes, count, el, failure, named, number, percent, seconds, table } from "./dom.js";
+import { get } from "../api.js";
+import { bar, bytes, count, el, failure, named, number, percent, seconds, table } from "../dom.js";
 import { kernelAndProblem } from "./problem.js";
 
 /** The page of devices. */

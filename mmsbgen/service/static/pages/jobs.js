@@ -1,7 +1,7 @@
 // The list of jobs of a kind; the title and the state of a job.
 
-import { get } from "./api.js";
-import { el, failure, percent, table, when } from "./dom.js";
+import { get } from "../api.js";
+import { el, failure, percent, table, when } from "../dom.js";
 
 const EVERY_MS = 3000;
 

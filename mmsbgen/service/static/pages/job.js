@@ -1,8 +1,8 @@
 // One job: how it stands, what it tells as it goes, its end.
 
-import { follow, get, post } from "./api.js";
+import { follow, get, post } from "../api.js";
 import { detectionLive, detectionResult } from "./detection.js";
-import { el, failure, when } from "./dom.js";
+import { el, failure, when } from "../dom.js";
 import { badge, title } from "./jobs.js";
 import { tuneLive, tuneResult } from "./tuning.js";
 

@@ -1,8 +1,8 @@
 // A detection as it goes, and what it found.
 
-import { download, get } from "./api.js";
-import { Chart, matrix } from "./charts.js";
-import { bar, bytes, count, el, failure, field, number, percent, seconds, table } from "./dom.js";
+import { download, get } from "../api.js";
+import { Chart, matrix } from "../charts.js";
+import { bar, bytes, count, el, failure, field, number, percent, seconds, table } from "../dom.js";
 
 const PAGE = 50;
 const MOST_OF_MATRIX = 30;

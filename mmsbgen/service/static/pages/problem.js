@@ -1,7 +1,7 @@
 // Controls for a kernel and the parameters of its problem, as the family declares them.
 
-import { get } from "./api.js";
-import { el, field } from "./dom.js";
+import { get } from "../api.js";
+import { el, field } from "../dom.js";
 
 /** A choice of a kernel with its problem; `kernel` and `problem` are what is chosen, `changed` hears of a change. */
 export async function kernelAndProblem(signal, changed = () => {}) {

@@ -1,8 +1,8 @@
 // Submit a tune, follow its trials, see what won.
 
-import { get, post } from "./api.js";
-import { Chart } from "./charts.js";
-import { bar, count, el, failure, field, named, number, percent, seconds, table } from "./dom.js";
+import { get, post } from "../api.js";
+import { Chart } from "../charts.js";
+import { bar, count, el, failure, field, named, number, percent, seconds, table } from "../dom.js";
 import { jobList } from "./jobs.js";
 import { kernelAndProblem } from "./problem.js";
 
