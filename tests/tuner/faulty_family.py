@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -136,9 +137,13 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
 def _stop(config: Config) -> None:
     """Leave the number of this process in the folder ``FAULTY_STOPS`` and wait to be killed.
 
-    With the configuration that hangs whenever it is built, with one that works the first time.
+    With the configuration that hangs whenever it is built, with one that works the first time.  Only in the process of
+    a trial: others render programs for their digests.
     """
     folder = os.environ.get("FAULTY_STOPS")
+    program = getattr(sys.modules["__main__"], "__spec__", None)
+    if program is None or program.name != "mmsbgen.tuner.measure.trial_process":
+        return
     if folder is None or (config["fault"], config["block_size"]) not in (("hangs", 16), ("none", 128)):
         return
     name = str(config["fault"])
