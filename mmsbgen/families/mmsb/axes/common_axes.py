@@ -267,7 +267,7 @@ def private_memory(vectors: int, config: Config, problem: Problem, traits: Trait
 
 
 def sum_bytes(problem: Problem, config: Config, traits: Traits, values: int) -> int:
-    """Local memory in bytes per block for team sums of ``values`` numbers, as in ``team_of.declare`` of the templates."""
+    """Local memory in bytes per block for team sums of ``values`` numbers (``team_of.declare`` of the templates)."""
     size, sums = team_size(config, traits), 0
     if config["reduction"] == "local":
         sums = size

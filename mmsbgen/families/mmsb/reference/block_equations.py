@@ -84,7 +84,7 @@ def theta_counts(
 def link_drift(
     own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
 ) -> tuple[Floats, Floats]:
-    """D_k of a vertex from ``acc`` ``[K]`` of :func:`shared_sum` and the rows ``[d, K]`` of its links; also the error bound.
+    """D_k of a vertex and its error bound, from ``acc`` ``[K]`` of :func:`shared_sum` and its links' rows ``[d, K]``.
 
     D_k = (beta_k - delta) acc_k - sum_b c_b d_b; the non-links' part of the last sum is sum_k w_k acc_k.
     """

@@ -264,7 +264,8 @@ def sample_partners(
 ) -> tuple[Ints, Floats]:
     """Partners of one vertex and their signed weights, unbiased for the sum over all pairs that are not held out.
 
-    ``neighbours`` are its neighbours in the training graph, ascending; ``held`` are the other vertices of its held-out pairs.
+    ``neighbours`` are its neighbours in the training graph, ascending; ``held`` are the other vertices of its held-out
+    pairs.
     """
     linked = set(neighbours.tolist())
     whole = rule.n == n_total - 1
