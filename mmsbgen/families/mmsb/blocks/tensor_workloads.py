@@ -108,7 +108,7 @@ def judge_scales(
     right = -weights / z
     # Tensor cores add groups of products exactly and truncate relative to the largest. The bound counts every addition.
     error = np.abs(right) * ((u * (8 + width / 2) * size + 4 * u) / z + BFLOAT16 + 8 * u)
-    # If rounding dominates Z, any negative finite scale is accepted.
+    # If rounding dominates Z, any finite scale that is not positive is accepted.
     lost = (u * (8 + width / 2) * size + 4 * u) > 0.25 * z
     if np.any(judged & lost & ((found > 0) | ~np.isfinite(found))):
         return "a scale of a pair with Z near 0 is not a number below 0"

@@ -1,4 +1,4 @@
-"""Declarations of the kernels for community shares of links, used by refinement and community detection."""
+"""Declarations of the kernels for community shares of links, for refinement and communities of memberships."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def edge_lookup(problem: Problem, seed: int) -> Workload:
 def random_graph(rng: np.random.Generator, n: int, hub_links: int) -> tuple[Array, Array, Array, Array]:
     """Links ``[E, 2]``, held-out pairs ``[H, 2]``, and the adjacency of the links: offsets and neighbours.
 
-    Vertex 0 has many links; most of the last eighth of the vertices have no other ones.
+    Vertex 0 has up to ``hub_links`` links; the last eighth of the vertices has no others.
     """
     hub = np.stack([np.zeros(n - 1, np.int64), np.arange(1, n)], axis=1)[:hub_links]
     pairs = _random_pairs(rng, max(2, n - n // 8), n * _MEAN_DEGREE // 2)
