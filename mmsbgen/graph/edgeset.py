@@ -109,7 +109,7 @@ class EdgeSet:
 
         Raises:
             InputError: For a wrong shape or type, a self-pair, or a vertex outside ``[0, 2**32 - 2]``.
-            EdgeSetError: If all attempts fail, which takes a load above 0.97.
+            EdgeSetError: If all attempts fail, which requires a load above 0.97.
         """
         keys = _keys_of(pairs)
         if load is None:
