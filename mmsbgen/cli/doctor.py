@@ -1,4 +1,4 @@
-"""``mmsbgen doctor``: what is needed and what there is, tried out, with what to do."""
+"""``mmsbgen doctor``: checks the machine and its devices, and suggests remedies."""
 
 from __future__ import annotations
 
