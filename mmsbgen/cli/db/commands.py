@@ -129,7 +129,7 @@ def runs(ctx: click.Context, limit: int | None, as_json: bool, as_csv: bool) -> 
 @output_options()
 @click.pass_context
 def quarantine(ctx: click.Context, kernel: str | None, as_json: bool, as_csv: bool) -> None:
-    """Configurations that failed in a run, and are not selected for its key until they are tuned again."""
+    """Configurations that failed in a run, and are not selected for the same key until they are tuned again."""
     from mmsbgen.cli.db import printed_rows as rows
 
     with _reading(ctx) as store:

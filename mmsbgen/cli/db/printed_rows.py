@@ -174,7 +174,7 @@ class Marks:
         self._stale = stale
 
     def stale(self, trial: TrialRecord) -> Rows:
-        """The changes since a trial in what its result depends on."""
+        """The parts that a trial depends on that have changed since, with wanted and found values."""
         return [asdict(d) for d in self._stale(trial)]
 
     def failures(self, key: Key) -> Rows:

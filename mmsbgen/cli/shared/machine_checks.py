@@ -117,7 +117,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Names of the packages that mmsbgen needs on this system, by extra; those that it always needs under ""."""
+    """Names of the packages that mmsbgen needs on this system, by extra; the key "" has the required ones."""
     found: dict[str, list[str]] = defaultdict(list)
     try:
         lines = importlib.metadata.requires("mmsbgen") or []

@@ -25,7 +25,7 @@ from mmsbgen.report.tuning.cases import Case, by_device, problem_texts
 
 #: Most cases with a picture of their own, kernels of a device in one picture, and labelled values of an axis.
 _CASES, _KERNELS, _VALUES = 6, 8, 18
-#: A roof is drawn if it is less than so many times faster than the best configuration.
+#: A roof is drawn only if it is less than this many times faster than the best configuration.
 _FAR = 50
 
 
