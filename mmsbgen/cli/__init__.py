@@ -1,4 +1,4 @@
-"""The command line: each command lives in a module of its own that is imported when the command runs."""
+"""The command line. Each command has its own module, which is imported when the command runs."""
 
 from __future__ import annotations
 

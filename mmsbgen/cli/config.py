@@ -1,4 +1,4 @@
-"""``mmsbgen config``: what the configuration file and the environment set, and every key that there is."""
+"""``mmsbgen config``: the settings of the configuration file and the environment, or all known keys."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _text(value: Any) -> str:
 
 
 def commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that there is with its place, the whole command line first."""
+    """Every command with its path of names, the root group first."""
 
     def below(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
         yield path, command
@@ -82,13 +82,13 @@ def commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Comman
 
 
 def all_keys(ctx: click.Context) -> Iterator[dict[str, Any]]:
-    """Every key of the file, with the variable that sets the same and the default."""
+    """Every key of the configuration file, with its environment variable, default and help."""
     from mmsbgen.cli.shared.configuration import SharedOption, key_of, options_of, variable_of
 
     for path, command in commands(ctx):
         for option in options_of(command):
             if path and not option.expose_value:
-                continue  # those of the log are told once, at the top
+                continue  # log options are listed once, at the top
             default = option.get_default(ctx, call=False)
             shown = default if isinstance(default, str | int | float | bool) else None
             table = f"[{'.'.join(path)}] " if path else ""
@@ -98,7 +98,7 @@ def all_keys(ctx: click.Context) -> Iterator[dict[str, Any]]:
 
 
 def in_effect(ctx: click.Context) -> Iterator[dict[str, Any]]:
-    """What the environment and the file set, by key and by who sets it."""
+    """The settings of the environment and of the file, with values and sources."""
     from mmsbgen.cli.shared.configuration import PREFIX, file_of
 
     for name in sorted(os.environ):
@@ -117,7 +117,7 @@ def _flat(tables: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _hidden(name: str, value: Any) -> Any:
-    """A setting's value without the password of a URL; nothing of a token or a password."""
+    """A setting's value with the passwords of URLs masked; tokens, passwords and secrets are masked entirely."""
     import re
 
     if re.split(r"[^a-z]", name.lower())[-1] in ("token", "password", "secret"):
@@ -129,7 +129,7 @@ def _hidden(name: str, value: Any) -> Any:
 
 
 def wrong_settings(ctx: click.Context) -> list[str]:
-    """What in the file and the environment cannot be meant, each with its remedy."""
+    """Error messages for invalid settings in the file and the environment, each with a remedy."""
     from mmsbgen.base.errors import InputError
     from mmsbgen.cli.shared.configuration import (
         PREFIX,

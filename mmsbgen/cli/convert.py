@@ -42,7 +42,7 @@ Communities go by their numbers in the model, those that the summary shows.
 )
 @log_options
 def convert(results: Path, out: Path, format: str | None, graph: Path | None, top: int) -> None:
-    """Read the folder, write the file."""
+    """Convert a run folder or a saved model to one file."""
     from mmsbgen.export.export_files import NEED_LINKS, format_of, write
     from mmsbgen.export.run_folder import graph_of_run, read_folder
     from mmsbgen.sampler.run.result_folder import FILES

@@ -1,4 +1,4 @@
-"""``mmsbgen detect``: communities of a graph, with everything that tells how they came about."""
+"""``mmsbgen detect``: finds overlapping communities of a graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mmsbgen.sampler.diagnostics.evaluation import Trace
 
 
-#: Seconds to the first line of progress where there is no terminal, and between lines.
+#: Seconds before the first line of progress, and between lines, without a terminal.
 _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 
 
@@ -123,12 +123,12 @@ def _notes(error: BaseException) -> list[str]:
 
 
 def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
-    """The sampler's options; of a resumed run only those that were typed, as the others are in its checkpoint."""
+    """The sampler's options. For a resumed run only the typed ones: its checkpoint has the others."""
     names = {
         "n_communities": "k",
         "initial_row_sum": "start_sum",
         **{name: name for name in options_of(Options) if name in given},
-        "schedule": "step_size",  # after the kind of mini-batches that it goes by
+        "schedule": "step_size",  # the schedule depends on the kind of mini-batches
     }
     values = given | {
         "start_sum": given["start_sum"] or None,
@@ -158,7 +158,7 @@ def _interrupted(found: Detection, graph: Path) -> None:
 
 
 def _mini_batch(given: dict[str, Any], typed: set[str]) -> str:
-    """The run's kind of mini-batches, after which its schedule goes: of one that goes on, its checkpoint's."""
+    """The run's kind of mini-batches. A resumed run takes it from its checkpoint, unless it was typed."""
     if given["resume"] is None or "mini_batch" in typed:
         return str(given["mini_batch"])
     from mmsbgen.detection.request import checkpoint_in
@@ -219,13 +219,13 @@ class _Report:
             self._next = now + _BETWEEN_LINES
             begin, first = self._begin
             left = (now - begin) / max(1, sampler.iteration - first) * (sampler.limit - sampler.iteration)
-            # A run of open length says what it has yet to do at most.
+            # A run without a fixed number of iterations may stop early: the time left is an upper bound.
             about = "about" if sampler.options.iterations or sampler.course.end else "at most"
             where = f"iteration {sampler.iteration} of {sampler.limit}"
             click.echo(f"{where}, {_note(sampler, trace)}, {about} {left:.0f} s left", err=True)
 
     def making(self, what: str, share: float) -> None:
-        """What is made of a finished chain, where it takes longer than until the first line."""
+        """Show progress of making ``what`` from the finished chain, if it takes longer than two seconds."""
         if self.quiet:
             return
         now = time.monotonic()
@@ -263,7 +263,7 @@ class _Report:
 
 
 def _note(sampler: Sampler, trace: Trace) -> str:
-    """Where the chain is, and its last metrics, with their iteration where that is another."""
+    """Updates per vertex and the last metrics, with their iteration if it is not the current one."""
     from mmsbgen.cli.shared.run_summary import auc_text
 
     last = trace[-1]

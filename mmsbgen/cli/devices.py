@@ -1,4 +1,4 @@
-"""``mmsbgen devices``: what kernels can run on, and how to get what is missing."""
+"""``mmsbgen devices``: lists the devices that kernels can run on, and how to get missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mmsbgen doctor``: what is needed and what there is, tried out, with what to do."""
+"""``mmsbgen doctor``: checks the machine and its devices, and suggests remedies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def doctor(ctx: click.Context, device: str | None, database: str | None, self_te
 
     if device is not None and ctx.get_parameter_source("device") is ParameterSource.COMMANDLINE:
         devices, hints = discover()
-        if devices:  # where there is none, the report says what is missing
+        if devices:  # without any device, the checks report what is missing
             select_device(device, devices, hints)
     began = time.monotonic()
     found: list[Finding] = []

@@ -50,7 +50,7 @@ def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> Non
         from mmsbgen.graph import GraphWarning, load_edge_list
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)  # of its links, which do not matter here
+            warnings.simplefilter("ignore", GraphWarning)  # about links, which do not matter here
             vertices = load_edge_list(graph).ids.tolist()
         words = set(map(canonical_word, vertices))
         for file, read in ((cover, found), (truth, true)):

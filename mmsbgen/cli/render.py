@@ -1,4 +1,4 @@
-"""``mmsbgen render``: the source of a kernel, for a reader; needs neither a device nor a GPU library."""
+"""``mmsbgen render``: prints the source of a kernel; needs neither a device nor a GPU library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUB_GROUP = 32
 
 
 def _axis_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """An option for every axis of every kernel; which of them the kernel has is checked when it is known."""
+    """Add an option for every axis of every kernel; axes that the chosen kernel lacks are refused later."""
     axes: dict[str, list[Axis]] = {}
     for spec in family().kernels.values():
         for axis in spec.space.axes:

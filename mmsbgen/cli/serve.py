@@ -53,10 +53,10 @@ def serve(
 ) -> None:
     """Serve the tuning database, the kernels and jobs over HTTP, with a page for browsers.
 
-    It listens on this machine's loopback unless --host says otherwise, which needs a token given by --token-file or
-    MMSBGEN_TOKEN. Requests that change something need a token always: where none is given, one is made and kept in the
-    data folder. Jobs are done by the workers beside it, and by every 'mmsbgen worker' on the same database. Ends by
-    Ctrl-C; jobs that run are given back and go on when it is started again.
+    It listens on the loopback interface; any other --host needs a token from --token-file or MMSBGEN_TOKEN. Requests
+    that change something always need a token: if none is given, one is made and stored in the data folder. Jobs are
+    done by the service's own workers and by every 'mmsbgen worker' on the same database. Ctrl-C ends the service;
+    running jobs are returned to the queue and resume when it is started again.
     """
     from mmsbgen.service.http.service_settings import MIB, RequestLimits, ServiceSettings, is_loopback
     from mmsbgen.service.http.tokens import VARIABLE, given_token, kept_token
@@ -117,7 +117,7 @@ def serve(
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Have the folder to ourselves: what a killed service left in it is removed at the start."""
+    """Hold the lock of the data folder, because a starting service deletes the uploads left in it."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(folder / "service.lock")

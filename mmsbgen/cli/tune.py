@@ -68,13 +68,14 @@ def tune(
 ) -> None:
     """Find the fastest configuration of each kernel on a device.
 
-    Every configuration is compiled, checked against the reference and timed in a child process, and stored as
-    it ends: Ctrl-C loses nothing, and the same command again goes on where it was. What the database knows
-    under the very same key is not measured again.
+    Every configuration is compiled, checked against the reference and timed in a child process, and stored at
+    once: Ctrl-C loses nothing, and the same command resumes the search. Configurations that the database has
+    under the same key are not measured again.
 
-    Strategies: 'default' (all when that fits the budget; else a fifth of it for what a model of the device
-    likes, far apart, then what a Gaussian process over the measured ones expects most of, and, in the last
-    quarter of some 70 trials or more, the neighbours of the best in turns with it), 'exhaustive',
+    Strategies: 'default' (all configurations if the budget allows; else a fifth of the budget for ones that a
+    model of the device ranks high, far apart from each other, then the most promising ones by a Gaussian process
+    over the measured ones, alternating, in the last quarter of some 70 trials or more, with neighbours of the
+    best), 'exhaustive',
     'random', and kernel_tuner's: random_sample, minimize, basinhopping, diff_evo, genetic_algorithm,
     greedy_mls, ordered_greedy_mls, greedy_ils, dual_annealing, mls, pso, simulated_annealing,
     firefly_algorithm.
@@ -96,7 +97,7 @@ def tune(
     options = TuneOptions(**given).keywords() | {"fixed": axes}
     several = workers is not None or scheduler is not None
     if several and context.get_parameter_source("device") is not ParameterSource.COMMANDLINE:
-        device = None  # a default for other runs
+        device = None  # a configured default does not apply to several devices
     if several and (device is not None or None not in (workers, scheduler)):
         raise InputError("--device, --workers and --scheduler each say where to tune: give one of them")
     report: TuneReport | FleetReport
@@ -128,7 +129,7 @@ def tune(
 
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:
-    """The values meant by ``--fix``, in the types that the axes have."""
+    """The values of ``--fix``, converted to the types of the axes."""
     from mmsbgen.tuner.search.candidates import fixed_values
 
     given = {name: text.split(",") for name, text in pairs(texts, "--fix")}
@@ -146,7 +147,7 @@ def _explain(
     fixed: dict[str, tuple[Value, ...]],
     as_json: bool,
 ) -> None:
-    """Print what the constraints leave of each kernel's space on a device."""
+    """Print how many configurations of each kernel are valid on a device, and how many each constraint refuses."""
     from mmsbgen.backends import open_device
     from mmsbgen.kernels.build import traits_of
     from mmsbgen.tuner.search.candidates import candidates
@@ -171,7 +172,7 @@ def _explain(
 
 
 def _listed(text: str | None) -> list[str] | None:
-    """The devices named for ``--workers``."""
+    """The devices of ``--workers``; None if the option was not given."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]
@@ -181,7 +182,7 @@ def _listed(text: str | None) -> list[str] | None:
 
 
 def _print(report: TuneReport) -> None:
-    """The report as tables and sentences."""
+    """Print a report as tables and sentences."""
     info, roofs = report.info, report.roofs
     click.echo(f"{info.name} ({info.platform})")
     if roofs is not None:
@@ -209,7 +210,7 @@ def _print(report: TuneReport) -> None:
 
 
 def _certainty(verdict: Verdict, rival: str) -> str:
-    """How sure the winner is, in a sentence."""
+    """A sentence about the winner's margin over the other finalists."""
     if verdict.decided:
         return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next in {verdict.rounds} rounds: {rival}"
     tied, near = len(verdict.tied), len(verdict.near)
@@ -255,7 +256,7 @@ def _times(value: float | None) -> str:
 
 
 def _progress(*, live: bool) -> Any:
-    """A display on standard error: one line that changes on a terminal, a line a kernel elsewhere."""
+    """A display on standard error: a live line on a terminal, a line per kernel elsewhere."""
     from rich.live import Live
     from rich.text import Text
 
@@ -280,7 +281,7 @@ def _progress(*, live: bool) -> Any:
                 self.live.stop()
 
         def of(self, device: str) -> Display:
-            """A display of one among several devices."""
+            """A display for one of several devices."""
             return Display(live=False, name=f"{device}: ")
 
         def show(self, text: str, *, keep: bool = False) -> None:

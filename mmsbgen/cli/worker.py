@@ -68,10 +68,10 @@ def worker(
 ) -> None:
     """Do tuning and detection jobs of a database on a device of this machine.
 
-    Start one worker for each device. Each job runs in a child process; its files come from the database and go
-    there. Where a worker is killed, its job goes to another when the lease ends, and goes on from its last
-    checkpoint or trial. Ctrl-C or SIGTERM gives the job back at once; the same again, two seconds later or more, does
-    not wait for a checkpoint.
+    Start one worker for each device. Each job runs in a child process; its files are read from the database and
+    stored there. If a worker is killed, another one takes its job when the lease ends, and resumes at the last
+    checkpoint or trial. Ctrl-C or SIGTERM returns the job to the queue; a second signal, at least two seconds later,
+    does not wait for a checkpoint.
 
     With --scheduler the device measures for 'mmsbgen tune --scheduler' elsewhere, until the scheduler ends.
     """

@@ -1,4 +1,7 @@
-"""Families of kernels.  Adding one is adding its module here and its folder of templates."""
+"""Registry of kernel families.
+
+A new family needs an entry in ``_FAMILIES`` and a folder of templates.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ def names() -> tuple[str, ...]:
 
 
 def family(name: str = "mmsb") -> KernelFamily:
-    """The family called ``name``, imported when asked for; raises :class:`InputError` for an unknown one."""
+    """Import and return the family ``name``.
+
+    Raises:
+        InputError: If there is no such family.
+    """
     if name not in _FAMILIES:
         raise InputError(f"no family {name!r}; there are {', '.join(sorted(_FAMILIES))}")
     module, _, attribute = _FAMILIES[name].partition(":")

@@ -1,4 +1,4 @@
-"""Graphs: reading, splitting into training and held-out pairs, and the edge set of the kernels."""
+"""Graphs: input, split into training and held-out pairs, and the edge set of the kernels."""
 
 from __future__ import annotations
 

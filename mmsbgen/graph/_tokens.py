@@ -1,4 +1,4 @@
-"""Split bytes into fields without a Python loop over lines."""
+"""Vectorised tokenizer for edge lists, without a Python loop over lines."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MOST_DIGITS = 19  # of an int64; 19 nines still fit into uint64
 
 @dataclass(frozen=True)
 class Fields:
-    """Fields of a block of text, comments left out.
+    """Fields of a block of text, without comments.
 
     ``starts`` and ``ends`` (int64 ``[T]``) delimit field t as ``text[starts[t]:ends[t]]``; ``lines``
-    (int64 ``[T]``, not descending) is the line of the block that it stands on, from 0.
+    (int64 ``[T]``, non-decreasing) is the line number of each field within the block, from 0.
     """
 
     text: bytes
@@ -37,7 +37,7 @@ class Fields:
         return [text[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
 
     def first_line_without_two(self) -> int | None:
-        """Return the first line that has fields, but not two; None when there is none."""
+        """Return the first line with one field or more than two; None if there is none."""
         if self.starts.size % 2 == 0:
             left, right = self.lines[0::2], self.lines[1::2]
             if np.array_equal(left, right) and bool(np.all(left[1:] > right[:-1])):
@@ -52,9 +52,9 @@ class Fields:
 
 
 def split_fields(text: bytes) -> Fields:
-    """Split ``text``, which ends with a newline, at blanks.
+    """Split ``text``, which ends with a newline, at whitespace.
 
-    A field that begins with ``#`` comments out the rest of its line, and so does ``%`` at the start of a line.
+    A field that begins with ``#`` starts a comment, and so does ``%`` at the start of a line.
     """
     buffer = np.frombuffer(text, dtype=np.uint8)
     ink = _INK[buffer]
@@ -76,16 +76,16 @@ def _without_comments(fields: Fields, initials: NDArray[np.uint8]) -> Fields:
     if opening.size == 0:
         return fields
     limit = np.full(fields.n_lines, lines.size, dtype=np.int64)
-    # Of repeated places the last assignment stays, so this keeps the first comment sign of each line.
+    # With repeated indices the last assignment wins; the reversed order keeps the first comment sign of each line.
     limit[lines[opening][::-1]] = opening[::-1]
     keep = np.arange(lines.size) < limit[lines]
     return Fields(fields.text, fields.starts[keep], fields.ends[keep], lines[keep], fields.n_lines)
 
 
 def parse_integers(fields: Fields) -> Int64Array | None:
-    """Return the fields as int64 ``[T]``, or None when one is not an int64 in its shortest spelling.
+    """Return the fields as int64 ``[T]``, or None if any is not an int64 in its shortest form.
 
-    ``007``, ``+7`` and ``-0`` are no integers here: as strings they come back as they were written.
+    ``007``, ``+7`` and ``-0`` are not integers here, so that they are preserved as strings.
     """
     buffer = np.frombuffer(fields.text, dtype=np.uint8)
     starts, ends = fields.starts, fields.ends

@@ -1,4 +1,7 @@
-"""Edge tables: pandas and polars data frames and pyarrow tables with a link a row.  None of them is imported here."""
+"""Graphs from pandas and polars data frames and pyarrow tables with one link per row.
+
+None of these libraries is imported here.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from mmsbgen.graph.graph import Graph, build_graph, number_integers
 from mmsbgen.graph.ids import number_ids
 from mmsbgen.graph.library_graphs import is_one
 
-#: Names under which the two ends of a link are usually found.
+#: Usual names of the two columns of a link.
 USUAL = (("source", "target"), ("from", "to"), ("u", "v"), ("src", "dst"), ("Source", "Target"))
 
 
 def from_table(table: Any, library: str, columns: tuple[Any, Any] | None, name: str) -> Graph:
     """The graph of a table whose rows are links; see :func:`mmsbgen.graph.as_graph` for ``columns``.
 
-    Raises InputError for columns that are not there, for missing values, and where the table has weights that are not
-    all 1 and nobody said by ``columns`` that they do not matter.
+    Raises:
+        InputError: For missing columns or values, or if ``columns`` is None and the table has weights other than 1.
     """
     found = _names(table, library)
     ends = _ends(found, columns, name)
@@ -72,7 +75,7 @@ def _no_weights(table: Any, library: str, found: list[Any], name: str) -> None:
 
 
 def _values(table: Any, library: str, column: Any, name: str) -> NDArray[np.int64] | list[Any]:
-    """The ids of a column: int64 where they are integers of at most 64 bits, else a list."""
+    """The ids of a column: an int64 array for integer types within int64, else a list."""
     part = _column(table, library, column)
     row = _first_missing(part, library)
     if row is not None:
@@ -109,7 +112,7 @@ def _first_missing(part: Any, library: str) -> int | None:
 
 
 def _kind(part: Any, library: str) -> str:
-    """``i`` for integers of at most 64 bits with sign, ``f`` for floating point, ``b`` for truth values, else ``o``."""
+    """Kind of a column: ``i`` for integer types within int64, ``f`` for floating point, ``b`` for bool, else ``o``."""
     described = _type(part, library).lower()
     if described.startswith("int"):
         return "i"

@@ -1,12 +1,11 @@
-"""Read SNAP-style edge lists.
+"""Reader for SNAP-style edge lists.
 
-The format: one link a line, two ids separated by spaces or tabs; plain text or gzip (told by its first
-bytes, not by its name).  A field that begins with ``#`` comments out the rest of its line, ``%`` does so at
-the start of a line.  Blank lines, Windows line ends and a byte-order mark are accepted.
+The format is one link per line, two ids separated by spaces or tabs, as plain text or gzip (detected by the first
+bytes, not the name).  A field that begins with ``#`` starts a comment, and so does ``%`` at the start of a line.  Blank
+lines, Windows line ends and a byte-order mark are accepted.
 
-Ids are integers when every id of the file is a 64-bit signed integer in its shortest spelling; vertices are
-then numbered by ascending id.  Otherwise all ids are strings, kept as written (``007`` is not ``7``) and
-numbered in code-point order.
+Ids are integers if every id of the file is a 64-bit signed integer in its shortest form; vertices are then numbered by
+ascending id.  Otherwise all ids are strings, unchanged (``007`` is not ``7``), in code-point order.
 
 Isolated vertices are listed in a comment, ids separated by blanks or commas::
 
@@ -30,7 +29,7 @@ from mmsbgen.base.user_files import read_bytes, unpacked
 from mmsbgen.graph._tokens import Fields, parse_integers, split_fields
 from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers, string_ids
 
-# Blocks of this size keep the temporaries of a large file small and in the cache.
+# With blocks of this size, temporary arrays stay small and in the cache.
 _BLOCK_BYTES = 1 << 22
 _SUFFIXES = {".gz", ".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist", ".dat", ".ungraph"}
 _FOREIGN = {
@@ -39,11 +38,11 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
     b"PK\x03\x04": ("zip", "unzip"),
 }
-# Searched from its second letter on: a fixed prefix is found fast in a large file.
+# Without the first letter, whose case varies: search with a fixed prefix is fast in a large file.
 _ISOLATED = re.compile(rb"solated (?:nodes|vertices)[^:\n]*:([^\n]*)")
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
 _NUMBER = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
-#: What columns of links are called.
+#: Usual column names of edge lists.
 _COLUMN = re.compile(
     rb"head|tail|start|end|(from|to|source|target|src|dst|tgt)([_ ]?(node|vertex|user|id))?([_ ]?id)?"
     rb"|(node|vertex|user|id)[_ ]?(id)?[_ ]?[ab12]",
@@ -54,12 +53,13 @@ _COLUMN = re.compile(
 def load_edge_list(path: str | os.PathLike[str]) -> Graph:
     """Read an edge list (module docstring) into a :class:`~mmsbgen.graph.Graph`.
 
-    Self-loops and repeated links are dropped and counted in ``Graph.report``.  A file that lists every link
-    in both directions counts one duplicate a link; one that lists only some of them so is probably directed:
-    it is folded with a :class:`~mmsbgen.graph.GraphWarning`.
+    Self-loops and repeated links are dropped and counted in ``Graph.report``.  If every link is listed in both
+    directions, one duplicate per link is counted.  If only some are, the file is probably directed: direction is
+    dropped with a :class:`~mmsbgen.graph.GraphWarning`.
 
-    Raises InputError, naming file, line, value and remedy, when the file cannot be read, is damaged, not
-    UTF-8, has no link, or has a line of not exactly two fields (a third one would be a weight).
+    Raises:
+        InputError: If the file cannot be read, is damaged, is not UTF-8, has no link, or has a line without exactly
+            two fields (a third would be a weight).  The message gives file, line, value and remedy.
     """
     file = Path(path)
     with stage(f"reading {file.name}", unit="B") as told:
@@ -87,7 +87,7 @@ def _load(file: Path, told: Stage) -> Graph:
 
 
 def _integer_pairs(file: Path, text: bytes, told: Stage) -> Int64Array | None:
-    """All ids of the file in order, int64 ``[2 L]``; None when one of them is no integer."""
+    """All ids of the file in order, int64 ``[2 L]``; None if any is not an integer."""
     parts = []
     for block in _checked_blocks(file, text, told):
         part = parse_integers(block)
@@ -98,7 +98,7 @@ def _integer_pairs(file: Path, text: bytes, told: Stage) -> Int64Array | None:
 
 
 def _checked_blocks(file: Path, text: bytes, told: Stage) -> Iterator[Fields]:
-    """Yield the file in blocks of whole lines, every line with two fields or none."""
+    """Yield the file in blocks of whole lines, after checking that every line has two fields or none."""
     begin, lines_before = 0, 0
     while begin < len(text):
         end = text.find(b"\n", begin + _BLOCK_BYTES) + 1 or len(text)
@@ -119,7 +119,7 @@ def _wrong_line(file: Path, number: int, fields: list[bytes], text: bytes, line:
             return _wrong_separator(where, separator, file, text)
     spaced = next((part for part in tabbed if not all(map(_NUMBER.fullmatch, part.split())) and b" " in part), None)
     if len(tabbed) > 1 and spaced is not None:
-        # By awk '{print $1, $2}' both words of the first id would become ids, and a link between them.
+        # awk '{print $1, $2}' would make a link of the two words of the first id.
         columns = "" if len(tabbed) == 2 else "cut -f 1,2 | "
         return InputError(
             f"{where}: tabs separate the fields, and {_show(spaced)} has a blank in it, which ids cannot have. Replace "
@@ -149,7 +149,7 @@ def _wrong_separator(where: str, separator: str, file: Path, text: bytes) -> Inp
 
 
 def _header(text: bytes, separator: bytes) -> tuple[int, bytes] | None:
-    """Number and text of the first line with fields if it names columns."""
+    """Number and text of the first line with fields if it is a header, else None."""
     lines = ((number, line.strip()) for number, line in enumerate(io.BytesIO(text), 1))
     found = list(itertools.islice((each for each in lines if each[1] and each[1][:1] not in (b"#", b"%")), 2))
     words, *below = ([word.strip(b" \t\"'") for word in line.split(separator)][:2] for _, line in found)
@@ -169,7 +169,7 @@ def _filtered(file: Path, command: str) -> str:
 
 
 def _refuse_odd_words(file: Path, words: list[bytes], text: bytes) -> None:
-    """Refuse lists with stray separators, and integers below a header, which would be read as string ids."""
+    """Raise InputError for stray separators, and for a header over integer ids, which would be read as strings."""
     for word in words:
         if word[0] in b",;" or word[-1] in b",;":
             separator = next(c for c in ",;" if c.encode() in word)
@@ -202,7 +202,7 @@ def _as_int64(words: list[bytes]) -> Int64Array | None:
 
 
 def _read(file: Path) -> bytes:
-    """The text of the file, unpacked, UTF-8, lines ended by a newline, without a byte-order mark."""
+    """The unpacked UTF-8 text of the file without a byte-order mark, ending with a newline."""
     raw = read_bytes(file, "give the edge list inside it")
     for magic, (kind, tool) in _FOREIGN.items():
         if raw.startswith(magic):
@@ -241,7 +241,7 @@ def _show(field: bytes) -> str:
 
 
 def _passes(file: Path) -> bool:
-    """Whether the file can be read only once, as standard input. Records do not name such a file."""
+    """Whether the file is a pipe or standard input, which can be read only once and is not recorded."""
     return str(file) == "/dev/stdin" or any(map(file.is_relative_to, ("/dev/fd", "/proc"))) or file.is_fifo()
 
 

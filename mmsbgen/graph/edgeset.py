@@ -1,9 +1,9 @@
-"""The immutable cuckoo hash of unordered pairs that the kernels look links up in.
+"""An immutable cuckoo hash set of unordered pairs, in which the kernels look up links.
 
-Two hash functions address two tables of ``n_buckets`` buckets each; a bucket holds four 64-bit keys (32
-bytes, one memory sector).  Every key lies in the bucket that the first function names in table 0 or in the
-one that the second names in table 1, so a look-up reads at most two buckets.  Tables can have any size, as
-the hash is reduced to the range by a multiplication, not by a mask.
+Two hash functions address two tables of ``n_buckets`` buckets each; a bucket holds four 64-bit keys (32 bytes, one
+memory sector).  Every key is in its bucket of table 0 by the first function or in its bucket of table 1 by the second,
+so a look-up reads at most two buckets.  Tables can have any size, since hashes are mapped to the range by a
+multiplication, not a mask.
 
 Exact definition, in 64-bit unsigned arithmetic (C; the kernels implement the same)::
 
@@ -51,15 +51,15 @@ _MULTIPLIER_2 = np.uint64(0xC4CE_B9FE_1A85_EC53)
 _FOLD = np.uint64(33)
 _HALF = np.uint64(32)
 
-# The fill at which two tables of four-key buckets stop working is 0.977 for many keys.  Small sets vary
-# more from seed to seed and weigh nothing, so they get more room.
+# The maximum load of two tables of four-key buckets is 0.977 for many keys.  Small sets vary more with the seed and
+# need little memory, so they use a lower load.
 _LOAD, _SMALL_LOAD, _SMALL = 0.945, 0.8, 1000
 _MAX_ROUNDS = 1000
 _LOOKUP_CHUNK = 1 << 18
 
 
 class EdgeSetError(MmsbgenError):
-    """No placement of the keys was found with any of the seeds tried."""
+    """No placement of the keys was found with any seed."""
 
 
 def bucket_of(keys: UInt64Array, seed: np.uint64, n_buckets: int) -> Int64Array:
@@ -81,7 +81,7 @@ class EdgeSet:
 
     buckets
         uint64 ``[2 * n_buckets, 4]``, C-contiguous, read-only: table 0, then table 1; free slots hold
-        ``0xFFFFFFFFFFFFFFFF``.  This is what goes to the device, as it is.
+        ``0xFFFFFFFFFFFFFFFF``.  This array is copied to the device unchanged.
     n_buckets
         Buckets of one table, uint32.
     seeds
@@ -99,13 +99,17 @@ class EdgeSet:
     def build(pairs: ArrayLike, *, seed: int = 0, load: float | None = None, attempts: int = 16) -> EdgeSet:
         """Build the set from integer ``pairs`` ``[H, 2]``, in any order and direction; repeated pairs count once.
 
-        The same set of pairs with the same ``seed`` gives the same tables.  ``load`` is the wanted fill of
-        the slots, in (0, 1], 0.945 when not given (0.8 below 1000 pairs); the tables are the smallest that
-        do not exceed it.  When no placement is found the hash functions are seeded anew, ``attempts`` times
-        in all.
+        The same set of pairs with the same ``seed`` gives the same tables.
 
-        Raises InputError for a wrong shape or type, a self-pair, or a vertex outside ``[0, 2**32 - 2]``, and
-        EdgeSetError when all attempts fail, which takes a load above 0.97.
+        Args:
+            pairs: integers ``[H, 2]``.
+            seed: seed of the hash functions and of the placement, 0 or more.
+            load: maximum share of used slots, in (0, 1]; default 0.945 (0.8 below 1000 pairs).
+            attempts: number of seeds of the hash functions to try.
+
+        Raises:
+            InputError: For a wrong shape or type, a self-pair, or a vertex outside ``[0, 2**32 - 2]``.
+            EdgeSetError: If all attempts fail, which requires a load above 0.97.
         """
         keys = _keys_of(pairs)
         if load is None:
@@ -129,16 +133,17 @@ class EdgeSet:
 
     @property
     def load(self) -> float:
-        """Used slots over all slots."""
+        """Share of used slots."""
         return self.n_links / self.buckets.size
 
     def contains(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.bool_]:
-        """Tell for integer ``first`` and ``second`` (any shapes that broadcast) whether the pair is in the set.
+        """Whether the pairs of integer ``first`` and ``second`` (broadcastable shapes) are in the set.
 
-        The direction of a pair does not matter.  A vertex is never linked to itself. A number outside
-        the range of vertices is linked to none.  Returns bool of the broadcast shape (0-dimensional for two numbers).
+        The order within a pair does not matter.  Self-pairs and numbers outside the range of vertices are never in the
+        set.  Returns bool of the broadcast shape (0-dimensional for two numbers).
 
-        Raises InputError when the vertices are no integers.
+        Raises:
+            InputError: If the vertices are not integers.
         """
         u, v = np.broadcast_arrays(np.asarray(first), np.asarray(second))
         if u.size and not (u.dtype.kind in "iu" and v.dtype.kind in "iu"):
@@ -163,7 +168,7 @@ class EdgeSet:
 
 
 def _keys_of(pairs: ArrayLike) -> UInt64Array:
-    """Distinct keys of ``pairs``, ascending, so that the order of the input does not matter."""
+    """Distinct keys of ``pairs``, ascending, independent of the input order."""
     array = np.asarray(pairs)
     if array.size == 0:
         return np.empty(0, dtype=np.uint64)
@@ -181,12 +186,11 @@ def _keys_of(pairs: ArrayLike) -> UInt64Array:
 def _place(
     keys: UInt64Array, seeds: UInt64Array, n_buckets: int, rng: np.random.Generator, told: Stage
 ) -> UInt64Array | None:
-    """Cuckoo insertion of all keys at once, in rounds; None when some are homeless after ``_MAX_ROUNDS``.
+    """Parallel cuckoo insertion of all keys, in rounds; None if keys remain after ``_MAX_ROUNDS``.
 
-    In a round every homeless key tries one of its two buckets.  Keys that meet there fill the free slots in
-    order.  Of those left over in a full bucket one drives out a stored key, by preference one with room in
-    its other bucket (that look ahead is what reaches loads above 0.95 in few rounds); the rest try their
-    other bucket next.
+    In a round every unplaced key tries one of its two buckets.  Keys with the same bucket fill its free slots in order.
+    If the bucket is full, one of the remaining keys evicts a stored key, preferably one with a free slot in its other
+    bucket.  This look-ahead reaches loads above 0.95 in few rounds.  The other keys try their other bucket next.
     """
     slots = np.full((2 * n_buckets, BUCKET_SLOTS), EMPTY_KEY, dtype=np.uint64)
     fill = np.zeros(2 * n_buckets, dtype=np.int64)
@@ -202,7 +206,7 @@ def _place(
         np.add.at(fill, target[fits], 1)
 
         over = ~fits
-        # The first two rounds only fill the two tables: nobody has been to both of its buckets before.
+        # The first two rounds evict no keys, since no key has tried both of its buckets before.
         kicks = (seat == BUCKET_SLOTS) & (round_number > 1)
         waits = over & ~kicks
         others, other_targets = homeless[waits], _other_bucket(homeless[waits], target[waits], seeds, n_buckets)
@@ -213,8 +217,8 @@ def _place(
 
 
 def _group(keys: UInt64Array, target: Int64Array) -> tuple[UInt64Array, Int64Array, Int64Array]:
-    """Sort keys by target bucket; also return the place of each among the keys of its bucket."""
-    # Sorting (target, index) packed in one word is several times faster than argsort.
+    """Return keys and targets sorted by target bucket, and the rank of each key within its bucket."""
+    # Sorting (target, index) packed into one word is several times faster than argsort.
     packed = np.sort(pack_pairs(target, np.arange(keys.size)))
     target = (packed >> _HALF).view(np.int64)
     index = np.arange(keys.size)
@@ -225,7 +229,7 @@ def _group(keys: UInt64Array, target: Int64Array) -> tuple[UInt64Array, Int64Arr
 
 
 def _other_bucket(keys: UInt64Array, target: Int64Array, seeds: UInt64Array, n_buckets: int) -> Int64Array:
-    """The bucket, numbered over both tables, in the table that ``target`` is not in."""
+    """The bucket of every key in the table without ``target``, numbered over both tables."""
     in_first = target < n_buckets
     other = bucket_of(keys, np.where(in_first, seeds[1], seeds[0]), n_buckets)
     return other + np.where(in_first, n_buckets, 0)
@@ -239,7 +243,7 @@ def _drive_out(
     seeds: UInt64Array,
     rng: np.random.Generator,
 ) -> tuple[UInt64Array, Int64Array]:
-    """Put each key into its full bucket (distinct ones) and return the keys driven out with where they go."""
+    """Put each key into its full bucket (all distinct); return the evicted keys and their other buckets."""
     n_buckets = fill.size // 2
     tenants = slots[target]
     wide = np.broadcast_to(target[:, None], tenants.shape)

@@ -1,7 +1,7 @@
-"""An undirected simple graph with the ids its vertices had in the input.
+"""An undirected simple graph with the vertex ids of the input.
 
-Vertices are numbered ``0 .. n_vertices - 1`` everywhere inside the package; ``Graph.ids[a]`` is what the
-user called vertex ``a``.  Links are unordered pairs stored once, as ``u < v``.
+Vertices are numbered ``0 .. n_vertices - 1`` inside the package; ``Graph.ids[a]`` is the user's id of vertex ``a``.
+Links are unordered pairs, stored once with ``u < v``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]
 UInt64Array = NDArray[np.uint64]
 
-#: Vertices are 32-bit on the device, and the largest 32-bit value is kept free for "no vertex".
+#: Vertices are 32-bit on the device; the largest 32-bit value is reserved for "no vertex".
 MAX_VERTICES = 2**32 - 1
 
 _SHIFT = np.uint64(32)
@@ -49,7 +49,7 @@ def unpack_pairs(keys: UInt64Array) -> Int64Array:
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view of ``array`` that cannot be written through."""
+    """Return a read-only view of ``array``."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -57,7 +57,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """Compressed rows of a symmetric 0/1 matrix without diagonal.
+    """Adjacency of an undirected graph in compressed sparse rows.
 
     ``offsets`` is int64 ``[N + 1]`` and ``neighbours`` uint32 ``[2 E]``: the neighbours of vertex ``a`` are
     ``neighbours[offsets[a]:offsets[a + 1]]``, ascending.  Both arrays are read-only and contiguous.
@@ -68,7 +68,7 @@ class Adjacency:
 
     @staticmethod
     def from_pairs(pairs: Int64Array, n_vertices: int) -> Adjacency:
-        """Build the rows of ``n_vertices`` vertices from unordered distinct ``pairs`` ``[E, 2]`` without self-pairs."""
+        """Build the adjacency of ``n_vertices`` vertices from distinct unordered ``pairs`` ``[E, 2]``."""
         first, second = pairs[:, 0], pairs[:, 1]
         keys = np.concatenate([pack_pairs(first, second), pack_pairs(second, first)])
         keys.sort()
@@ -79,12 +79,12 @@ class Adjacency:
 
     @property
     def n_vertices(self) -> int:
-        """Number of rows."""
+        """N, the number of vertices."""
         return self.offsets.size - 1
 
     @cached_property
     def degrees(self) -> Int64Array:
-        """Length of every row, int64 ``[N]``."""
+        """Degree of every vertex, int64 ``[N]``."""
         return read_only(np.diff(self.offsets))
 
     def row(self, vertex: int) -> UInt32Array:
@@ -94,12 +94,12 @@ class Adjacency:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Counts of what the input held.
+    """Counts of the lines, links and vertices of the input.
 
     ``n_lines`` counts link lines (rows, entries, edges) of the input:
     ``n_lines = n_links + n_self_loops + n_duplicates``.  A link listed in both directions counts as one
-    duplicate; ``n_both_ways`` counts such links.  ``directed`` says that the input was probably (or, from
-    networkx, certainly) directed.  ``n_isolated`` counts vertices without a link.
+    duplicate; ``n_both_ways`` counts such links.  ``directed`` is True if the input was probably directed (or
+    certainly, if its type says so).  ``n_isolated`` counts vertices without a link.
     """
 
     n_lines: int
@@ -110,7 +110,7 @@ class LoadReport:
     n_isolated: int
 
     def dropped(self) -> str:
-        """The dropped lines in words with counts; empty if none was dropped."""
+        """A message with the counts of dropped lines; empty if there are none."""
         loops, both, repeats = self.n_self_loops, self.n_both_ways, self.n_duplicates - self.n_both_ways
         n_links = self.n_lines - loops - self.n_duplicates
         gone = [_counted(n, what) for n, what in ((loops, "self-loop"), (repeats, "repeated link")) if n]
@@ -138,18 +138,18 @@ class Graph:
     n_vertices
         N, isolated vertices included.
     ids
-        ``[N]``, what the input called each vertex: int64, or str (dtype ``U``), or object (any hashable).
+        ``[N]``, id of each vertex in the input: int64, str (dtype ``U``) or object (any hashable).
     links
         ``[E, 2]`` int64, ``u < v`` in every row, rows distinct and in lexicographic order; read-only.
     report
-        What was dropped or folded while loading.
+        Counts of the input and of dropped lines.
     name
         Short name for run records, such as the stem of the file.
     file
-        Absolute path of the file that it was read from, or None; also of standard input and pipes.
+        Absolute path of the input file; None for other inputs, standard input and pipes.
 
-    Raises ValueError when ``links`` or ``ids`` break these rules: build graphs from foreign data by
-    :func:`mmsbgen.graph.as_graph`.
+    Raises:
+        ValueError: If ``links`` or ``ids`` break these rules.  Use :func:`mmsbgen.graph.as_graph` for other data.
     """
 
     n_vertices: int
@@ -180,11 +180,11 @@ class Graph:
 
     @property
     def density(self) -> float:
-        """Share of the pairs of vertices that are linked; 0 below two vertices."""
+        """Share of the pairs of vertices that are linked; 0 for fewer than two vertices."""
         return self.n_links / max(1.0, self.n_vertices * (self.n_vertices - 1) / 2)
 
     def adjacency(self) -> Adjacency:
-        """Rows of all links; built at the first call and kept."""
+        """Adjacency of all links, built at the first call and cached."""
         return self._adjacency
 
     def degrees(self) -> Int64Array:
@@ -199,8 +199,8 @@ class Graph:
     def digest(self) -> str:
         """sha256 (64 hexadecimal digits) of vertices, ids and links.
 
-        Independent of the format, order and direction in which the links came.  Ids that are neither
-        all integers nor all strings enter by their ``repr``.
+        It does not depend on the format, order and direction of the links in the input.  Ids that are neither all
+        integers nor all strings are hashed by their canonical text.
         """
         sha = hashlib.sha256(f"graph 1\n{self.n_vertices} {self.n_links} {self.ids.dtype.kind}\n".encode())
         if self.ids.dtype.kind == "i":
@@ -222,21 +222,25 @@ def build_graph(
     directed: bool | None = None,
     file: str | None = None,
 ) -> Graph:
-    """Fold a list of vertex pairs into a :class:`Graph`.
+    """Build a :class:`Graph` from a list of vertex pairs; warn with :class:`GraphWarning` if the source is directed.
 
-    ``first`` and ``second`` are int64 ``[L]`` with values in ``[0, len(ids))``, in any order and direction,
-    with duplicates and self-loops; ``ids`` is ``[N]``.  ``directed`` says what the source knows about its
-    direction; None infers it: when some links, but not all, are listed in both directions, the list was
-    probably directed.  Then a :class:`GraphWarning` is issued.
+    Args:
+        first: int64 ``[L]``, one vertex of each pair, in ``[0, len(ids))``; duplicates and self-loops are dropped.
+        second: int64 ``[L]``, the other vertex of each pair.
+        ids: ``[N]``, id of each vertex.
+        name: name of the graph in messages and run records.
+        directed: whether the source is directed; if None, it is if some but not all links have both directions.
+        file: path of the input file.
 
-    Raises InputError when no link is left or when there are too many vertices.
+    Raises:
+        InputError: If no link remains or there are too many vertices.
     """
     n_vertices, n_lines = int(ids.size), int(first.size)
     if n_vertices >= MAX_VERTICES:
         raise InputError(f"{name}: {n_vertices} vertices; at most {MAX_VERTICES - 1} can be numbered in 32 bits")
     up = distinct_keys(pack_pairs(first[first < second], second[first < second]))
     down = distinct_keys(pack_pairs(second[second < first], first[second < first]))
-    # Most files list every link upwards once: no merge is needed then.
+    # Most files list every link once as u < v; then no merge is needed.
     keys = distinct_keys(np.concatenate([up, down])) if up.size and down.size else (up if up.size else down)
     n_both_ways = up.size + down.size - keys.size
     n_self_loops = int(np.count_nonzero(first == second))
@@ -263,10 +267,9 @@ def build_graph(
 
 
 def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct ``values`` ascending ``[N]`` and, for every value, its place there; all int64.
+    """Return the distinct ``values``, ascending, int64 ``[N]``, and the index of every value, int64 ``[L]``.
 
-    ``values`` is int64 ``[L]``, any range.  Dense ranges go through a table, which is several times faster
-    than sorting.
+    ``values`` is int64 ``[L]``.  Dense ranges use a table, which is several times faster than sorting.
     """
     if values.size == 0:
         return values, values
@@ -286,7 +289,7 @@ def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 def string_ids(words: list[str]) -> NDArray[Any]:
-    """Return ``words`` as an id array ``[N]``: dtype ``U``, or object where that would waste memory or lose a NUL."""
+    """Return ``words`` as an id array ``[N]``: dtype ``U``, or object if a word is long or ends with NUL."""
     longest = max(map(len, words), default=0)
     if longest > 256 or any(word.endswith("\0") for word in words):
         return object_ids(words)
@@ -294,7 +297,7 @@ def string_ids(words: list[str]) -> NDArray[Any]:
 
 
 def object_ids(items: list[Any]) -> NDArray[Any]:
-    """Return ``items`` as an object array ``[N]``; unlike ``np.array`` it leaves tuples whole."""
+    """Return ``items`` as an object array ``[N]``; unlike ``np.array`` it does not expand tuples."""
     ids = np.empty(len(items), dtype=object)
     for place, item in enumerate(items):
         ids[place] = item

@@ -1,4 +1,4 @@
-"""Ids of vertices as JSON and back, with their types, so that a file of them needs no pickle."""
+"""Conversion of vertex ids to and from JSON that preserves their types, without pickle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
 
-#: Types that stand for themselves as text, with the way to the text and back.
+#: Types written as text: name, conversion to text, and conversion from text.
 _BY_TEXT: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     bytes: ("bytes", bytes.hex, bytes.fromhex),
     complex: ("complex", repr, complex),
@@ -33,7 +33,8 @@ _READ = {name: read for name, _, read in _BY_TEXT.values()}
 def to_json(item: Any) -> Any:
     """The JSON value of an id: the id itself if JSON keeps its type, else a list of type and content.
 
-    Raises InputError for an id of a type that this package cannot write.
+    Raises:
+        InputError: If ids of this type cannot be written.
     """
     if isinstance(item, np.generic):
         item = item.item()
@@ -45,7 +46,7 @@ def to_json(item: Any) -> Any:
         return ["frozenset", *map(to_json, sorted(item, key=canonical_key))]
     name, write, read = _BY_TEXT.get(type(item), ("", repr, repr))
     written = write(item)
-    # A time of a zone that has rules would come back with an offset only, and so would not be the same id.
+    # A time in a named zone would be read back with a fixed offset, which is another id.
     if not name or canonical_key(read(written)) != canonical_key(item):
         raise InputError(
             f"id {item!r} is a {type(item).__module__}.{type(item).__qualname__}, which cannot be written to a file; "
@@ -55,7 +56,11 @@ def to_json(item: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """The inverse of :func:`to_json`. Raises ValueError for other values."""
+    """The inverse of :func:`to_json`.
+
+    Raises:
+        ValueError: For values that :func:`to_json` does not return.
+    """
     if not isinstance(value, list):
         if value is None or isinstance(value, bool | int | str):
             return value

@@ -1,9 +1,9 @@
-"""Number the ids of vertices: any hashable values, in an order that does not depend on how they came.
+"""Numbering of vertex ids, which may be any hashable values, independent of the input order.
 
 Integers are ordered by value, strings by code points.  Ids of other or of several types are ordered by the name of the
 type, then within it: numbers by value, bytes and strings by their elements, tuples element by element, frozensets by
-their sorted elements, anything else by its ``repr``.  Only objects whose ``repr`` tells nothing but their address keep
-the order in which they came.  Values that compare equal (1, 1.0 and True) are one id: the first of them.
+their sorted elements, anything else by its ``repr``.  Objects whose ``repr`` contains only their address keep the input
+order.  Values that compare equal (1, 1.0 and True) are one id: the first of them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def number_ids(items: list[Any], *, name: str) -> tuple[Int64Array, NDArray[Any]]:
-    """Replace ``items`` ``[L]`` by places ``[L]`` in the ordered distinct ids ``[N]``; return both.
+    """Return the indices ``[L]`` of ``items`` ``[L]`` in the ordered distinct ids, and these ids ``[N]``.
 
-    Raises InputError, which begins with ``name``, for an item that is not hashable or NaN.
+    Raises:
+        InputError: If an item is not hashable or is NaN; the message begins with ``name``.
     """
     if _all_int64(items):
         ids, places = number_integers(np.array(items, dtype=np.int64))
@@ -35,7 +36,7 @@ def number_ids(items: list[Any], *, name: str) -> tuple[Int64Array, NDArray[Any]
 
 
 def ordered_ids(items: Iterable[Any], *, name: str) -> NDArray[Any]:
-    """The distinct ``items`` in order, int64, str or object ``[N]``; raises what :func:`number_ids` raises."""
+    """Return the ordered distinct ``items``, int64, str or object ``[N]``; raises as :func:`number_ids`."""
     try:
         distinct = list(dict.fromkeys(items))
     except TypeError:
@@ -54,9 +55,10 @@ def ordered_ids(items: Iterable[Any], *, name: str) -> NDArray[Any]:
 
 
 def numbered_pairs(ids: NDArray[Any], pairs: Any) -> Int64Array:
-    """The vertices ``[P, 2]`` that ``pairs`` of ids name: an array ``[P, 2]`` or a list of pairs.
+    """Return the vertices, int64 ``[P, 2]``, of ``pairs`` of ids, an array ``[P, 2]`` or a list of pairs.
 
-    Raises InputError for anything else and for an id that is not among ``ids`` ``[N]``.
+    Raises:
+        InputError: For anything else, or for an id that is not in ``ids`` ``[N]``.
     """
     if isinstance(pairs, np.ndarray):
         if pairs.ndim != 2 or pairs.shape[1] != 2:

@@ -1,4 +1,4 @@
-"""Graphs of other libraries, none of which is imported here: scipy.sparse, networkx, igraph."""
+"""Graphs from objects of scipy.sparse, networkx and igraph, none of which is imported here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmsbgen.graph.ids import number_ids, ordered_ids
 
 
 def from_scipy(matrix: Any, name: str | None) -> Graph:
-    """The graph of a square scipy.sparse matrix of zeros and ones."""
+    """Convert a square scipy.sparse matrix of zeros and ones."""
     name = name or "scipy matrix"
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(
@@ -38,7 +38,7 @@ def from_scipy(matrix: Any, name: str | None) -> Graph:
 
 
 def _has_arcs(first: Int64Array, second: Int64Array) -> bool:
-    """Whether the distinct entries of a matrix, neither triangular nor symmetric, are those of a directed graph."""
+    """Whether the distinct entries of a matrix are neither triangular nor symmetric, as in a directed graph."""
     up, down = first < second, second < first
     n_up, n_down = np.count_nonzero(up), np.count_nonzero(down)
     if n_up == 0 or n_down == 0:
@@ -51,7 +51,7 @@ def _has_arcs(first: Int64Array, second: Int64Array) -> bool:
 
 
 def from_networkx(source: Any, name: str | None) -> Graph:
-    """The graph of a networkx graph of any kind."""
+    """Convert a networkx graph of any kind."""
     name = name or str(getattr(source, "name", "")) or "networkx graph"
     nodes = list(source.nodes)
     index = {node: place for place, node in enumerate(nodes)}
@@ -63,13 +63,13 @@ def from_networkx(source: Any, name: str | None) -> Graph:
 
 
 def from_igraph(source: Any, name: str | None) -> Graph:
-    """The graph of an igraph graph; ids are the ``name`` of its vertices, or their indices."""
+    """Convert an igraph graph; ids are the ``name`` of its vertices, or their indices."""
     own = source["name"] if "name" in source.attributes() else None
     name = name or str(own or "igraph graph")
     nodes: list[Any] = list(range(source.vcount()))
     if "name" in source.vs.attributes():
         nodes = list(source.vs["name"])
-        ordered_ids(nodes, name=name)  # refuses names that cannot be ids
+        ordered_ids(nodes, name=name)  # raises for names that cannot be ids
         twice = next((node for node, count in Counter(nodes).items() if count > 1), nodes)
         if twice is not nodes:
             raise InputError(
@@ -84,10 +84,10 @@ def from_igraph(source: Any, name: str | None) -> Graph:
 
 
 def is_one(weight: Any) -> bool:
-    """Whether a weight is 1. None and "1" are not: the user must say what they mean."""
+    """Whether a weight is 1; False for None and "1", whose meaning is unclear."""
     try:
         return not isinstance(weight, str) and bool(weight == 1)
-    except (TypeError, ValueError):  # of an array, or what pandas has for a missing value
+    except (TypeError, ValueError):  # an array or a missing value of pandas
         return False
 
 
@@ -103,8 +103,8 @@ def _build(nodes: list[Any], ends: Iterable[tuple[int, int]], name: str, is_dire
     place, ids = number_ids(nodes, name=name)
     arcs = list(ends)
     pairs: Int64Array = place[np.array(arcs, dtype=np.int64).reshape(-1, 2)]
-    # An undirected graph may hold parallel edges in both directions: its own word counts.  A directed one
-    # that lists all links both ways says nothing that is lost.
+    # An undirected graph may have parallel edges in both directions; its own type decides.  A directed graph
+    # with all links in both directions loses no information.
     directed = False
     if is_directed:
         there = set(arcs)

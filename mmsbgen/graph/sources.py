@@ -1,7 +1,6 @@
-"""Convert a user's file or object into a :class:`~mmsbgen.graph.Graph`.
+"""Conversion of a user's file or object to a :class:`~mmsbgen.graph.Graph`.
 
-Other libraries are recognised by the module of an object's class, so that they are never imported here: whoever passes
-such an object has imported its library.
+Objects of other libraries are recognised by the module of their class, so that no library is imported here.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ def as_graph(source: Any, *, name: str | None = None, columns: tuple[Any, Any] |
 
     ``source`` is one of
 
-    * a :class:`~mmsbgen.graph.Graph`, returned as it is;
+    * a :class:`~mmsbgen.graph.Graph`, returned unchanged;
     * the path of an edge list (:func:`~mmsbgen.graph.load_edge_list`);
     * an array ``[L, 2]`` of integers or strings, or of Python objects; a list or tuple of pairs of any hashable values;
-    * a square scipy.sparse matrix or array ``[N, N]`` of zeros and ones, symmetric or triangular, else it is directed;
-      ids are ``0 .. N - 1``, empty rows are isolated vertices;
-    * a networkx graph of any kind, isolated nodes too;
-    * an igraph graph; ids are its vertices' ``name`` where there is one, else their index;
-    * a pandas or polars data frame or a pyarrow table with a link a row: ``columns`` names its two columns of ids, by
-      default its only two or a usual pair of names such as ``source`` and ``target``.
+    * a square scipy.sparse matrix or array ``[N, N]`` of zeros and ones; it is directed if neither symmetric nor
+      triangular; ids are ``0 .. N - 1``, vertices without entries are isolated;
+    * a networkx graph of any kind, including isolated nodes;
+    * an igraph graph; ids are the vertices' attribute ``name`` if present, else their indices;
+    * a pandas or polars data frame or a pyarrow table with one link per row; ``columns`` names its two columns of ids,
+      by default a usual pair of names such as ``source`` and ``target``, or its only two columns.
 
-    Ids may be any hashable values and are kept as they are.  Vertices are numbered in an order of the ids
-    (:mod:`mmsbgen.graph.ids`), so that the order in which links and vertices come changes nothing.  Direction is
-    folded, self-loops and repeated links are dropped, as for a file.  ``name`` goes into run records; for a path or a
-    Graph it is ignored.
+    Ids may be any hashable values and are not changed.  Vertices are numbered in the order of the ids
+    (:mod:`mmsbgen.graph.ids`), independent of the input order.  Direction, self-loops and repeated links are dropped,
+    as for a file.  ``name`` is used in run records and ignored for a path or a Graph.
 
-    Raises InputError for anything else, for links with weights, and when no link is left.
+    Raises:
+        InputError: For any other source, for links with weights, or if no link remains.
     """
     library = _library_of(source)
     if columns is not None and library not in _TABLES:
@@ -106,14 +105,14 @@ def _from_rows(source: list[Any] | tuple[Any, ...], name: str) -> Graph:
             raise _weighted(name, f"three values in row {number}, {row!r}")
         if len(row) != 2:
             raise InputError(f"{name}: row {number} has {len(row)} values, {row!r}; give one pair of ids a row")
-        # Of a list and an array "+=" would make the sum.
+        # "+=" with an array would add elementwise.
         items.extend(row.tolist() if isinstance(row, np.ndarray) else row)
     places, ids = number_ids(items, name=name)
     return build_graph(places[0::2], places[1::2], ids, name=name)
 
 
 def _number(pairs: NDArray[Any], name: str) -> tuple[Int64Array, NDArray[Any]]:
-    """Replace the ids in ``pairs`` by places in the sorted ids; return both."""
+    """Return the indices of the ids in ``pairs`` ``[L, 2]`` in the sorted ids, and these ids."""
     if pairs.dtype.kind == "O" or (pairs.dtype.kind == "u" and pairs.size and pairs.max() > np.uint64(2**63 - 1)):
         places, ids = number_ids(pairs.ravel().tolist(), name=name)
         return places.reshape(-1, 2), ids

@@ -1,9 +1,8 @@
-"""Hold out pairs for validation and test, and keep them out of training in every role.
+"""Split of the pairs of a graph into training, validation and test.
 
-A held-out set has links and non-links in equal number, as in the published programs, which makes its
-perplexity comparable; metrics that should speak for the graph have to be weighted by its density.  Held-out
-links leave the training adjacency, and training may draw neither a held-out link nor a held-out non-link as
-a pair of a mini-batch or as a partner.
+A held-out set has equal numbers of links and non-links, as in the published programs, so that perplexities are
+comparable.  Metrics for the whole graph must be weighted by its density.  Held-out links are removed from the training
+adjacency.  Training uses no held-out pair in a mini-batch or as a partner.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from mmsbgen.graph.graph import (
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Pairs with what was observed: links first, then non-links, each in lexicographic order.
+    """Held-out pairs and their labels: links first, then non-links, each in lexicographic order.
 
     ``pairs`` is int64 ``[H, 2]`` with ``u < v``; ``labels`` is bool ``[H]``, True for a link.
     """
@@ -60,7 +59,7 @@ class Split:
         :class:`HeldOut`; disjoint, possibly empty.
 
     Warnings:
-        Where the split differs from what was asked for, in plain words; usually empty.
+        Messages about differences from the requested split; usually empty.
     """
 
     graph: Graph
@@ -72,12 +71,12 @@ class Split:
 
     @property
     def n_training_links(self) -> int:
-        """E_tr."""
+        """E_tr, the number of training links."""
         return int(self.training_links.shape[0])
 
     @cached_property
     def training_adjacency(self) -> Adjacency:
-        """Adjacency of the training links. Vertices may be isolated here that have links in the graph."""
+        """Adjacency of the training links. Vertices with links in the graph may be isolated here."""
         return Adjacency.from_pairs(self.training_links, self.graph.n_vertices)
 
     @cached_property
@@ -98,21 +97,26 @@ class Split:
 
     @property
     def held_out_degree(self) -> Int64Array:
-        """|held(a)| of every vertex, int64 ``[N]``."""
+        """Number of held-out pairs of every vertex, |held(a)|, int64 ``[N]``."""
         return self.held_out_adjacency.degrees
 
 
 def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: int) -> Split:
-    """Draw a :class:`Split`; the same graph, fractions and seed give the same one, ``test`` or not the same validation.
+    """Draw a :class:`Split`, which is determined by the graph, the fractions and the seed.
 
-    ``validation`` and ``test`` are the fractions of all links to hold out: that many links (rounded, at least
-    one when the fraction is positive) uniformly without replacement, and as many distinct pairs uniformly
-    from all pairs that are no link.  At least one link stays for training.  When the graph has fewer
-    non-links than wanted all of them are held out, validation being served first, and ``Split.warnings``
-    says so, as it does where more than half of the links are held out.
+    Links are drawn uniformly without replacement, and as many distinct non-links.  A positive fraction holds out at
+    least one link if enough links remain; at least one link remains for training.  If the graph has too few non-links,
+    all are held out, validation first, and ``Split.warnings`` has a message.  It also has one if more than half of the
+    links are held out.
 
-    Raises InputError when a fraction is not in [0, 1), when no training link would be left, or for a
-    negative seed.
+    Args:
+        graph: the graph to split.
+        validation: fraction of all links to hold out for validation.
+        test: fraction of all links to hold out for test; it does not change the validation pairs.
+        seed: seed of the draws, 0 or more.
+
+    Raises:
+        InputError: If a fraction is not in [0, 1), no training link would remain, or the seed is negative.
     """
     for word, fraction in (("validation", validation), ("test", test)):
         if not (math.isfinite(fraction) and 0 <= fraction < 1):
@@ -141,7 +145,7 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
 def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[str], counts: tuple[int, int]) -> Split:
     (n_validation, n_test), n_links = counts, graph.n_links
     n_held_out = n_validation + n_test
-    # Test pairs have a stream of their own: the validation pairs are the same with and without them.
+    # Test pairs use a separate stream, so that the validation pairs do not depend on ``test``.
     rng, test_rng = (np.random.Generator(np.random.PCG64(key)) for key in ([seed, 3], [seed, 3, 1]))
     drawn = rng.choice(n_links, size=n_validation, replace=False) if n_validation else np.empty(0, dtype=np.int64)
     non_links = _draw_non_links(graph.n_vertices, graph.links, n_validation, rng)
@@ -194,14 +198,14 @@ def _held_out(links: Int64Array, non_links: Int64Array) -> HeldOut:
 
 
 def _draw_non_links(n: int, taken: Int64Array, count: int, rng: np.random.Generator) -> Int64Array:
-    """Draw ``min(count, all)`` distinct pairs of ``n`` vertices that are not ``taken``, in random order, uniformly.
+    """Draw ``min(count, all)`` distinct pairs of ``n`` vertices that are not ``taken``, uniformly, in random order.
 
-    No draw is rejected.  All pairs u < v are ranked row by row.  Leaving out the ranks of those taken (``[T, 2]``,
-    lexicographic), the r-th pair has as many of them below it as there are whose own rank less those before it is at
-    most r.
+    No draw is rejected.  All pairs u < v are ranked row by row.  ``taken`` is ``[T, 2]``, lexicographic;
+    ``free_before[i]`` is the number of free pairs before taken pair i.  The rank of free pair r is r plus the number
+    of taken pairs with ``free_before`` at most r.
     """
     vertex = np.arange(n, dtype=np.uint64)
-    # Unsigned, as the product reaches n * n before it is halved.
+    # Unsigned, since the product before halving may exceed int64.
     row_begin = (vertex * (np.uint64(max(2 * n - 1, 0)) - vertex) // np.uint64(2)).astype(np.int64)
     u, v = taken[:, 0], taken[:, 1]
     free_before = row_begin[u] + (v - u - 1) - np.arange(len(taken))

@@ -1,6 +1,6 @@
-"""Pictures and pages of what a run found and of what the tuning database holds.
+"""Reports with pictures: the results of a run, and the records of a tuning database.
 
-Nothing here is imported by ``import mmsbgen``; the modules that draw need Matplotlib (extra ``report``).
+``import mmsbgen`` imports none of it; the modules that draw need Matplotlib (extra ``report``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from mmsbgen.base.errors import MissingDependencyError
 
 
 def need_matplotlib() -> None:
-    """Raise :class:`MissingDependencyError`, which names the extra, where Matplotlib is not installed."""
+    """Raise :class:`MissingDependencyError`, which names the extra, if Matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A page of pictures and tables: one HTML file that needs nothing else, and the pictures as PNG files beside it."""
+"""A report as one self-contained HTML file, with its pictures as PNG files beside it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.report.style import Picture
 
-#: Characters of a piece of text.
+#: Most characters of a text.
 _LONGEST = 2000
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that is seen first, and what it is."""
+    """A key figure and its name, at the top of the page."""
 
     value: str
     name: str
@@ -32,9 +32,15 @@ class Tile:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text or numbers beside a picture; ``right`` are the columns of numbers.
+    """A table of texts and numbers.
 
-    ``note`` says what was left out; with ``folded`` the reader opens the table.
+    Attributes:
+        title: The heading.
+        columns: Names of the columns.
+        rows: The cells of each row.
+        right: Right-aligned columns, those of numbers.
+        note: A sentence about rows that were left out.
+        folded: Whether the table is closed at first.
     """
 
     title: str
@@ -56,13 +62,13 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """Its place in the page's address."""
+        """The section's anchor in the page's URL."""
         return "".join(c if c.isalnum() else "-" for c in self.title.lower())
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What must not be overlooked; ``kind`` is ``good``, ``warning`` or ``note``."""
+    """A highlighted message; ``kind`` is ``good``, ``warning`` or ``note``."""
 
     kind: str
     text: str
@@ -97,12 +103,12 @@ def _environment() -> jinja2.Environment:
 
 
 def _cell(value: Any) -> Any:
-    """Text of any origin, printable and of bounded length; what was made here is left as it is."""
+    """A value as printable text of bounded length; markup is left unchanged."""
     return value if isinstance(value, Markup) else plain(value, _LONGEST)
 
 
 def html(page: HtmlPage, writing: Stage | None = None) -> str:
-    """The page as one HTML document; nothing in it asks for another file or host, or runs."""
+    """The page as one HTML document without scripts or references to other files and hosts."""
     svg: dict[str, Markup] = {}
     for picture in page.pictures:
         svg[picture.name] = Markup(picture.svg())
@@ -112,7 +118,7 @@ def html(page: HtmlPage, writing: Stage | None = None) -> str:
 
 
 def with_distinct_names(sections: Sequence[Section]) -> list[Section]:
-    """The sections, a picture whose name another one before it has under a name of its own."""
+    """The sections with unique picture names: repeated ones get a number."""
     seen: set[str] = set()
     found = []
     for section in sections:
@@ -128,9 +134,9 @@ def with_distinct_names(sections: Sequence[Section]) -> list[Section]:
 
 
 def write(page: HtmlPage, folder: Path) -> Path:
-    """Write ``report.html`` and a PNG a picture into ``folder``, all or none; returns the page's path.
+    """Write ``report.html`` and a PNG per picture into ``folder``, all or none; returns the page's path.
 
-    Raises :class:`InputError` where the folder cannot be written.
+    Raises :class:`InputError` if the folder cannot be written.
     """
     pictures = page.pictures
     files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, axes, and how a figure becomes a PNG and an SVG that follows the page's theme."""
+"""Style of all pictures: colours, axes, and export to PNG and to SVG that follows the page's theme."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullForma
 
 from mmsbgen.base.id_text import plain
 
-#: Of text and axes, and of the page behind them: in an SVG they become the page's own, dark or light.
+#: Colours of text and axes, and of the background; in an SVG they are replaced by the page's, dark or light.
 INK, PAPER = "#1c1e21", "#fffffe"
-#: Legible on both.
+#: Legible on dark and light pages.
 MUTED = "#757b82"
-#: Told apart by colour-blind readers (Okabe and Ito); their black is the ink.
+#: Colours for colour-blind readers (Okabe and Ito), with INK as their black.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", INK, "#999933")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-#: Marks above which a picture holds them as an image rather than one by one.
+#: Number of marks above which an SVG has them as an image.
 MANY_MARKS = 1500
 
 _SETTINGS: dict[Any, Any] = {
-    "text.parse_math": False,  # names may hold a dollar
+    "text.parse_math": False,  # names may contain a dollar
     "text.color": INK,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -57,19 +57,19 @@ _SETTINGS: dict[Any, Any] = {
     "ytick.labelsize": 8.5,
     "svg.fonttype": "none",
 }
-# Settings are the process's: one report is drawn at a time.
+# Matplotlib's settings are global to the process: one report is drawn at a time.
 _LOCK = threading.RLock()
 Share = bool | Literal["none", "all", "row", "col"]
-#: What is not seen, or turns the direction of what is.
+#: Invisible characters, and those that change the direction of text.
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-#: Of a page for an inch, at most: text of small pictures is not to be larger than that of others.
+#: Most pixels of a page per inch of a figure, so that text has the same size in small pictures.
 _PIXELS = 118
 _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure.  ``name`` is its file's; ``alt`` says in words what it shows, ``caption`` how to read it."""
+    """A figure with its file's ``name``, a ``caption`` on how to read it and a text alternative ``alt``."""
 
     name: str
     title: str
@@ -78,12 +78,12 @@ class Picture:
     figure: Figure
 
     def png(self, dpi: int = 150) -> bytes:
-        """The picture on light paper."""
+        """The picture as PNG on a light background."""
         with drawing():
             return _saved(self.figure, "png", dpi=dpi, facecolor=PAPER, metadata={"Software": None})
 
     def svg(self) -> str:
-        """An ``<svg>`` element for an HTML page: no identifier of another picture's, ink and paper of the page."""
+        """An ``<svg>`` element for an HTML page, with unique identifiers and the page's colours."""
         with drawing(), matplotlib.rc_context({"svg.hashsalt": self.name}):
             raw = _saved(self.figure, "svg", dpi=200, facecolor="none", metadata={"Date": None, "Creator": None})
         text = raw.decode("utf-8")
@@ -103,7 +103,7 @@ class Picture:
 def _saved(figure: Figure, form: Literal["png", "svg"], **how: object) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        # Names in scripts that the font lacks: a browser has them.
+        # Browsers have fonts for scripts that Matplotlib's font lacks.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font", category=UserWarning)
         figure.savefig(buffer, format=form, **how)  # type: ignore[arg-type]
     return buffer.getvalue()
@@ -111,7 +111,7 @@ def _saved(figure: Figure, form: Literal["png", "svg"], **how: object) -> bytes:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The project's settings instead of the user's, for everything that is drawn inside."""
+    """Use the project's Matplotlib settings instead of the user's inside the block."""
     with _LOCK, matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_SETTINGS)
@@ -134,7 +134,7 @@ def single(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def slug(text: str) -> str:
-    """A part of a file's name."""
+    """``text`` as a part of a file name: lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
@@ -149,7 +149,7 @@ def marker(number: int) -> str:
 
 
 def log_scale(axes: Axes, which: Literal["x", "y"], unit: str = "") -> None:
-    """A logarithmic axis, labelled 0.2, 0.5, 1, 2 ... where its range is short; with ``unit`` as 20 µs, 5 ms."""
+    """Make an axis logarithmic, with labels 0.2, 0.5, 1, 2 ... for short ranges; with ``unit``, 20 µs, 5 ms."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
@@ -164,7 +164,7 @@ def log_scale(axes: Axes, which: Literal["x", "y"], unit: str = "") -> None:
 
 
 def powers(axes: Axes, values: Iterable[float]) -> None:
-    """A logarithmic x axis that has ``values``; between powers of two there is no room for labels."""
+    """Make the x axis logarithmic, labelled at those of ``values`` that are powers of two, or at all if none is."""
     found = sorted(set(values))
     shown = [value for value in found if value == int(value) and not int(value) & (int(value) - 1)] or found
     axes.set_xscale("log", base=2)
@@ -176,12 +176,12 @@ def powers(axes: Axes, values: Iterable[float]) -> None:
 
 
 def times(value: float) -> str:
-    """A ratio for a reader: ``12.3x``."""
+    """A ratio as text, such as ``12.3x``."""
     return f"{value:.0f}x" if value >= 100 else f"{value:.3g}x"
 
 
 def scale_of_strength() -> Colormap:
-    """Colours from little to much: even in their steps, for colour-blind readers, on dark pages and on light ones."""
+    """A perceptually uniform colour map for colour-blind readers, legible on dark and light pages."""
     shades = matplotlib.colormaps["cividis"]([0.18 + 0.82 * i / 255 for i in range(256)])
     return LinearSegmentedColormap.from_list("strength", [tuple(shade) for shade in shades])
 
@@ -193,5 +193,5 @@ def bright(shade: Sequence[float]) -> float:
 
 
 def on_scale(brightness: float) -> str:
-    """Black or white, whichever is legible on a colour."""
+    """Black or white, whichever is legible on a colour of this brightness."""
     return "#000000" if brightness > 0.5 else "#ffffff"

@@ -1,4 +1,4 @@
-"""The application: routes, schema and page, behind the gate."""
+"""The ASGI application: routes, OpenAPI schema and web page, behind the request checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mmsbgen.service.routes import job_routes, kernel_routes, result_routes, ser
 from mmsbgen.service.service_context import ServiceContext
 
 STATIC = Path(__file__).parent / "static"
-"""What is served at /: files that need nothing from another host."""
+"""Files served at /; they load nothing from other hosts."""
 _DESCRIPTION = (
     "The tuning database, the kernels and the jobs of mmsbgen. Requests that change something need the header "
     "`Authorization: Bearer TOKEN`. Errors are problem details (RFC 9457)."
@@ -28,7 +28,7 @@ _DESCRIPTION = (
 
 
 def create_app(settings: ServiceSettings) -> tuple[ASGIApp, ServiceContext]:
-    """The ASGI application, and what its routes share, which opens and closes with it."""
+    """The ASGI application and the context of its routes, which opens and closes with it."""
     core = ServiceContext(settings)
 
     @contextlib.asynccontextmanager
@@ -70,7 +70,7 @@ def _schema(app: FastAPI) -> dict[str, Any]:
 
 
 def _as_problems(operation: dict[str, Any]) -> None:
-    """Give errors the media type that they have."""
+    """Document error responses with the media type of problem details."""
     for response in operation["responses"].values():
         content = response.get("content", {})
         if "ErrorBody" in str(content.get("application/json", "")):

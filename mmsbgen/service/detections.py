@@ -1,4 +1,4 @@
-"""What a detection found, read back from the files of its job."""
+"""Results of detections, read from the files of their jobs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,13 @@ _KEPT = 4
 class DetectionView:
     """The results of one job.
 
-    ``members`` are the ids of every community, the largest first; ``ids`` ``[N]`` all vertices', ``indices`` and
-    ``shares`` ``[N, r]`` their largest memberships by community of the model, ``beta`` ``[K]`` the strengths.
+    Attributes:
+        record: The run record.
+        members: Vertex ids of every community, the largest community first.
+        ids: Ids ``[N]`` of all vertices.
+        indices: Communities of the model ``[N, r]`` in which each vertex has its largest memberships.
+        shares: These memberships ``[N, r]``.
+        beta: Strengths ``[K]`` of the model's communities.
     """
 
     record: dict[str, Any]
@@ -58,12 +63,12 @@ class DetectionView:
 
     @cached_property
     def number(self) -> dict[int, int]:
-        """The number of a community, by that of the model."""
+        """The number of a community, by its number in the model."""
         return {label: number for number, label in enumerate(self.labels)}
 
     @cached_property
     def result(self) -> DetectionResult:
-        """What there is to say without the members."""
+        """The result without the members."""
         record = self.record
         told = record["communities"]
         listed = zip(self.members[:MOST_COMMUNITIES], self.labels, strict=False)
@@ -87,7 +92,7 @@ class DetectionView:
         )
 
     def page(self, number: int, offset: int, limit: int) -> MemberPage:
-        """Some members of a community with their memberships in it.  Raises ``InputError`` where there is none."""
+        """A page of a community's members.  Raises ``InputError`` if there is no such community."""
         if not 0 <= number < len(self.members):
             raise InputError(f"there is no community {number}: they are numbered from 0 to {len(self.members) - 1}")
         members, label = self.members[number], self.labels[number]
@@ -101,7 +106,7 @@ class DetectionView:
         )
 
     def vertex(self, name: str) -> Vertex | None:
-        """The memberships of a vertex; None where there is none of that id."""
+        """The memberships of a vertex; None if there is no vertex with that id."""
         row = self.place.get(name)
         if row is None:
             return None
@@ -115,7 +120,7 @@ class DetectionView:
 
 
 class DetectionViews:
-    """Results that were asked for lately."""
+    """A cache of the most recently requested results."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -123,7 +128,7 @@ class DetectionViews:
         self._lock = Lock()
 
     def get(self, job: Job) -> DetectionView:
-        """The results of a detection that is done.  Raises ``InputError`` for any other job, and for large results."""
+        """The results of a finished detection.  Raises ``InputError`` for any other job, and for large results."""
         if job.kind != "detect" or job.state != "done":
             raise InputError(
                 f"the job {job.id} is a {job.kind} job and {job.state}: only a detection that is done has these"
@@ -143,7 +148,7 @@ class DetectionViews:
         def file(name: str) -> bytes:
             return b"".join(self._queue.read(job, "output", name))
 
-        # An id may have any sign in it that does not end a line of the file, such as U+2028.
+        # Not splitlines(): an id may contain characters such as U+2028.
         lines = file("communities.txt").decode("utf-8").split("\n")[:-1]
         try:
             archive = np.load(io.BytesIO(file("memberships.npz")), allow_pickle=False)
@@ -161,7 +166,7 @@ class DetectionViews:
 
 
 def _shared(members: Sequence[Sequence[str]]) -> list[tuple[int, int, int]]:
-    """Pairs of communities with the number of vertices in both, those that share most first."""
+    """Pairs of communities with the number of vertices in both, largest number first."""
     of: defaultdict[str, list[int]] = defaultdict(list)
     for number, names in enumerate(members):
         for name in names:

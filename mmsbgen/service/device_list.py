@@ -1,4 +1,4 @@
-"""Devices that requests name: those of this machine, and those that records are of."""
+"""Devices that requests may name: those of this machine, and those with records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KEY = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class Target:
-    """A device that a request means; ``info`` where it is one of this machine."""
+    """The device of a request; ``info`` is None unless it is a device of this machine."""
 
     record: DeviceRecord
     traits: Traits
@@ -35,9 +35,9 @@ class Target:
 
 
 class Devices:
-    """What devices there are.
+    """The devices of this machine and the devices with records.
 
-    This machine's are asked for in a child process: a driver that crashes or hangs cannot take the service along.
+    The former are discovered in a child process, so that a driver that crashes or hangs does not stop the service.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Devices:
         self.known: dict[str, DeviceRecord] = {}
 
     async def discover(self) -> None:
-        """Find the devices of this machine; what goes wrong becomes a hint."""
+        """Find the devices of this machine; an error becomes a hint."""
         child = await asyncio.create_subprocess_exec(
             *python_command("mmsbgen", "devices", "--json"),
             stdout=asyncio.subprocess.PIPE,
@@ -67,16 +67,16 @@ class Devices:
                 await child.wait()
 
     def read(self, store: Store) -> None:
-        """Take up the devices that have records, shipped ones included."""
+        """Read the devices that have records, including shipped ones."""
         self.known = shipped().devices | {device.key: device for device in store.devices()}
 
     def target(self, text: str | None) -> Target:
-        """The device that ``text`` means; None is the best of this machine.
+        """The device that ``text`` names; for None, the best one of this machine.
 
-        It is the key of one that has records, a name or number as ``--device`` takes it, or a part of the name of one
-        that has records.
+        ``text`` is the key of a device with records, a name or number as ``--device`` takes it, or a part of the name
+        of a device with records.
 
-        Raises :class:`InputError` when there is none, or several.
+        Raises :class:`InputError` if no device matches, or several.
         """
         if text is not None and _KEY.fullmatch(text):
             if text not in self.known:
@@ -85,7 +85,7 @@ class Devices:
         try:
             return _here(select_device(text, self.local, self.hints))
         except InputError as error:
-            # Several of this machine, or a number that none has, is nothing to look for in the names of others.
+            # An ambiguous name or an unknown number of this machine is not looked up among recorded devices.
             if text is None or matching(text, self.local) or text.strip().isdecimal():
                 raise
             found = [device for device in self.known.values() if device.matches(text)]

@@ -1,4 +1,4 @@
-"""Workers beside the service: processes of ``mmsbgen worker`` that are started again when they end."""
+"""The service's own workers: processes of ``mmsbgen worker``, restarted when they end."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["beside"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _LIVED_S = 5.0
-"""A worker that lived so long did not fail at its start."""
+"""A worker that runs longer than this did not fail at its start."""
 _GRACE_S = 30.0
-"""How long a worker may take to give its job back."""
+"""How long a worker may take to return its job to the queue."""
 _LAST_S = 60.0
-"""A job is given back in less; a worker that takes longer hangs."""
+"""A worker that takes longer to return its job hangs."""
 log = logging.getLogger("mmsbgen.service")
 
 
 @contextlib.contextmanager
 def beside(count: int, database: str | None, data: Path, devices: Sequence[str] = ()) -> Iterator[None]:
-    """Run ``count`` workers for the jobs of a database while the block runs; then have them give their jobs back.
+    """Run ``count`` workers for the jobs of a database while the block runs.
 
-    They take ``devices`` in turns, the best one where none is named.  When this process ends, however that is, they
-    give their jobs back and end.
+    ``devices`` are assigned to the workers in turn; without any, each uses the best device. When the block or this
+    process ends, for whatever reason, the workers return their jobs to the queue and end.
     """
     stop = threading.Event()
     threads = []
@@ -54,12 +54,12 @@ def _keep(database: str | None, data: Path, device: str | None, stop: threading.
     """Keep one worker running until ``stop`` is set."""
     arguments = ["worker", "--data", str(data), *(() if device is None else ("--device", device))]
     command = python_command("mmsbgen.service.local_workers", *arguments)
-    # A URL may have a password, which a command line would show to everybody.
+    # Not on the command line, which every user can read: the URL may have a password.
     environment = os.environ | python_environment() | ({} if database is None else {URL_VARIABLE: database})
     wait = _FIRST_WAIT_S
     while not stop.is_set():
         began = time.monotonic()
-        # Ctrl-C is for the service, which then asks its workers to end, once.
+        # In a session of its own, Ctrl-C does not reach the worker: the service ends it.
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
         with process.stdin or contextlib.nullcontext():
             while process.poll() is None and not stop.wait(0.2):
@@ -83,15 +83,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _tied() -> None:
-    """Have this process asked to end when its service does, which closes our standard input then."""
+    """End this process when the service ends, which closes this process's standard input."""
     threading.Thread(target=_end_with_service, args=(threading.get_ident(),), daemon=True).start()
 
 
 def _end_with_service(main: int) -> None:
-    """Ask this process to end, once, when its service is gone; end it where it hangs over that: it holds a device."""
+    """Send SIGTERM to this process when standard input is closed; kill it if it hangs, to free its device."""
     while os.read(0, 1):
         pass
-    # To the main thread: taken by another one it would not end what that one waits for.
+    # To the main thread: in another thread the signal would not interrupt what the main one waits for.
     signal.pthread_kill(main, signal.SIGTERM)
     time.sleep(_LAST_S)
     os._exit(1)

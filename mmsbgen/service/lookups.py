@@ -1,4 +1,4 @@
-"""Best configurations, answered from memory while tunes go on storing trials."""
+"""Look-ups of best configurations, answered from memory while tunes store trials."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["Asked", "LookUps"]
 
 MOST_ANSWERS = 4096
 OLDEST_SECONDS = 5.0
-"""A look-up waits for a new answer once the old one is out of date for so long."""
+"""After so long an outdated answer is not given any more: look-ups wait for a new one."""
 log = logging.getLogger("mmsbgen.service")
 
 
 class Asked(NamedTuple):
-    """One look-up: the device as the client named it, the kernel, and the problem's values as they were written."""
+    """One look-up: device, kernel and problem values as the client wrote them."""
 
     device: str | None
     family: str
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 @dataclass
 class _Answer:
-    """``version`` is that of the kernel's records that it is from."""
+    """A cached answer; ``version`` is the version of the kernel's records that it was made from."""
 
     body: bytes
     version: int
@@ -53,7 +53,7 @@ class _Answer:
     tier: str
 
     def stands(self, changed: Changed) -> bool:
-        """Whether new trials of the keys in ``changed`` cannot have made another answer of it."""
+        """Whether new trials of the keys in ``changed`` cannot change this answer."""
         if changed is None or any(key.kernel != self.key.kernel for key in changed):
             return False
         if self.tier == "exact":
@@ -62,10 +62,10 @@ class _Answer:
 
 
 class LookUps:
-    """Answers look-ups with JSON texts that are kept until records of their kernel are added.
+    """Answers look-ups with JSON texts, cached until records of their kernel are added.
 
-    What was added is looked for every ``seconds``.  While an answer is made again the one before still goes out, for
-    :data:`OLDEST_SECONDS` at most.  One thread has the index, so that look-ups never wait for the database.
+    The store is checked for new records every ``seconds``. While an answer is renewed, the old one is still given, for
+    at most :data:`OLDEST_SECONDS`. A single thread owns the index, so that cached look-ups never wait for the database.
     """
 
     def __init__(self, store: Store, devices: Devices, seconds: float) -> None:
@@ -82,21 +82,21 @@ class LookUps:
         self._devices_read = 0.0
 
     async def open(self) -> None:
-        """Begin to follow the store."""
+        """Start to follow the store."""
         await self._run(self._read_devices)
         self._tasks = [asyncio.create_task(work()) for work in (self._follow, self._renew)]
 
     async def close(self) -> None:
-        """End."""
+        """Stop following the store and end the thread."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._thread.shutdown(cancel_futures=True)
 
     async def best(self, asked: Asked) -> tuple[bytes, str]:
-        """The answer as JSON, and whether it was 'kept', 'renewed' in the background or 'made'.
+        """The answer as JSON, and its origin: cached ('kept'), cached while it is 'renewed', or newly 'made'.
 
-        Raises :class:`InputError` for what cannot be looked up.
+        Raises :class:`InputError` for an unknown kernel, device or problem.
         """
         found = self._answers.get(asked)
         if found is not None:
@@ -104,7 +104,7 @@ class LookUps:
             version = self._versions.get(kernel, 0)
             if found.version == version:
                 return found.body, "kept"
-            # When the first change came that the answer does not know of; None when that is long ago.
+            # When the answer became outdated; None if that is long ago.
             outdated = self._changes[kernel].get(found.version + 1)
             if outdated is not None and time.monotonic() - outdated <= OLDEST_SECONDS:
                 self._stale[asked] = None
@@ -113,7 +113,7 @@ class LookUps:
         return (await self._make(asked)).body, "made"
 
     async def refresh(self) -> None:
-        """Take up now what was stored, so that the next look-ups know it."""
+        """Read new records now, so that the next look-ups use them."""
         await self._take_up()
         await self._run(self._read_devices)
         for asked, answer in list(self._answers.items()):
@@ -121,21 +121,21 @@ class LookUps:
                 del self._answers[asked]
 
     async def configuration(self, target: Target, found: KernelFamily, name: str, problem: Problem) -> Selection:
-        """What is selected for a device, as a value."""
+        """The configuration that is selected for a device."""
         selection: Selection = (await self._run(partial(self._select, target, found, name, problem)))[0]
         return selection
 
     async def target(self, device: str | None) -> Target:
-        """The device that a request means.  Raises :class:`InputError` when there is none, or several."""
+        """The device of a request.  Raises :class:`InputError` if no device matches, or several."""
         found: Target = await self._run(partial(self._target, device))
         return found
 
     async def devices_changed(self) -> None:
-        """Forget answers: devices of this machine have come to be known."""
+        """Drop all cached answers after the devices of this machine were discovered."""
         self._answers.clear()
 
     async def _make(self, asked: Asked) -> _Answer:
-        """Make an answer; those who ask for the same meanwhile get that one."""
+        """Make an answer; concurrent requests for the same look-up share it."""
         making = self._making.get(asked)
         if making is None:
             making = self._making[asked] = asyncio.create_task(self._made(asked))
@@ -151,7 +151,7 @@ class LookUps:
         return answer
 
     async def _take_up(self) -> None:
-        """Take up what was stored; answers that it does not concern stand."""
+        """Read new records; answers that they cannot change stay valid."""
         changed: dict[KernelName, Changed] = await self._run(self._update)
         for asked, answer in self._answers.items():
             kernel = (asked.family, asked.kernel)
@@ -165,7 +165,7 @@ class LookUps:
         kernels = -1
         while True:
             if kernels != len(self._index.kernels):
-                # What was read stays: looking through it for garbage would stop all answers for a sixth of a second.
+                # Garbage collection of the index, which stays in memory, would stop all answers for 1/6 s.
                 kernels = len(self._index.kernels)
                 gc.freeze()
             await asyncio.sleep(self._seconds)
@@ -173,11 +173,11 @@ class LookUps:
                 await self._take_up()
             except MmsbgenError as error:
                 log.warning("records that were added could not be read: %s", error)
-            except Exception:  # what is one record's fault must not end the following of all others
+            except Exception:  # one bad record must not stop the updates
                 log.exception("records that were added could not be read")
 
     async def _renew(self) -> None:
-        """Make stale answers again, one at a time, so that a look-up that must wait waits for one at most."""
+        """Renew stale answers one at a time, so that a new look-up waits for at most one of them."""
         while True:
             await self._wake.wait()
             while self._stale:
@@ -235,11 +235,11 @@ class LookUps:
         return _Answer(best.model_dump_json().encode(), version, key, selection.tier)
 
     def _target(self, device: str | None) -> Target:
-        """The device that a look-up means, be it one whose first records came just now."""
+        """The device of a look-up, even if its first records were stored just now."""
         try:
             return self._devices.target(device)
         except InputError:
-            # The index follows the kernels that were looked up, and so does not tell of devices with records of others.
+            # The index follows only kernels that were looked up: it misses devices with records of others.
             if time.monotonic() - self._devices_read < self._seconds:
                 raise
             self._read_devices()
@@ -267,7 +267,7 @@ class LookUps:
         return Key(target.record, self._toolchain(key), kernel, key.problem)
 
     def _toolchain(self, key: Key) -> ToolchainRecord:
-        """The compiler with which a device of another machine was tuned last."""
+        """The compiler last used to tune a device of another machine."""
         of_device = [group for group in self._index.groups(key) if group.key.device == key.device]
         if not of_device:
             return key.toolchain

@@ -1,4 +1,4 @@
-"""Runs the application and, beside it, workers for its jobs."""
+"""Runs the application and the workers for its jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHUTDOWN_SECONDS = 10
 
 
 class _Server(uvicorn.Server):
-    """Lets the followers of jobs go as soon as it is told to end, so that it does not wait for them."""
+    """Ends event streams as soon as it is stopped, so that shutdown does not wait for them."""
 
     def __init__(self, config: uvicorn.Config, core: ServiceContext) -> None:
         super().__init__(config)
@@ -35,7 +35,7 @@ class _Server(uvicorn.Server):
 
 
 def listening(settings: ServiceSettings) -> socket.socket:
-    """A socket on the address of ``settings``.  Raises :class:`InputError` where that cannot be had."""
+    """A listening socket on the address of ``settings``.  Raises :class:`InputError` if that fails."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     opened = socket.socket(family)
     try:
@@ -52,7 +52,7 @@ def listening(settings: ServiceSettings) -> socket.socket:
 
 
 def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, devices: Sequence[str] = ()) -> None:
-    """Serve on a socket, with ``workers`` for ``devices`` beside it, until SIGINT or SIGTERM."""
+    """Serve on a socket, with ``workers`` worker processes for ``devices``, until SIGINT or SIGTERM."""
     app, core = create_app(settings)
     limits = settings.limits
     config = uvicorn.Config(
@@ -66,9 +66,9 @@ def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, de
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    # A thread that computes lets the one that answers go on sooner than by default.
+    # Threads switch more often than by default, so that computing ones delay answers less.
     sys.setswitchinterval(0.001)
     server = _Server(config, core)
-    # Signals end nothing but the server: what it runs beside has to be ended too.
+    # Signals end only the server, so that the workers are ended in order afterwards.
     with handling(server.handle_exit), beside(workers, settings.database, settings.data, devices):
         server.run(sockets=[opened])

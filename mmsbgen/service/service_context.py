@@ -1,4 +1,4 @@
-"""What the routes of one service share."""
+"""State shared by the routes of a service."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from mmsbgen.service.http.uploads import Uploads
 from mmsbgen.service.lookups import LookUps
 
 _THREADS = 12
-"""At once in the database, which keeps up to 15 connections."""
+"""Threads that may use the database at once; it has at most 15 connections."""
 _EXPIRE_SECONDS = 5.0
 
 
 class ServiceContext:
-    """The store and what answers from it; open while the service runs."""
+    """The tuning store, job queue, look-ups and uploads of a service; open while it runs."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
@@ -42,11 +42,11 @@ class ServiceContext:
         self.followers = 0
         self.discovered = asyncio.Event()
         self.stopping = asyncio.Event()
-        """Set when the service is to end, so that followers are let go."""
+        """Set when the service is to end, so that event streams end."""
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[ServiceContext]:
-        """Open the database and begin to follow it.  Raises :class:`MmsbgenError` where that cannot be."""
+        """Open the database and start the background tasks.  Raises :class:`MmsbgenError` if that fails."""
         current_default_thread_limiter().total_tokens = _THREADS
         settings = self.settings
         with open_store(settings.database) as store:
@@ -74,7 +74,7 @@ class ServiceContext:
             return {}
 
     def trouble(self) -> str:
-        """What is wrong with the database; empty where nothing is."""
+        """An error message about the database; empty if it works."""
         try:
             found = revision(self.store.database)
         except MmsbgenError as error:
@@ -84,7 +84,7 @@ class ServiceContext:
         return ""
 
     async def _expire(self) -> None:
-        """Give back jobs of dead workers: without this one that was cancelled would wait for another worker to end."""
+        """Expire the jobs of dead workers; otherwise a cancelled one would end only when another worker comes."""
         while True:
             await asyncio.sleep(_EXPIRE_SECONDS)
             with contextlib.suppress(MmsbgenError):  # readiness says so
@@ -99,6 +99,6 @@ class ServiceContext:
 
 
 def context_of(request: Request) -> ServiceContext:
-    """The service that a request is for."""
+    """The context of the service that handles a request."""
     core: ServiceContext = request.app.state.core
     return core

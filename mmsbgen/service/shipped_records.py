@@ -1,4 +1,4 @@
-"""Records that come with the package, for readers: what look-ups answer from, though no database has them."""
+"""Records that come with the package: look-ups use them, though they are in no database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Shipped", "shipped"]
 
 
 class Shipped(NamedTuple):
-    """All of them, of every device."""
+    """The shipped records of all devices."""
 
     devices: dict[str, DeviceRecord]
     """By key."""

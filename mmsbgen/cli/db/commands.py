@@ -1,4 +1,4 @@
-"""``mmsbgen db``: ask the tuning database, and move its records between machines."""
+"""``mmsbgen db``: queries the tuning database, and moves its records between machines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "
 )
 @click.pass_context
 def db(ctx: click.Context, database: str | None) -> None:
-    """Keep the choice of database for the commands below."""
+    """Store the chosen database for the subcommands."""
     ctx.obj = database
 
 
@@ -87,7 +87,7 @@ def trials(
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """What was tried, newest first, failures included."""
+    """Trials, newest first, failures included."""
     from mmsbgen.cli.db import printed_rows as rows
 
     with _reading(ctx) as store:
@@ -129,7 +129,7 @@ def runs(ctx: click.Context, limit: int | None, as_json: bool, as_csv: bool) -> 
 @output_options()
 @click.pass_context
 def quarantine(ctx: click.Context, kernel: str | None, as_json: bool, as_csv: bool) -> None:
-    """Configurations that failed in a run, and are not selected there until they are tuned again."""
+    """Configurations that failed in a run, and are not selected for the same key until they are tuned again."""
     from mmsbgen.cli.db import printed_rows as rows
 
     with _reading(ctx) as store:
@@ -144,7 +144,7 @@ def quarantine(ctx: click.Context, kernel: str | None, as_json: bool, as_csv: bo
 def merge(ctx: click.Context, other: str, as_json: bool, as_csv: bool) -> None:
     """Add the records of OTHER, a database file or an SQLAlchemy URL, that this database lacks.
 
-    All of them are added or none, and OTHER is only read; doing it again adds nothing.
+    Either all of them are added or none. OTHER is only read; merging it again adds nothing.
     """
     from mmsbgen.db.store.tuning_store import open_store
 
@@ -196,7 +196,8 @@ def export_(
 ) -> None:
     """Write records to FILE: as JSON lines, in the T4 format of results, or as a cache of kernel_tuner.
 
-    All of them, or those that pass the filters; packed when FILE ends in .gz. The names of machines are left out.
+    All records are written, or those that match the filters; FILE is compressed if its name ends in .gz. Host names
+    are left out unless --with-host is given.
     """
     from mmsbgen.db.exchange import formats
 
@@ -224,7 +225,7 @@ def export_(
 def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None:
     """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none.
 
-    FILE is what export writes, in any of its formats.
+    FILE has one of the formats of export.
     """
     from mmsbgen.db.exchange import formats
     from mmsbgen.db.store.tuning_store import open_store
@@ -265,11 +266,11 @@ def explain(
     as_csv: bool,
     **parts: str | None,
 ) -> None:
-    """The records nearest to what is asked for, and the parts in which each differs.
+    """The records nearest to the requested key, and the parts in which each differs.
 
-    With --on, of a device of this machine, driver, compiler, template and the rest of the problem are what a run would
-    have, and what it would use is said first; with --graph and -k the problem is that of detect with them. With --json
-    or --csv this goes to standard error, as it is no row.
+    With --on, the driver, compiler, template and rest of the problem are those of a run on that device of this machine.
+    The configuration that the run would use is printed first; with --json or --csv, on standard error. With --graph and
+    -k the problem is that of detect with these options.
     """
     from mmsbgen.cli.db import printed_rows as rows
     from mmsbgen.cli.db.explain_output import would_use
@@ -320,7 +321,7 @@ def report_(
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Write a page with pictures of the records, or of those that pass the filters.
+    """Write a page with pictures of the records, or of those that match the filters.
 
     The page, report.html, needs no other file and no network; its pictures are written beside it as PNG files too.
     """
@@ -350,7 +351,10 @@ def report_(
 
 
 def _best_records(bundle: Bundle, most: int, reports: Sequence[Path]) -> Bundle:
-    """The best records of each problem whose kernel has the template that it was measured with."""
+    """The best records of each problem, without those of kernels that have changed since.
+
+    Raises ``InputError`` if none are left.
+    """
     from mmsbgen.db.exchange import best_records
     from mmsbgen.tuner.run.changed_keys import Present
 
@@ -364,7 +368,7 @@ def _best_records(bundle: Bundle, most: int, reports: Sequence[Path]) -> Bundle:
 
 
 def _marks(store: Store) -> Marks:
-    """What is quarantined, and what is stale on this machine and with the package as it is."""
+    """Marks of quarantined trials, and of trials that are stale on this machine with this version."""
     from mmsbgen.cli.db.printed_rows import Marks
     from mmsbgen.tuner.run.changed_keys import Present
 
@@ -372,7 +376,7 @@ def _marks(store: Store) -> Marks:
 
 
 def _reading(ctx: click.Context) -> Store:
-    """The database, read only; a word on standard error when there is none."""
+    """Open the database read-only; print a note on standard error if there is none."""
     from mmsbgen.db.store.tuning_store import open_store
 
     store = open_store(ctx.obj, read_only=True)

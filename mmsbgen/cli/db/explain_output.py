@@ -1,4 +1,4 @@
-"""What a run would use, said to a user."""
+"""Prints the configuration that a run would use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def would_use(store: Store, spec: str, kernel: str, problem: dict[str, Any], *, to_stderr: bool) -> dict[str, Any]:
-    """Say what a run would use; returns the parts of the key that it looks up."""
+    """Print the configuration that a run would use; returns the parts of the key that it looks up."""
     from mmsbgen.backends.discovery import discover, select_device
     from mmsbgen.db.records.nearness import parts
     from mmsbgen.db.selection.index import Index

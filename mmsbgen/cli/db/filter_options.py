@@ -1,4 +1,4 @@
-"""How the commands of ``mmsbgen db`` pick records."""
+"""Filter options of ``mmsbgen db``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def filter_options(command: F) -> F:
-    """Add the filters that pick trials."""
+    """Add ``--kernel``, ``--device`` and ``--problem``."""
     for option in (
         click.option("--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter."),
         click.option(
@@ -33,7 +33,7 @@ def filter_options(command: F) -> F:
 def parameters(texts: Sequence[str]) -> dict[str, Any]:
     """Problem parameters from ``NAME=VALUE``; a value is JSON, or else the text itself.
 
-    Raises ``InputError`` for what has no name or no ``=``, and for a name with two values.
+    Raises ``InputError`` for a text without a name or ``=``, and for a name with two values.
     """
     found: dict[str, Any] = {}
     for name, value in pairs(texts, "--problem"):
@@ -45,10 +45,10 @@ def parameters(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def checked_kernel(store: Store, kernel: str | None) -> str | None:
-    """``kernel``, a name or ``FAMILY/NAME``, as it is.
+    """``kernel`` (a name or ``FAMILY/NAME``), unchanged, after a check that it is known.
 
-    Raises ``InputError`` when no family of this package has it and ``store`` has no records of it, which may be of
-    other families and versions.
+    Raises ``InputError`` if neither a family of this package nor a record in ``store`` has it. Records may be of other
+    families and versions.
     """
     from mmsbgen import families
 
@@ -69,9 +69,9 @@ def checked_kernel(store: Store, kernel: str | None) -> str | None:
 
 
 def checked_parameters(store: Store, texts: Sequence[str]) -> dict[str, Any]:
-    """As :func:`parameters`.
+    """Problem parameters, as :func:`parameters`, after a check of their names.
 
-    Raises ``InputError`` for a name too that no family of this package has and no problem in ``store``.
+    Raises ``InputError`` also for a name that neither a family of this package nor a problem in ``store`` has.
     """
     from mmsbgen import families
 

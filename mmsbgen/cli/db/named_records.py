@@ -1,4 +1,4 @@
-"""Devices and runs as users of ``mmsbgen db`` name them, and as records have them."""
+"""Finds the recorded devices and runs that options of ``mmsbgen db`` name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ if TYPE_CHECKING:
 
 
 def picked_device(store: Store, text: str | None, *, shipped: bool = False) -> str | None:
-    """``text`` as a filter of records: a part of a recorded device's name as it is, a device of this machine by label.
+    """The filter of records for ``--device``.
 
-    With ``shipped`` the records that come with the package count too.  A database without any device takes what it
-    gets.
+    A part of a recorded device's name is returned unchanged; a device of this machine, such as ``opencl:0``, as its
+    label. If no device is recorded, ``text`` is returned unchanged.
 
-    Raises ``InputError`` where nothing of that name is recorded or here, with what there is.
+    Args:
+        store: The database.
+        text: The option's value, or None.
+        shipped: Whether devices of the records that come with the package count as recorded.
+
+    Raises:
+        InputError: If no recorded device matches, and none or several of this machine do. The message lists all.
     """
     if text is None:
         return None
@@ -42,9 +48,9 @@ def picked_device(store: Store, text: str | None, *, shipped: bool = False) -> s
 
 
 def picked_run(store: Store, text: str | None) -> str | None:
-    """The uuid of the tuning run that ``text`` is or begins.
+    """The uuid of the tuning run whose uuid is ``text`` or starts with it.
 
-    Raises ``InputError`` where it begins none or several, with the newest there are.
+    Raises ``InputError`` if none or several match; the message lists the newest runs.
     """
     if text is None:
         return None

@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Column:
-    """A field of a row; ``title`` heads it in tables, and is empty for a field that only JSON and CSV have."""
+    """A field of a row; ``title`` is its heading in tables, empty for fields of JSON and CSV only."""
 
     field: str
     title: str = ""
@@ -165,7 +165,7 @@ def key_row(key: Key) -> dict[str, Any]:
 
 
 class Marks:
-    """What of the records is stale or quarantined, for the columns that say so."""
+    """Stale and quarantined records, for the columns that show them."""
 
     def __init__(self, failures: Iterable[QuarantineRecord], stale: Callable[[TrialRecord], list[Difference]]) -> None:
         self._failures: defaultdict[Key, list[QuarantineRecord]] = defaultdict(list)
@@ -174,7 +174,7 @@ class Marks:
         self._stale = stale
 
     def stale(self, trial: TrialRecord) -> Rows:
-        """The parts that a trial depends on and that are no longer what they were."""
+        """The parts that a trial depends on that have changed since, with wanted and found values."""
         return [asdict(d) for d in self._stale(trial)]
 
     def failures(self, key: Key) -> Rows:
@@ -188,7 +188,7 @@ class Marks:
 
 
 def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
-    """Everything about a trial."""
+    """All fields of a trial."""
     names = [c.field for c in TRIAL if c not in _KEY and c.field not in _MADE]
     row: dict[str, Any] = {"trial": trial.uid, **key_row(trial.key), "config": dict(trial.config)}
     row["template_digest"] = trial.template_digest
@@ -199,8 +199,7 @@ def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
 def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "time") -> Rows:
     """The best trial of each key that may be selected, by device, kernel and problem.
 
-    With how many configurations worked, as :func:`explain_rows` and the report of a tune count them: each once, however
-    often it was timed.
+    ``worked`` counts the configurations that worked, each once, as in :func:`explain_rows` and the report of a tune.
     """
     by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in trials:
@@ -235,12 +234,12 @@ def device_rows(devices: Iterable[DeviceRecord], roofs: Iterable[RoofRecord]) ->
 
 
 def run_row(run: RunRecord) -> dict[str, Any]:
-    """Everything about a run."""
+    """All fields of a run."""
     return asdict(run) | {"who": str(run.extra.get("who", ""))}
 
 
 def quarantine_rows(failures: Iterable[QuarantineRecord]) -> Rows:
-    """Everything about configurations that are not selected."""
+    """All fields of quarantined configurations."""
     rows = []
     for failure in failures:
         row = {**key_row(failure.key), "config": dict(failure.config), "extra": dict(failure.extra)}
@@ -251,7 +250,7 @@ def quarantine_rows(failures: Iterable[QuarantineRecord]) -> Rows:
 def explain_rows(
     store: Store, kernel: str, device: str | None, wanted: dict[str, Any], limit: int, marks: Marks
 ) -> Rows:
-    """The keys with 'ok' trials of a kernel, shipped ones too, that are nearest to the parts in ``wanted``."""
+    """The keys with 'ok' trials of a kernel, including shipped ones, nearest to the parts in ``wanted``."""
     by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in store.trials(kernel=kernel, device=device, status="ok"):
         by_key[trial.key].append(trial)

@@ -1,1 +1,1 @@
-"""What several commands use."""
+"""Code shared by several commands."""

@@ -1,4 +1,4 @@
-"""What all commands share: groups that load their commands late and print errors without a traceback."""
+"""Base of all commands: groups that import commands on use, errors without a traceback, and printed tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LazyCommand:
 
 
 class Failure(click.ClickException):
-    """An expected error on its way out: click prints it as ``Error: ...`` on standard error."""
+    """An expected error with its exit code; click prints it as ``Error: ...`` on standard error."""
 
     def __init__(self, error: MmsbgenError) -> None:
         super().__init__(str(error))
@@ -41,10 +41,10 @@ class MmsbgenGroup(click.Group):
     """A group whose ``lazy`` commands are imported on use, so that its own ``--help`` stays fast.
 
     An :class:`MmsbgenError` from any command below it is printed as ``Error: ...`` on standard error and
-    ends the program with the error's ``exit_code``; Ctrl-C that a command does not see to, with 130.
+    ends the program with the error's ``exit_code``. Ctrl-C that a command does not handle ends it with 130.
     """
 
-    group_class = type  # a group below is one of these too
+    group_class = type  # subgroups have this class too
 
     def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -53,7 +53,7 @@ class MmsbgenGroup(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """As for every group; Ctrl-C while options are read ends the program with 130."""
+        """Create the context; Ctrl-C while options are parsed ends the program with 130."""
         with _interruptible():
             return super().make_context(info_name, args, parent, **extra)
 
@@ -62,7 +62,7 @@ class MmsbgenGroup(click.Group):
         return sorted({*super().list_commands(ctx), *self.lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported now if it is a lazy one."""
+        """The named command; a lazy one is imported now."""
         if cmd_name not in self.lazy:
             return super().get_command(ctx, cmd_name)
         module, _, name = self.lazy[cmd_name].target.partition(":")
@@ -72,7 +72,7 @@ class MmsbgenGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is named, with its defaults from the configuration file."""
+        """The named command, with defaults from the environment and the configuration file."""
         from mmsbgen.cli.shared.configuration import apply
 
         name, command, rest = super().resolve_command(ctx, args)
@@ -81,7 +81,7 @@ class MmsbgenGroup(click.Group):
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, from one-line helps that need no import."""
+        """Write the list of commands; the help of lazy ones needs no import."""
         rows = []
         for name in self.list_commands(ctx):
             if name in self.lazy:
@@ -93,7 +93,7 @@ class MmsbgenGroup(click.Group):
                 formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the group's own options; an error names the environment where the wrong value is from there."""
+        """Parse the group's own options; an error names the variable or file that set a wrong value."""
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as error:
@@ -130,7 +130,7 @@ class MmsbgenGroup(click.Group):
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Turn Ctrl-C into one line and the exit code that shells know it by, where click would say 1."""
+    """Turn Ctrl-C into one line and exit code 130, as in shells; click's own would be 1."""
     try:
         yield
     except KeyboardInterrupt:
@@ -174,7 +174,7 @@ def print_json(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as CSV with a header; what is no number or text is written as JSON, None as nothing."""
+    """Print rows as CSV with a header; None is an empty cell, values other than numbers and texts are JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
@@ -184,7 +184,7 @@ def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def seconds(value: float | None) -> str:
-    """A time for a reader: ``157.2 us``."""
+    """A readable time, such as ``157.2 us``; empty for None."""
     if value is None:
         return ""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

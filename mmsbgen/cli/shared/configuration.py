@@ -1,8 +1,8 @@
 """Defaults of options from a configuration file and from the environment.
 
-What counts is the option that was typed, else the environment, else the file, else the default.  The file is TOML:
-keys at its top are options of ``mmsbgen`` itself and those that several commands share, a table has the options of a
-command, ``[db.best]`` those of one of ``db``'s.
+The command line precedes the environment, the environment the file, the file the built-in default. The file is TOML.
+Its top-level keys are options of ``mmsbgen`` itself and options that several commands share. A table has the options of
+one command; ``[db.best]`` those of a subcommand of ``db``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _META = "mmsbgen.settings"
 
 @dataclass
 class ConfigurationFile:
-    """What a command line has read; ``error`` says why it cannot be used."""
+    """The configuration file of a command line; ``error`` is set if it cannot be used."""
 
     path: Path | None = None
     tables: dict[str, Any] = field(default_factory=dict)
@@ -46,18 +46,21 @@ class ConfigurationFile:
 
 
 class SharedOption(click.Option):
-    """An option of ``SHARED``; what file or environment say for one command goes before what they say for all."""
+    """An option of ``SHARED``; in file and environment, a value for one command precedes the value for all."""
 
 
 def default_file() -> Path:
-    """Where the configuration file is looked for when none is named."""
+    """The path of the user's configuration file, read when no other is named."""
     import platformdirs
 
     return platformdirs.user_config_path("mmsbgen", appauthor=False) / "config.toml"
 
 
 def load(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """The callback of ``--config``: keep the file's content for this command line; returns the file that there is."""
+    """Callback of ``--config``: read the file and store its content for this command line.
+
+    Returns the file's path; None if none is named and the user has none.
+    """
     if ctx.resilient_parsing:
         return value
     path = value or default_file()
@@ -90,7 +93,7 @@ def file_of(ctx: click.Context) -> ConfigurationFile:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The tables of a file.  Raises :class:`InputError` for one that cannot be read or is no TOML."""
+    """The tables of a file.  Raises :class:`InputError` if it cannot be read or is not TOML."""
     import tomllib
 
     try:
@@ -105,10 +108,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def apply(ctx: click.Context, name: str, command: click.Command) -> None:
-    """Let the environment and the table of a command be its defaults.
+    """Set a command's defaults from the environment and from its table in the file.
 
-    Raises :class:`InputError` for a file that cannot be used and for a key that the command does not have, but of
-    commands that look into the file themselves (``tells_settings``).
+    Raises :class:`InputError` for an unusable file and for an unknown key, except for commands that check the file
+    themselves (``tells_settings``).
     """
     place = (*place_of(ctx), name)
     name_variables(command, place)
@@ -126,7 +129,7 @@ def name_variables(command: click.Command, place: tuple[str, ...]) -> None:
 
 
 def defaults(ctx: click.Context, command: click.Command, place: tuple[str, ...]) -> dict[str, Any]:
-    """What the file sets for a command, by names of parameters.
+    """The values that the file sets for a command, by parameter name.
 
     Raises :class:`InputError` for a key that the command does not have, and for a table, list or truth value where
     its option takes none.
@@ -162,7 +165,7 @@ def defaults(ctx: click.Context, command: click.Command, place: tuple[str, ...])
 
 
 def _misfit(option: click.Option, value: Any) -> str:
-    """Why click would take a value of the file for something else; empty where it would not."""
+    """An error message if click would misread a value of the file; empty if the value fits."""
     if option.multiple:
         return "" if isinstance(value, list) else f"write a list, [{value!r}]"
     if isinstance(value, list | dict):
@@ -173,13 +176,13 @@ def _misfit(option: click.Option, value: Any) -> str:
 
 
 def _nearest(name: str, known: set[str]) -> str:
-    """What a wrong name may stand for."""
+    """A suggestion for an unknown name: the most similar known one, or all of them."""
     near = difflib.get_close_matches(name, sorted(known), 1)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
 
 
 def origin(ctx: click.Context, option: click.Option, source: ParameterSource | None) -> str:
-    """The variable, or the place and value in the file, that an option of a context's command is set by."""
+    """The environment variable, or the place and value in the file, that set an option; empty if neither did."""
     if source is ParameterSource.ENVIRONMENT:
         names = [option.envvar] if isinstance(option.envvar, str) else option.envvar or []
         return f"the environment variable {next(name for name in names if os.environ.get(name))}"
@@ -190,7 +193,7 @@ def origin(ctx: click.Context, option: click.Option, source: ParameterSource | N
 
 
 def blame(error: click.BadParameter) -> None:
-    """Let an error name the environment variable, or the place in the file, where the wrong value is from."""
+    """Add to an error the environment variable, or the place in the file, that set the wrong value."""
     option, ctx = error.param, error.ctx
     if isinstance(option, click.Option) and ctx is not None and error.param_hint is None:
         place = origin(ctx, option, ctx.get_parameter_source(str(option.name)))
@@ -203,12 +206,12 @@ def shared_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
 
 
 def place_of(ctx: click.Context) -> tuple[str, ...]:
-    """The words of a context's command, without the program's name."""
+    """The path of names of a context's command, without the program's name."""
     return () if ctx.parent is None else (*place_of(ctx.parent), str(ctx.info_name))
 
 
 def setting(key: str, place: tuple[str, ...]) -> str:
-    """A key as it is told: ``[db.best] limit``."""
+    """A key as messages show it: ``[db.best] limit``."""
     return f"[{'.'.join(place)}] {key}" if place else key
 
 
@@ -225,7 +228,7 @@ def key_of(option: click.Option) -> str:
 
 
 def variable_of(option: click.Option, path: tuple[str, ...]) -> str:
-    """The variable that sets an option of the command ``path``, such as ``("db", "best")``."""
+    """The environment variable of an option of the command ``path``, such as ``("db", "best")``."""
     if isinstance(option.envvar, str):
         return option.envvar
     return "_".join([PREFIX, *path, key_of(option)]).upper().replace("-", "_")

@@ -1,4 +1,4 @@
-"""The one console on standard error, so that messages go above a bar that is being drawn."""
+"""The shared console on standard error, which prints messages above a progress bar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def stderr() -> Console:
-    """Made when first needed; it writes to what ``sys.stderr`` is at the time."""
+    """The console, created on first use; it writes to the current ``sys.stderr``."""
     from rich.console import Console
 
     return Console(stderr=True)

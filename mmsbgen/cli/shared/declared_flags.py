@@ -1,4 +1,4 @@
-"""Options of the command line from their declaration."""
+"""Command-line options from a dataclass of declared options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def declared_flags(declaration: type[Any], *only: str) -> Callable[[F], F]:
-    """Add the options of a dataclass, those for Python programs left out; or ``only`` some of them."""
+    """Add the options of a dataclass: those in ``only``, or all but those for Python programs."""
     declared = options_of(declaration)
     names = only or [name for name, one in declared.items() if one.audience != "python"]
 

@@ -1,4 +1,4 @@
-"""The problem of a run on a graph, as commands that are about kernels take it."""
+"""Options of kernel commands that derive the problem from a graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def graph_options(command: F) -> F:
 
 
 def of_graph(graph: Path | None, k: int | None, mini_batch: str, partners: str, device: str | None) -> dict[str, Any]:
-    """The problem that ``mmsbgen detect GRAPH -k K`` has with its other options at their defaults."""
+    """The problem parameters of ``mmsbgen detect GRAPH -k K`` with these options; empty without a graph.
+
+    Raises ``InputError`` if only one of ``graph`` and ``k`` is given.
+    """
     if graph is None:
         if k is not None:
             raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")

@@ -1,4 +1,4 @@
-"""Logs of this package and of libraries: levels, what is shown on standard error, and a file."""
+"""Logging of this package and of libraries: levels, standard error and the log file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("mmsbgen.cli")
 
 
 def log_options(command: F) -> F:
-    """Add ``--verbose``, ``--quiet``, ``--log`` and ``--log-file``; they count wherever on the line they stand."""
+    """Add ``--verbose``, ``--quiet``, ``--log`` and ``--log-file``, before or after the command's name."""
     for option in (log_file_option, log_option, quiet_option, verbose_option):
         command = option(command)
     return command
@@ -82,7 +82,7 @@ quiet_option = click.option(
 
 
 def json_option(help: str) -> Callable[[F], F]:
-    """``--json``, as ``as_json``; what is printed for programs comes without progress."""
+    """Add ``--json`` as the parameter ``as_json``; it turns progress off."""
     return click.option("--json", "as_json", is_flag=True, callback=_noting("json"), help=help)
 
 
@@ -98,7 +98,7 @@ def no_progress(ctx: click.Context) -> bool:
 
 
 def level_of(state: dict[str, Any]) -> int:
-    """The least level that is shown: ``-v`` and ``-vv`` go before ``-q``, and that before ``--log``."""
+    """The least level that is shown; ``-v`` and ``-vv`` override ``-q``, which overrides ``--log``."""
     if verbose := state.get("verbose"):
         return logging.INFO if verbose == 1 else logging.DEBUG
     if state.get("quiet"):
@@ -107,9 +107,9 @@ def level_of(state: dict[str, Any]) -> int:
 
 
 def set_up(ctx: click.Context) -> None:
-    """Show and write what the options of this command line say; to be called again when more of them are known.
+    """Set up the log handlers for the options read so far; called again as more options are read.
 
-    Raises what click prints for a file that cannot be written.
+    Raises ``click.BadParameter`` for a log file that cannot be written.
     """
     state = ctx.meta.setdefault(_STATE, {})
     root, level = logging.getLogger(), level_of(state)
@@ -148,7 +148,7 @@ def _tear_down(state: dict[str, Any]) -> None:
 
 
 def _capture_warnings(ctx: click.Context) -> None:
-    """Let Python's warnings be log records: by their words, and of the debug log by their place too."""
+    """Log Python's warnings: the text at level warning, the source line at level debug."""
     before = warnings.showwarning
     logger = logging.getLogger("py.warnings")
 
@@ -168,7 +168,7 @@ def _capture_warnings(ctx: click.Context) -> None:
 
 
 class _Shown(logging.Handler):
-    """Records on standard error; those that the command line prints itself carry ``printed`` and are left out."""
+    """Shows records on standard error, except those marked ``printed``, which the command prints itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,5 +191,5 @@ class _Shown(logging.Handler):
 
 
 def note(text: str, level: int = logging.INFO) -> None:
-    """Keep in the log file what the command line prints by itself."""
+    """Log a text that the command prints itself, for the log file only."""
     log.log(level, text, extra={"printed": True})

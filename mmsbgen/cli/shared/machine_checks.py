@@ -1,4 +1,4 @@
-"""What mmsbgen needs on a machine, looked at and tried out: each finding with what to do about it."""
+"""Checks of a machine for what mmsbgen needs, with remedies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: what it is about, what was found, and for other than ``ok`` what to do."""
+    """The result of one check: its topic, status and text, and a remedy unless the status is ``ok``."""
 
     topic: str
     status: Status
@@ -62,18 +62,21 @@ class Finding:
     details: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """All fields, for JSON."""
         return asdict(self)
 
 
 def examine(
     database: str | Path | None = None, device: str | None = None, *, self_tests: bool = True
 ) -> Iterator[Finding]:
-    """Findings in turn, the cheap ones first; nothing is changed.
+    """Yield the findings of all checks, cheap ones first; nothing is changed.
 
-    ``database`` is what :func:`mmsbgen.db.store.tuning_store.open_store` takes, ``device`` what
-    :func:`mmsbgen.backends.open_device` takes, where only one is of interest.  With ``self_tests`` a kernel is
-    compiled, checked and timed on each device, some seconds each.  A check that fails itself is a finding too.
+    A check that raises an error yields a finding too.
+
+    Args:
+        database: The database, as :func:`mmsbgen.db.store.tuning_store.open_store` takes it.
+        device: The only device to check, as :func:`mmsbgen.backends.open_device` takes it; None for all.
+        self_tests: Whether to compile, check and time a kernel on each device, some seconds each.
     """
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "Python": _python,
@@ -90,7 +93,7 @@ def examine(
             yield from check()
         except MmsbgenError as error:
             yield Finding(topic, "problem", str(error), "See the message")
-        except Exception as error:  # whatever a driver or library may raise, the other checks still tell something
+        except Exception as error:  # drivers and libraries may raise anything; the other checks go on
             yield Finding(topic, "problem", f"the check itself failed: {type(error).__name__}: {error}", "Report it")
 
 
@@ -114,7 +117,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Names of the packages that mmsbgen needs on this system, by extra; those that it always needs under ""."""
+    """Names of the packages that mmsbgen needs on this system, by extra; the key "" has the required ones."""
     found: dict[str, list[str]] = defaultdict(list)
     try:
         lines = importlib.metadata.requires("mmsbgen") or []
@@ -271,7 +274,7 @@ class _BusyError(Exception):
 
 
 def self_test(device: str) -> Finding:
-    """Compile a kernel anew on a device, hold it against the reference and time it, in a process of its own."""
+    """Compile a kernel without caches, compare it with the reference and time it, in a child process."""
     from mmsbgen.backends.discovery import discover, select_device
     from mmsbgen.families import family
     from mmsbgen.kernels.build import traits_of
@@ -312,7 +315,7 @@ def self_test(device: str) -> Finding:
 
 @contextmanager
 def _caches_of_its_own() -> Iterator[None]:
-    """Let processes that start meanwhile find nothing that was compiled before, but the user's locks of devices."""
+    """Give child processes empty compiler caches, but the user's device locks."""
     import platformdirs
 
     locks = platformdirs.user_cache_path("mmsbgen") / "locks"
@@ -372,7 +375,7 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
 
 
 def _state_of(store: Any) -> Iterator[Finding]:
-    """Whether there is a database, its schema and whether it is sound."""
+    """Findings about a database: whether it exists, its schema and its integrity."""
     from sqlalchemy import text
 
     from mmsbgen.db.store.schema import REVISIONS

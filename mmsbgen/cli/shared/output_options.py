@@ -1,4 +1,4 @@
-"""How the commands of ``mmsbgen db`` and ``mmsbgen report`` print."""
+"""Output formats of ``mmsbgen db`` and ``mmsbgen report``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Output:
-    """How rows are printed.  Raises ``InputError`` for both ways at once."""
+    """The output format of rows.  Raises ``InputError`` if both JSON and CSV are asked for."""
 
     as_json: bool
     as_csv: bool
@@ -39,7 +39,7 @@ def output_options(json_help: str = "Print JSON.") -> Callable[[F], F]:
 
 
 def moved(ctx: click.Context, output: Output, said: str, counts: dict[str, Any]) -> None:
-    """Say what became of records: as JSON or a row of CSV on standard output, else in words on standard error."""
+    """Print how many records were moved: JSON or a row of CSV on standard output, else text on standard error."""
     if output.as_json:
         click.echo(json.dumps(counts, indent=2))
     elif output.as_csv:
@@ -49,7 +49,7 @@ def moved(ctx: click.Context, output: Output, said: str, counts: dict[str, Any])
 
 
 def show(output: Output, columns: Sequence[Any], rows: Sequence[dict[str, Any]]) -> None:
-    """Print rows as asked."""
+    """Print rows as JSON, CSV or a table."""
     if output.as_json:
         print_json(rows)
     elif output.as_csv:

@@ -9,7 +9,7 @@ import click
 
 
 class NamedPath(click.Path):
-    """A path that is not empty: of an unset variable of a shell nothing is left, and Python's ``Path("")`` is here."""
+    """A path that is not empty: an unset shell variable gives "", which ``Path`` takes for the current folder."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(path_type=Path, **more)

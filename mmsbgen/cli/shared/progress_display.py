@@ -1,4 +1,4 @@
-"""Stages of more than two seconds, told on standard error: a bar on a terminal, now and then a line elsewhere."""
+"""Progress of stages longer than two seconds on standard error: a bar on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from mmsbgen.base.progress import Stage, listening
 
-#: Seconds after which a stage is worth telling, between lines where there is no terminal, and between looks.
+#: Seconds before a stage is shown, between lines without a terminal, and between checks.
 FIRST, BETWEEN_LINES, LOOK = 2.0, 10.0, 0.1
 
 
@@ -21,7 +21,7 @@ _DISPLAY = "mmsbgen.base.progress"
 
 @contextmanager
 def showing_stages(ctx: click.Context) -> Iterator[None]:
-    """Tell of stages for as long as a command line runs, unless it is quiet or prints JSON."""
+    """Show stages while a command runs, unless it is quiet or prints JSON."""
     from mmsbgen.cli.shared.logs import no_progress
 
     display = ctx.meta[_DISPLAY] = StageDisplay(lambda: no_progress(ctx))
@@ -30,7 +30,7 @@ def showing_stages(ctx: click.Context) -> Iterator[None]:
 
 
 def mute_stages() -> None:
-    """Show no stage any more, as the command draws by itself from now on."""
+    """Stop showing stages: the command draws its own progress from now on."""
     ctx = click.get_current_context(silent=True)
     display = None if ctx is None else ctx.meta.get(_DISPLAY)
     if display is not None:
@@ -38,7 +38,7 @@ def mute_stages() -> None:
 
 
 class StageDisplay:
-    """Hears of stages and shows the innermost one that has lasted two seconds; ``silent`` is asked before each look."""
+    """Shows the innermost stage that has lasted two seconds, except while ``silent()`` is true."""
 
     def __init__(self, silent: Callable[[], bool] = lambda: False) -> None:
         self.silent = silent
@@ -52,7 +52,7 @@ class StageDisplay:
         self._told: dict[int, float] = {}
 
     def begin(self, stage: Stage) -> None:
-        """Look after it, by a thread of its own that lives as long as there are stages."""
+        """Add a stage; a thread shows progress as long as there are stages."""
         with self._lock:
             self._stages.append(stage)
         if stage.alone and not (self.muted or self.silent()):
@@ -63,7 +63,7 @@ class StageDisplay:
             self._thread.start()
 
     def end(self, stage: Stage) -> None:
-        """Forget it."""
+        """Remove a stage; the thread ends with the last one."""
         with self._lock:
             self._stages.remove(stage)
             self._told.pop(id(stage), None)
@@ -104,12 +104,12 @@ class StageDisplay:
 
 
 def line(stage: Stage) -> str:
-    """How far a stage is: ``reading g.txt: 34% done, 12.3 MB/s, about 5 s left``."""
+    """The progress of a stage, such as ``reading g.txt: 34% done, 12.3 MB/s, about 5 s left``."""
     return f"{stage.name}: {_note(stage) or f'{stage.seconds:.0f} s so far'}"
 
 
 def quantity(value: float, unit: str) -> str:
-    """A number with a unit for a reader: ``12.3 MB``, ``4.57k trials``."""
+    """A readable number with a unit, such as ``12.3 MB`` or ``4.57k trials``."""
     prefixes = iter(("", "k", "M", "G", "T"))
     prefix = next(prefixes)
     while value >= 999.5 and (larger := next(prefixes, None)) is not None:

@@ -1,4 +1,4 @@
-"""What a detection tells of its result on standard output."""
+"""The summary of a detection on standard output."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def summary(found: Detection) -> None:
 
 
 def _no_test(record: dict[str, Any]) -> str:
-    """Why no pairs were held out for test where none were asked for."""
+    """Why no pairs were held out for test when ``--test`` was not given."""
     from mmsbgen.base.id_text import plural
 
     links = record["graph"]["links"]

@@ -1,4 +1,4 @@
-"""Two texts side by side: like lines level, what differs marked."""
+"""Two texts side by side, with matching lines aligned and differences marked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-#: Words that say the same in two dialects count as equal when lines are put level.
+#: Words of the dialects that are ignored when lines are aligned.
 _FILLER = re.compile(
     r"__global\b|__local\b|__shared__|__kernel\b|__device__|__forceinline__|__noinline__|__restrict__|restrict\b"
     r"|static|inline|extern|\"C\"|__global__|__attribute__|\(uint\)|\s+"
@@ -19,7 +19,7 @@ _FILLER = re.compile(
 
 
 def rows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[str | None, str | None]]:
-    """Pairs of lines; None where one text has nothing to match."""
+    """Aligned pairs of lines; None where a text has no matching line."""
     ours, theirs = ([_FILLER.sub("", line) for line in side] for side in (left, right))
     for tag, i0, i1, j0, j1 in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if tag == "equal":
@@ -29,9 +29,9 @@ def rows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[str | None
 
 
 def print_side_by_side(titles: tuple[str, str], left: str, right: str) -> None:
-    """Print two texts in two columns: as wide as the terminal, or in full width and plain where there is none.
+    """Print two texts in two columns, as wide as the terminal; without one, plain and in full width.
 
-    Between the columns ``|`` marks lines that differ, ``<`` and ``>`` those of one text only.
+    Between the columns ``|`` marks lines that differ, ``<`` and ``>`` lines of one text only.
     """
     console = Console()
     if not console.is_terminal:
@@ -58,7 +58,7 @@ def _print_plain(titles: tuple[str, str], left: Sequence[str], right: Sequence[s
 
 
 def _marked(line: str | None, other: str | None) -> Text:
-    """A line in which the words that the other one lacks stand out."""
+    """A line with the words highlighted that the other line lacks."""
     if line is None:
         return Text("")
     if other is None:

@@ -15,7 +15,7 @@ from mmsbgen.kernels.problem import Parameter
 
 PARAMETERS = (
     Parameter("K", 1024, "communities", minimum=1, maximum=2**24),
-    # Rows are gathered at random whatever their number: beyond the caches N changes little.
+    # Rows are gathered at random for every N. Once the state exceeds the caches, N has little effect.
     Parameter("N", 317080, "vertices", minimum=2, maximum=2**32 - 2, weight=0.25),
     Parameter("m", 4096, "vertices of a mini-batch", minimum=1, maximum=2**31),
     Parameter("n", 32, "partners of a vertex", minimum=1, maximum=2**31),

@@ -1,4 +1,4 @@
-"""Links between communities, counted, and positions for what is drawn as a network."""
+"""Numbers of links between communities, and layouts of networks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from mmsbgen.sampler.starts.start_methods import seeded
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Links, and pairs of communities of their ends, that are looked at together.
+#: Most links, and pairs of communities of their ends, in one step.
 _LINKS, _PAIRS = 1 << 17, 1 << 20
-#: Power of the distance from the middle at which a vertex of a large component is drawn.
+#: Distances from the middle of a large component are raised to this power.
 _SPREAD = 0.65
 
 
 def links_between(cover: Cover, links: Ints, most: int) -> Ints:
-    """Links that lead from one community to another, ``[C, C]``, of the ``most`` largest ones.
+    """The number of links between each two of the ``most`` largest communities, int64 ``[C, C]``.
 
-    A link counts for every pair of a community of one end and a community of the other; links between vertices that
-    have a community in common lead nowhere and count not at all.
+    A link counts for every pair of a community of one end and a community of the other. A link between vertices that
+    share a community does not count.
     """
     found = incidence(cover, most)
     count = min(most, len(cover.members))
@@ -48,9 +48,9 @@ def links_between(cover: Cover, links: Ints, most: int) -> Ints:
 
 
 def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
-    """Places ``[N, 2]`` of vertices: every component by Fruchterman and Reingold, the components in rows.
+    """Positions ``[N, 2]`` of vertices: each component by Fruchterman and Reingold, the components in rows.
 
-    Links of more ``weights`` ``[E]`` are shorter.  The same graph gets the same places.
+    Links of larger ``weights`` ``[E]`` are shorter.  The same graph gets the same positions.
     """
     import igraph
 
@@ -72,7 +72,7 @@ def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
 
 
 def _square(where: Floats, count: int) -> Floats:
-    """Turned so that it is widest along x, its middle spread out, and scaled: large components get more room."""
+    """Positions turned to be widest along x, spread out in the middle, and scaled by the component's size."""
     if count == 1:
         return where * 0.0
     where = where - np.median(where, axis=0)
@@ -89,7 +89,7 @@ def _square(where: Floats, count: int) -> Floats:
 
 
 def _pack(place: Floats, parts: list[list[int]], widths: list[float]) -> None:
-    """Shift components into rows, the largest first, in about the form of a page."""
+    """Move components into rows, the largest first, in about the proportions of a page."""
     row_width = max(max(widths), 1.5 * np.sqrt(sum(3.5 * (len(part) + 1) for part in parts)))
     x = y = height = 0.0
     stands_out = 2 * len(parts[0]) > len(place)
@@ -103,7 +103,7 @@ def _pack(place: Floats, parts: list[list[int]], widths: list[float]) -> None:
 
 
 def apart(where: Floats, radius: Floats, gap: float) -> Floats:
-    """The places ``[V, 2]`` moved as little as it takes that discs of ``radius`` ``[V]`` do not cover each other."""
+    """Positions ``[V, 2]`` moved apart until discs of ``radius`` ``[V]`` do not overlap, or for 300 steps."""
     found = where.copy()
     for _ in range(300):
         away = found[:, None] - found[None]

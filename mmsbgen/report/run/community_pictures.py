@@ -1,4 +1,4 @@
-"""Pictures of communities: their sizes and strengths, how they overlap, and in how many of them vertices are."""
+"""Pictures of communities: sizes, strengths, overlaps, and memberships of vertices."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ from mmsbgen.sampler.diagnostics.communities import Cover
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Communities that a matrix or a table shows, and those up to which every cell has its number.
+#: Most communities in a matrix, and in one with a number in every cell.
 SHOWN, NUMBERED = 40, 16
-#: Vertices whose memberships are looked at together.
+#: Vertices in one step.
 _VERTICES = 1 << 16
 
 
 class Incidence(NamedTuple):
-    """Which vertex is in which community: ``vertices`` ascending ``[S]``, ``communities`` ``[S]`` as the cover counts.
+    """Memberships as pairs sorted by vertex.
 
-    ``offsets`` ``[N + 1]`` has the begin of every vertex's entries.
+    Attributes:
+        vertices: The vertex of each membership, ascending ``[S]``.
+        communities: The community of each membership ``[S]``, as an index into the cover.
+        offsets: The first entry of each vertex ``[N + 1]``.
     """
 
     vertices: Ints
@@ -56,7 +59,7 @@ def incidence(cover: Cover, most: int | None = None) -> Incidence:
 
 
 def shared_members(cover: Cover, most: int) -> Ints:
-    """Vertices that two communities share ``[C, C]``, of the ``most`` largest ones; sizes on the diagonal."""
+    """The number of vertices that each two of the ``most`` largest communities share ``[C, C]``; diagonal: sizes."""
     found = incidence(cover, most)
     count = min(most, len(cover.members))
     shared = np.zeros((count, count), np.int64)
@@ -69,12 +72,12 @@ def shared_members(cover: Cover, most: int) -> Ints:
 
 
 def name_of(saved: SavedRun, place: int) -> str:
-    """What a community is called: its number in the model."""
+    """The name of a community: its number in the model."""
     return str(saved.cover.labels[place])
 
 
 def sizes(saved: SavedRun) -> Picture | None:
-    """Sizes by rank, and strength over size."""
+    """The picture of sizes by rank, and strength over size; None without communities."""
     count = np.array([len(members) for members in saved.cover.members], float)
     if not count.size:
         return None
@@ -118,7 +121,7 @@ def sizes(saved: SavedRun) -> Picture | None:
 
 
 def memberships(saved: SavedRun) -> Picture | None:
-    """In how many communities vertices are, and how much of a vertex its largest community has."""
+    """The picture of memberships per vertex, and of vertices' largest shares; None without memberships."""
     if not saved.memberships.values.size:
         return None
     n_of = np.bincount(np.concatenate([np.zeros(0, np.int64), *saved.cover.members]), minlength=saved.cover.n_vertices)
@@ -157,7 +160,7 @@ def memberships(saved: SavedRun) -> Picture | None:
 
 
 def side_by_side(likeness: Floats) -> Ints:
-    """An order ``[C]`` that puts communities that are alike next to each other: by the Fiedler vector of the matrix."""
+    """An order ``[C]`` with similar communities next to each other, by the Fiedler vectors of the components."""
     weights = likeness + likeness.T
     np.fill_diagonal(weights, 0.0)
     alone = weights.sum(axis=1) == 0
@@ -185,7 +188,7 @@ def _component(weights: Floats, first: int) -> Ints:
 
 
 def overlaps(saved: SavedRun) -> Picture | None:
-    """The share of a community's members that are in another one too; None with fewer than two communities."""
+    """The picture of the shares of a community's members that are in another one too; None if none are shared."""
     count = min(SHOWN, len(saved.cover.members))
     if count < 2:
         return None

@@ -1,4 +1,4 @@
-"""Drawings: a small graph with its communities, or the communities of a large one and what leads between them."""
+"""Drawings of a small graph with its communities, or of the communities of a large graph and their connections."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from mmsbgen.report.style import (
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Up to here every vertex is drawn.
+#: Largest graph of which every vertex is drawn.
 MOST_VERTICES, MOST_LINKS = 1500, 6000
-#: Vertices up to which each has its name.
+#: Most vertices that are drawn with their names.
 _NAMED = 60
-#: Communities of the drawing of communities, and strongest connections of each that are drawn.
+#: Most communities that are drawn, and number of strongest connections drawn for each.
 MOST_COMMUNITIES, _STRONGEST = 50, 2
-#: Vertices up to which they are moved apart where they would cover each other.
+#: Most vertices for which overlapping discs are moved apart.
 _APART = 700
 _PALETTE = COLOURS[:6]
 
 
 def is_small(graph: Graph) -> bool:
-    """Whether a drawing of every vertex is still legible."""
+    """Whether a graph is small enough to draw every vertex."""
     return graph.n_vertices <= MOST_VERTICES and graph.n_links <= MOST_LINKS
 
 
 def draw(saved: SavedRun, graph: Graph | None) -> Picture | None:
-    """The graph, where it is known and small, else its communities; None where there is nothing to draw."""
+    """The drawing of a small known graph, else of its communities; None with fewer than two communities."""
     if graph is not None and is_small(graph):
         return draw_graph(saved, graph)
     return draw_communities(saved, graph)
 
 
 def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
-    """Every vertex with a link, in the colours of its communities."""
+    """The drawing of every vertex that has a link, in the colours of its communities."""
     linked = np.flatnonzero(graph.degrees() > 0)
     renumbered = np.full(graph.n_vertices, -1)
     renumbered[linked] = np.arange(linked.size)
@@ -112,7 +112,7 @@ def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
 
 
 def _radius(where: Floats) -> float:
-    """A disc that is seen, and small enough that discs leave room for links."""
+    """The radius of vertices: visible, but small enough to leave room for links."""
     extent = float(np.ptp(where, axis=0).max()) + 1.0
     between = np.hypot(*(where[:, None] - where[None]).transpose(2, 0, 1))
     np.fill_diagonal(between, np.inf)
@@ -121,7 +121,7 @@ def _radius(where: Floats) -> float:
 
 
 def _main(saved: SavedRun, vertex: int, communities: Ints) -> int:
-    """The community whose colour a vertex takes first: of those that it is in, the one with the largest share."""
+    """The community in which a vertex has its largest share, of those that it is in; -1 if it is in none."""
     if not communities.size:
         return -1
     row = saved.memberships.indices[vertex].tolist()
@@ -131,7 +131,7 @@ def _main(saved: SavedRun, vertex: int, communities: Ints) -> int:
 
 
 def map_colours(saved: SavedRun, graph: Graph | None) -> list[str]:
-    """A colour a community, as on a map: those that touch or overlap differ as far as there are colours."""
+    """A colour for each community; connected or overlapping communities differ as far as there are colours."""
     count = len(saved.cover.members)
     near = shared_members(saved.cover, count).astype(float)
     if graph is not None:
@@ -158,7 +158,7 @@ def _dots(axes: Axes, where: Floats, main: Ints, sets: list[Ints], colours: list
 
 
 def _tags(axes: Axes, saved: SavedRun, where: Floats, main: Ints, colours: list[str]) -> None:
-    """The names of communities at the middle of their members, where there is one; where two meet, one."""
+    """Write the names of communities at the middle of their members, without scattered or overlapping ones."""
     placed: list[tuple[float, float]] = []
     room = 0.035 * float(np.ptp(where, axis=0).max())
     for community in range(min(len(colours), MOST_COMMUNITIES)):
@@ -167,7 +167,7 @@ def _tags(axes: Axes, saved: SavedRun, where: Floats, main: Ints, colours: list[
             continue
         middle = np.median(members, axis=0)
         if np.median(np.hypot(*(members - middle).T)) > 4 * room:
-            continue  # scattered over the picture: there is no place that is its own
+            continue  # its members are scattered over the picture
         x, y = members[np.argmin(((members - middle) ** 2).sum(axis=1))].tolist()
         if all(abs(x - a) > room or abs(y - b) > room * 0.7 for a, b in placed):
             placed.append((x, y))
@@ -184,7 +184,7 @@ def _frame(axes: Axes, where: Floats, room: float) -> None:
 
 
 def strongest(weights: Floats, each: int) -> list[tuple[int, int]]:
-    """Pairs ``i < j`` with a positive weight that are among the ``each`` largest of one of the two."""
+    """Pairs ``i < j`` with a positive weight among the ``each`` largest weights of ``i`` or of ``j``."""
     kept = set()
     for i, row in enumerate(weights):
         for j in np.argsort(-row, kind="stable")[:each].tolist():
@@ -194,7 +194,7 @@ def strongest(weights: Floats, each: int) -> list[tuple[int, int]]:
 
 
 def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
-    """The largest communities as discs, joined by the links between them or, without the graph, by shared members."""
+    """The drawing of the largest communities as discs, joined by links or, without the graph, shared members."""
     total = len(saved.cover.members)
     count = min(MOST_COMMUNITIES, total)
     if count < 2:
@@ -255,7 +255,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
 
 
 def _faces(axes: Axes, saved: SavedRun, count: int) -> tuple[list[object], list[float]]:
-    """Colours of discs by strength, with their brightness and a bar that tells."""
+    """Colours of discs by strength, and their brightness; adds a colour bar."""
     known = saved.strengths[:count]
     top = float(known.max())
     wide = top > 10 * float(known.min()) and top > 0

@@ -1,4 +1,4 @@
-"""The page of one run: what was found, whether it can be relied on, and how it came about."""
+"""The report of one run: its communities, convergence, time, kernels and settings."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from mmsbgen.sampler.diagnostics.communities import RULES
 
 Record = dict[str, Any]
 
-#: Communities and connections that tables have, and members that are named.
+#: Most rows of the tables of communities and of pairs, and members that are named.
 _COMMUNITIES, _PAIRS, _MEMBERS = 50, 20, 8
 
 
 def run_page(folder: Path, graph: Path | None = None) -> HtmlPage:
     """The page of the results in ``folder``.
 
-    ``graph`` is the edge list that the run was made on; without it the file that the record names is looked for.
-    Raises :class:`InputError` where there are no results, or where ``graph`` is another graph than the run's.
+    ``graph`` is the run's edge list, by default the file that the record names.
+    Raises :class:`InputError` if there are no results, or if ``graph`` is not the run's graph.
     """
     saved = load(folder)
     found, why = graph_of_run(folder, graph)

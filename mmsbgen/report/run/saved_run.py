@@ -1,4 +1,4 @@
-"""A run's folder, as its report needs it."""
+"""Results of a run, read from its folder for a report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SavedRun:
 def load(folder: Path) -> SavedRun:
     """The results in a folder that ``detect`` wrote.
 
-    Raises :class:`InputError` where there are none, or where they are damaged or do not belong together.
+    Raises :class:`InputError` if there are none, or if they are damaged or do not belong together.
     """
     found = read_folder(folder)
     file = folder / "run.json"

@@ -1,4 +1,4 @@
-"""Pictures of a chain: its held-out metrics, the health of its state, its time, and the choice of K."""
+"""Pictures of a chain: held-out metrics, row sums and step size, time by stage, and the choice of K."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 Record = dict[str, Any]
 
 _UPDATES = "updates of a vertex, in the mean"
-#: Part of a trace, from its begin, that may leave the picture so that the rest is legible.
+#: First part of a trace that may lie outside the picture.
 _BEGIN = 0.08
 
 
@@ -25,7 +25,7 @@ def _column(rows: Sequence[Record], name: str) -> Floats:
 
 
 def _moments(record: Record) -> tuple[list[tuple[float, str]], float | None]:
-    """Updates at which something was decided, with its words, and those from which means are taken."""
+    """Updates per vertex at which the run was refined or settled, with labels, and at which averaging begins."""
     trace, course = record["trace"], record.get("course", {})
     iterations, updates = _column(trace, "iteration"), _column(trace, "updates_per_vertex")
 
@@ -40,7 +40,7 @@ def _moments(record: Record) -> tuple[list[tuple[float, str]], float | None]:
 
 
 def held_out(record: Record) -> Picture | None:
-    """Log-likelihood, AUC and perplexity of the validation pairs; None for a run that evaluated none."""
+    """The picture of log-likelihood, AUC and perplexity of validation pairs; None for a run without evaluations."""
     rows = [row for row in record["trace"] if row.get("auc") is not None or "log_likelihood" in row]
     if not rows:
         return None
@@ -86,7 +86,7 @@ _SAMPLED = {"log_likelihood": "sample_log_likelihood", "perplexity": "sample_per
 def _metric(axes: Axes, rows: Sequence[Record], x: Floats, name: str, test: Record | None) -> None:
     sample, mean = _column(rows, _SAMPLED[name]), _column(rows, name)
     averaged = _column(rows, "samples") > 1
-    if name == "auc":  # it is of the running mean as soon as there is one
+    if name == "auc":  # once there is a running mean, the AUC is its
         sample, mean = np.where(averaged, np.nan, sample), sample
     axes.plot(x, sample, color=COLOURS[0], linewidth=1.1, marker="o", markersize=2.5, label="single states")
     if averaged.any():
@@ -131,7 +131,7 @@ def _known(value: float | None) -> str:
 
 
 def health(record: Record) -> Picture | None:
-    """Mean row sum and step size over the run."""
+    """The picture of mean row sum and step size over the run; None without a trace."""
     rows = record["trace"]
     if not rows:
         return None
@@ -159,7 +159,7 @@ def health(record: Record) -> Picture | None:
 
 
 def stages(record: Record) -> Picture | None:
-    """Seconds by stage, beside the seconds of the run."""
+    """The picture of seconds by stage and of the whole run; None if no stage was timed."""
     seconds: dict[str, float] = record.get("stage_seconds") or {}
     if not seconds:
         return None
@@ -193,7 +193,7 @@ def stages(record: Record) -> Picture | None:
 
 
 def choice_of_k(record: Record) -> Picture | None:
-    """Log-likelihood of every number of communities that was tried; None where K was given."""
+    """The picture of log-likelihood by number of communities; None if K was given."""
     tried: list[Record] = record.get("tried") or []
     if not tried:
         return None

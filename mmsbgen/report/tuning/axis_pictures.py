@@ -1,4 +1,4 @@
-"""Time by configuration: every trial by the values of its axes, and how far configurations lie apart."""
+"""Pictures of time by configuration: spread, times by axis value, and progress of searches."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mmsbgen.report.style import (
 )
 from mmsbgen.report.tuning.cases import Case, by_device, problem_texts
 
-#: Cases with a picture of their own, kernels of a device in one picture, and values of an axis that are named.
+#: Most cases with a picture of their own, kernels of a device in one picture, and labelled values of an axis.
 _CASES, _KERNELS, _VALUES = 6, 8, 18
-#: How many times faster than the best configuration a roof may be that is drawn.
+#: A roof is drawn only if it is less than this many times faster than the best configuration.
 _FAR = 50
 
 
 def spreads(cases: Sequence[Case]) -> list[Picture]:
-    """For every kernel the times of all its configurations over the best one's, a panel a device."""
+    """The times of all configurations of each kernel relative to the best one, a panel per device."""
     devices = {label: _largest(found) for label, found in by_device(cases).items()}
     devices = {label: found for label, found in devices.items() if found}
     if not devices:
@@ -72,14 +72,14 @@ def spreads(cases: Sequence[Case]) -> list[Picture]:
 
 
 def _largest(cases: Sequence[Case]) -> list[Case]:
-    """Of each kernel the case with the most configurations; those with the most of all, at least three each."""
+    """The largest case of each kernel with at least three configurations, at most ``_KERNELS`` of them."""
     found = [max(of, key=lambda c: len(c.times)) for of in by_device(cases, lambda c: c.kernel.name).values()]
     found = sorted((case for case in found if len(case.times) > 2), key=lambda case: -len(case.times))
     return found[:_KERNELS]
 
 
 def by_axis(cases: Sequence[Case]) -> list[Picture]:
-    """Every configuration by the value of each of its axes, a picture for each of the cases with the most of them."""
+    """The times of configurations by the value of each axis, a picture for each of the largest cases."""
     most = sorted(cases, key=lambda case: -len(case.times))
     chosen: dict[tuple[str, str], Case] = {}
     for case in most:
@@ -118,7 +118,7 @@ def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
         panel.set_xticks(range(len(order)), texts, rotation=90 if turned else 0, fontsize=7.5)
         panel.set_xlim(-0.6, len(order) - 0.4)
         panel.set_title(name.replace("_", " "))
-    # Of a kernel that moves little the roof is so far away that nothing else would be told apart.
+    # A roof that is far from all times would compress the rest of the picture.
     roof_s = case.roof_s if case.roof_s is not None and case.roof_s > case.best_s / _FAR else None
     for panel in flat[: len(moving)]:
         if roof_s is not None:
@@ -151,13 +151,13 @@ def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
 
 
 def _weight(case: Case, axis: str) -> float:
-    """How much an axis matters: the ratio between the fastest at its worst and at its best value."""
+    """The effect of an axis: the ratio of the fastest time at its worst value to that at its best value."""
     fastest = list(case.fastest_by(axis).values())
     return max(fastest) / min(fastest)
 
 
 def _ordered(found: list[Any], case: Case, axis: str) -> list[Any]:
-    """Values in the order of the declaration where there is one, numbers by size, else by name."""
+    """The values of an axis in order: numbers by size, others as declared, or else by name."""
     declared: tuple[Any, ...] = ()
     if case.spec is not None:
         declared = next((one.values for one in case.spec.space.axes if one.name == axis), ())
@@ -169,7 +169,7 @@ def _ordered(found: list[Any], case: Case, axis: str) -> list[Any]:
 
 
 def measured_over_time(figure_cases: Sequence[Case]) -> Picture | None:
-    """The best so far as a search went on, for the runs that tried the most; None without any."""
+    """The picture of the best time so far in each case's longest search; None without searches."""
     searches = []
     for case in figure_cases:
         runs = by_run(case)
@@ -200,7 +200,7 @@ def measured_over_time(figure_cases: Sequence[Case]) -> Picture | None:
 
 
 def by_run(case: Case) -> dict[str, list[float]]:
-    """Median seconds of the searches' trials in the order in which they were made, by run."""
+    """Median seconds of search trials in order of time, by run."""
     found: dict[str, list[float]] = {}
     for trial in sorted(case.trials, key=lambda t: t.created_at):
         if trial.round == 0 and trial.median_s is not None:

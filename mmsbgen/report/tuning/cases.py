@@ -1,4 +1,4 @@
-"""Tuning records as pictures need them: one case a device, kernel and problem, with its best, default and worst."""
+"""Tuning records grouped by device, kernel and problem, with the best, default and worst time of each group."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _PLATFORMS = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel O
 
 @dataclass
 class Case:
-    """What was measured of a kernel on one device for one problem, in the newest state of its template.
+    """Successful trials of a kernel on one device for one problem, with the newest version of its template.
 
-    ``times`` has the last median of every configuration that works, seconds, by the configuration's digest.
+    ``times`` has the median seconds of every working configuration, ``configs`` its values, by the configuration's
+    digest.
     """
 
     device: DeviceRecord
@@ -45,7 +46,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The device for a reader."""
+        """The device's readable name."""
         return device_label(self.device)
 
     @cached_property
@@ -58,7 +59,7 @@ class Case:
 
     @property
     def variant(self) -> str:
-        """What beside its sizes tells the problem from others, for a reader."""
+        """The properties of the problem besides its sizes, as text."""
         return "" if self.spec is None or self.spec.sweep is None else self.spec.sweep.variant(self.problem)
 
     @property
@@ -68,7 +69,7 @@ class Case:
 
     @property
     def size(self) -> int:
-        """The parameter by which the kernel's problems are laid out; 0 where none is declared."""
+        """The value of the kernel's size parameter; 0 if none is declared."""
         return 0 if self.spec is None or self.spec.sweep is None else int(self.problem.get(self.spec.sweep.size, 0))
 
     @property
@@ -88,9 +89,9 @@ class Case:
 
     @cached_property
     def default_s(self) -> float | None:
-        """Median seconds of the built-in default; None where it was not measured.
+        """Median seconds of the built-in default; None if it was not measured.
 
-        Where the default has changed since, the configuration with which the first run began stands for it.
+        If today's default was not measured, the first configuration of the first run is used instead.
         """
         first = min((trial for trial in self.trials if trial.round == 0), key=lambda t: t.created_at, default=None)
         began = self.times.get(first.config_digest) if first else None
@@ -104,17 +105,17 @@ class Case:
 
     @property
     def roof_fraction(self) -> float | None:
-        """The best configuration's rate over the roof that its run measured."""
+        """The best configuration's rate as a fraction of the roof measured in its run."""
         return self.best.roof_fraction
 
     @property
     def roof_s(self) -> float | None:
-        """Seconds of a call at the rate of the roof."""
+        """Seconds of a call at the rate of the roof; None if unknown."""
         moved, roof = self.best.bytes_moved, self.best.roof_gbps
         return None if moved is None or roof is None else moved / roof / 1e9
 
     def fastest_by(self, *axes: str) -> dict[tuple[Any, ...], float]:
-        """The least seconds at each combination of values of ``axes``, whatever the other axes have."""
+        """The least seconds for each combination of values of ``axes``, over all values of the other axes."""
         found: dict[tuple[Any, ...], float] = {}
         for name, config in self.configs.items():
             if all(axis in config for axis in axes):
@@ -124,7 +125,7 @@ class Case:
 
 
 def cases_of(trials: Iterable[TrialRecord]) -> list[Case]:
-    """Cases by device, kernel and problem; of several states of a template the newest counts."""
+    """Cases sorted by device, kernel and problem; of several versions of a template only the newest."""
     groups: dict[Any, dict[str, list[TrialRecord]]] = defaultdict(lambda: defaultdict(list))
     for trial in trials:
         key = trial.key
@@ -146,7 +147,7 @@ def _order(case: Case) -> tuple[Any, ...]:
 
 
 def by_device(cases: Iterable[Case], key: Callable[[Case], Any] = lambda case: case.label) -> dict[Any, list[Case]]:
-    """Cases by their device, or by another key, in the order given."""
+    """Cases grouped by their device, or by another key, in the order given."""
     found: dict[Any, list[Case]] = defaultdict(list)
     for case in cases:
         found[key(case)].append(case)
@@ -154,14 +155,14 @@ def by_device(cases: Iterable[Case], key: Callable[[Case], Any] = lambda case: c
 
 
 def comparable(cases: Sequence[Case]) -> list[Case]:
-    """Of the cases of kernels that are drawn as a sweep the most that agree in the sizes that a picture has."""
+    """The largest group of cases of one kernel with sweep figures that have the same fixed sizes."""
     swept = [case for case in cases if case.spec is not None and case.spec.sweep is not None]
     groups = by_device(swept, lambda case: (case.kernel.family, case.kernel.name, sizes_text(case)))
     return max(groups.values(), key=len, default=[])
 
 
 def sizes_text(case: Case) -> str:
-    """The sizes that agree within a picture, for a reader."""
+    """The fixed sizes of a sweep figure, as text."""
     assert case.spec is not None
     assert case.spec.sweep is not None
     found = [(name, case.problem.get(name)) for name in case.spec.sweep.sizes]
@@ -169,7 +170,7 @@ def sizes_text(case: Case) -> str:
 
 
 def problem_texts(problems: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Each problem by the parameters in which they differ, for a reader; all of them for a single one."""
+    """A text for each problem with the parameters in which the problems differ, or all if they do not differ."""
     listed = [dict(problem) for problem in problems]
     names = sorted({name for problem in listed for name in problem})
     differ = [name for name in names if len({repr(problem.get(name)) for problem in listed}) > 1] or names
@@ -177,7 +178,7 @@ def problem_texts(problems: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def device_label(device: DeviceRecord) -> str:
-    """A device for a reader: a GPU by its name, an OpenCL device with its platform."""
+    """A device's readable name; OpenCL devices with their platform, CPUs with their cores."""
     name = re.sub(r"^(?:pthread|cpu)(?:-[a-z0-9]+)*-", "", device.name)  # PoCL puts its target before the name
     if device.backend == "cuda" or not device.platform:
         return name

@@ -1,4 +1,4 @@
-"""Pictures of a whole database: rates against the roof, coverage, failures by reason, and history."""
+"""Pictures of a whole database: roofline, coverage, failures by reason, and history."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from mmsbgen.report.style import (
 )
 from mmsbgen.report.tuning.cases import device_label, problem_texts
 
-#: Panels, kernels with a colour, reasons, lines of history, and rows or columns of a matrix that are drawn.
+#: Most panels, kernels with a colour, reasons, lines of history, and rows or columns of a matrix.
 _PANELS, _KERNELS, _REASONS, _LINES, _SIDE = 6, 8, 12, 8, 24
 _STATUS_COLOURS = {
     "invalid": MUTED,
@@ -49,7 +49,7 @@ _STATUS_COLOURS = {
 
 
 def roofline(trials: Sequence[TrialRecord], roofs: Sequence[RoofRecord]) -> Picture | None:
-    """Every trial's rate over the bytes that a call moves, with the rates measured on the device."""
+    """The picture of every trial's rate over the bytes of a call, with the device's roofs; None without rates."""
     rated = [t for t in trials if t.status == "ok" and t.gbps is not None and t.bytes_moved]
     if not rated:
         return None
@@ -129,7 +129,7 @@ def _kernel_legend(figure: Figure, kernels: Sequence[str]) -> None:
 
 
 def coverage(trials: Sequence[TrialRecord]) -> Picture | None:
-    """How many trials each device has of each kernel, and for how many problems."""
+    """The picture of the numbers of trials and problems by device and kernel; None without trials."""
     if not trials:
         return None
     counts: Counter[tuple[str, str]] = Counter()
@@ -176,7 +176,15 @@ def _folded(label: str) -> str:
 
 
 class Reason(NamedTuple):
-    """Why configurations failed: status, words with every number replaced, how many, of which kernels, and one."""
+    """A reason of failures.
+
+    Attributes:
+        status: The trials' status.
+        text: The message, with every number replaced by ``#``.
+        trials: How many trials failed for it.
+        kernels: Names of their kernels.
+        example: One of their configurations.
+    """
 
     status: str
     text: str
@@ -186,7 +194,7 @@ class Reason(NamedTuple):
 
 
 def reason_of(trial: TrialRecord) -> str:
-    """The cause of a failure in a few words that failures of the same cause share."""
+    """The message of a failed trial, shortened so that failures of the same cause have the same text."""
     lines = [line.strip() for line in trial.message.splitlines() if line.strip()]
     named = [line for line in lines if re.search(r"\b(?:error|fatal)\b", line, re.IGNORECASE)]
     text = named[0] if named and trial.status == "compile_error" else lines[0] if lines else "no message"
@@ -218,7 +226,7 @@ def reasons(trials: Sequence[TrialRecord]) -> list[Reason]:
 
 
 def failures(found: Sequence[Reason], trials: int) -> Picture | None:
-    """How many configurations failed for each reason; None where none did."""
+    """The picture of the number of failures by reason; None without failures."""
     if not found:
         return None
     shown = list(found[:_REASONS])
@@ -251,7 +259,7 @@ def _wrapped(text: str) -> str:
 
 
 class Series(NamedTuple):
-    """What the runs of one kernel, device and problem ended with: when, driver, and median seconds of the best."""
+    """Results of all runs of one kernel, device and problem: start, driver, and median seconds of the best."""
 
     title: str
     when: list[datetime]
@@ -260,7 +268,7 @@ class Series(NamedTuple):
 
 
 def history_of(trials: Sequence[TrialRecord], runs: Sequence[RunRecord]) -> list[Series]:
-    """Series of two runs and more, those with the most runs first."""
+    """Series of at least two runs, those with the most runs first."""
     started = {run.uuid: run.started for run in runs}
     groups: dict[tuple[object, ...], dict[str, list[TrialRecord]]] = defaultdict(lambda: defaultdict(list))
     keys: dict[tuple[object, ...], Key] = {}
@@ -288,7 +296,7 @@ def history_of(trials: Sequence[TrialRecord], runs: Sequence[RunRecord]) -> list
 
 
 def _ended(trials: Sequence[TrialRecord]) -> tuple[float, str]:
-    """Median seconds of a run's best, finals before the search, and the driver."""
+    """Median seconds of a run's best trial, of the final rounds if there were any, and its driver."""
     last = max(trial.round for trial in trials) > 0
     ranked = [trial for trial in trials if (trial.round > 0) == last]
     best = min(ranked, key=lambda trial: trial.median_s or math.inf)
@@ -296,7 +304,7 @@ def _ended(trials: Sequence[TrialRecord]) -> tuple[float, str]:
 
 
 def history(found: Sequence[Series]) -> Picture | None:
-    """The best of every run over time, one line a kernel, device and problem; None without two runs of any."""
+    """The picture of the best of every run over time, one line per series; None without series."""
     if not found:
         return None
     shown = list(found[:_LINES])

@@ -1,4 +1,4 @@
-"""The sweep figures of a kernel that declares them: the paper's figures 3 to 6, from tuning records."""
+"""Sweep figures (figures 3 to 6 of the paper) from tuning records of a kernel that declares them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from mmsbgen.report.tuning.cases import Case, by_device, sizes_text
 
 _BEST, _DEFAULT, _WORST = COLOURS[:3]
 _STYLES = ("-", "--", ":", "-.")
-#: Devices with a picture of their own.
+#: Most devices with a picture of their own.
 MOST_DEVICES = 6
-#: Configurations of a variant that is drawn over an axis, over those of the variant that has most.
+#: A variant is drawn if it has at least this fraction of the configurations of the largest one.
 _OF_THE_MOST = 0.1
-#: Variants in a picture of one device, such as steps and storages, and panels in one of all devices.
+#: Most variants in a picture of one device, and panels in a picture of all devices.
 _MOST_ROWS, _MOST_PANELS = 4, 12
 
 
 class Baseline(NamedTuple):
-    """Seconds of a kernel in plain C on one core, and the problem."""
+    """Seconds of a kernel in plain C on one core, its problem, and the processor."""
 
     seconds: float
     problem: dict[str, Any]
@@ -50,7 +50,7 @@ class Baseline(NamedTuple):
 def read_baseline(path: Path, kernel: str) -> Baseline:
     """The baseline's time from the report of scripts/bench/bench_paper_cpu.py.
 
-    Raises :class:`InputError` for a file that cannot be read or is no such report.
+    Raises :class:`InputError` if the file cannot be read or is not such a report.
     """
     try:
         report = json.loads(path.read_text("utf-8"))
@@ -65,10 +65,10 @@ def read_baseline(path: Path, kernel: str) -> Baseline:
 
 
 def pictures(cases: Sequence[Case], size: int | None = None, baseline: Baseline | None = None) -> list[Picture]:
-    """All sweep figures of cases that :func:`~mmsbgen.report.tuning.cases.comparable` chose; none without cases.
+    """All sweep figures of cases from :func:`~mmsbgen.report.tuning.cases.comparable`; none without cases.
 
-    Those that are for one size take the problem nearest to ``size``, by default the largest of the sizes that most
-    devices have.
+    Figures of a single size show the problem nearest to ``size``. The default is the size measured on most devices,
+    the largest of several.
     """
     if not cases:
         return []
@@ -95,13 +95,13 @@ def _title(sweep: Sweep, name: str) -> str:
 
 
 def dates(cases: Iterable[Case]) -> str:
-    """The days of the newest trials."""
+    """The range of days of the cases' newest trials, as text."""
     days = sorted({case.date for case in cases})
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 
 def sizes_of(cases: Iterable[Case]) -> str:
-    """The sizes that cases have."""
+    """The sizes of cases, as text."""
     return ", ".join(map(str, sorted({case.size for case in cases})))
 
 
@@ -110,13 +110,13 @@ def _nearest(cases: Sequence[Case], size: int) -> int:
 
 
 def _at(cases: Sequence[Case], size: int) -> list[Case]:
-    """Of each device and variant the case whose size is nearest."""
+    """The case nearest to ``size``, for each device and variant."""
     groups = by_device(cases, lambda case: case.title).values()
     return [min(found, key=lambda case: (abs(case.size - size), case.size)) for found in groups]
 
 
 def _line_styles(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
-    """By title: one colour and marker a device, one style of line a variant."""
+    """Plot styles by case title: a colour and marker per device, a line style per variant."""
     labels, variants = list(by_device(cases)), list(by_device(cases, lambda case: case.variant))
     return {
         case.title: {
@@ -135,12 +135,12 @@ def _milliseconds(axes: Axes) -> None:
 
 
 def block_sizes(cases: Sequence[Case], size: int) -> list[Picture]:
-    """Time along one axis by the values of another, one picture a device: the paper's figures 3 and 4."""
+    """Time along one axis by the values of another, one picture per device (figures 3 and 4 of the paper)."""
     found = []
     for label, of_device in list(by_device(cases).items())[:MOST_DEVICES]:
         nearest = _nearest(of_device, size)
         rows = [case for case in of_device if case.size == nearest]
-        # A search goes to a few places of a space; beside a sweep it would be a picture of next to nothing.
+        # A search measures few configurations; beside a full sweep its panel would be almost empty.
         most = max(len(case.times) for case in rows)
         rows = [case for case in rows if len(case.times) >= _OF_THE_MOST * most][:_MOST_ROWS]
         sweep = _sweep(rows[0])
@@ -193,7 +193,7 @@ def _lines(axes: Axes, case: Case, sweep: Sweep, lines: Sequence[str]) -> None:
 
 
 def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
-    """Time by vector width over that of the narrowest: the paper's figure 6."""
+    """Time by vector width, relative to the narrowest (figure 6 of the paper)."""
     sweep = _sweep(cases[0])
     figure, axes = single(7.6, 5.0)
     styles, shown, all_widths = _line_styles(cases), [], set()
@@ -254,7 +254,7 @@ def roof_by_size(cases: Sequence[Case]) -> list[Picture]:
 
 
 def best_default_worst(cases: Sequence[Case]) -> list[Picture]:
-    """Times of the best, the default and the worst configuration by size, a panel a device and variant."""
+    """Times of the best, default and worst configuration by size, a panel per device and variant."""
     groups = list(by_device(cases, lambda case: (case.label, case.variant)).items())[:_MOST_PANELS]
     sweep = _sweep(cases[0])
     columns = min(2, len(groups))
@@ -308,7 +308,7 @@ def best_default_worst(cases: Sequence[Case]) -> list[Picture]:
 
 
 def speed_ups(cases: Sequence[Case], baseline: Baseline | None) -> list[Picture]:
-    """The best configuration of every device over one thread of plain C: the paper's figure 5."""
+    """Speed-up of every device's best configuration over one thread of plain C (figure 5 of the paper)."""
     if baseline is None:
         return []
     sweep = _sweep(cases[0])

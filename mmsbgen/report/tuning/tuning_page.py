@@ -1,4 +1,4 @@
-"""The page of a tuning database: what was measured, what tuning is worth, what failed and what has changed."""
+"""The report of a tuning database: coverage, best configurations, times, roofline, failures and history."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from mmsbgen.report.style import Picture, drawing, times
 from mmsbgen.report.tuning import axis_pictures, database_pictures, sweep_pictures
 from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable, device_label, problem_texts
 
-#: Rows of tables.
+#: Most rows of a table.
 _ROWS = 200
 
 
 def tuning_page(
     bundle: Bundle, where: str, size: int | None = None, baseline: sweep_pictures.Baseline | None = None
 ) -> HtmlPage:
-    """The page of the records in ``bundle``, which came from ``where``.
+    """The page of tuning records.
 
-    ``size`` is the problem's size of the figures that are for one; ``baseline`` the time of plain C, for the speed-up
-    over it.
+    Args:
+        bundle: The records.
+        where: The place of their database, for the subtitle.
+        size: Problem size of the figures that show a single size.
+        baseline: The time of plain C, for the figure of speed-ups.
     """
     with drawing():
         return _page(bundle, where, size, baseline)
@@ -91,7 +94,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _problems(bundle: Bundle) -> list[tuple[str, str, str]]:
-    """The values of every parameter of the problems of each kernel that has more than one."""
+    """Kernel, parameter and measured values, for every problem parameter with more than one value."""
     values: dict[str, dict[str, set[object]]] = {}
     for trial in bundle.trials:
         for name, value in trial.key.problem.params.items():

@@ -1,4 +1,4 @@
-"""HTTP as uvicorn reads it, with a bound on what comes before a request's body."""
+"""uvicorn's HTTP protocol with limits on the size and time of request headers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_SECONDS = 15.0
-"""A client that has not sent its headers by then is cut off."""
+"""A connection is closed if its client has not sent its headers by then."""
 
 
 CROWDED = "mmsbgen.crowded"
-"""Key of a request's scope: whether there are more connections than the service is to have."""
+"""Key of a request's scope: whether there are more connections than the limit."""
 
 
 def bounded(head: int, connections: int) -> type[HttpToolsProtocol]:
-    """A protocol that ends a connection whose request line and headers have more than ``head`` bytes, or take long.
+    """A protocol class that limits request headers and marks requests over the limit of connections.
 
-    Requests on more than ``connections`` at once are marked as :data:`CROWDED`.
+    Args:
+        head: Most bytes of request line and headers; the connection is closed if there are more, or after
+            :data:`HEAD_SECONDS`.
+        connections: Most connections at once; above it, requests are marked :data:`CROWDED`.
     """
 
     class Bounded(HttpToolsProtocol):
-        """Counts what comes until a request's headers are complete."""
+        """Counts the bytes of a request until its headers are complete."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)

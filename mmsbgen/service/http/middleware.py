@@ -1,4 +1,4 @@
-"""What every request passes before the application sees it: name, rate, size, token; and what every answer carries."""
+"""Checks of every request (host name, rate, size, token), and headers of every response."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
 """Routes whose bodies may be large."""
 COSTLY = frozenset({"/api/v1/source"})
 HEALTH = "/health"
-"""Answered in a crowd too: the process lives."""
+"""Answered even with too many connections."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _IDLE_SECONDS = 30.0
-"""A client that sends nothing of its body for so long is given up."""
+"""A request whose body makes no progress for so long is refused."""
 _BODY_SECONDS = 600.0
-"""The longest that a body may take in all."""
+"""The longest that a whole body may take."""
 _LINGER_BYTES, _LINGER_SECONDS = 16 << 20, 3.0
-"""So much of a refused body is read all the same, so that the client gets to read the answer."""
+"""How much of a refused body is still read, so that the client can read the answer."""
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -49,7 +49,7 @@ _SECURITY = [
 
 
 class _RefusedError(Exception):
-    """A request that goes no further."""
+    """A refused request: status, detail and headers of its answer."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -57,7 +57,7 @@ class _RefusedError(Exception):
 
 
 class RequestGate:
-    """The outermost application: refuses what may not pass and counts what does."""
+    """The outermost ASGI application: refuses requests that break a limit, and counts all of them."""
 
     def __init__(self, app: ASGIApp, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
         self.app = app
@@ -72,7 +72,7 @@ class RequestGate:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Check and serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -83,7 +83,7 @@ class RequestGate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *_SECURITY]
-                # The page's files belong together: a browser asks whether those that it has are the newest.
+                # The page's files belong together: a browser revalidates its copies.
                 kept = b"no-store" if scope["path"].startswith(API) else b"no-cache"
                 message["headers"].append((b"cache-control", kept))
             await send(message)
@@ -135,7 +135,7 @@ class RequestGate:
             return
         with contextlib.suppress(ValueError):
             address = ipaddress.ip_address(name)
-            # A page of another site can make a name point here, but not an address.
+            # Against DNS rebinding: another site can make a name point here, but not an address.
             if address.is_loopback or not self.settings.loopback:
                 return
         raise _RefusedError(
@@ -177,12 +177,12 @@ def _names(settings: ServiceSettings) -> frozenset[str]:
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    """``receive`` that gives up a body of more than ``most`` bytes, or one that does not come."""
+    """``receive`` with limits on the body: 413 above ``most`` bytes, 408 if it comes too slowly."""
     got, more, until = 0, True, time.monotonic() + _BODY_SECONDS
 
     async def receiving() -> Message:
         nonlocal got, more
-        if not more:  # what follows is only that the client has gone
+        if not more:  # only the client's disconnect follows
             return await receive()
         try:
             message = await asyncio.wait_for(receive(), min(_IDLE_SECONDS, until - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Errors as clients get them: RFC 9457 problem details, whatever went wrong."""
+"""Error responses as problem details (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ log = logging.getLogger("mmsbgen.service")
 
 
 class WrongValue(BaseModel):
-    """One value of a request that cannot be used."""
+    """An invalid value of a request."""
 
     where: str = Field(description="Its place in the request.", examples=["query.limit"])
     what: str = Field(description="What is wrong with it.", examples=["Input should be less than or equal to 500"])
 
 
 class ErrorBody(BaseModel):
-    """What is answered in place of a result (RFC 9457)."""
+    """An error response (RFC 9457)."""
 
     type: str = Field(default="about:blank", description="Always about:blank: status and detail say it all.")
     title: str = Field(description="The status in words.", examples=["Unprocessable Content"])
@@ -59,7 +59,7 @@ TITLES = {
 def answer(
     status: int, detail: str, *, errors: list[WrongValue] | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """A response that says what is wrong."""
+    """An error response with problem details."""
     body = ErrorBody(title=TITLES.get(status, "Error"), status=status, detail=_plain(detail), errors=errors or [])
     return JSONResponse(body.model_dump(), status, headers=headers, media_type=MEDIA_TYPE)
 
@@ -70,11 +70,11 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of ``app`` an answer of this form."""
+    """Answer every error of ``app`` with problem details."""
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
-        # What was sent is not repeated: it may be large, or nothing that JSON can hold.
+        # The values are left out: they may be large, or not be valid JSON.
         wrong = [
             WrongValue(where=_plain(".".join(map(str, e["loc"])))[:200], what=_plain(str(e["msg"]))[:500])
             for e in error.errors()[:20]
@@ -87,7 +87,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
-        # For the log and the metrics: nobody is there to read it.
+        # For the log and the metrics; the client is gone.
         return answer(400, "the connection ended before the body was whole")
 
     @app.exception_handler(MmsbgenError)
@@ -101,7 +101,7 @@ def install(app: FastAPI) -> None:
 
 
 def status_of(error: MmsbgenError) -> int:
-    """The HTTP status that says whose fault an error is."""
+    """The HTTP status of an error: 422 for input, 503 for the database or a missing package, else 500."""
     if isinstance(error, StoreError | MissingDependencyError):
         return 503
     return 422 if isinstance(error, InputError) else 500

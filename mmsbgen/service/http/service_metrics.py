@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""Prometheus metrics of a service."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class ServiceMetrics:
         self.ready = Gauge("mmsbgen_ready", "1 while the database answers.", registry=self.registry)
 
     def request(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count an answer, by the template of its route: paths that there are not make no series of their own."""
+        """Count a response by its route's template; all unknown paths share one series."""
         route = getattr(scope.get("route"), "path", "other")
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def jobs(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Tell the number of jobs in each state, as ``counts`` has it whenever metrics are read."""
+        """Register a metric of the jobs in each state; ``counts`` is called whenever metrics are read."""
         self.registry.register(_Jobs(counts))
 
     def text(self) -> bytes:
@@ -53,11 +53,11 @@ class _Jobs:
         self._counts = counts
 
     def describe(self) -> Iterable[Metric]:
-        """Names only: the database is not asked when this is registered."""
+        """The metric's name only: registration does not query the database."""
         return [GaugeMetricFamily("mmsbgen_jobs", "Jobs by state.", labels=("state",))]
 
     def collect(self) -> Iterable[Metric]:
-        """The numbers of now."""
+        """The current number of jobs in each state."""
         family = GaugeMetricFamily("mmsbgen_jobs", "Jobs by state.", labels=("state",))
         for state, count in self._counts().items():
             family.add_metric([state], count)

@@ -1,4 +1,4 @@
-"""What a service is told when it starts."""
+"""Settings and request limits of a service."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    """What a client may ask for; sizes are bytes.  Raises ``InputError`` for a limit below 1."""
+    """Limits of requests; sizes are bytes.  Raises ``InputError`` for a limit below 1."""
 
     upload: int = 64 * MIB
-    """Of an upload as it is sent."""
+    """Size of an upload as it is sent."""
     graph: int = 256 * MIB
-    """Of a graph's edge list, unpacked."""
+    """Size of a graph's edge list, unpacked."""
     records: int = 64 * MIB
-    """Of an upload of records, unpacked."""
+    """Size of an upload of records, unpacked."""
     body: int = 64 << 10
-    """Of any other request."""
+    """Size of the body of any other request."""
     head: int = 16 << 10
-    """Of the request line and the headers together."""
+    """Size of the request line and the headers together."""
     vertices: int = 2_000_000
     links: int = 20_000_000
     communities: int = 4096
     jobs: int = 20
     """Jobs that wait or run."""
     streams: int = 32
-    """Followers of jobs at once."""
+    """Event streams of jobs at once."""
     connections: int = 256
     intake_seconds: float = 120.0
-    """To check an upload."""
+    """Time to check an upload."""
     intake_memory: int = 4096 * MIB
-    """Address space of the process that checks uploads."""
+    """Address space of the process that checks uploads, bytes."""
     rate: str = "1000/second"
     """Requests of one client address."""
     write_rate: str = "120/minute"
-    """Of these, the ones that change something."""
+    """Requests of one client address that change something."""
     costly_rate: str = "10/second"
-    """Of these, the ones that render sources."""
+    """Requests of one client address that render sources."""
     refused_rate: str = "30/minute"
     """Requests of one client address with a wrong token."""
 
@@ -55,9 +55,9 @@ class RequestLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """Where a service listens, what it keeps where, and who may use it.
+    """Address, storage and access of a service.
 
-    ``hosts`` are names besides loopback's and the address it listens on by which clients may call it.
+    ``hosts`` are further host names that requests may use, besides those of loopback and ``host``.
     """
 
     database: str | None = None
@@ -70,16 +70,16 @@ class ServiceSettings:
     hosts: tuple[str, ...] = ()
     limits: RequestLimits = field(default_factory=RequestLimits)
     refresh_seconds: float = 1.0
-    """How often the store is asked for what others added."""
+    """Seconds between checks of the store for new records."""
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether the service is reachable from this machine only."""
         return is_loopback(self.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is an address or the name of this machine's loopback."""
+    """Whether ``host`` is a loopback address or name."""
     if host.lower() in LOOPBACK_NAMES:
         return True
     try:

@@ -1,4 +1,4 @@
-"""The token that write routes ask for: given, or made once and kept in the data folder."""
+"""The token of the service: given by the user, or made once and stored in the data folder."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 
 
 def given_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
-    """The token of ``--token-file``, else of ``MMSBGEN_TOKEN``; None where neither is given.
+    """The token of ``--token-file``, else of ``MMSBGEN_TOKEN``; None if neither is given.
 
-    Raises ``InputError`` for a token that is too short to be one and for a file that others may read.
+    Raises ``InputError`` for an invalid token, and for a file that cannot be read or that every user may access.
     """
     if file is not None:
         return _checked(_read(file), str(file))
@@ -30,9 +30,9 @@ def given_token(file: Path | None, environment: Mapping[str, str]) -> str | None
 
 
 def kept_token(folder: Path) -> tuple[str, Path, bool]:
-    """The token kept in ``folder``, made with mode 600 where there is none; its file; whether it is new.
+    """The token stored in ``folder`` (made with mode 600 if there is none), its file, and whether it is new.
 
-    Raises ``InputError`` where the folder cannot be written.
+    Raises ``InputError`` if the folder cannot be written or the stored token cannot be used.
     """
     path = folder / KEPT
     try:

@@ -1,4 +1,4 @@
-"""The process that checks uploads, which may die of them; see :class:`mmsbgen.service.http.uploads.Uploads`."""
+"""The child process that checks uploads for :class:`mmsbgen.service.http.uploads.Uploads`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mmsbgen.base.processes import parent_connection
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """What is known of an uploaded graph."""
+    """Size, digest and warnings of an uploaded graph."""
 
     vertices: int
     links: int
@@ -25,7 +25,7 @@ class GraphFacts:
 
 
 def graph_facts(path: Path) -> GraphFacts:
-    """Read an edge list.  Raises :class:`MmsbgenError` for what is none."""
+    """Read an edge list.  Raises :class:`MmsbgenError` if it is not one."""
     from mmsbgen.graph import load_edge_list
 
     with warnings.catch_warnings(record=True) as told:
@@ -38,7 +38,11 @@ def graph_facts(path: Path) -> GraphFacts:
 
 
 def add_records(path: Path, database: str | None, check_only: bool) -> dict[str, int]:
-    """Add the records of a file to a database, or only read them.  Raises :class:`MmsbgenError`."""
+    """Add the records of a file to a database, or only check them.
+
+    Returns the number of added runs, roofs, quarantined configurations and trials, and ``of_trials``, the number of
+    trials in the file. Raises :class:`MmsbgenError` for a malformed file.
+    """
     from mmsbgen.db.exchange import jsonl
     from mmsbgen.db.store.tuning_store import open_store
 
@@ -53,12 +57,12 @@ def add_records(path: Path, database: str | None, check_only: bool) -> dict[str,
 
 
 def _unnamed(error: MmsbgenError, path: Path) -> MmsbgenError:
-    """The same error without the name of our file."""
+    """The same error without the name of the temporary file."""
     return type(error)(str(error).replace(str(path), "the upload").replace(path.name, "upload"))
 
 
 def serve(connection: Connection) -> None:
-    """Answer ``(function, arguments)`` with ``(result, None)`` or ``(None, error)`` until the parent closes."""
+    """Answer ``(function, arguments)`` with ``(result, None)`` or ``(None, error)`` until the parent hangs up."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             work, arguments = connection.recv()
@@ -70,5 +74,5 @@ def serve(connection: Connection) -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name, so that what it sends is known by that name at the other end.
+    # Imported under its own name, so that the parent can unpickle its classes.
     importlib.import_module("mmsbgen.service.http.upload_checks").serve(parent_connection())

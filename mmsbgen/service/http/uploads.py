@@ -1,4 +1,4 @@
-"""Uploads: written to a file of our own while their size is watched, then checked by a process that may die of them."""
+"""Uploads: written to a temporary file with a size limit, then checked in a child process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["GraphFacts", "Uploads"]
 
 _STEP = 1 << 16
 _MOST_CALLS = 200
-"""After so many calls the process that checks is replaced."""
+"""After so many calls the child process is replaced."""
 _APART_SECONDS = 20.0
 
 
 class Uploads:
-    """Takes uploads in.  Nothing that a client names becomes the name of a file."""
+    """Receives and checks uploads.  File names never come from the client."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._limits = settings.limits
@@ -41,9 +41,9 @@ class Uploads:
 
     @contextlib.asynccontextmanager
     async def unpacked(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[Path]:
-        """A file with an upload, unpacked if it is gzip, while the block runs.
+        """A temporary file with an upload, unpacked if it is gzip; it exists while the block runs.
 
-        Raises ``HTTPException`` 413 as soon as more than ``most`` bytes come out, 422 for a damaged gzip stream.
+        Raises ``HTTPException`` 413 for more than ``most`` unpacked bytes, 422 for a damaged or nested gzip stream.
         """
         handle, name = tempfile.mkstemp(prefix="upload-", dir=self._folder)
         path = Path(name)
@@ -60,7 +60,7 @@ class Uploads:
             path.unlink(missing_ok=True)
 
     async def graph(self, path: Path) -> GraphFacts:
-        """Read an edge list.  Raises ``InputError`` for what is none, ``HTTPException`` 413 for a large one."""
+        """Read an edge list.  Raises ``InputError`` if it is not one, ``HTTPException`` 413 if it is too large."""
         limits = self._limits
         facts: GraphFacts = await self._checked(graph_facts, path)
         for what, count, most in (("vertices", facts.vertices, limits.vertices), ("links", facts.links, limits.links)):
@@ -69,7 +69,7 @@ class Uploads:
         return facts
 
     async def apart(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """What ``work`` returns, computed in the process that checks uploads.  Raises as it does, or 422."""
+        """Run ``work`` in the child process.  Raises what it raises, or ``HTTPException`` 422 if it takes too long."""
         try:
             return await self._run(_APART_SECONDS, work, *arguments)
         except (TimeoutError, EOFError, MemoryError):
@@ -81,7 +81,7 @@ class Uploads:
         return added
 
     async def close(self) -> None:
-        """End the process."""
+        """End the child process."""
         self._end()
 
     async def _checked(self, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -94,11 +94,11 @@ class Uploads:
             raise HTTPException(413, "the upload took more memory to check than is given to one") from None
 
     async def _run(self, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Raises what ``work`` raises, TimeoutError, and EOFError where the process died."""
+        """Run ``work`` in the child process.  Raises what it raises, TimeoutError, or EOFError if the process died."""
         async with self._turn:
             if self._child is None or self._calls == _MOST_CALLS:
                 self._end()
-                # A process of its own: what it reads cannot take memory, time or the life of the service.
+                # A child process: malicious uploads cannot crash the service or use up its memory and time.
                 self._child = ChildProcess(
                     "mmsbgen.service.http.upload_checks", address_space=self._limits.intake_memory
                 )
@@ -122,7 +122,7 @@ class Uploads:
 
 
 def _call(child: ChildProcess, seconds: float, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """What :func:`mmsbgen.service.http.upload_checks.serve` answers."""
+    """The answer of :func:`mmsbgen.service.http.upload_checks.serve`."""
     try:
         child.connection.send((work, arguments))
         if not child.connection.poll(seconds):
@@ -135,7 +135,7 @@ def _call(child: ChildProcess, seconds: float, work: Callable[..., Any], argumen
 
 
 class _Unpacking:
-    """Passes bytes on, unpacked where they begin as gzip does, and never more than so many."""
+    """Writes at most ``most`` bytes, unpacked if they start as gzip does."""
 
     def __init__(self, write: Callable[[bytes], Any], most: int) -> None:
         self._write, self._most = write, most
@@ -146,7 +146,7 @@ class _Unpacking:
         self._out = b""
 
     def feed(self, data: bytes) -> None:
-        """Take some of the upload."""
+        """Write a part of the upload."""
         if not self._plain and self._gzip is None:
             self._head += data
             if len(self._head) < 2:
@@ -165,7 +165,7 @@ class _Unpacking:
             raise HTTPException(422, f"the upload is a damaged gzip file ({error}): send it again") from None
 
     def end(self) -> None:
-        """There is no more.  Raises ``HTTPException`` 422 where something is missing."""
+        """End the upload.  Raises ``HTTPException`` 422 if a gzip stream is incomplete."""
         if self._head:
             self._pass(self._head)
         if self._gzip is not None and not self._gzip.eof:
@@ -173,12 +173,12 @@ class _Unpacking:
 
     @property
     def packed_twice(self) -> bool:
-        """Whether what came out is gzip again."""
+        """Whether the unpacked data is gzip again."""
         return self._gzip is not None and self._out == b"\x1f\x8b"
 
     def _unpack(self, data: bytes) -> None:
         while data:
-            if self._gzip.eof:  # a file may have several members; what else follows is padding
+            if self._gzip.eof:  # a gzip file may have several members, then padding
                 data = data.lstrip(b"\0")
                 if not data:
                     return

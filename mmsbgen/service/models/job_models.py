@@ -1,4 +1,4 @@
-"""What the API takes and gives: jobs and what came of them."""
+"""Models of the API: jobs and their results."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ _Word = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z_]{1,64}$")]
 
 
 def _model(declaration: type[Any], *, body: bool, **most: float) -> Any:
-    """A model of the options that everybody sees; ``most`` are the largest values taken here.
+    """A pydantic model of the options that everybody sees.
 
-    Values in a ``body`` of JSON are strict and have the declared defaults; those of a query are lax, None by default.
+    Args:
+        declaration: The dataclass of options.
+        body: Whether values come from a JSON body: strict types and the declared defaults. Values of a query are
+            converted, and None by default.
+        most: The largest value of an option, by name.
     """
     found: dict[str, Any] = {}
     for name, one in options_of(declaration).items():
@@ -58,7 +62,7 @@ class TuneRequest(_model(TuneOptions, body=True, budget_trials=100_000, budget_s
 
 
 class DetectOptions(_model(Options, body=False), _model(ResultOptions, body=False, top=256)):  # type: ignore[misc]
-    """How communities are to be found; what is left out is chosen for the graph."""
+    """Options of a detection; options that are left out are chosen for the graph."""
 
     n_communities: Annotated[int, Field(ge=1, le=2**24)] | Literal["auto"] = Field(
         description="K, or 'auto' to let held-out pairs choose.", examples=[50]
@@ -75,7 +79,7 @@ class FileModel(BaseModel):
 
 
 class JobModel(BaseModel):
-    """A job as it stands."""
+    """A job in its current state."""
 
     id: str = Field(examples=["5b0e3cb0f0f84e3d8d3ff0e5a7d0c6b1"])
     kind: Kind
@@ -105,7 +109,7 @@ class Submitted(BaseModel):
 
 
 class SubmittedDetection(Submitted):
-    """A detection that waits for a worker, with what was found in its graph."""
+    """A detection that waits for a worker, with the size of its graph and warnings about it."""
 
     vertices: int
     links: int
@@ -129,7 +133,7 @@ class Community(BaseModel):
 
 
 class DetectionResult(BaseModel):
-    """What a detection found, without the members."""
+    """The result of a detection, without the members."""
 
     vertices: int
     links: int

@@ -1,4 +1,4 @@
-"""What the API takes and gives: the tuning database and the kernels."""
+"""Models of the API: the tuning database and the kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mmsbgen.db.records.tuning_records import TRIAL_FIGURES, TRIAL_STATUSES, Tri
 from mmsbgen.db.store.paging import CURSOR
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
-"""Of a family, a kernel, an axis or a parameter."""
+"""Name of a family, a kernel, an axis or a parameter."""
 KernelPath = Annotated[str, StringConstraints(pattern=r"^([A-Za-z][A-Za-z0-9_]{0,63}/)?[A-Za-z][A-Za-z0-9_]{0,63}$")]
 """A kernel as NAME or FAMILY/NAME."""
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
@@ -68,7 +68,7 @@ class KnownDevice(BaseModel):
 
 
 class DeviceList(BaseModel):
-    """Devices, and what is missing to have more."""
+    """Devices, with hints for making more available."""
 
     local: list[LocalDevice] = Field(description="Of this machine, the best first.")
     known: list[KnownDevice] = Field(description="With records, by label.")
@@ -76,7 +76,7 @@ class DeviceList(BaseModel):
 
 
 class ExpectedLoss(BaseModel):
-    """What selections of this tier cost where records can tell: shares of speed lost."""
+    """Speed lost by selections of this tier, as shares, estimated from recorded problems."""
 
     median: float = Field(examples=[0.02])
     most: float = Field(examples=[0.11])
@@ -104,7 +104,7 @@ class Best(BaseModel):
 
 
 class AxisModel(BaseModel):
-    """One tunable name."""
+    """One tunable axis of a kernel."""
 
     name: str = Field(examples=["vector_width"])
     values: list[int | str | bool] = Field(description="The simplest first.", examples=[[1, 2, 4, 8, 16]])
@@ -147,7 +147,7 @@ class KernelModel(BaseModel):
 
 
 class KernelList(BaseModel):
-    """The kernels of a family, and what its problems are made of."""
+    """The kernels of a family, and the parameters of its problems."""
 
     family: str
     families: list[str] = Field(description="All there are.")
@@ -170,12 +170,12 @@ class SourceModel(BaseModel):
 
 
 TRIAL_FIELDS = {name: hint for name, hint in get_type_hints(TrialRecord).items() if name not in ("key", "config")}
-"""Of a trial, with their types: all but its key and configuration, which an answer shows in parts."""
+"""Fields of a trial with their types, without its key and configuration, which answers show in parts."""
 TRIAL_FIELDS |= {name: float | None for name in TRIAL_FIGURES} | {"status": Status}
 
 
 class TrialModel(create_model("TrialFields", **{n: (hint, ...) for n, hint in TRIAL_FIELDS.items()})):  # type: ignore[misc]
-    """One configuration tried once; times are seconds."""
+    """One measurement of a configuration; times are seconds."""
 
     trial: str
     device: str = Field(examples=[_DEVICE])
@@ -236,7 +236,7 @@ class RunDetail(RunModel):
 
 
 class Added(BaseModel):
-    """What an upload of records added; what was there already is not added twice."""
+    """How many records an upload added; existing records are not added again."""
 
     runs: int
     roofs: int
@@ -246,7 +246,7 @@ class Added(BaseModel):
 
 
 class Ready(BaseModel):
-    """Whether the service can do its work."""
+    """Whether the service is ready: its database works and has the right schema."""
 
     status: Literal["ready", "not ready"]
     database: str = Field(description="'ok', or what is wrong with it.")
@@ -255,7 +255,7 @@ class Ready(BaseModel):
 
 
 class Health(BaseModel):
-    """That the process lives."""
+    """Answer of a live process."""
 
     status: Literal["ok"]
     version: str

@@ -76,7 +76,7 @@ def found(queue: Queue, job: str) -> Job:
 
 @router.post("/tune", response_model=Submitted, status_code=202, responses=documented(409, 413), openapi_extra=_SECURED)
 async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) -> Submitted:
-    """Have a worker tune kernels for a problem on its device."""
+    """Submit a job: tune kernels for a problem on a worker's device."""
     core = context_of(request)
     given = wanted.model_dump(exclude_none=True, exclude={"device"}, exclude_defaults=True)
 
@@ -97,9 +97,9 @@ async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) ->
 async def submit_detect(
     request: Request, options: Annotated[DetectOptions, Query()], key: Key = None
 ) -> SubmittedDetection:
-    """Have a worker find the communities of a graph.
+    """Submit a job: find the communities of a graph.
 
-    The body is an edge list, two ids a line, plain or gzip; or a form with the part 'graph' that has it.
+    The body is an edge list, two ids a line, plain or gzip, or a form with the edge list as the part 'graph'.
     """
     core = context_of(request)
     limits = core.settings.limits
@@ -151,7 +151,7 @@ def one_job(request: Request, job: Id) -> JobModel:
 
 @router.post("/{job}/cancel", response_model=JobModel, responses=documented(404), openapi_extra=_SECURED)
 def cancel(request: Request, job: Id) -> JobModel:
-    """Ask a job to end: at once where it waits, within seconds where it runs.  One that has ended stays as it is."""
+    """Cancel a job.  A queued job ends at once, a running one within seconds; a job that has ended is unchanged."""
     queue = context_of(request).queue
     found(queue, job)
     return shown(queue.cancel(job))
@@ -159,7 +159,7 @@ def cancel(request: Request, job: Id) -> JobModel:
 
 @router.delete("/{job}", status_code=204, responses=documented(404, 409), openapi_extra=_SECURED)
 def forget(request: Request, job: Id) -> None:
-    """Forget a job that has ended, with its files."""
+    """Delete a job that has ended, with its files."""
     queue = context_of(request).queue
     if not found(queue, job).ended:
         raise HTTPException(409, f"the job {job} has not ended: cancel it first")
@@ -177,10 +177,10 @@ async def events(
     after: Annotated[int, Query(ge=0, le=2**62, description="Only events with higher numbers.")] = 0,
     last: Annotated[Text | None, Header(alias="Last-Event-ID", description="The same, as browsers give it.")] = None,
 ) -> Response:
-    """Follow a job: what it told so far and, as it comes, what it tells; server-sent events.
+    """Follow a job as server-sent events: past events first, then new ones as they come.
 
-    An event's name is 'state', 'progress' or 'message', its data JSON with 'attempt', 'at' and what was told.  The last
-    one is 'end'.  204 where a job has ended and there is nothing after the last event.
+    An event's name is 'state', 'progress' or 'message'; its data is JSON with 'attempt', 'at' and further values of the
+    event.  The last event is 'end'.  With Last-Event-ID, the status is 204 if the job has ended and no event follows.
     """
     core = context_of(request)
     if last is not None:
@@ -204,7 +204,7 @@ async def _told(core: ServiceContext, job: str, after: int) -> AsyncIterator[str
     try:
         yield "retry: 2000\n\n"
         while not core.stopping.is_set():
-            # Asked for in this order, what it told before it ended is not missed.
+            # The state first: otherwise events between the two queries could be missed at the end.
             state = (await asyncio.to_thread(core.queue.get, job)).state
             new = await asyncio.to_thread(core.queue.events, job, after, limit=500)
             for event in new:
@@ -232,7 +232,7 @@ _ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 def shown(job: Job) -> JobModel:
-    """A job as clients get it."""
+    """The API's model of a job."""
     values = {name: getattr(job, name) for name in JobModel.model_fields if name != "cancelling"}
     return JobModel(**values, cancelling=job.cancel_at is not None and not job.ended)
 
@@ -251,13 +251,13 @@ async def _graph_chunks(request: Request) -> AsyncIterator[bytes]:
 
 
 def _pack(path: FilePath, packed: FilePath) -> None:
-    # No name and no time in it, so that the same graph makes the same bytes.
+    # Without name and time, so that the same graph gives the same bytes.
     with path.open("rb") as file, packed.open("wb") as out, gzip.GzipFile("", "wb", 3, out, mtime=0) as zipped:
         shutil.copyfileobj(file, zipped, 1 << 20)
 
 
 async def _in_turn(core: ServiceContext, work: Any) -> str:
-    """One submission at a time, so that their number keeps to its limit."""
+    """Run one submission at a time, so that the limit of jobs holds."""
     async with core.submitting:
         made: str = await asyncio.to_thread(work)
         return made
@@ -279,7 +279,7 @@ def _submit(
 
 
 def _check_room(core: ServiceContext, key: str | None) -> None:
-    if key is not None and core.queue.requested(key):  # it makes no further job
+    if key is not None and core.queue.requested(key):  # a repeated request makes no new job
         return
     counts, most = core.queue.counts(), core.settings.limits.jobs
     if counts["queued"] + counts["running"] >= most:

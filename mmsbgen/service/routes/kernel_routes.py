@@ -1,4 +1,4 @@
-"""Routes of kernels: what there are, and their sources."""
+"""Routes of kernels: lists and sources."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def source(
 ) -> kernel_models.SourceModel:
     """The source of a kernel, for a device or a language.
 
-    Axes that are not given are those of the best known configuration for the device, or of the default.
+    Axes that are not given come from the best known configuration for the device, or from the default.
     """
     found = family_named(family)
     spec = found.kernel(kernel)
@@ -87,7 +87,7 @@ async def source(
         raise InputError(f"{kernel} is not written in {traits.dialect}; it is in {', '.join(spec.dialects)}")
     asked = dict(config or spec.default(values, traits)) | given
     if spec.space.refusal(asked, values, traits) is not None:
-        # Looking through all configurations takes seconds, which other requests should not feel.
+        # A search of all configurations takes seconds and would delay other requests.
         items = tuple(sorted(given.items()))
         asked = await core.intake.apart(_completed, family, kernel, values.items_, traits, items)
     made = await asyncio.to_thread(render, spec, values, asked, traits)
@@ -112,7 +112,7 @@ def _completed(family: str, kernel: str, problem: _Items, traits: Traits, given:
 
 
 def _traits(dialect: Dialect) -> Traits:
-    """A GPU for CUDA, a processor for OpenCL, as ``mmsbgen render`` has them."""
+    """Traits of a GPU for CUDA and of a CPU for OpenCL, the defaults of ``mmsbgen render``."""
     lanes = 32 if dialect == "cuda" else 0
     return Traits(dialect, "gpu" if dialect == "cuda" else "cpu", sub_group_size=lanes)
 

@@ -1,4 +1,4 @@
-"""Routes of results: files, and views of a detection for readers."""
+"""Routes of results: files and the result of a detection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _detection(request: Request, job: str) -> DetectionView:
 
 @router.get("/{job}/result", response_model=DetectionResult)
 def result(request: Request, job: Id) -> DetectionResult:
-    """What a detection found, in short: sizes and strengths of communities, their overlap, the course of the run."""
+    """The summary of a detection: sizes and strengths of communities, their overlap, and the trace of the run."""
     return _detection(request, job).result
 
 

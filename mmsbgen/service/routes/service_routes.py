@@ -31,13 +31,13 @@ UPLOAD: dict[str, Any] = {
 
 @router.get("/health", response_model=kernel_models.Health)
 async def health() -> kernel_models.Health:
-    """That the process lives; asks nothing else."""
+    """Liveness: answers as long as the process runs."""
     return kernel_models.Health(status="ok", version=__version__)
 
 
 @router.get("/ready", response_model=kernel_models.Ready, responses={503: {"model": kernel_models.Ready}})
 def ready(request: Request, response: Response) -> kernel_models.Ready:
-    """Whether the database can be reached and has the schema that this version needs."""
+    """Readiness: whether the database can be reached and has the schema that this version needs."""
     core = context_of(request)
     trouble = core.trouble()
     core.metrics.ready.set(0 if trouble else 1)
@@ -68,9 +68,9 @@ async def add_records(
     request: Request,
     dry_run: Annotated[bool, Query(description="Check only, add nothing.")] = False,
 ) -> kernel_models.Added:
-    """Add the records that the database lacks, from JSON lines as ``mmsbgen db export`` writes them, plain or gzip.
+    """Add the records that the database lacks, from JSON lines of ``mmsbgen db export``, plain or gzip.
 
-    Every line is checked; all of them are added or none.
+    Every line is checked first; either all records are added or none.
     """
     core = context_of(request)
     try:

@@ -32,7 +32,7 @@ After = Annotated[Cursor | None, Query(description="The 'next' of the page befor
 
 
 def pairs(texts: list[str]) -> dict[str, str]:
-    """NAME=VALUE texts by name; raises ``InputError`` for a name that comes twice."""
+    """Values of NAME=VALUE texts by name; raises ``InputError`` for a name that comes twice."""
     found: dict[str, str] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -44,13 +44,13 @@ def pairs(texts: list[str]) -> dict[str, str]:
 
 @router.get("/devices", response_model=kernel_models.DeviceList)
 def devices(request: Request) -> kernel_models.DeviceList:
-    """Devices of this machine, and devices that records are of."""
+    """Devices of this machine, and devices with records."""
     core = context_of(request)
     local = {device_record(info).key: info for info in core.devices.local}
     counted = {device.key: (device, count) for device, count in paging.count_by_device(core.store)}
     copy: dict[str, float] = {}
     gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    # Of a device with roofs of its own these come first.
+    # Roofs in the database precede shipped ones.
     for roof in (*core.store.roofs(), *shipped().roofs):
         if roof.kind == "copy":
             copy.setdefault(roof.device.key, roof.gbps)
@@ -81,10 +81,10 @@ async def best(
     family: Annotated[Name, Query(description="The family of the kernel.")] = "mmsb",
     problem: Problem = [],  # noqa: B006
 ) -> Response:
-    """The best known configuration of a kernel for a device and a problem, and why it is that.
+    """The best known configuration of a kernel for a device and a problem, with the reason for the choice.
 
-    It is what a run would take: the record of this very key, else the nearest that may be trusted, else the default.
-    Records that others add count after a second or two.
+    A run would use the same: the record of this exact key, else of the nearest trusted key, else the default.
+    New records of other processes count after a second or two.
     """
     core = context_of(request)
     await core.discovered.wait()
@@ -104,7 +104,7 @@ def trials(
     limit: Limit = 50,
     cursor: After = None,
 ) -> kernel_models.TrialPage:
-    """What was tried, newest first, failures included."""
+    """Trials, newest first, failures included."""
     page = paging.trials(
         context_of(request).store,
         limit=limit,
@@ -120,7 +120,7 @@ def trials(
 
 @router.get("/trials/{uid}", response_model=kernel_models.TrialModel, responses=documented(404))
 def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> kernel_models.TrialModel:
-    """One trial, of the database or of the records that come with the package."""
+    """One trial, from the database or the records that come with the package."""
     found = paging.trial(context_of(request).store, uid) or shipped().trials.get(uid)
     if found is None:
         raise HTTPException(404, f"there is no trial {uid}")
@@ -138,9 +138,9 @@ def runs(request: Request, limit: Limit = 50, cursor: After = None) -> kernel_mo
 
 @router.get("/runs/{uuid}", response_model=kernel_models.RunDetail, responses=documented(404))
 def one_run(request: Request, uuid: Annotated[Text, Path()]) -> kernel_models.RunDetail:
-    """One tuning run with the roofs that it measured, of the database or of the records that come with the package.
+    """One tuning run with the roofs that it measured, from the database or the records that come with the package.
 
-    Eight digits or more that begin the uuid of one run alone are enough.
+    The first eight or more digits of the uuid are enough if they match one run only.
     """
     store = context_of(request).store
     found = _run_named(store, uuid)
@@ -158,7 +158,7 @@ def _run_named(store: Store, text: str) -> RunRecord:
 
 
 def _values(texts: dict[str, str]) -> dict[str, Any]:
-    """Values in the types that records have: whole numbers and booleans where the texts are such."""
+    """Values converted to the types of records: integers and booleans where the texts are such."""
     plain: dict[str, Any] = {"true": True, "false": False}
     return {name: _number(text) if text not in plain else plain[text] for name, text in texts.items()}
 

@@ -1,4 +1,4 @@
-// Requests to the service this page comes from, with the token that the user gave for this tab.
+// Requests to the service that served this page, with the token stored for this tab.
 
 const TOKEN = "mmsbgen-token";
 const API = "/api/v1/";
@@ -10,7 +10,7 @@ export function keepToken(text) {
   else sessionStorage.removeItem(TOKEN);
 }
 
-/** What the service or the network says is wrong. */
+/** An error of the service or the network, with the HTTP status (0 without an answer) and the seconds to wait. */
 export class ApiError extends Error {
   constructor(status, detail, wait = 0) {
     super(detail);
@@ -38,7 +38,7 @@ async function refusal(answer) {
   try {
     detail = (await answer.json()).detail ?? detail;
   } catch {
-    // A proxy's own page: the status says it.
+    // Not JSON, such as a proxy's error page: the status is enough.
   }
   if (answer.status === 401) {
     document.getElementById("token").focus();
@@ -49,7 +49,7 @@ async function refusal(answer) {
   return new ApiError(answer.status, detail, Number(answer.headers.get("Retry-After") ?? 0));
 }
 
-/** The JSON that a path answers; `query` is an object or URLSearchParams. */
+/** Get a path's JSON; `query` is an object or URLSearchParams. */
 export async function get(path, query = {}, signal = undefined) {
   const text = new URLSearchParams(query).toString();
   return (await send(text ? `${path}?${text}` : path, { signal })).json();
@@ -62,7 +62,7 @@ export async function post(path, body = undefined, signal = undefined) {
   return (await send(path, { method: "POST", headers, body: JSON.stringify(body), signal })).json();
 }
 
-/** Save a file of the API under its name; a plain link could not send the token. */
+/** Download a file of the API; a plain link could not send the token. */
 export async function download(path, name) {
   const url = URL.createObjectURL(await (await send(path)).blob());
   const link = document.createElement("a");
@@ -82,10 +82,10 @@ const pause = (milliseconds, signal) =>
   });
 
 /**
- * Tell the events of a job as they come, until its end: `told(name, data)`.
+ * Call `told(name, data)` for each event of a job until its end.
  *
- * EventSource cannot send the token, so this reads the stream itself, and comes back after the last event when the
- * connection is lost; `lost(error)` hears of that, and `lost(null)` when it is there again.
+ * EventSource cannot send the token, so this function reads the stream itself. If the connection is lost, it calls
+ * `lost(error)`, reconnects after the last event and calls `lost(null)`.
  */
 export async function follow(job, { told, lost = () => {}, signal }) {
   let last = 0;

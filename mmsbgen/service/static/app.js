@@ -1,4 +1,4 @@
-// The page: which part of it is shown, and the token.
+// Navigation between the pages, and the token field.
 
 import { ApiError, keepToken, token } from "./api.js";
 import { communitiesPage } from "./pages/communities.js";
@@ -28,7 +28,7 @@ async function show() {
   }
 }
 
-/** Mark the part of the page that is shown; the page of a job does so when it knows the kind. */
+/** Mark the link of the shown page; the page of a job does so itself when it knows the kind. */
 function mark(name) {
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");

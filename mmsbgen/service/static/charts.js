@@ -1,11 +1,11 @@
-// Pictures in SVG that are drawn anew when their data or their width changes.
+// SVG charts that are redrawn when their data or width changes.
 
 import { svg } from "./dom.js";
 
 const HEIGHT = 260;
 const MARGIN = { top: 12, right: 14, bottom: 44, left: 76 };
 
-/** Round numbers between two values. */
+/** Tick values: round numbers between `low` and `high`, about `most` of them. */
 function ticks(low, high, most) {
   const rough = (high - low) / most || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -108,7 +108,7 @@ export class Chart {
   }
 }
 
-/** A picture of a symmetric matrix of shares: `at(row, column)` from 0 to 1, `title(row, column)` in words. */
+/** A picture of a matrix of shares: `at(row, column)` is the value from 0 to 1, `title(row, column)` its text. */
 export function matrix(size, at, title, label) {
   const cells = [];
   for (let one = 0; one < size; one += size > 12 ? 5 : 1) {

@@ -1,4 +1,4 @@
-// Elements, and numbers in words. Text becomes text nodes only, so that nothing that a user named becomes markup.
+// HTML and SVG elements, and formatted numbers. Text is only inserted as text nodes, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,10 +12,10 @@ function filled(node, attributes, children) {
   return node;
 }
 
-/** An HTML element; attributes `onclick` and the like are functions, children are nodes or texts. */
+/** An HTML element; attributes such as `onclick` are functions, children are nodes or texts. */
 export const el = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
 
-/** The same for SVG. */
+/** An SVG element, as `el`. */
 export const svg = (tag, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, tag), attributes, children);
 
@@ -34,8 +34,8 @@ export function field(label, control, hint = "") {
 }
 
 /**
- * A table that scrolls by itself where it is too wide, and of many columns becomes cards on narrow screens; cells are
- * nodes or texts, columns with `#` are numbers.
+ * A table that scrolls if it is too wide; one with many columns becomes cards on narrow screens. Cells are nodes or
+ * texts; columns whose title starts with `#` are numbers.
  */
 export function table(caption, columns, rows) {
   const numeric = columns.map((name) => name.startsWith("#"));
@@ -64,7 +64,7 @@ export function table(caption, columns, rows) {
   );
 }
 
-/** A bar of a share from 0 to 1. */
+/** A bar that shows a share from 0 to 1. */
 export function bar(share, text = "") {
   const width = `${(100 * Math.min(1, Math.max(0, share))).toFixed(2)}%`;
   return svg(
@@ -75,7 +75,7 @@ export function bar(share, text = "") {
   );
 }
 
-/** What went wrong, for eyes and ears. */
+/** An error message, announced by screen readers. */
 export const failure = (error) => el("p", { class: "error", role: "alert" }, error.message ?? String(error));
 
 export const number = (value, digits = 4) =>
@@ -100,7 +100,7 @@ const scaled = (value, units, step) => {
 
 export const bytes = (value) => scaled(value, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
 
-/** Seconds in the unit that suits them. */
+/** A duration in seconds as text in a suitable unit. */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
   if (value >= 120) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
@@ -110,7 +110,7 @@ export function seconds(value) {
 
 export const when = (text) => (text ? new Date(text).toLocaleString() : "–");
 
-/** Names and values in a line. */
+/** Names and values as text: `a=1 b=2`. */
 export const named = (values) =>
   Object.entries(values ?? {})
     .map(([name, value]) => `${name}=${value}`)

@@ -1,4 +1,4 @@
-"""Axes, constraints and template variables that the kernels over rows of the state share."""
+"""Axes, constraints and template variables shared by the kernels over rows of the state."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def stored_size(problem: Problem) -> int:
 
 
 def row_vectors(problem: Problem, config: Config) -> int:
-    """Vectors of a stored row at the configuration's vector width."""
+    """Number of vectors in a stored row at the configuration's vector width."""
     return row_length(problem.integer("K")) // int(config["vector_width"])
 
 
 def block_for(problem: Problem, width: int, each: int) -> int:
-    """Work-items that have ``each`` vectors of a row or fewer, from 32 on; 512 where the row is longer."""
+    """Smallest block of 32 to 256 with at most ``each`` vectors of a row per work-item, else 512."""
     vectors = row_vectors(problem, {"vector_width": width})
     return next((size for size in (32, 64, 128, 256) if each * size >= vectors), 512)
 
@@ -63,12 +63,12 @@ def team_size(config: Config, traits: Traits) -> int:
 
 
 def chunks(problem: Problem, config: Config, traits: Traits) -> int:
-    """Vectors of a row that one work-item of the team goes through."""
+    """Vectors of a row per work-item of its team."""
     return -(-row_vectors(problem, config) // max(1, team_size(config, traits)))
 
 
 def literal_of(problem: Problem) -> Callable[[float], str]:
-    """How a number is written in the problem's real type."""
+    """A function that formats a number as a literal of the problem's real type."""
     if problem["dtype"] == "float64":
         return lambda x: repr(float(x))
 
@@ -80,7 +80,7 @@ def literal_of(problem: Problem) -> Callable[[float], str]:
 
 
 def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dict[str, Any]:
-    """Template variables that every kernel has; ``vector_width`` is 1 where the configuration has no such axis."""
+    """Template variables of every kernel; ``vector_width`` is 1 if the configuration has no such axis."""
     width = int(config.get("vector_width", 1))
     words = dialect(traits.dialect)
     k = problem.integer("K")
@@ -121,7 +121,7 @@ def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dic
 
 
 def row_team(problem: Problem, config: Config, traits: Traits, unrolled: bool, **more: Any) -> dict[str, Any]:
-    """Template variables of kernels in which a team goes through a row."""
+    """Template variables of kernels in which a team processes a row."""
     size = team_size(config, traits)
     return common(
         problem,
@@ -138,25 +138,25 @@ def row_team(problem: Problem, config: Config, traits: Traits, unrolled: bool, *
 
 
 def _half(size: int) -> int:
-    """Half of the smallest power of two that is at least ``size``: where a tree sum over a block begins."""
+    """Half of the smallest power of two that is at least ``size``: the first stride of a tree sum over a block."""
     return 0 if size == 1 else 1 << ((size - 1).bit_length() - 1)
 
 
 def launch_teams(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    """Blocks that give each of ``count`` work units a team."""
+    """Launch with a team for each of ``count`` work units."""
     block = int(config["block_size"])
     return Launch(max(1, -(-count // (block // team_size(config, traits)))), block)
 
 
 def launch_items(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    """Blocks that give each of ``count`` work units a work-item."""
+    """Launch with a work-item for each of ``count`` work units."""
     block = int(config["block_size"])
     return Launch(max(1, -(-count // block)), block)
 
 
 def _vector_width(config: Config, problem: Problem, traits: Traits) -> str | None:
     width = int(config["vector_width"])
-    # Elements of 16 bits are twice as many in a load of 16 bytes.
+    # A load of 16 bytes has twice as many elements of 16 bits.
     more = 2 if storage_of(problem).narrow else 1
     limit = dialect(traits.dialect).max_vector_width * (more if traits.dialect == "cuda" else 1)
     if width > limit:
@@ -204,10 +204,9 @@ def _reduction(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def of_row(config: Config, before: Problem, problem: Problem, traits: Traits) -> Config:
-    """A block that shares a row, as large in proportion to the row as it was for the problem ``before``.
+    """Scale the block size of a team of type ``block`` with the row length, from the problem ``before``.
 
-    So a work-item goes through as many elements of a row as it did there.  Blocks of items and of sub-groups do not
-    depend on the length of a row.
+    The number of row elements per work-item stays about the same.  Other teams do not depend on the row length.
     """
     if config["team"] != "block":
         return config
@@ -227,24 +226,24 @@ ROW_TEAM = (
 )
 
 
-#: Thread-local arrays of a whole block on a CPU live on one stack of a few megabytes; overflow kills the process.
+#: Limit of a block's thread-local arrays on a CPU. They share a stack of a few megabytes; overflow kills the process.
 _PRIVATE_BYTES_CPU = 1 << 21
-#: Those that Intel's runtime allows for the work-items that it makes one vector of: 391168 bytes ran, 489472 did not.
+#: The same limit for work-items that Intel's runtime combines into a vector: 391168 bytes ran, 489472 did not.
 _PRIVATE_BYTES_VECTOR = 384 << 10
-#: Local memory of a CUDA thread.
+#: Limit of thread-local arrays per work-item on a GPU.
 _PRIVATE_BYTES_GPU = 64 << 10
 
 
 def work_items_at_once(config: Config) -> int:
-    """Work-items whose thread-local arrays a compiler for CPUs keeps at once.
+    """Number of work-items whose thread-local arrays a CPU compiler allocates together.
 
-    Intel's makes vectors of 16 scalar work-items, beside a work-item of its own for what is left over.
+    Intel's compiler combines 16 scalar work-items into a vector and adds one for the remainder.
     """
     return 17 if int(config["vector_width"]) == 1 and int(config["block_size"]) > 1 else 1
 
 
 def vectorised_memory(needed: int, config: Config) -> str | None:
-    """Why thread-local arrays of ``needed`` bytes a work-item are too much for vectors of work-items, or None."""
+    """An error message if ``needed`` bytes per work-item are too many for vectors of work-items, else None."""
     together = work_items_at_once(config) * needed
     if work_items_at_once(config) > 1 and together > _PRIVATE_BYTES_VECTOR:
         return f"{together} bytes of thread-local arrays a vector of work-items; at most {_PRIVATE_BYTES_VECTOR}"
@@ -252,7 +251,10 @@ def vectorised_memory(needed: int, config: Config) -> str | None:
 
 
 def private_memory(vectors: int, config: Config, problem: Problem, traits: Traits, beside: int = 0) -> str | None:
-    """Why thread-local arrays are too much, or None: ``vectors`` of a row's share and ``beside`` bytes a work-item."""
+    """An error message if thread-local arrays are too large, else None.
+
+    Each work-item has ``vectors`` arrays, as long as its share of a row, and ``beside`` bytes.
+    """
     a_chunk = int(config["vector_width"]) * element_size(problem)
     each = vectors * chunks(problem, config, traits) * a_chunk + beside
     if traits.kind != "cpu":
@@ -265,7 +267,7 @@ def private_memory(vectors: int, config: Config, problem: Problem, traits: Trait
 
 
 def sum_bytes(problem: Problem, config: Config, traits: Traits, values: int) -> int:
-    """Local memory of a block in which a team adds ``values`` numbers up: ``team_of.declare`` of the templates."""
+    """Local memory in bytes per block for team sums of ``values`` numbers (``team_of.declare`` of the templates)."""
     size, sums = team_size(config, traits), 0
     if config["reduction"] == "local":
         sums = size
@@ -275,7 +277,7 @@ def sum_bytes(problem: Problem, config: Config, traits: Traits, values: int) -> 
 
 
 def local_memory(needed: Callable[[Problem, Config, Traits], int]) -> Constraint:
-    """The constraint that a block's local memory, in bytes, is there."""
+    """Constraint that a block needs at most the device's local memory; ``needed`` returns bytes."""
 
     def check(config: Config, problem: Problem, traits: Traits) -> str | None:
         count = needed(problem, config, traits)
@@ -289,11 +291,13 @@ def local_memory(needed: Callable[[Problem, Config, Traits], int]) -> Constraint
 def first_valid(
     candidates: Iterable[dict[str, Any]], refusal: Callable[[Config, Problem, Traits], str | None]
 ) -> Callable[[Problem, Traits], Config]:
-    """A default chooser: the first of ``candidates`` that the device and the problem allow.
+    """A default chooser: it returns the first of ``candidates`` that the device and the problem allow.
 
-    Where a device has no sub-groups, as with NVIDIA's OpenCL, what adds up by shuffles does so in local memory instead.
-    The chooser raises :class:`ConfigError` with the last one's reason where there is none; the last one is to suit
-    every device that can run the kernel at all.
+    If a device has no sub-groups, as with NVIDIA's OpenCL, reductions by shuffles use local memory instead.  The last
+    candidate should suit every device that can run the kernel.
+
+    Raises:
+        ConfigError: From the chooser, if no candidate is valid, with the reason for the last one.
     """
     ordered = list(candidates)
 

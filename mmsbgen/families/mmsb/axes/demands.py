@@ -1,4 +1,4 @@
-"""What configurations of the kernels over rows ask of a device, for the tuner's model."""
+"""Resource demands of the kernels over rows, for the tuner's model."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from mmsbgen.kernels.family import Demand
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-#: Rows that go through caches or local memory for one partner's row, by the place of the row between dot and
-#: accumulate: kept there it is written and read again, and not kept at all it is read a second time.
+#: Accesses to caches or local memory per partner's row, by the placement of that row between dot and accumulate.
+#: A row stored there is written and read again; a row that is not stored is read a second time.
 _PARTNER = {"R": 0, "S": 2, "L": 2, "G": 1}
-#: The same of the accumulator, read and written once for all rows in flight.
+#: The same for the accumulator, which is read and written once for all rows in flight.
 _SUM = {"R": 0, "S": 2, "L": 2, "G": 2}
-#: The same of the own row: w is kept, or made anew of two rows.
+#: The same for the vertex's own row: w is stored, or recomputed from two rows.
 _OWN = {"R": 0, "S": 1, "L": 1, "G": 2}
 
 
 def _busy(problem: Problem, config: Config, traits: Traits) -> float:
-    """Part of a team's work-items that has a vector of the row, averaged over the row."""
+    """Average share of a team's work-items that have a vector of the row."""
     return row_vectors(problem, config) / (chunks(problem, config, traits) * team_size(config, traits))
 
 
 def _barriers(config: Config, traits: Traits, sums: int) -> int:
-    """Barriers of ``sums`` sums over a team, one after the other: sub-groups need none."""
+    """Number of barriers for ``sums`` team sums in sequence; sub-groups need none."""
     together = config["team"] == "block" and team_size(config, traits) > max(1, traits.sub_group_size)
     if not together and config["reduction"] != "local":
         return 0
@@ -45,8 +45,8 @@ def gather(
 ) -> Demand:
     """Demand of a kernel that gathers ``partners`` rows for each vertex, ``rows`` of them in flight.
 
-    ``places`` has where the partner's row, the accumulator and the own row live, as
-    :func:`mmsbgen.families.mmsb.axes.row_space.places` names them.
+    ``places`` are the placements of the partner's row, the accumulator and the own row, as returned by
+    :func:`mmsbgen.families.mmsb.axes.row_space.places`.
     """
     probs, grads, pi = places
     width = int(config["vector_width"])
@@ -77,7 +77,7 @@ def rows_of_team(
     private: int = 0,
     rows: int = 1,
 ) -> Demand:
-    """Demand of a kernel in which a team goes through rows, ``rows`` at a time, and adds up ``sums`` times."""
+    """Demand of a kernel in which a team processes rows, ``rows`` at a time, and makes ``sums`` sums."""
     return Demand(
         moved=moved,
         units=units,

@@ -1,4 +1,4 @@
-"""The space that kernels have in common which read rows and end them: placements, what they take, what is refused."""
+"""Configuration space shared by kernels that gather rows and update them: placements, memory, constraints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLACEMENT = Axis(
 
 
 def places(config: Config) -> tuple[str, str, str]:
-    """Where the partner's row, the accumulator and the own row live: letters of ``mmsb/rows/data_pass.jinja``."""
+    """Placements of the partner's row, the accumulator and the own row: letters of ``mmsb/rows/data_pass.jinja``."""
     placement = str(config["placement"])
     fixed = {
         "THREAD": ("G", "L", "L"),
@@ -44,12 +44,12 @@ def places(config: Config) -> tuple[str, str, str]:
     return fixed.get(placement) or (placement[0], placement[1], placement[2])
 
 
-#: Vectors that are looked through together for coordinates that wait for a draw.
+#: Vectors that are checked together for coordinates waiting for a draw.
 HOLDS = 16
 
 
 def queue_length(problem: Problem, config: Config, traits: Traits) -> int:
-    """How many coordinates of a work-item may wait for a draw of the split step: all, or 0 where that is too much."""
+    """Length of a work-item's queue of split-step draws: all its coordinates, or 0 if that needs too much memory."""
     if problem["step"] != "split" or problem["noise"] != "on":
         return 0
     length = chunks(problem, config, traits) * int(config["vector_width"])
@@ -70,7 +70,7 @@ def shared_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     rows = int(config["rows_in_flight"])
     size = team_size(config, traits)
     teams = int(config["block_size"]) // size
-    # A partner's row waits as it is stored.
+    # A partner's row is held in its storage type.
     element = rows * (probs == "S") * stored_size(problem) + ((grads == "S") + (pi == "S")) * element_size(problem)
     return teams * row_length(problem.integer("K")) * element + sum_bytes(problem, config, traits, rows)
 
@@ -88,17 +88,17 @@ def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
-#: Bytes of a vector of which a draw's temporaries fit for all work-items of a sub-group; see vectorised_memory.
+#: Largest vector in bytes for which the draws of all work-items of a sub-group fit in memory; see vectorised_memory.
 _DRAWN_BYTES = 64
-#: Vectors of draws that PoCL keeps on the stack for each work-item of a block: frames have 81 to 104, 101 to 143.
+#: Upper bound of vectors on PoCL's stack per drawing work-item, by team. Observed: 81 to 104 and 101 to 143.
 _DRAWN_VECTORS = {"item": 105, "block": 145}
-#: What a block may take of a thread's 8 MiB of stack; overflow kills the process, though not every time.
+#: Limit of a block's share of a thread's 8 MiB stack; overflow can kill the process.
 _STACK_BYTES = 15 << 19
 
 
 def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
     probs, grads, pi = places(config)
-    # What a processor's registers do not hold lies, like thread-local arrays, on the stack of the whole block.
+    # On a CPU, values beyond the registers are on the stack of the whole block, like thread-local arrays.
     private = "LR" if traits.kind == "cpu" else "L"
     vectors = int(config["rows_in_flight"]) * (probs in private) + (grads in private) + (pi in private)
     queue = queue_length(problem, config, traits) * _queued_bytes(problem) if traits.kind == "cpu" else 0
@@ -110,7 +110,10 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _drawn(config: Config, problem: Problem, vectors: int, queue: int) -> str | None:
-    """Why a CPU's stack does not hold what a block's draws take beside ``vectors`` and ``queue`` bytes a work-item."""
+    """An error message if a CPU's stack is too small for a block's draws, else None.
+
+    Each work-item also has ``vectors`` vectors and a queue of ``queue`` bytes.
+    """
     vector, block = int(config["vector_width"]) * element_size(problem), int(config["block_size"])
     if config["team"] == "subgroup":
         if vector > _DRAWN_BYTES:
@@ -122,7 +125,7 @@ def _drawn(config: Config, problem: Problem, vectors: int, queue: int) -> str | 
     return None
 
 
-#: Additions one after another beyond which small terms are lost: their rounding no longer cancels out.
+#: Longest chain of additions; in longer ones small terms are lost by rounding.
 _LONGEST_CHAIN = 1 << 18
 
 
@@ -152,7 +155,7 @@ def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
-#: What a form may be, and what it takes: the constraints of every kernel that reads rows and ends them.
+#: Constraints of every kernel that gathers rows and updates them: allowed forms, and memory.
 FORMS = (*ROW_TEAM, Constraint("form", _form), Constraint("storage", _stored))
 MEMORY = (
     local_memory(shared_bytes),
@@ -164,7 +167,7 @@ ROW_CONSTRAINTS = FORMS + MEMORY
 
 
 def row_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    """Template variables of every kernel that reads rows and ends them, by the placement of its three vectors."""
+    """Template variables of every kernel that gathers rows and updates them."""
     probs, grads, pi = places(config)
     rows = int(config["rows_in_flight"])
     return row_team(

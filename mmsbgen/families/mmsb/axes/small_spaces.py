@@ -1,4 +1,4 @@
-"""Arguments, small spaces and default configurations that several kernels' declarations share."""
+"""Arguments, small spaces and default configurations shared by several kernel declarations."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mmsbgen.kernels.space import Config, Space, Traits
 Chooser = Callable[[Problem, Traits], Config]
 
 PI = Argument("pi", "stored", "in", "[N + m, LD] rows by slot")
-#: Rows as the kernels of blocks have them: stored in the real type alone.
+#: Rows of kernels with shared partners: always stored in the real type.
 ROWS = Argument("pi", "real", "inout", "[N + m, LD] rows by slot")
 ROW_SUMS = Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot")
 SPARES = Argument("spares", "u32", "in", "[m] free slots; they receive the new rows")
 SLOTS = Argument("slots", "u32", "in", "[N] slot of a vertex's row")
-#: What the end of a row counts, and its step.
+#: Clip counts and step of a row update.
 CLIP_COUNTS = Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up")
 STEP = (
     Argument("half_step", "real", "scalar", "eps / 2"),
@@ -48,13 +48,13 @@ PAIRS = (
     Argument("pairs_a", "u32", "in", "[P] one vertex of each pair"),
     Argument("pairs_b", "u32", "in", "[P] the other"),
 )
-#: Partners with which each vertex has a list of them, those that a block's vertices share, and those that a star's do.
+#: Values of ``partners``: with a list per vertex, shared by the vertices of a block, or shared by those of a star.
 LISTED = {"partners": ("uniform", "stratified")}
 SHARED: dict[str, tuple[str, ...]] = {"partners": ("block",)}
 STARS_SHARED: dict[str, tuple[str, ...]] = {"partners": ("shared", "shared-uniform")}
 STARS = {"partners": LISTED["partners"] + STARS_SHARED["partners"]}
 SINGLE: dict[str, tuple[str, ...]] = {"products": ("single",)}
-#: Those whose products are done on tensor cores.
+#: Products on tensor cores.
 HALF: dict[str, tuple[str, ...]] = {"products": ("half",)}
 TENSOR = SHARED | HALF
 N_PAIRS = Argument("n_pairs", "u32", "scalar", "number of pairs")
@@ -92,16 +92,17 @@ def stored_row_bytes(problem: Problem) -> int:
 
 
 def config(space: Space, **values: Any) -> dict[str, Any]:
-    """A configuration of ``space``: the values given for its axes, the first of each other axis."""
+    """A configuration of ``space`` with the given values; other axes take their first value."""
     return {axis.name: values.get(axis.name, axis.values[0]) for axis in space.axes}
 
 
 def defaults(
     space: Space, gpu: dict[str, Any], cpu: dict[str, Any] | None = None, *, sub_groups: dict[str, Any] | None = None
 ) -> Chooser:
-    """One block a row on GPUs (a small one for short rows), one work-item a row on CPUs, else a scalar work-item.
+    """A default chooser from values for GPUs and for CPUs.
 
-    ``sub_groups`` is taken before ``gpu`` where a GPU has sub-groups.
+    On GPUs it tries ``sub_groups``, then ``gpu``, then ``gpu`` with blocks of 32; on CPUs it tries ``cpu``.  The last
+    candidate is always a scalar work-item per row.
     """
     last = config(space, team="item", reduction="none", block_size=1)
     first = [sub_groups] if sub_groups else []

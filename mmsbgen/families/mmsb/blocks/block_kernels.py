@@ -89,11 +89,11 @@ TILE = Axis("tile", (1, 2, 4, 8, 16), "vertices of a tile")
 IN_FLIGHT = Axis("partners_in_flight", (1, 2, 4, 8), "partners of a work-item between two sums")
 PANEL = Axis("panel", (64, 256, 1024), "shared partners whose weights a tile keeps at a time")
 
-#: Coordinates of rows that a block goes through at a time: every row has a whole number of them.
+#: Coordinates of rows that a block processes at a time; the row length is a multiple.
 _SLICE = ROW_MULTIPLE
-#: Sums of pairs that one work-item keeps: more would not stay in registers.
+#: Largest number of sums per work-item, by kind of device; more would not stay in registers.
 _MOST_SUMS = {"cpu": 32, "gpu": 64}
-#: Thread-local arrays of a whole block on a CPU.
+#: Limit in bytes of a block's thread-local arrays on a CPU.
 _PRIVATE_BYTES = 1 << 20
 
 
@@ -117,7 +117,7 @@ def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
     if pairs % width:
         return f"sums of {pairs} pairs do not fill vectors of {width}"
     each = tile * (int(config["panel"]) * element_size(problem) + row_bytes(problem))
-    # Intel's runtime 2026.22 makes vectors of work-items whatever their width where rows have up to two vectors.
+    # Intel's runtime 2026.22 combines work-items into vectors at any vector width if rows have at most two vectors.
     short = "Intel" in traits.platform and row_vectors(problem, config) <= 2
     if reason := vectorised_memory(each, {**config, "vector_width": 1} if short else config):
         return reason
@@ -134,7 +134,7 @@ def _panel(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    """Local memory of a block: its scales, and a slice of its own rows and of partners' rows."""
+    """Local memory of a block in bytes: its scales, and a slice of its own rows and of partners' rows."""
     if config["team"] == "item":
         return 0
     tile, partners, block, _ = _sizes(config)

@@ -1,4 +1,4 @@
-"""Inputs for the kernels of block mini-batches, and the reference's judgement of what they made of them."""
+"""Test inputs and output checks of the kernels for block mini-batches."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Vertices of another mini-batch in front of a workload's.
+#: Number of vertices of another mini-batch before the tested ones.
 FIRST = 3
-#: Links of the largest hub, about those of com-DBLP's: one team goes through them, so more would be all that is timed.
+#: Largest degree of the hub, about that of com-DBLP. One team processes its links, so more would dominate the time.
 _HUB = 350
-#: Links of a vertex of the workloads; com-DBLP has 6.6.
+#: Mean degree of the vertices; com-DBLP has 6.6.
 MEAN_DEGREE = 6
 
 
 def small(problem: Problem) -> Problem:
-    """The same code path at sizes that the reference answers in milliseconds.
+    """A small problem with the same code path, whose reference takes milliseconds.
 
-    ``n`` stays on its side of every size of a panel; there are more draws than vertices, and several panels of 64.
+    ``n`` stays on the same side of every panel size.  Large ``n`` gives more draws than vertices and several panels.
     """
     n_vertices = min(problem.integer("N"), 203)
     m, n = min(problem.integer("m"), 19, n_vertices), min(problem.integer("n"), 1025)
@@ -35,7 +35,7 @@ def small(problem: Problem) -> Problem:
 
 
 def shared_partners(problem: Problem, seed: int) -> Workload:
-    """Nothing goes in but slots and the counters of the draws; places are left over from another iteration."""
+    """Slots and the counters of the draws; ``places`` has old values of another iteration."""
     rng = np.random.default_rng(seed)
     n_total, n, length = problem.integer("N"), problem.integer("n"), room(problem)
     slots: Array = rng.permutation(n_total).astype(np.uint32)
@@ -71,7 +71,7 @@ def shared_partners(problem: Problem, seed: int) -> Workload:
 
 
 def _block(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
-    """State, graph, and a block of vertices with the hub among them, in descending order of degree."""
+    """State, graph, and a block of vertices in descending order of degree, including the hub."""
     n_total, m = problem.integer("N"), problem.integer("m")
     _, held, offsets, ends = graph_workloads.random_graph(rng, n_total, min(n_total // 2, _HUB))
     held_offsets, held_ends = graph_workloads.adjacency(n_total, held)
@@ -90,7 +90,7 @@ def _block(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
         workloads.state_of(problem, rng)
         | graph
         | {
-            # Those of another mini-batch come first.
+            # Vertices of another mini-batch come first.
             "vertices": np.concatenate([rng.integers(0, n_total, FIRST), vertices]).astype(np.uint32),
             "first_vertex": np.uint32(FIRST),
             "n_vertices": np.uint32(m),
@@ -99,7 +99,7 @@ def _block(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def ends_of(given: Mapping[str, Any], prefix: str, vertex: int) -> Array:
-    """The other ends of a vertex's links, or of its held-out pairs."""
+    """Neighbours of a vertex by its training links, or by its held-out pairs."""
     offsets, ends = ("neighbour_offsets", "neighbours") if prefix == "link" else ("held_offsets", "held_neighbours")
     return np.asarray(given[ends][int(given[offsets][vertex]) : int(given[offsets][vertex + 1])])
 
@@ -107,7 +107,10 @@ def ends_of(given: Mapping[str, Any], prefix: str, vertex: int) -> Array:
 def others_untouched(
     given: Mapping[str, Any], got: Mapping[str, Array], k: int, into: Array | None = None
 ) -> str | None:
-    """What is wrong with rows that are no new ones, or with the padding of new ones; these are ``into`` slots."""
+    """An error message if other rows changed or the padding of new rows is not zero, else None.
+
+    New rows are in the slots ``into``, by default the spare ones.
+    """
     new = given["spares"] if into is None else into
     untouched = np.setdiff1d(np.arange(len(given["pi"])), new)
     if not np.array_equal(got["pi"][untouched], given["pi"][untouched]):
@@ -118,7 +121,8 @@ def others_untouched(
 def with_partners(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Callable[[int], Array]]:
     """A block of a graph with hub, isolated vertices and held-out pairs, and the partners of one iteration.
 
-    With them the distinct partners, and the vertices that must not inform the block's i-th one.
+    Returns:
+        The arguments, the distinct partners, and a function that returns the excluded partners of the i-th vertex.
     """
     n_total, n, length, dtype = problem.integer("N"), problem.integer("n"), room(problem), real_type(problem)
     given = _block(problem, rng)
@@ -142,7 +146,7 @@ def with_partners(problem: Problem, rng: np.random.Generator) -> tuple[dict[str,
 
 
 def block_shared(problem: Problem, seed: int) -> Workload:
-    """A block of a graph with hub, isolated vertices and held-out pairs, and partners of one iteration."""
+    """A block of a graph with hub, isolated vertices and held-out pairs, and the partners of one iteration."""
     given, distinct, out = with_partners(problem, np.random.default_rng(seed))
     k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
     weights, shared = given["shared_weights"], given["shared"]
@@ -166,7 +170,7 @@ def block_shared(problem: Problem, seed: int) -> Workload:
 
 
 def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.Step]:
-    """The same block with sums over non-links in its spare rows, as large as those of a hundred partners."""
+    """The same block with sums over non-links in its spare rows, of the size for a hundred partners."""
     rng = np.random.default_rng(seed)
     k, m, dtype = problem.integer("K"), problem.integer("m"), real_type(problem)
     given = _block(problem, rng)
@@ -194,7 +198,7 @@ def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.
 
 
 def block_links(problem: Problem, seed: int) -> Workload:
-    """Rows to end, and counts of another iteration."""
+    """Rows to update, and old values in ``counts``."""
     given, step = rows_to_end(problem, seed)
     k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
     given |= {
@@ -214,7 +218,7 @@ def block_links(problem: Problem, seed: int) -> Workload:
 
 
 def _judge_counts(given: Mapping[str, Any], got: Mapping[str, Array], config: Config, k: int, u: float) -> str | None:
-    """The groups' counts, added up: which vertex is in which group is the kernel's business."""
+    """Check the sum of the groups' counts; the assignment of vertices to groups may differ."""
     pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
     delta, scale = float(given["delta"]), np.array([[given["non_link_scale"]], [given["link_scale"]]], np.float64)
     right, error = np.zeros((2, k)), np.full((2, k), 1e-30)
@@ -240,9 +244,9 @@ def judge_rows(
     links: bool = True,
     into: Array | None = None,
 ) -> str | None:
-    """What is wrong with the ends of the rows of :func:`rows_to_end`, whose links are added first, or with clips.
+    """Check the updated rows of :func:`rows_to_end` and the clip count; return an error message or None.
 
-    New rows are in the spare slots, or ``into`` slots ``[m]``.
+    With ``links`` the links are added first.  New rows are in the slots ``into`` ``[m]``, by default the spare ones.
     """
     into = given["spares"] if into is None else into
     pi, sums, beta = (given[name].astype(np.float64) for name in ("pi", "row_sums", "beta"))

@@ -1,4 +1,4 @@
-"""Declaration of block_links: the links of a block's vertices, the end of their rows, what they say of theta."""
+"""Declaration of block_links: links of a block's vertices, the step of their rows, and counts for theta."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 COUNTS = Axis("counts", ("global", "registers"), "where a team adds up what it counts for theta")
-#: Each team of block_links is one, and goes through several vertices.
+#: Each team of block_links is a group and processes several vertices.
 GROUPS = Axis("groups", (16, 64, 256, 512, 1024, 2048), "teams, each of which counts for theta what it sees")
 LOOKAHEAD = Axis(
     "lookahead", (False, True), "whether the next vertices are looked up, and their rows asked for, during one's work"
 )
-#: Bytes that all groups' counts may take.
+#: Limit of the bytes of all groups' counts.
 _COUNT_BYTES = 64 << 20
-#: Enough to fill a device; more would only be more to add up.
+#: Largest number of groups by kind of device. It fills a device; more would only add work to the sum of counts.
 _MOST_GROUPS = {"cpu": 256, "gpu": MOST_GROUPS}
 
 
 def most_groups(problem: Problem, traits: Traits) -> int:
-    """Groups of counts that block_links may write on a device, by its kind and what they take."""
+    """Largest number of groups of counts that block_links may write, by kind of device and memory."""
     kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * element_size(problem))
     return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, MOST_GROUPS), kept))
 
@@ -72,8 +72,8 @@ def _counts(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
-#: Work-items that Intel's compiler is given with local sums: of sampled configurations it died of 3 in 78 with 768,
-#: not every time, of 6 in 70 with 1024, of none in 94 with 512.
+#: Largest block with local sums for Intel's compiler. Of sampled configurations it crashed in 3 of 78 with 768
+#: work-items (not every time), in 6 of 70 with 1024, in none of 94 with 512.
 _MOST_LOCAL = 512
 
 
@@ -140,9 +140,9 @@ def _links_config(
     }
 
 
-#: On CPUs, for long rows and short ones.  The first is within 3 to 4 % of the fastest of 34 and 30 on two platforms
-#: with com-DBLP at K = 1024, where the second without look-ahead takes 1.75 times as long, and the fastest of eight at
-#: K = 300; the second is that of eight at 20 and 100 on one of them.
+#: Defaults on CPUs for long and short rows, measured on com-DBLP.  _LONG_ROWS is within 3 to 4 % of the fastest of 34
+#: and 30 on two platforms at K = 1024, and the fastest of eight at K = 300.  At K = 1024 _SHORT_ROWS without look-ahead
+#: takes 1.75 times as long.  On one platform _SHORT_ROWS is the fastest of eight at K = 20 and 100.
 _LONG_ROWS = _links_config("GLOBAL", "item", 16, 1, 8, lookahead=True)
 _SHORT_ROWS = _links_config("THREAD", "item", 16, 1, 2, lookahead=True)
 _LONG = 256
@@ -168,7 +168,7 @@ _LINKS_GPU = [
 
 
 def _links_default(problem: Problem, traits: Traits) -> Config:
-    """On GPUs teams as update_phi's, with as many rows in flight as their registers hold."""
+    """Default configuration; on GPUs teams as in update_phi, with as many rows in flight as registers allow."""
     if traits.kind == "cpu":
         candidates = [_LONG_ROWS if problem.integer("K") >= _LONG else _SHORT_ROWS, *_LINKS_ANYWHERE]
     else:

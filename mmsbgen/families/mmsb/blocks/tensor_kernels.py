@@ -1,7 +1,7 @@
-"""Declarations of the kernels that do block_shared's work on tensor cores, with factors of 16 bits.
+"""Declarations of the kernels that replace block_shared on tensor cores, with factors of 16 bits.
 
-Dots of float16 factors, since those near 1 decide on Z = 1 - delta - dot; sums of bfloat16 scales and rows, since
-scales reach N / Z.  All sums are in single precision.
+Dots use float16 factors for accuracy, since Z = 1 - delta - dot is small for dots near 1.  Sums use bfloat16 scales and
+rows for range, since scales reach N / Z.  All sums are accumulated in single precision.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ INSTRUCTION = Axis(
 _SHARED_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
 _SCALES = Argument("scales", "u32", "in", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
 _N_SHARED = Argument("n_shared", "u32", "in", "[1] how many shared partners there are")
-#: A warp's sums of a tile; more would not stay in registers.
+#: Largest number of sums per work-item; more would not stay in registers.
 _MOST_SUMS = 128
 
 
@@ -56,7 +56,7 @@ def _tensor(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _warps(config: Config) -> tuple[int, int]:
-    """Warps of a block over the rows and over the columns of its tile."""
+    """Numbers of warps along the rows and the columns of a block's tile."""
     warps = int(config["block_size"]) // 32
     if config["instruction"] == "wgmma":
         return warps, 1
@@ -64,7 +64,7 @@ def _warps(config: Config) -> tuple[int, int]:
 
 
 def _four_warps(config: Config, traits: Traits) -> str | None:
-    """Why wgmma cannot multiply such tiles."""
+    """An error message if wgmma cannot multiply such tiles, else None."""
     if not traits.warp_groups:
         return "wgmma is an instruction of sm_90 alone"
     if 2 * int(config["tile_rows"]) != int(config["block_size"]):
@@ -120,7 +120,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
 
 
 def _tiles_across(problem: Problem, config: Config, b_layout: str) -> int:
-    """Tiles side by side: over the coordinates of a row, or over the partners."""
+    """Number of tiles along the columns: the coordinates of a row, or the partners."""
     width = row_length(problem.integer("K")) if b_layout == "rows" else half_room(problem)
     return -(-width // int(config["tile_columns"]))
 
@@ -145,7 +145,7 @@ def _tiled(kind: str, b_layout: str) -> Any:
 
 
 def launch_rows(extra: bool, per_row: int) -> Any:
-    """A launch of ``per_row`` work-items for each vertex, and with ``extra`` each partner; 0 stands for a block."""
+    """Launch function with ``per_row`` work-items per vertex, and per partner if ``extra``; 0 means a block each."""
 
     def launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
         block = int(config["block_size"])
@@ -187,7 +187,7 @@ _tiles_default = first_valid(
 
 
 def _halves(problem: Problem) -> int:
-    """Bytes of a row of half-wide numbers."""
+    """Bytes of a padded row of 16-bit factors."""
     return 2 * half_row(problem)
 
 

@@ -1,4 +1,4 @@
-"""Inputs for the kernels of a block's products on tensor cores, and the reference's judgement of each."""
+"""Test inputs and output checks of the kernels for a block's products on tensor cores."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: What rounding to float16 toward zero and to the nearest bfloat16 takes at most, relative; the least float16 above 0.
+#: Relative error bounds of rounding to float16 toward zero and to nearest bfloat16; the smallest positive float16.
 _FLOAT16, BFLOAT16, _LEAST = 2.0**-10, 2.0**-8, 2.0**-24
 
 
 def small(problem: Problem) -> Problem:
-    """As :func:`block_workloads.small`, with more vertices than a tile of 128 has rows, and more than two of 64."""
+    """As :func:`block_workloads.small`, with more vertices than one tile of 128 rows or two of 64."""
     n_vertices = min(problem.integer("N"), 307)
     m, n = min(problem.integer("m"), 150, n_vertices), min(problem.integer("n"), 1025)
     return problem.replace(N=n_vertices, m=m, n=n)
 
 
 def as_words(numbers: Array) -> Array:
-    """Two numbers of 16 bits a word."""
+    """Numbers of 16 bits as 32-bit words of two."""
     return np.ascontiguousarray(numbers).view(np.uint32)
 
 
 def float16(words: Array) -> Array:
-    """The numbers of words of two float16."""
+    """Values of 32-bit words of two float16."""
     return np.ascontiguousarray(words).view(np.float16).astype(np.float64)
 
 
 def bfloat16(words: Array) -> Array:
-    """The numbers of words of two bfloat16."""
+    """Values of 32-bit words of two bfloat16."""
     return (np.ascontiguousarray(words).view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
 def to_bfloat16(numbers: Array) -> Array:
-    """Numbers as float32 whose lower halves are cut off, as words of 16 bits."""
+    """Upper halves of the numbers as float32, uint16 (truncation to bfloat16)."""
     return (np.ascontiguousarray(numbers, np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
 def judge_factors(problem: Problem, given: Mapping[str, Any], got: Mapping[str, Array], distinct: Array) -> str | None:
-    """What is wrong with the factors of the vertices' rows and of those of the ``distinct`` partners."""
+    """Check the factors of the vertices and of the ``distinct`` partners; return an error message or None."""
     k, m, width, room = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
     pi, strength = given["pi"].astype(np.float64), given["beta"].astype(np.float64) - float(given["delta"])
     vertices = given["vertices"][int(given["first_vertex"]) :]
@@ -60,7 +60,7 @@ def judge_factors(problem: Problem, given: Mapping[str, Any], got: Mapping[str, 
         ("shared_factors", partners, float16, _FLOAT16, _LEAST),
         ("shared_rows", partners, bfloat16, BFLOAT16, 0.0),
     ):
-        # beta - delta is rounded before it is multiplied.
+        # beta - delta is rounded before the multiplication.
         error = relative * np.abs(right) + least
         found = decoded(got[name]).reshape(right.shape)
         if decoded is float16 and np.any(np.abs(found) > np.abs(right) * (1 + 4 * u) + 4 * u * float(given["delta"])):
@@ -72,7 +72,7 @@ def judge_factors(problem: Problem, given: Mapping[str, Any], got: Mapping[str, 
 
 
 def block_factors(problem: Problem, seed: int) -> Workload:
-    """Rows of a block and of its partners; the arrays hold something else before."""
+    """Rows of a block and of its partners; the output arrays have old values."""
     given, distinct, _ = block_workloads.with_partners(problem, np.random.default_rng(seed))
     m, width, room = problem.integer("m"), half_row(problem), half_room(problem)
     given |= {
@@ -97,15 +97,18 @@ def rounded_factors(problem: Problem, given: Mapping[str, Any], distinct: Array)
 def judge_scales(
     problem: Problem, own: Array, partners: Array, weights: Array, found: Array, judged: Array
 ) -> str | None:
-    """What is wrong with those scales ``found`` ``[m, room]`` that are to be ``judged``; ``weights`` are ``[room]``."""
+    """Check the scales ``found`` ``[m, room]`` where ``judged``; return an error message or None.
+
+    ``weights`` are ``[room]``.
+    """
     u, width = roundoff(problem), half_row(problem)
     a, b = own.astype(np.float64), partners.astype(np.float64)
     dots, size = a @ b.T, np.abs(a) @ np.abs(b).T
     z = np.maximum((1.0 - DELTA) - dots, BETA_FLOOR)
     right = -weights / z
-    # Tensor cores add groups of products exactly and cut off below the largest; the bound takes every addition.
+    # Tensor cores add groups of products exactly and truncate relative to the largest. The bound counts every addition.
     error = np.abs(right) * ((u * (8 + width / 2) * size + 4 * u) / z + BFLOAT16 + 8 * u)
-    # Where Z itself drowns in rounding any scale between the bounds of Z is right.
+    # If rounding dominates Z, any finite scale that is not positive is accepted.
     lost = (u * (8 + width / 2) * size + 4 * u) > 0.25 * z
     if np.any(judged & lost & ((found > 0) | ~np.isfinite(found))):
         return "a scale of a pair with Z near 0 is not a number below 0"
@@ -114,7 +117,7 @@ def judge_scales(
 
 
 def block_scales(problem: Problem, seed: int) -> Workload:
-    """Factors of rows that are nearly one-hot, so that dots reach 1, and weights with zeros at the end."""
+    """Factors of rows that are nearly one-hot, so that dots reach 1, and weights padded with zeros."""
     given, distinct, _ = block_workloads.with_partners(problem, np.random.default_rng(seed))
     m, room = problem.integer("m"), half_room(problem)
     own, partners = rounded_factors(problem, given, distinct)
@@ -131,7 +134,7 @@ def block_scales(problem: Problem, seed: int) -> Workload:
 
 
 def block_strike(problem: Problem, seed: int) -> Workload:
-    """Scales that are all 1; a hub, isolated vertices and held-out pairs among the vertices."""
+    """Scales of 1, for a block with a hub, isolated vertices and held-out pairs."""
     given, distinct, out = block_workloads.with_partners(problem, np.random.default_rng(seed))
     m, room = problem.integer("m"), half_room(problem)
     given["scales"] = np.full((m, room // 2), 0x3F803F80, np.uint32)
@@ -148,14 +151,14 @@ def block_strike(problem: Problem, seed: int) -> Workload:
 
 
 def block_sums(problem: Problem, seed: int) -> Workload:
-    """Scales of all sizes, 0 past the partners there are; the spare rows hold something else before."""
+    """Scales of all magnitudes, 0 in the padding; the spare rows have old values."""
     rng = np.random.default_rng(seed)
     given, distinct, _ = block_workloads.with_partners(problem, rng)
     return sums_of(problem, rng, given, distinct)
 
 
 def sums_of(problem: Problem, rng: np.random.Generator, given: Mapping[str, Any], distinct: Array) -> Workload:
-    """Sums by scales that are made up, of the rows of the ``distinct`` partners."""
+    """Random scales and the rows of the ``distinct`` partners, for a kernel that sums the scaled rows."""
     k, m, width, room = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
     scales, rows = np.zeros((m, room)), np.zeros((room, width))
     scales[:, : distinct.size] = -rng.gamma(0.3, 1000.0, (m, distinct.size))

@@ -1,7 +1,7 @@
 """Counter-based random numbers in NumPy: the reference of ``philox``, ``normals`` and ``draws`` in templates/common.
 
 Philox4x32-7 (Salmon, Moraes, Dror, Shaw 2011).  The key is the seed; the counter is (index, vertex, iteration,
-purpose and draw), so that the words do not depend on any launch shape and no two purposes share words.
+purpose and draw).  The words therefore do not depend on the launch shape, and no two purposes share words.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SHIFT = np.uint64(32)
 def philox(
     seed: int, index: Any, vertex: Any, iteration: Any, tag: Any, rounds: int = PHILOX_ROUNDS
 ) -> tuple[Words, Words, Words, Words]:
-    """Four arrays of 32-bit words (held as uint64) for broadcastable counters.
+    """Four arrays of 32-bit random words (dtype uint64) for broadcastable counters.
 
-    ``tag`` is the last counter word: purpose in the upper byte, number of the draw below.
+    ``tag`` is the last counter word: purpose in the upper byte, number of the draw in the lower three.
     """
     counters = np.broadcast_arrays(*(np.asarray(c, dtype=np.uint64) for c in (index, vertex, iteration, tag)))
     c0, c1, c2, c3 = (np.array(c) for c in counters)
@@ -64,7 +64,7 @@ def normals(seed: int, k: Any, vertex: Any, iteration: int, purpose: int) -> Flo
 def pair_normals(seed: int, k: Any, vertex: Any, iteration: Any, purpose: int) -> Floats:
     """Standard normals of coordinates ``k`` by Box and Muller: 2j and 2j + 1 have the cosine and the sine of one angle.
 
-    Their two uniforms are those that :func:`uniforms` has for a coordinate j.
+    Both use the two uniforms that :func:`uniforms` returns for coordinate j.
     """
     k = np.asarray(k, dtype=np.uint64)
     u1, u2 = uniforms(seed, k >> np.uint64(1), vertex, iteration, purpose)
@@ -73,7 +73,7 @@ def pair_normals(seed: int, k: Any, vertex: Any, iteration: Any, purpose: int) -
 
 
 def below(seed: int, j: Any, vertex: Any, iteration: Any, purpose: int, bound: Any) -> npt.NDArray[np.int64]:
-    """Draw number ``j`` of ``vertex``, an integer in [0, bound): the upper half of 64 random bits times ``bound``.
+    """Draw ``j`` of ``vertex``, an integer in [0, bound): ``floor(r * bound / 2**64)`` for 64 random bits r.
 
     ``bound`` is below 2**32; the relative bias of any value is at most bound / 2**64.
     """
@@ -87,11 +87,11 @@ def below(seed: int, j: Any, vertex: Any, iteration: Any, purpose: int, bound: A
 
 
 def permuted(seed: int, j: Any, vertex: Any, iteration: Any, n: int) -> npt.NDArray[np.int64]:
-    """Element ``j`` of a random permutation of ``range(n)`` that is the draw of (``seed``, ``vertex``, ``iteration``).
+    """Element ``j`` of the random permutation of ``range(n)`` drawn for (``seed``, ``vertex``, ``iteration``).
 
-    Eight rounds of an unbalanced Feistel network over the smallest power of two that holds ``n`` (and 256), with
-    murmur3's finaliser as the round function; what falls outside goes through it again (cycle walking; Black and
-    Rogaway 2002).  The first elements are a sample without replacement, of any size and in any order of work.
+    Eight rounds of an unbalanced Feistel network over the smallest power of two that is at least ``n`` and 256, with
+    murmur3's finaliser as the round function.  Values outside ``range(n)`` pass through it again (cycle walking; Black
+    and Rogaway 2002).  The first elements are a sample without replacement; each can be computed on its own.
     """
     j, vertex, iteration = np.broadcast_arrays(np.asarray(j, np.uint64), vertex, iteration)
     words = [word for call in range(2) for word in philox(seed, call, vertex, iteration, Purpose.mini_batch_pair << 24)]
@@ -130,8 +130,8 @@ def _stirling(k: Floats) -> Floats:
 def poisson(rate: Any, u: Any, seed: int, k: Any, vertex: Any, iteration: int) -> Floats:
     """Poisson draws, float64, for broadcastable ``rate``, ``u``, ``k`` and ``vertex``.
 
-    Rates below 10 by inversion of the uniform ``u``; above by PTRS (Hoermann 1993, "The transformed rejection
-    method for generating Poisson random variables") with words of its own.
+    Rates below 10 use inversion of the uniform ``u``.  Larger rates use PTRS (Hoermann 1993, "The transformed rejection
+    method for generating Poisson random variables") with separate random words.
     """
     rate, u, k, vertex = np.broadcast_arrays(np.asarray(rate, np.float64), u, k, vertex)
     out: Floats = np.floor(rate + 0.5)
@@ -158,7 +158,7 @@ def _poisson_inversion(rate: Floats, u: Floats) -> Floats:
         n[going] += 1.0
         p[going] *= rate[going] / n[going]
         total[going] += p[going]
-        # A sum of rounded terms may end below the largest u; what is left then has no weight.
+        # The sum of rounded terms may stay below the largest u; the remaining terms are then negligible.
         going = (u > total) & (p > 1e-9)
     return n
 
@@ -178,10 +178,10 @@ def _ptrs(rate: Floats, u: Floats, v: Floats) -> tuple[Floats, npt.NDArray[np.bo
 
 
 def gamma(shape: Any, u: Any, v: Any, seed: int, k: Any, vertex: Any, iteration: int) -> Floats:
-    """Gamma(shape, 1) draws, float64; they may underflow to 0, so the caller floors what it keeps.
+    """Gamma(shape, 1) draws, float64; they may underflow to 0, so callers apply a floor.
 
-    Marsaglia and Tsang (2000) from shape 1 on; below, GS of Ahrens and Dieter (1974) in logarithms, whose first
-    attempt takes the uniforms ``u`` and ``v``.
+    Shapes of at least 1 use Marsaglia and Tsang (2000).  Smaller shapes use GS of Ahrens and Dieter (1974) in
+    logarithms; its first attempt uses the uniforms ``u`` and ``v``.
     """
     shape, u, v, k, vertex = np.broadcast_arrays(np.asarray(shape, np.float64), u, v, k, vertex)
     flat_shape, flat_k, flat_vertex = shape.ravel(), np.ravel(k), np.ravel(vertex)

@@ -1,4 +1,4 @@
-"""How partners and non-links are drawn: what the sampler, the kernels' reference and the tests agree on."""
+"""Rules for drawing partners and non-links, shared by the sampler, the reference and the tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PartnerRule:
-    """How partners are drawn: ``name`` is a value of the problem's ``partners``; ``n`` and ``n_link`` are counts."""
+    """Rule for drawing partners: ``name`` is a value of the problem's ``partners``; ``n``, ``n_link`` are counts."""
 
     name: str
     n: int
@@ -32,7 +32,7 @@ class PartnerRule:
 def distinct_non_links(
     centre: int, n_total: int, refused: Collection[int], count: int, seed: int, iteration: int
 ) -> Ints:
-    """``count`` distinct vertices but the centre and those ``refused``: the first of a random permutation."""
+    """The first ``count`` vertices of a random permutation, without ``centre`` and the ``refused`` vertices."""
     order = counter_random.permuted(seed, np.arange(n_total), centre, iteration, n_total)
     kept = order[~np.isin(order, np.fromiter({centre, *refused}, np.int64))]
     return kept[:count]

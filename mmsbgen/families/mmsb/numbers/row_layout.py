@@ -9,27 +9,27 @@ from enum import IntEnum
 ROW_MULTIPLE = 16
 #: Probability of a link between vertices that act in different communities.
 DELTA = 1e-7
-#: The one floor of phi, theta and their draws (docs/statistics.md, Steps): far below what the noise can resolve.
+#: Lower bound of phi, theta and their draws (docs/statistics.md, Steps), far below the size of the noise.
 FLOOR = 1e-20
-#: beta stays this far from 0 and 1, so that 1 - sum pi pi beta keeps digits in single precision.
+#: Distance of beta from 0 and 1. It keeps 1 - sum pi pi beta accurate in single precision.
 BETA_FLOOR = 1e-6
-#: Guards the division by Z against a row whose rounding errors add up to a Z of 0.
+#: Lower bound of Z in divisions, since rounding errors of a row can make Z 0.
 Z_FLOOR = 1e-12
 #: The exponent of the split step's data flow is bounded on both sides; one-sided bounds would bias.
 CLIP = 3.0
-#: Rounds of Philox4x32: the fewest that pass all of BigCrush; 10, the authors' default, adds a margin that costs the
-#: rows' ends 30 % of their random words (Salmon, Moraes, Dror, Shaw 2011, table 2).
+#: Rounds of Philox4x32: the fewest that pass all of BigCrush (Salmon, Moraes, Dror, Shaw 2011, table 2).
+#: The authors' default of 10 adds a margin, at the cost of 30 % of the random words of the row steps.
 PHILOX_ROUNDS = 7
-#: Draws by acceptance and rejection give up after this many attempts (chance below 1e-30) and take the mode.
+#: Attempts of a rejection sampler; after the last one (chance below 1e-30) it returns the mode.
 MAX_DRAWS = 64
-#: Loops longer than this many chunks a work-item are not unrolled: the source would be unreadable and spill.
+#: Largest number of chunks per work-item in an unrolled loop. Longer loops would be unreadable and spill registers.
 MAX_UNROLLED = 64
-#: Coordinates of a row of a start that one work-item writes.
+#: Coordinates of an initial row that one work-item writes.
 PLACED = 4
 
 
 class Purpose(IntEnum):
-    """Which stream of random words a draw takes: the upper byte of the last counter word."""
+    """Stream of random words for a kind of draw: the upper byte of the last counter word."""
 
     init = 1
     partner = 2

@@ -1,9 +1,7 @@
-"""How rows of pi are stored: in the problem's real type, or in 16 bits, rounded stochastically.
+"""Storage types of rows of pi: the problem's real type, or 16 bits with stochastic rounding.
 
-Arithmetic is in float32 whatever the rows are stored in.  A value between two neighbours of the 16-bit type is stored
-as the upper one with the chance that makes the expected stored value the value itself: random bits are added below
-the last place that is kept, and what lies below is cut off.  These functions define the bits; the templates'
-``narrow`` does the same.
+Rows of 16 bits are computed in float32.  Stochastic rounding is unbiased: random bits are added below the last stored
+place, and the rest is truncated.  These functions define the stored bits; the templates' ``narrow`` gives the same.
 
 * ``bfloat16`` is the upper half of a float32: 8 significant bits, every exponent.
 * ``float16`` holds ``2**15 * pi``, as IEEE half precision: 11 significant bits down to 1.9e-9, then steps of 1.8e-12,
@@ -25,15 +23,15 @@ from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 Array = npt.NDArray[Any]
 #: Choices of the problem's ``storage``; the first is the type of the arithmetic.
 STORAGES = ("float32", "bfloat16", "float16")
-#: float16 holds pi times this power of two: pi is at most 1, and half precision ends at 65504.
+#: Factor of pi in float16. pi is at most 1, and the largest half-precision number is 65504.
 HALF_SCALE = 2.0**15
-#: Half precision is normal from here on; below, its steps are all of one size.
+#: Smallest normal number of half precision. Below it all steps have the same size.
 HALF_NORMAL = 2.0**-14
 
 
 @dataclass(frozen=True)
 class Storage:
-    """One way to store rows: ``dtype`` is the NumPy type of the stored elements, raw bits where they are 16."""
+    """A storage type of rows: ``dtype`` is the NumPy type of stored elements, uint16 bits for 16-bit types."""
 
     name: str
     dtype: np.dtype[Any]
@@ -45,11 +43,11 @@ class Storage:
 
     @property
     def step(self) -> float:
-        """The largest distance of neighbours, relative to the value, where the type is normal."""
+        """Largest relative distance of adjacent normal numbers; 0 for float32."""
         return {"float32": 0.0, "bfloat16": 2.0**-7, "float16": 2.0**-10}[self.name]
 
     def values(self, stored: Array) -> Array:
-        """What stored elements stand for, exactly: float32, or the stored array itself where it is no 16 bits."""
+        """Exact values of stored elements: float32 for 16-bit types, else the stored array itself."""
         if self.name == "bfloat16":
             return (stored.astype(np.uint32) << 16).view(np.float32)
         if self.name == "float16":
@@ -59,7 +57,7 @@ class Storage:
     def rounded(self, values: Array, bits: Array | int) -> Array:
         """Stored elements for non-negative ``values`` and random ``bits``, uniform integers below 2**16.
 
-        Values are taken as float32.  For equal bits a larger value never gives a smaller element.
+        16-bit types convert values to float32 first.  For equal bits the result is monotone in the value.
         """
         if not self.narrow:
             return values.astype(self.dtype)
@@ -74,11 +72,11 @@ class Storage:
         return np.where(y < np.float32(HALF_NORMAL), even, normal).astype(np.uint16)
 
     def nearest(self, values: Array) -> Array:
-        """Stored elements nearest to ``values``; exact for those that the type has."""
+        """Stored elements nearest to ``values``; exact for representable values."""
         return self.rounded(values, 1 << 15)
 
     def drawn(self, values: Array, vertices: Array, seed: int, iteration: int, draw: int = 0) -> Array:
-        """Rows ``[V, .]`` of ``vertices`` ``[V]``, rounded with an iteration's bits; ``draw`` tells draws apart."""
+        """Rows ``[V, .]`` of ``vertices`` ``[V]``, rounded with the random bits of ``iteration`` and ``draw``."""
         if not self.narrow:
             return values.astype(self.dtype, copy=False)
         return self.rounded(values, random_bits(seed, values.shape[1], vertices, iteration, draw))
@@ -87,8 +85,7 @@ class Storage:
 def random_bits(seed: int, k: int, vertices: Array, iteration: int, draw: int = 0) -> npt.NDArray[np.uint32]:
     """16 random bits ``[V, k]`` for every coordinate of the rows of ``vertices`` ``[V]``.
 
-    A call of Philox, whose index is that of the coordinate divided by 8, serves eight coordinates, and a word of it
-    two: its lower half the first one.
+    Philox call ``k // 8`` gives the bits of eight coordinates, two per word; the lower half is the first one's.
     """
     calls = np.arange(-(-k // 8))[None, :]
     words = np.stack(
@@ -100,17 +97,17 @@ def random_bits(seed: int, k: int, vertices: Array, iteration: int, draw: int = 
 
 
 def storage_named(name: str, dtype: str = "float32") -> Storage:
-    """The storage called ``name`` of problems whose arithmetic is in ``dtype``."""
+    """Storage type ``name`` of a problem with arithmetic in ``dtype``."""
     return Storage(name, np.dtype(dtype if name == STORAGES[0] else np.uint16))
 
 
 def storage_of(problem: Mapping[str, Any]) -> Storage:
-    """The storage of a problem, which has the name only where it is not the first one."""
+    """Storage type of a problem; the first of :data:`STORAGES` if the problem names none."""
     return storage_named(str(problem.get("storage", STORAGES[0])), str(problem["dtype"]))
 
 
 def refusal(problem: Mapping[str, Any]) -> str | None:
-    """Why a problem's storage does not go with its other values, or None."""
+    """An error message if a problem's storage conflicts with its other values, else None."""
     storage = storage_of(problem)
     if not storage.narrow:
         return None

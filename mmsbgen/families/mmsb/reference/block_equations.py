@@ -1,6 +1,6 @@
-"""Reference of the kernels of vertices that share their partners, in NumPy float64.
+"""Reference of the kernels for vertices with shared partners, in NumPy float64.
 
-Together they are the rules ``block``, ``shared`` and ``shared-uniform`` of
+Together these functions implement the rules ``block``, ``shared`` and ``shared-uniform`` of
 :func:`mmsbgen.families.mmsb.reference.equations.sample_partners`, followed by
 :func:`mmsbgen.families.mmsb.reference.equations.drift`.
 """
@@ -16,14 +16,14 @@ from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.families.mmsb.reference.equations import Floats, Ints
 
 Bools = npt.NDArray[np.bool_]
-#: The vertex that the shared draws are made for: no vertex of a graph.
+#: Vertex word in the counter of shared draws; no vertex of a graph has this number.
 EVERYONE = 0xFFFFFFFF
 
 
 def shared_partners(n: int, n_total: int, seed: int, iteration: int, whole: bool = False) -> tuple[Ints, Ints, Ints]:
-    """The draws of an iteration ``[n]``, the distinct vertices in the order of their first draws, and their counts.
+    """The draws of an iteration ``[n]``, the distinct vertices in order of first draw, and their counts.
 
-    With ``whole`` every vertex comes once where n = N, as stars have it.
+    With ``whole`` and n = N, as for stars, every vertex is taken once.
     """
     draws = counter_random.below(seed, np.arange(n), EVERYONE, iteration, Purpose.shared_partner, n_total)
     if whole and n == n_total:
@@ -45,9 +45,15 @@ def shared_sum(
 ) -> tuple[Floats, Floats]:
     """acc_k = sum_b c_b pi_bk over non-links, c_b = -weight_b / (1 - delta - d_b): ``[K]``, and its rounding bound.
 
-    ``rows`` are ``[n, K]``, ``weights`` ``[n]`` and not negative; 0 where the pair does not count.  ``u`` is the unit
-    roundoff of the arithmetic, ``factors`` those of the types to which the factors of the dots and of the sums are
-    rounded first.  Partners that are ``linked`` ``[n]`` have c_b = weight_b / (delta + d_b), and unrounded dots.
+    Args:
+        own: ``[K]``, the vertex's memberships.
+        beta: ``[K]``, community strengths.
+        rows: ``[n, K]``, the partners' memberships.
+        weights: ``[n]``, not negative; 0 for pairs that do not count.
+        delta: probability of a link across communities.
+        u: unit roundoff of the arithmetic.
+        factors: unit roundoffs of the types of the rounded factors, of the dots and of the sums.
+        linked: ``[n]``, partners with c_b = weight_b / (delta + d_b) and unrounded dots; none by default.
     """
     linked = np.zeros(weights.size, bool) if linked is None else linked
     w = own * (beta - delta)
@@ -64,10 +70,10 @@ def shared_sum(
 def theta_counts(
     own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
 ) -> tuple[Floats, Floats]:
-    """What a vertex's pairs say of theta, ``[2, K]`` (non-links, links), from the same sums, and its rounding bound.
+    """Counts for theta of a vertex's pairs, ``[2, K]`` (non-links, links), and the rounding error bound.
 
-    The responsibilities rho of eq. (3.5) over its links with ``rows`` ``[d, K]``, and over the non-links behind
-    ``acc`` ``[K]`` of :func:`shared_sum`: (1 - beta_k) pi_ak (-acc_k).
+    They sum the responsibilities rho of eq. (3.5) over its links with ``rows`` ``[d, K]``, and over its non-links as
+    (1 - beta_k) pi_ak (-acc_k), with ``acc`` ``[K]`` of :func:`shared_sum`.
     """
     links, error = equations.theta_counts(np.broadcast_to(own, rows.shape), rows, beta, np.ones(len(rows)), delta, u)
     non_links = (1.0 - beta) * own * -acc
@@ -78,7 +84,7 @@ def theta_counts(
 def link_drift(
     own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
 ) -> tuple[Floats, Floats]:
-    """D_k of a vertex from ``acc`` ``[K]`` of :func:`shared_sum` and the rows ``[d, K]`` of its links, with its bound.
+    """D_k of a vertex and its error bound, from ``acc`` ``[K]`` of :func:`shared_sum` and its links' rows ``[d, K]``.
 
     D_k = (beta_k - delta) acc_k - sum_b c_b d_b; the non-links' part of the last sum is sum_k w_k acc_k.
     """

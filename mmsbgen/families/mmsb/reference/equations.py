@@ -1,8 +1,8 @@
-"""The kernels' reference in NumPy float64: these functions define what every variant on every backend computes.
+"""The kernels' reference in NumPy float64; it defines the results of every variant on every backend.
 
-Equation numbers are those of ``docs/statistics.md``; shapes use N vertices, K communities, m vertices of the
-mini-batch, n partners.  Rows here have K elements; the padding of stored rows is the workloads' business.
-Functions whose results are compared with a device also return how far rounding at unit ``u`` may move them.
+Equation numbers refer to ``docs/statistics.md``.  Shapes use N vertices, K communities, m vertices of the mini-batch,
+n partners.  Rows have K elements, without the padding of stored rows.  Functions whose results are compared with a
+device also return a bound on the rounding error for unit roundoff ``u``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Step:
-    """What ends a row: the step's name, its size and the prior.
+    """The step that updates a row: its name, size and prior.
 
     ``half_step`` is eps/2 of eq. (3.4), the time tau of the split step; ``name`` is published, reflected or split.
     """
@@ -56,7 +56,7 @@ def drift(
         weights: ``[n]``, negative for non-links, 0 for pairs that do not count.
         delta: probability of a link across communities.
         u: unit roundoff of the arithmetic whose error is to be bounded.
-        least: what Z of a non-link is at least: of rows of 16 bits, which may add up to more than 1, 1 - max beta.
+        least: lower bound of a non-link's Z; 1 - max beta for rows of 16 bits, whose sum may exceed 1.
 
     Returns:
         D ``[K]`` and the bound ``[K]`` on its rounding error.
@@ -70,8 +70,8 @@ def drift(
     taken = float(scale @ dots)
     result = strength * acc - taken
 
-    # Random-walk growth of rounding errors along a sum of positive terms; everything below follows from
-    # the error of Z, which is what one-hot rows and beta near 1 make large.
+    # Rounding errors of a sum of positive terms grow like a random walk.  The error of Z dominates: it is large
+    # for one-hot rows and beta near 1.
     chain_k, chain_n = u * (8 + 2 * np.sqrt(own.size)), u * (8 + 2 * np.sqrt(max(1, weights.size)))
     dots_error = chain_k * (rows @ np.abs(w))
     relative = (dots_error + 2 * u * np.where(weights < 0, 1.0, np.abs(z))) / np.maximum(z, Z_FLOOR) + 4 * u
@@ -85,7 +85,7 @@ def drift(
 
 @dataclass(frozen=True)
 class RowEnd:
-    """New phi ``[K]``, the bound on its rounding error, the chance that a draw flips, and clipped coordinates."""
+    """New phi ``[K]``, its rounding error bound, the probability of a different draw, the count of clipped elements."""
 
     phi: Floats
     error: Floats
@@ -107,7 +107,7 @@ def end_row(
 
     ``published`` lacks the factor phi of the gradient; ``reflected`` is eq. (3.4); ``split`` is section 3.3: the
     exact flow at frozen gradient over eps/2, then the exact Cox-Ingersoll-Ross transition of the prior.
-    ``row_sum`` is the sum of phi that is kept beside the row, from which that of rows of 16 bits differs a little.
+    ``row_sum`` is the stored sum of phi; it differs slightly from the actual sum of rows of 16 bits.
     """
     k = np.arange(phi.size)
     tau, row_sum = step.half_step, float(phi.sum()) if row_sum is None else row_sum
@@ -139,18 +139,18 @@ def _split(phi: Floats, rate_of_flow: Floats, flow_error: Floats, k: Ints, verte
     u1, u2 = counter_random.uniforms(step.seed, k, vertex, step.iteration, Purpose.phi_uniform)
     n = counter_random.poisson(rate, u1, step.seed, k, vertex, step.iteration)
     shape = step.alpha + n
-    # Where n is 0, u1 is uniform below exp(-rate), so that u1 exp(rate) is one more uniform.
+    # If n is 0, u1 is uniform in (0, exp(-rate)), so u1 exp(rate) is another uniform.
     v = np.where(n > 0, u1, u1 * np.exp(np.minimum(rate, 20.0)))
     phi_next = spread * counter_random.gamma(shape, u2, v, step.seed, k, vertex, step.iteration)
-    # Given its integers a draw moves smoothly; U^(1/shape) has the condition number 1/shape.
+    # For a fixed n the draw is smooth in its inputs; U^(1/shape) has the condition number 1/shape.
     error = phi_next * u * (256 + 16 / np.minimum(shape, 1.0))
-    # Except in the tail of GS, or after a refusal: there it is the negative logarithm of a number near 1.
+    # Except in the tail of GS or after a rejection, where it is the negative logarithm of a number near 1.
     first = np.exp((np.log1p(step.alpha / np.e) + np.log(u2)) / step.alpha)
     later = (n == 0) & (np.abs(phi_next / spread - first) > 1e-6 * first)
     error = error + np.where(later, 8 * u * spread, 0.0)
-    # Marsaglia and Tsang's cube, 1 + w with w above -1, cancels where the draw is far below its mean.
+    # Marsaglia and Tsang's cube, 1 + w with w above -1, has cancellation if the draw is far below its mean.
     error = error + np.where(n > 0, 8 * u * spread * shape, 0.0)
-    # A draw flips where its uniform lies within rounding of a bound: the rate's, or that of exp(-x) where n is 0.
+    # Rounding changes n if the uniform is close to a bound: one of the rate, or exp(-x) if n is 0.
     x = np.where(n == 0, np.minimum(phi_next / spread, 20.0), 0.0)
     flips = np.minimum(1.0, rate * relative + 16 * u * (1 + rate + x / np.minimum(shape, 1.0)))
     return RowEnd(np.maximum(phi_next, FLOOR), error, flips, clips)
@@ -165,7 +165,7 @@ def theta_counts(
     u: float = 0.0,
     least: float = Z_FLOOR,
 ) -> tuple[Floats, Floats]:
-    """Weighted sums of rho (eq. 3.5) over pairs: ``[2, K]``, non-links then links, and the rounding bound.
+    """Weighted sums of rho (eq. 3.5) over pairs, ``[2, K]`` (non-links, links), and the rounding error bound.
 
     ``rows_a``, ``rows_b`` are ``[P, K]``; ``weights`` ``[P]``, negative for non-links; ``least`` as in :func:`drift`.
     """
@@ -180,14 +180,14 @@ def theta_counts(
     chain = u * (8 + 2 * np.sqrt(max(1, weights.size)))
     scale_error = scale * (relative + chain)
     error = np.stack([(1.0 - beta) * (scale_error * ~link @ both), beta * (scale_error * link @ both)])
-    # 1 - beta in the arithmetic itself: its absolute error is u.
+    # The absolute rounding error of 1 - beta is u.
     error[0] += u * (scale * ~link @ both)
     return counts, error + 1e-30
 
 
 @dataclass(frozen=True)
 class ThetaStep:
-    """How theta moves: ``reflected`` (3.8), ``published`` (its factor missing) or ``gain`` (towards the counts)."""
+    """Step of theta: ``reflected`` (3.8), ``published`` (a factor is missing) or ``gain`` (towards the counts)."""
 
     name: str
     step: float
@@ -220,22 +220,22 @@ def update_theta(theta: Floats, counts: Floats, step: ThetaStep) -> Floats:
 
 
 def beta_of(theta: Floats) -> Floats:
-    """beta_k = theta_k1 / (theta_k0 + theta_k1), eq. (1) of the paper, kept off 0 and 1."""
+    """beta_k = theta_k1 / (theta_k0 + theta_k1), eq. (1) of the paper, clipped away from 0 and 1."""
     beta: Floats = np.clip(theta[1] / theta.sum(axis=0), BETA_FLOOR, 1 - BETA_FLOOR)
     return beta
 
 
 def held_out(rows_a: Floats, rows_b: Floats, beta: Floats, delta: float = DELTA) -> tuple[Floats, Floats]:
-    """p(y=1) of pairs ``[H]`` by eq. (2.2), and as the published programs have it (without delta (1 - sum))."""
+    """p(y=1) of pairs ``[H]`` by eq. (2.2), and as in the published programs (without delta (1 - sum))."""
     both = rows_a * rows_b
     dots = both @ (beta - delta)
     return dots + delta, dots + delta * both.sum(axis=1)
 
 
 def explained(rows_a: Floats, rows_b: Floats, beta: Floats, delta: float = DELTA) -> Floats:
-    """Shares ``[P, K]`` of the probability of links that communities explain, eq. (3.5).
+    """Share ``[P, K]`` of each community in the probability of each link, eq. (3.5).
 
-    What they lack to 1 is the chance that the ends acted in different communities.
+    The rest to 1 is the probability that the two vertices acted in different communities.
     """
     both = rows_a * rows_b
     across = delta * np.maximum(1.0 - both.sum(axis=1), 0.0)
@@ -262,13 +262,14 @@ def log_likelihoods(p: Floats, mean: Floats, published: Floats, labels: Ints) ->
 def sample_partners(
     vertex: int, n_total: int, neighbours: Ints, held: frozenset[int], rule: PartnerRule
 ) -> tuple[Ints, Floats]:
-    """Partners of one vertex and their signed weights: unbiased for the sum over all pairs that are not held out.
+    """Partners of one vertex and their signed weights, unbiased for the sum over all pairs that are not held out.
 
-    ``neighbours`` are its training links in ascending order, ``held`` the other ends of its held-out pairs.
+    ``neighbours`` are its neighbours in the training graph, ascending; ``held`` are the other vertices of its held-out
+    pairs.
     """
     linked = set(neighbours.tolist())
     whole = rule.n == n_total - 1
-    # Links have their own stratum except where draws go to all other vertices alike.
+    # Links have their own stratum unless all other vertices are drawn with the same probability.
     strata = rule.name in ("block", "shared") or (rule.name == "stratified" and rule.n_link > 0 and not whole)
     degree = neighbours.size
     at_links: Ints = np.zeros(0, np.int64)
@@ -306,7 +307,7 @@ def sample_partners(
 
 
 def initial_rows(seed: int, vertices: Sequence[int] | Ints, k: int) -> tuple[Floats, Floats]:
-    """Rows from Dirichlet(1, ..., 1) ``[len(vertices), k]`` and the sums of the exponentials behind them."""
+    """Rows from Dirichlet(1, ..., 1) ``[len(vertices), k]`` and the sums of their exponential variables."""
     index = np.arange(k)
     words = counter_random.philox(seed, index[None, :] >> 2, np.asarray(vertices)[:, None], 0, Purpose.init << 24)
     lanes: Any = np.choose(index[None, :] & 3, np.broadcast_arrays(*words))

@@ -1,4 +1,7 @@
-"""What the reference says of a kernel's outputs: None where every one agrees within its derived tolerance."""
+"""Checks of kernel outputs against the reference.
+
+Each returns None if all outputs agree within their derived tolerances, else an error message.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Got = Mapping[str, Array]
 def update_phi(
     given: Given, got: Got, config: Config, k: int, step: equations.Step, u: float, storage: Storage
 ) -> str | None:
-    """Rows of the mini-batch and the count of bounded coordinates; every other row is as it was."""
+    """Check the new rows and the count of clipped coordinates; all other rows must be unchanged."""
     pi = storage.values(given["pi"]).astype(np.float64)
     sums, beta = (np.asarray(given[name], np.float64) for name in ("row_sums", "beta"))
     phi, error, flips, clips = [], [], [], []
@@ -65,7 +68,7 @@ def update_phi(
 
 
 def least(storage: Storage) -> float:
-    """What Z of a non-link is at least."""
+    """Lower bound of Z of a non-link."""
     return BETA_FLOOR if storage.narrow else Z_FLOOR
 
 
@@ -79,14 +82,14 @@ def _stored_rows(
     storage: Storage,
     phi: Expected,
 ) -> str | None:
-    """Rows of 16 bits against ``phi``: each element is what its random bits make of a value within the tolerance.
+    """Check stored rows of 16 bits against ``phi``, rounded with their random bits.
 
-    Rounding by given bits never falls where values rise, so that the two ends of the tolerance bound what may be
-    stored; they are the same element but where the value lies next to where its bits carry.
+    Rounding with given bits is monotone, so rounding both ends of the tolerance bounds the stored element.  Both ends
+    usually round to the same element.
     """
     spares, vertices = given["spares"], given["vertices"]
     totals = got["row_sums"][spares].astype(np.float64)[:, None]
-    # pi is phi times the rounded inverse of a rounded sum, which the row sum is itself.
+    # pi is phi times the rounded inverse of the row sum, which is rounded too.
     tolerance = phi.tolerance / totals + 4 * u * phi.value / totals
     bits = random_bits(step.seed, k, vertices, step.iteration)
     problem, wrong = within(got["pi"][spares, :k], phi.value / totals, tolerance, bits, storage, phi.allowed)
@@ -94,7 +97,7 @@ def _stored_rows(
         return f"pi: {problem}"
     sums = phi.value.sum(axis=1)
     off = ~(np.abs(totals[:, 0] - sums) <= phi.tolerance.sum(axis=1) + summing(k, config, u) * sums)
-    # A draw whose integer differs moves its row's sum too.
+    # A draw with another integer changes the sum of its row too.
     off &= ~wrong.any(axis=1)
     return f"row sum {totals[off][0, 0]:.9g} instead of {sums[off][0]:.9g}" if off.any() else None
 
@@ -102,8 +105,8 @@ def _stored_rows(
 def within(
     stored: Array, value: Array, tolerance: Array, bits: Array, storage: Storage, allowed: float = 0.0
 ) -> tuple[str | None, Array]:
-    """What is wrong with stored elements, and which are: not what ``bits`` make of a value within its tolerance."""
-    one = np.finfo(np.float32).eps  # the ends of the tolerance are rounded to float32 themselves
+    """An error message or None, and a mask of wrong elements: those that no value within tolerance rounds to."""
+    one = np.finfo(np.float32).eps  # rounding of the bounds to float32
     low = storage.rounded(np.maximum(value * (1 - one) - tolerance, 0.0), bits)
     high = storage.rounded(value * (1 + one) + tolerance, bits)
     wrong = (stored < low) | (stored > high)
@@ -115,25 +118,25 @@ def within(
     return f"{text}{float(value[at]):.9g}, whose bits give {ends[0]:.9g} to {ends[1]:.9g}", wrong
 
 
-#: Lanes of the smallest sub-groups that kernels are rendered for: those of OpenCL on processors.
+#: Size of the smallest sub-groups of any device: OpenCL on CPUs.
 SMALLEST_SUB_GROUP = 16
 
 
 def summing(k: int, config: Config, u: float) -> float:
-    """The relative error of a sum of ``k`` non-negative terms: the longest chain of additions, and a few beside it.
+    """Relative error bound of a sum of ``k`` non-negative terms, from the longest chain of additions.
 
-    Rounding errors of a chain may all have one sign (a row with one large and many equal small elements has them
-    so), hence no square root.
+    The bound is linear in the length of the chain, since all rounding errors may have the same sign (for example in a
+    row with one large and many equal small elements).
     """
     team = int(config["block_size"]) if config["team"] == "block" else 1
     lanes = int(config["vector_width"]) * team
-    # Sums of sub-groups, each a tree, are added up one after another; where there is local memory for all it is a tree.
+    # "shuffle" adds the sums of sub-groups one after another; "local" is a tree over the whole team.
     in_turn = -(-team // SMALLEST_SUB_GROUP) if config.get("reduction") == "shuffle" else 0
     return u * (8 + -(-k // lanes) + lanes.bit_length() + in_turn)
 
 
 def allowed(flips: Array, has_draws: bool) -> float:
-    """The share of draws whose integers may differ: four times the expected one, and five standard deviations."""
+    """Allowed share of draws with another integer: four times the expected share plus five standard deviations."""
     if not has_draws or not np.any(flips):
         return 0.0
     mean = float(flips.mean())
@@ -141,7 +144,7 @@ def allowed(flips: Array, has_draws: bool) -> float:
 
 
 def update_pi(given: Given, got: Got, config: Config, k: int, u: float) -> str | None:
-    """Normalised rows, their sums, and the exchange of slots and spares."""
+    """Check the normalised rows, their sums, and the exchange of slots and spares."""
     rows = given["pi"][given["spares"]].astype(np.float64)
     sums = rows.sum(axis=1)
     chain = summing(k, config, u)
@@ -159,7 +162,7 @@ def update_pi(given: Given, got: Got, config: Config, k: int, u: float) -> str |
 
 
 def theta_partial(given: Given, got: Got, k: int, u: float, storage: Storage) -> str | None:
-    """The groups' counts, added up; every group has its own pairs."""
+    """Check the counts of every group over its own pairs."""
     span = slice(int(given["first_pair"]), int(given["first_pair"]) + int(given["n_pairs"]))
     rows_a, rows_b, beta = _rows_of_pairs(given, k, storage, span)
     floor = least(storage)
@@ -172,11 +175,11 @@ def theta_partial(given: Given, got: Got, k: int, u: float, storage: Storage) ->
 
 
 def theta_end(given: Given, got: Got, k: int, step: equations.ThetaStep, u: float) -> str | None:
-    """theta after its step, and the beta of that theta."""
+    """Check theta after its step, and the beta of the new theta."""
     before, counts = given["theta"][:, :k].astype(np.float64), given["counts"][:, :, :k].astype(np.float64)
     totals = counts.sum(axis=0)
     value = equations.update_theta(before, totals, step)
-    # How far a relative error of the sums moves theta at most, whatever the step.
+    # Upper bound of the change of theta for a relative error of the sums, for all steps.
     lever = step.step * totals.sum(axis=0) * (1 + 1 / before)
     summing = float(np.finfo(np.float64).eps) * len(counts) * lever
     noise = np.sqrt(step.step * before) * 96 * u * 7
@@ -189,13 +192,13 @@ def theta_end(given: Given, got: Got, k: int, step: equations.ThetaStep, u: floa
 
 
 def update_beta(given: Given, got: Got, k: int, u: float) -> str | None:
-    """beta, kept off 0 and 1."""
+    """Check beta, clipped away from 0 and 1."""
     value = equations.beta_of(given["theta"][:, :k].astype(np.float64))
     return Expected(value, 8 * u * np.maximum(value, 1.0)).errors(got["beta"][:k])
 
 
 def perplexity_pairs(given: Given, got: Got, k: int, u: float, storage: Storage) -> str | None:
-    """Both probabilities and the running sum."""
+    """Check both probabilities and the running sum."""
     rows_a, rows_b, beta = _rows_of_pairs(given, k, storage)
     p, published = equations.held_out(rows_a, rows_b, beta, float(given["delta"]))
     if storage.narrow:
@@ -209,7 +212,7 @@ def perplexity_pairs(given: Given, got: Got, k: int, u: float, storage: Storage)
 
 
 def explain_links(given: Given, got: Got, config: Config, k: int, u: float, storage: Storage) -> str | None:
-    """The community by the products as the arithmetic rounds them, exactly; its share to rounding."""
+    """Check the best community exactly, from products in the kernel's precision, and its share within rounding."""
     rows_a, rows_b, beta = _rows_of_pairs(given, k, storage)
     real = given["beta"].dtype
     best = (rows_a.astype(real) * rows_b.astype(real) * beta.astype(real)).argmax(axis=1)
@@ -224,7 +227,7 @@ def explain_links(given: Given, got: Got, config: Config, k: int, u: float, stor
 
 
 def explain_at(given: Given, got: Got, config: Config, k: int, u: float) -> str | None:
-    """Shares at the places asked for."""
+    """Check the shares of the requested communities."""
     rows_a, rows_b, beta = _rows_of_pairs(given, k, storage_named("float32", given["pi"].dtype.name))
     at = given["places"].astype(np.int64)
     return _expected_at(at, *_explained(given, rows_a, rows_b, beta, config, u)).errors(got["explained"])
@@ -237,24 +240,24 @@ def _expected_at(at: Array, value: Array, tolerance: Array) -> Expected:
 def _explained(
     given: Given, rows_a: Array, rows_b: Array, beta: Array, config: Config, u: float
 ) -> tuple[Array, Array]:
-    """Shares ``[P, K]`` and how far rounding may move them."""
+    """Shares ``[P, K]`` and their rounding error bounds."""
     delta, chain = float(given["delta"]), summing(beta.size, config, u)
     shares, both = equations.explained(rows_a, rows_b, beta, delta), rows_a * rows_b
     z = np.maximum(both @ beta + delta * np.maximum(1.0 - both.sum(axis=1), 0.0), Z_FLOOR)
-    # All terms of both sums are positive; 1 less the second may cancel.
+    # All terms of both sums are positive; 1 minus the second sum may have cancellation.
     relative = chain + 8 * u + delta * both.sum(axis=1) * chain / z
     return shares, shares * relative[:, None]
 
 
 def perplexity_sum(given: Given, got: Got) -> str | None:
-    """The six log-likelihoods, added up over blocks."""
+    """Check the six log-likelihoods, summed over blocks."""
     mean, labels = given["sums"] / given["n_samples"], given["labels"].astype(np.int64)
     value = equations.log_likelihoods(given["probabilities"], mean, given["published"], labels)
     return Expected(value, np.abs(value) * 1e-12 + 1e-12).errors(got["partial"].sum(axis=0))
 
 
 def init_pi(got: Got, n: int, k: int, seed: int, u: float, storage: Storage) -> str | None:
-    """Some rows of the start, all of its padding and slots."""
+    """Check some initial rows, and the padding and slots of all."""
     some = np.unique(np.linspace(0, n - 1, 64).astype(np.int64))
     rows, sums = equations.initial_rows(seed, some, k)
     chain = u * (16 + 2 * np.sqrt(k))
@@ -273,7 +276,7 @@ def init_pi(got: Got, n: int, k: int, seed: int, u: float, storage: Storage) -> 
 
 
 def gather_rows(given: Given, got: Got, accumulate: bool, storage: Storage) -> str | None:
-    """Rows and sums copied, or added, bit for bit."""
+    """Check copied or accumulated rows, and copied sums, bit for bit."""
     first = int(given["first"])
     slots = given["slots"][first : first + int(given["n_rows"])]
     rows = storage.values(given["pi"][slots])
@@ -285,7 +288,7 @@ def gather_rows(given: Given, got: Got, accumulate: bool, storage: Storage) -> s
 
 
 def draws(given: Given, got: Got, seed: int, u: float) -> str | None:
-    """Words bit for bit; normals, Poisson and Gamma draws to rounding, but for a few that flip."""
+    """Check words bit for bit, and draws within rounding except for a small share of other integers."""
     rates, shapes = given["rates"].astype(np.float64), given["shapes"].astype(np.float64)
     vertex, iteration, i = int(given["vertex"]), int(given["iteration"]), np.arange(rates.size)
     words = np.stack(counter_random.philox(seed, i, vertex, iteration, Purpose.check_words << 24), axis=1)

@@ -1,4 +1,4 @@
-"""Inputs for every kernel at a problem's sizes; ``verify`` judges what a kernel made of them."""
+"""Test inputs of every kernel at a problem's sizes; ``verify`` checks the outputs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mmsbgen.kernels.family import Array, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Rows made at random; larger states repeat them, which costs no time and still lies at distinct addresses.
+#: Distinct random rows of a state. Larger states repeat them at other addresses, which saves time.
 DISTINCT_ROWS = 4096
 SEED, ITERATION = 0x1234_5678_9ABC_DEF0, 7
 ROTATIONS = 8
-#: Iterations that are drawn ahead in one launch.
+#: Iterations drawn in advance by one launch.
 ROUNDS = 8
 
 
@@ -34,7 +34,7 @@ def roundoff(problem: Problem) -> float:
 
 
 def inputs_refusal(problem: Problem) -> str | None:
-    """A mini-batch has every vertex at most once."""
+    """An error message if a mini-batch would need a vertex twice, else None."""
     n, m = problem.integer("N"), problem.integer("m")
     if m <= n:
         return None
@@ -42,7 +42,7 @@ def inputs_refusal(problem: Problem) -> str | None:
 
 
 def small(problem: Problem) -> Problem:
-    """The same code path at sizes that the reference answers in milliseconds: few vertices, few partners."""
+    """A small problem with the same code path, whose reference takes milliseconds."""
     n_vertices = min(problem.integer("N"), 61)
     return problem.replace(
         N=n_vertices,
@@ -53,11 +53,11 @@ def small(problem: Problem) -> Problem:
 
 
 def memberships(rng: np.random.Generator, n_rows: int, k: int, storage: Storage) -> Array:
-    """Rows ``[n_rows, LD]`` that sum to 1, padded with zeros, as they are stored; some of them exactly one-hot.
+    """Stored rows ``[n_rows, LD]`` that sum to 1, padded with zeros; some of them exactly one-hot.
 
-    Large states are as sparse as a chain after burn-in or a little less (CA-GrQc at K = 1024 has 8 entries above
-    1e-3 a row, these rows 20), since the time of a step with draws depends on it; small ones, which are for checks,
-    have flat rows too.
+    Large states are about as sparse as a chain after burn-in, since the time of a step with draws depends on it.
+    (CA-GrQc at K = 1024 has 8 entries above 1e-3 per row, these rows 20.)  Small states, used for checks, also have
+    dense rows.
     """
     distinct = min(n_rows, DISTINCT_ROWS)
     sparse = min(0.3, 4.0 / k)
@@ -85,7 +85,7 @@ def strengths(rng: np.random.Generator, k: int, dtype: Any) -> Array:
 
 
 def state_of(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
-    """Rows in random slots, their sums, the slots of vertices and the spare ones, and strengths."""
+    """A random state: rows in random slots, row sums, slots of vertices, spare slots, and strengths."""
     k, n, m = problem.integer("K"), problem.integer("N"), problem.integer("m")
     dtype = real_type(problem)
     places = rng.permutation(n + m).astype(np.uint32)
@@ -104,8 +104,8 @@ def _partners(problem: Problem, rng: np.random.Generator) -> dict[str, Array]:
     if problem.integer("N") <= DISTINCT_ROWS:
         weights = rng.uniform(0.5, 4.0, total) * rng.choice([1.0, -1.0, 0.0], total, p=[0.25, 0.7, 0.05])
     else:
-        # Uniform partners of a large graph are non-links. Links to strangers, which no graph has so many of,
-        # would inflate the rows from call to call, and with them the time of their draws.
+        # Uniform partners in a large graph are almost always non-links. Random links would increase phi with every
+        # call, and with it the time of the draws.
         weights = np.full(total, -(problem.integer("N") - 1) / n)
     return {
         "vertices": rng.choice(problem.integer("N"), m, replace=False).astype(np.uint32),
@@ -115,12 +115,12 @@ def _partners(problem: Problem, rng: np.random.Generator) -> dict[str, Array]:
 
 
 def update_phi(problem: Problem, seed: int) -> Workload:
-    """A mini-batch of random vertices with random partners: links, non-links, weight 0; only non-links if large."""
+    """Random vertices with random partners: links, non-links and weight 0; only non-links in large states."""
     rng = np.random.default_rng(seed)
     k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
     state = state_of(problem, rng)
     if k == 1:
-        # With one strength near 1 every Z of a non-link is near 0, and whatever a kernel answers is within tolerance.
+        # With the only strength near 1, Z of every non-link is near 0, and the tolerance would accept any result.
         state["beta"][0] = 0.6
     draws = _partners(problem, rng)
     step = equations.Step(
@@ -155,7 +155,7 @@ def update_phi(problem: Problem, seed: int) -> Workload:
 
 
 def exchange_slots(problem: Problem, seed: int) -> Workload:
-    """A mini-batch in the middle of a buffer."""
+    """A mini-batch that does not begin at the start of its buffer."""
     rng = np.random.default_rng(seed)
     n, m = problem.integer("N"), problem.integer("m")
     places = rng.permutation(n + m).astype(np.uint32)
@@ -206,12 +206,12 @@ def pairs_of(problem: Problem, rng: np.random.Generator, count: int) -> dict[str
 
 
 def small_with_groups(problem: Problem) -> Problem:
-    """As :func:`small`, with pairs for 47 groups, more than any team shares; not all of them have as many pairs."""
+    """As :func:`small`, with pairs for 47 groups of unequal sizes, more than the largest ``share`` of a team."""
     return small(problem).replace(m=min(problem.integer("m"), 190))
 
 
 def theta_partial(problem: Problem, seed: int) -> Workload:
-    """Random pairs, links and non-links, as many as the mini-batch has vertices, behind those of other launches."""
+    """``m`` random pairs, links and non-links, which follow three pairs of other launches."""
     rng = np.random.default_rng(seed)
     k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
     state = state_of(problem, rng)
@@ -235,7 +235,7 @@ def theta_partial(problem: Problem, seed: int) -> Workload:
 
 
 def theta_end(problem: Problem, seed: int) -> Workload:
-    """Random theta and counts; a step small enough that columns neither explode nor all reflect."""
+    """Random theta and counts; the step is small enough that columns neither diverge nor all reflect."""
     rng = np.random.default_rng(seed)
     k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
     length, groups = row_length(k), theta_groups(problem)
@@ -259,7 +259,7 @@ def theta_end(problem: Problem, seed: int) -> Workload:
 
 
 def update_beta(problem: Problem, seed: int) -> Workload:
-    """Random theta, one column far larger than the other in places."""
+    """Random theta with very different magnitudes."""
     rng = np.random.default_rng(seed)
     k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
     theta = np.exp(rng.normal(0.0, 6.0, (2, row_length(k)))).astype(dtype)
@@ -314,7 +314,7 @@ def perplexity_sum(problem: Problem, seed: int) -> Workload:
 
 
 def init_pi(problem: Problem, seed: int) -> Workload:
-    """Nothing goes in but the seed."""
+    """Output buffers and a seed."""
     n, k, dtype, u = problem.integer("N"), problem.integer("K"), real_type(problem), roundoff(problem)
     arguments = {
         "pi": np.ones((n, row_length(k)), storage_of(problem).dtype),
@@ -332,7 +332,7 @@ def init_pi(problem: Problem, seed: int) -> Workload:
 
 
 def gather_rows(problem: Problem, seed: int) -> Workload:
-    """Some vertices from the middle of the state."""
+    """A range of vertices from the middle of the state."""
     rng = np.random.default_rng(seed)
     n, length, dtype = problem.integer("N"), row_length(problem.integer("K")), real_type(problem)
     state = state_of(problem, rng)
@@ -352,7 +352,7 @@ def gather_rows(problem: Problem, seed: int) -> Workload:
 
 
 def draws(problem: Problem, seed: int) -> Workload:
-    """Poisson rates and Gamma shapes over the whole range that the split step meets."""
+    """Poisson rates and Gamma shapes over the whole range of the split step."""
     rng = np.random.default_rng(seed)
     count, dtype, u = problem.integer("pairs"), real_type(problem), roundoff(problem)
     rates = np.exp(rng.uniform(np.log(1e-4), np.log(1e5), count)).astype(dtype)

@@ -1,4 +1,4 @@
-"""Declarations of what asks how much of a link communities explain: refinement, and communities of memberships."""
+"""Declarations of the kernels for community shares of links, for refinement and communities of memberships."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mmsbgen.kernels.space import Config, Space, Traits
 
 
 def _explain_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    """Two sums, and a value with its place for each of those that add up."""
+    """Local memory in bytes: two sums, and a value with its index for every partial sum."""
     sums = sum_bytes(problem, config, traits, values=2)
     return sums + sums // (4 * element_size(problem)) * (element_size(problem) + 4)
 

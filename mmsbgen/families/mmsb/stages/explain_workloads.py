@@ -1,4 +1,4 @@
-"""Inputs for the kernels that say how much of a link communities explain, and the judgement of what they made."""
+"""Test inputs and output checks of the kernels for community shares of links."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from mmsbgen.kernels.space import Config
 
 __all__ = ["explain_at", "explain_links", "small"]
 
-#: Communities that are asked for of a link.
+#: Requested communities per link.
 _PLACES = 5
 
 
 def explain_links(problem: Problem, seed: int) -> Workload:
-    """Random pairs; every third row has but two values and strengths have four, so that many communities tie."""
+    """Random pairs; in small states a third of the rows have two values and beta four, so that many communities tie."""
     rng = np.random.default_rng(seed)
     k, count, dtype, u = problem.integer("K"), problem.integer("pairs"), real_type(problem), roundoff(problem)
     state = state_of(problem, rng)

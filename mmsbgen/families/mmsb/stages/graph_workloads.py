@@ -1,4 +1,4 @@
-"""Inputs for the kernels that read the graph: edge look-up and partner sampling."""
+"""Test inputs of the kernels that read the graph: edge look-up, stars and partner sampling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _random_pairs(rng: np.random.Generator, n: int, count: int) -> Array:
 
 
 def adjacency(n: int, links: Array) -> tuple[Array, Array]:
-    """Begin of each vertex's other ends ``[n + 1]``, and these ends ``[2 E]``, of the pairs ``links`` ``[E, 2]``."""
+    """Offsets ``[n + 1]`` and neighbours ``[2 E]`` of the pairs ``links`` ``[E, 2]``."""
     both = np.concatenate([links, links[:, ::-1]])
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
@@ -34,7 +34,7 @@ def adjacency(n: int, links: Array) -> tuple[Array, Array]:
 
 
 def edge_lookup(problem: Problem, seed: int) -> Workload:
-    """Pairs half of which are links, in both directions, with some self-pairs."""
+    """Pairs, about half of them links, in both directions, with some self-pairs."""
     rng = np.random.default_rng(seed)
     n, count = problem.integer("N"), problem.integer("pairs")
     links = _random_pairs(rng, n, max(4, n * _MEAN_DEGREE // 2))
@@ -61,7 +61,7 @@ def edge_lookup(problem: Problem, seed: int) -> Workload:
 def random_graph(rng: np.random.Generator, n: int, hub_links: int) -> tuple[Array, Array, Array, Array]:
     """Links ``[E, 2]``, held-out pairs ``[H, 2]``, and the adjacency of the links: offsets and neighbours.
 
-    Vertex 0 has many links; the last eighth of the vertices none.
+    Vertex 0 has up to ``hub_links`` links; the last eighth of the vertices has no others.
     """
     hub = np.stack([np.zeros(n - 1, np.int64), np.arange(1, n)], axis=1)[:hub_links]
     pairs = _random_pairs(rng, max(2, n - n // 8), n * _MEAN_DEGREE // 2)
@@ -73,7 +73,7 @@ def random_graph(rng: np.random.Generator, n: int, hub_links: int) -> tuple[Arra
 
 
 def _ends_by_vertex(pairs: Array) -> dict[int, set[int]]:
-    """The other ends of each vertex that is in one of ``pairs`` ``[H, 2]``."""
+    """The other vertices of the ``pairs`` ``[H, 2]`` of each vertex that has any."""
     ends: dict[int, set[int]] = {}
     for a, b in pairs.tolist():
         ends.setdefault(a, set()).add(b)
@@ -82,7 +82,7 @@ def _ends_by_vertex(pairs: Array) -> dict[int, set[int]]:
 
 
 def draw_stars(problem: Problem, seed: int) -> Workload:
-    """Link and non-link stars of a random graph, one that wants every eligible vertex, and an empty one."""
+    """Link and non-link stars of a random graph: one of all eligible vertices (small graphs), one empty."""
     rng = np.random.default_rng(seed)
     n_total, m, rounds = problem.integer("N"), problem.integer("m"), workloads.ROUNDS
     links, held, offsets, neighbours = random_graph(rng, n_total, 3 * m)
@@ -156,7 +156,7 @@ def sample_partners(problem: Problem, seed: int) -> Workload:
         seed=SEED,
         iteration=ITERATION,
     )
-    # Several iterations of half of the vertices each; neither the first nor the last one is full.
+    # Several iterations with a stride of half of the vertices; the first one is not full.
     stride = m if m < 3 else m // 2
     place = np.arange(m)
     sizes = np.bincount(place // stride)

@@ -1,4 +1,4 @@
-"""Declarations of stages 2 and 4 of an iteration, and of held-out pairs."""
+"""Declarations of the kernels of stages 2 and 4 of an iteration, and of held-out pairs."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ PERPLEXITY_PAIRS = KernelSpec(
     ),
     parameters=("K", "N", "pairs", "dtype", "storage"),
     space=PAIR_SPACE,
-    # Of 29 on an H200 the fastest at every K from 128 to 4096, or within 1 %; a block a pair takes 1.04 to 1.5 times.
+    # On an H200 within 1 % of the fastest of 29 at every K from 128 to 4096; a block per pair takes 1.04 to 1.5 times.
     default=defaults(PAIR_SPACE, TEAM_GPU, TEAM_CPU, sub_groups=SUB_GROUP_A_ROW),
     variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
     launch=launch_teams,
@@ -184,7 +184,7 @@ def _blocks(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
 
 
 def _tree_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    """Six columns in double precision, one number a work-item."""
+    """Bytes of six columns in double precision, with one number per work-item."""
     return 6 * 8 * int(config["block_size"])
 
 

@@ -1,4 +1,4 @@
-"""Inputs for the kernel that places the rows of a start, and the judgement of what it made."""
+"""Test inputs and output check of place_rows, which writes initial rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mmsbgen.kernels.family import Array, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Sets of a vertex, at most.
+#: Largest number of sets of a vertex.
 _MOST = 3
 
 
 def place_rows(problem: Problem, seed: int) -> Workload:
-    """Vertices in none to three sets; the first and the last community are among them."""
+    """Vertices in zero to three sets; the first and the last community are used."""
     rng = np.random.default_rng(seed)
     n, k, dtype = problem.integer("N"), problem.integer("K"), real_type(problem)
     counts = rng.integers(0, min(_MOST, k) + 1, n)
     counts[0] = min(2, k)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
-    # Neighbours on a circle are as distinct as they have to be.
+    # Consecutive communities modulo K are distinct.
     first = rng.integers(0, k, n)
     first[0] = k - 1
     places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)

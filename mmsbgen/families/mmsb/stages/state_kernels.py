@@ -1,4 +1,4 @@
-"""Declarations of the kernels around the sampler: start, export, and the checks of look-up and draws."""
+"""Declarations of the kernels for initial state, export, and checks of look-up and draws."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _simple(
     variables: Callable[[Problem, Config, Traits], dict[str, Any]] = scalar,
     modes: tuple[str, ...] = (),
 ) -> KernelSpec:
-    """A kernel of independent work-items, with nothing to tune but its block size."""
+    """Declaration of a kernel of independent work-items; by default its block size is the only axis."""
     return KernelSpec(
         name=name,
         template=f"mmsb/state/{name}.jinja",

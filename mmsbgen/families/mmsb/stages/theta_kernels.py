@@ -1,4 +1,4 @@
-"""Declarations of stages 5 and 6: theta and beta."""
+"""Declarations of the kernels of stages 5 and 6: theta and beta."""
 
 from __future__ import annotations
 
@@ -63,14 +63,17 @@ _PLACE = {"private": "L", "registers": "R", "global": "G"}
 
 
 def _unroll(config: Config, problem: Problem, traits: Traits) -> str | None:
-    """Registers hold the products of all pairs in flight beside the sums, so that no row is read again."""
+    """An error message if accumulators do not fit, else None.
+
+    Registers hold the products of all pairs in flight as well as the sums, so that no row is read again.
+    """
     count = chunks(problem, config, traits) * int(config["pairs_in_flight"])
     if config["accumulators"] == "registers" and count > MAX_UNROLLED:
         return f"{count} chunks of pairs a work-item to unroll; at most {MAX_UNROLLED}"
     if config["accumulators"] == "private":
         return private_memory(2, config, problem, traits)
     if config["accumulators"] == "registers" and traits.kind == "cpu":
-        # What a processor's registers do not hold lies on the stack of the whole block.
+        # On a CPU, values beyond the registers are on the stack of the whole block.
         return private_memory(2 + int(config["pairs_in_flight"]), config, problem, traits)
     return None
 
@@ -84,13 +87,13 @@ def _dot_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     return sum_bytes(problem, config, traits, int(config["pairs_in_flight"]))
 
 
-#: Elements that a work-item of a sub-group reads at once, of rows in 16 bits: Intel's compiler took 9 s for 16, more
-#: than three minutes for 64.
+#: Largest number of 16-bit elements that a work-item of a sub-group reads at once. Intel's compiler took 9 s for 16,
+#: more than three minutes for 64.
 _MOST_NARROW = 16
 
 
 def _partial_compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
-    # Seen with Intel's runtime 2026.22; blocks, and rows of 32 bits, take it seconds.
+    # Seen with Intel's runtime 2026.22; blocks and rows of 32 bits compile in seconds.
     if traits.kind != "cpu" or "Intel" not in traits.platform or config["team"] != "subgroup":
         return None
     storage, width, pairs = storage_of(problem), int(config["vector_width"]), int(config["pairs_in_flight"])
@@ -115,19 +118,18 @@ PARTIAL_SPACE = Space(
 _ALONE = {"team": "item", "reduction": "none", "vector_width": 1, "block_size": 1, "accumulators": "global"}
 
 
-#: Registers that products and sums of a block on a GPU may take: with more, compilers spill.
+#: Largest number of registers for products and sums of a block on a GPU; with more, compilers spill.
 _REGISTERS = 1 << 15
 
 
 def _partial_default(problem: Problem, traits: Traits) -> Config:
-    """A work-item a group on CPUs; on GPUs a block, large enough to keep its row's products in registers.
+    """Default configuration: a work-item per group on CPUs; on GPUs a block that keeps its products in registers.
 
-    Two chunks of a row a work-item leave room for four pairs in flight: a group has few, so that its time is that of
-    a handful of reads one after another.
+    Two chunks per work-item leave registers for four pairs in flight.  A group has few pairs, so latency dominates.
     """
     candidates = [TEAM_CPU | {"accumulators": "private"}, _ALONE]
     if traits.kind != "cpu":
-        # Of rows in 16 bits as many bytes a load are twice the elements, so that half the chunks keep the registers.
+        # With 16 bits a load of the same size has twice the elements, so half the chunks use the same registers.
         narrow = storage_of(problem).narrow
         width = 8 if narrow else 4
         block = block_for(problem, width, 1 if narrow else 2)
@@ -147,7 +149,7 @@ def _partial_default(problem: Problem, traits: Traits) -> Config:
 
 
 def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
-    """Both sums are read and written for every turn of pairs, unless they are kept in registers."""
+    """Resource demand: both sums are read and written in every turn of pairs, unless they are in registers."""
     pairs, groups = int(config["pairs_in_flight"]), theta_groups(problem)
     turns = -(-problem.integer("m") // (groups * pairs))
     vectors = chunks(problem, config, traits) * int(config["vector_width"]) * element_size(problem)
@@ -209,7 +211,7 @@ SHARE = Axis("share", (1, 2, 4, 8, 16, 32), "work-items that share the groups of
 
 
 def _communities(config: Config) -> int:
-    """Communities of a block."""
+    """Number of communities per block."""
     return int(config["block_size"]) // int(config["share"])
 
 
@@ -223,7 +225,7 @@ def _share(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _end_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    """Two columns in double precision, sums of every work-item and draws of every community."""
+    """Local memory in bytes: two columns in double precision, for work-items' sums and communities' draws."""
     return 16 * (int(config["block_size"]) + _communities(config)) if int(config["share"]) > 1 else 0
 
 
@@ -231,7 +233,7 @@ END_SPACE = Space((SHARE, BLOCK_SIZE), (*COMMON, Constraint("share", _share), lo
 
 
 def _end_default(problem: Problem, traits: Traits) -> Config:
-    """On GPUs as many work-items a community as have something to add up; on CPUs one."""
+    """Default configuration: the largest valid ``share`` on GPUs, 1 on CPUs."""
     shares = (1,) if traits.kind == "cpu" else tuple(reversed(SHARE.values))
     candidates = [
         {"share": share, "block_size": block}

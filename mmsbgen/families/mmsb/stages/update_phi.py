@@ -1,4 +1,4 @@
-"""Declaration of update_phi: the paper's whole space of forms and placements."""
+"""Declaration of update_phi, with the paper's whole space of forms and placements."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def _prefetch(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
-#: Turns of unrolled loops times rows in flight that Intel's compiler is given where it makes vectors of work-items that
-#: draw and round to 16 bits: 64 of either took it up to 14 s, 128 over 20 s, 256 did not end in minutes.
+#: Largest product of unrolled turns and rows in flight for Intel's compiler, if it combines work-items that draw and
+#: round to 16 bits into vectors. 64 took up to 14 s, 128 over 20 s, 256 did not finish in minutes.
 _MOST_VECTORISED = 64
 
 
 def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
-    # Seen with Intel's runtime 2026.22: rows of 32 bits, steps without draws and teams of several take it seconds.
+    # Seen with Intel's runtime 2026.22. Rows of 32 bits, steps without draws and larger teams compile in seconds.
     if traits.kind != "cpu" or "Intel" not in traits.platform or config["team"] != "item":
         return None
     storage, draws = storage_of(problem), problem["step"] == "split" and problem["noise"] == "on"
@@ -149,39 +149,39 @@ _ANYWHERE = [
 
 
 def default(problem: Problem, traits: Traits) -> Config:
-    """What runs when nothing was tuned: one vertex a work-item on CPUs, one a sub-group or a block on GPUs."""
+    """Default configuration: a work-item per vertex on CPUs, a sub-group or a block per vertex on GPUs."""
     if traits.kind == "cpu":
         return first_valid(_ANYWHERE, SPACE.refusal)(problem, traits)
-    # Teams that have a few chunks a work-item, so that a multiprocessor's registers hold the rows of enough of them.
+    # With a few chunks per work-item, a multiprocessor's registers hold the rows of enough teams.
     narrow, vectors = storage_of(problem).narrow, row_vectors(problem, {"vector_width": 4})
     if traits.sub_group_size > 1:
-        # On an H200 within 9 % of the best of 63 to 201 at every K from 128 to 4096, with split, reflected, no draws.
-        # Rows of 16 bits have half the bytes a chunk: with half the work-items as many are on their way.
+        # On an H200 within 9 % of the best of 63 to 201 at every K from 128 to 4096: split, reflected, without draws.
+        # Rows of 16 bits have half the bytes per chunk, so half the work-items keep as many bytes in flight.
         block = block_for(problem, 4, 4) if narrow else min(128, block_for(problem, 4, 2))
         team, size = ("block", block) if block > 32 else ("subgroup", 128)
         rows = (4, 2, 1) if vectors <= 32 or (narrow and vectors >= 128) else (2, 1)
         first = [_gpu(4, size, team, placement, "shuffle", each) for placement in ("RSS", "RRS") for each in rows]
     elif narrow:
-        # Half the bytes a row: as many a load by twice the width, and as many on their way by twice the rows.
+        # Half the bytes per row: twice the width and twice the rows keep as many bytes per load and in flight.
         block = max(64, block_for(problem, 8, 2))
         first = [_gpu(8, size, "block", "RRR", "local", rows) for size in (block, 64) for rows in (4, 2)]
     elif block_for(problem, 4, 2) == 32:
         first = [_gpu(4, 32, "block", "RRR", "local", rows) for rows in (2, 1)]
     else:
-        # Sums in local memory cost the fewer the smaller the team: 4 % from the best at K = 1024 by NVIDIA's OpenCL.
+        # Sums in local memory cost less in smaller teams: 4 % from the best at K = 1024 with NVIDIA's OpenCL.
         size = 64 if vectors <= 256 else 128
         first = [_gpu(2, size, "block", "RRR", "local", rows) for rows in (4, 2, 1)]
     return first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
 
 
 def traffic(problem: Problem) -> int:
-    """Bytes that must move: every partner's row once, the own row read and the new one written."""
+    """Minimum bytes of memory traffic: every partner's row, the own row and the new row, once each."""
     row = row_length(problem.integer("K")) * stored_size(problem)
     return problem.integer("m") * (problem.integer("n") + 2) * row
 
 
 def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
-    """What a configuration asks of a device."""
+    """Resource demand of a configuration."""
     return demands.gather(
         problem,
         config,
@@ -220,7 +220,7 @@ ARGUMENTS = (
 
 
 def _variant(params: Mapping[str, Any]) -> str:
-    """How a row ends, and in what it is stored where that is 16 bits."""
+    """Description of the step, with the storage type if it is 16 bits."""
     stored = f", {params['storage']} rows" if "storage" in params else ""
     noise = " without noise" if params.get("noise") == "off" else ""
     return f"{params.get('step', 'any')} step{noise}{stored}"
@@ -253,7 +253,7 @@ UPDATE_PHI = KernelSpec(
     traffic=traffic,
     flops=flops,
     workload=workloads.update_phi,
-    # Without it update_pi must run too, so its time is not to be compared; selected by hand where wanted.
+    # Without it update_pi must run too, so times are not comparable; the user selects it explicitly.
     modes=("normalise",),
     used_with=LISTED,
     carry=of_row,

@@ -1,4 +1,4 @@
-"""Many iterations in one launch: the kernels of an iteration as stages of one persistent CUDA kernel."""
+"""A persistent CUDA kernel for many iterations, with the kernels of an iteration as its stages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from mmsbgen.kernels.space import Config, Traits
 __all__ = ["STAGES", "TEMPLATE", "StarLoop", "fitted", "star_loop"]
 
 TEMPLATE = "mmsb/stars/star_loop.jinja"
-#: The kernels that become stages, in their order.
+#: Names of the stages, in order.
 STAGES = ("update_phi", "exchange_slots", "theta_partial", "theta_end")
-#: What the loop sets anew in every iteration.
+#: Arguments that the loop sets in every iteration.
 _OF_ITERATION = frozenset(
     [
         *("n_vertices", "first_vertex", "n_pairs", "first_pair", "n_groups"),
@@ -51,13 +51,13 @@ class _Stage:
 
     @property
     def defines(self) -> list[str]:
-        """The words that its text defines; other stages may define them otherwise."""
+        """Macro names that the stage's text defines; other stages may define them differently."""
         return sorted(set(re.findall(r"^#define (\w+)", self.text, re.MULTILINE)))
 
 
 @dataclass(frozen=True)
 class StarLoop:
-    """The rendered loop: source, the arguments of its kernel in their order, and its block size."""
+    """The rendered loop: source, arguments of its kernel in order, and block size."""
 
     source: Source
     arguments: tuple[Argument, ...]
@@ -65,11 +65,11 @@ class StarLoop:
 
 
 def _blocks(spec: KernelSpec, problem: Problem, config: Config, traits: Traits) -> str:
-    """How many blocks a stage wants, as an expression of the loop."""
+    """Number of blocks of a stage, as an expression in the loop's source."""
     if spec.name == "theta_end":
         return f"{spec.launch(problem, config, row_length(problem.integer('K')), traits).grid}u"
     units = "n_groups" if spec.name == "theta_partial" else "n_vertices"
-    # Units of a block: grow the count until it takes a second one.
+    # Work units per block: the largest count with a grid of one block.
     each = next(n for n in range(1, 2050) if spec.launch(problem, config, n + 1, traits).grid > 1)
     return units if each == 1 else f"({units} + {each - 1}u) / {each}u"
 
@@ -77,16 +77,17 @@ def _blocks(spec: KernelSpec, problem: Problem, config: Config, traits: Traits) 
 def fitted(
     specs: Mapping[str, KernelSpec], problem: Problem, configs: Mapping[str, Config], traits: Traits
 ) -> dict[str, Config]:
-    """Configurations of all stages with update_phi's block size, as near to ``configs`` as the spaces allow.
+    """Configurations of all stages with update_phi's block size, as close to ``configs`` as the spaces allow.
 
-    Raises :class:`ConfigError` where a stage has none of that block size.
+    Raises:
+        ConfigError: If a stage has no configuration with that block size.
     """
     block = int(configs["update_phi"]["block_size"])
     found = {"update_phi": configs["update_phi"]}
     for name in STAGES[1:]:
         spec, wanted = specs[name], dict(configs[name]) | {"block_size": block}
         if "pairs_in_flight" in wanted:
-            # One stage's registers are every stage's: four pairs' would halve the blocks that gather rows.
+            # All stages share a register count: four pairs in flight would halve the number of blocks that gather rows.
             wanted["pairs_in_flight"] = min(2, int(wanted["pairs_in_flight"]))
         candidates = [other for other in spec.space.configs(problem, traits) if int(other["block_size"]) == block]
         if not candidates:
@@ -99,10 +100,11 @@ def fitted(
 def star_loop(
     specs: Mapping[str, KernelSpec], problem: Problem, configs: Mapping[str, Config], traits: Traits
 ) -> StarLoop:
-    """Render the loop of the kernels ``specs`` in ``configs``, which are of one block size.
+    """Render the loop of the kernels ``specs`` with ``configs``, which have the same block size.
 
-    Raises :class:`ConfigError` where the block sizes differ, pi is not normalised by update_phi, or the dialect is
-    not CUDA: OpenCL promises nothing about blocks that wait for each other.
+    Raises:
+        ConfigError: If block sizes differ, update_phi does not normalise pi, or the dialect is not CUDA, since OpenCL
+            does not guarantee progress of blocks that wait for each other.
     """
     sizes = {int(configs[name]["block_size"]) for name in STAGES}
     if traits.dialect != CUDA.name:

@@ -1,4 +1,4 @@
-"""Declaration of star_rows: the links of a star's vertices, where they have a stratum, and the end of their rows."""
+"""Declaration of star_rows: the links of a star's vertices, if they have a stratum, and the step of their rows."""
 
 from __future__ import annotations
 
@@ -88,8 +88,7 @@ _ANYWHERE = [
     _config("GLOBAL", "item", 1, 1, 1),
 ]
 _GPU = [_config("RRR", "block", 4, block, rows) for block in (128, 64) for rows in (4, 2)]
-#: Without links, of which several are read at a time: a warp a row, which no barrier holds up, while that fits its
-#: registers; then small blocks, so that more vertices are resident at once.
+#: First choice without links: a warp per row needs no barriers. It is used while a row fits in the warp's registers.
 _WARP_A_ROW = _config("RRR", "subgroup", 4, 128, 1)
 _LONGEST_OF_A_WARP = 1024
 _GPU += [_config("RRR", "block", 4, 64, 1), _config("RRR", "block", 4, 128, 1), _WARP_A_ROW]
@@ -108,7 +107,7 @@ def _default(problem: Problem, traits: Traits) -> Config:
 
 
 def _rows(problem: Problem) -> int:
-    """Rows that a vertex reads or writes."""
+    """Number of rows read or written per vertex."""
     return 3 + (block_workloads.MEAN_DEGREE if _with_links(problem) else 0)
 
 

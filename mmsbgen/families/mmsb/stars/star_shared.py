@@ -1,7 +1,7 @@
-"""Declarations of the kernels of stars whose vertices share their partners, in single precision.
+"""Declarations of the kernels for stars whose vertices share their partners, in single precision.
 
-The data pass is that of blocks (:mod:`mmsbgen.families.mmsb.blocks.block_kernels`), over the vertices of a star;
-partners are drawn for several iterations ahead, and theta moves by the star's own pairs.
+The data pass is the one of blocks (:mod:`mmsbgen.families.mmsb.blocks.block_kernels`), over the vertices of a star.
+Partners are drawn for several iterations in advance.  Theta is updated from the star's own pairs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PLACES = Argument("places", "u32", "in", "[R, N] where a vertex is among them, i
 SHARED_WEIGHTS = Argument("shared_weights", "real", "in", "[R, room] their weights; 0 from n_shared on")
 N_SHARED = Argument("n_shared", "u32", "in", "[R] how many there are")
 
-#: Partners among which links are labelled: they have no stratum of their own.
+#: Value of ``partners`` for which links are labelled among the shared partners, without a stratum of their own.
 LABELS = "shared-uniform"
 
 

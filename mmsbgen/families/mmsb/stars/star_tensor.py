@@ -1,6 +1,6 @@
-"""Declarations of the kernels that do star_shared's work on tensor cores, as those of blocks do.
+"""Declarations of the kernels that replace star_shared on tensor cores, based on those of blocks.
 
-Which pairs must not be weighed by the products is looked up for several iterations ahead.
+Excluded and labelled pairs are looked up for several iterations in advance.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _SCALES = Argument("scales", "u32", "inout", "[m, room / 2] what a partner's row
 _MARKED = Argument("marked", "u32", "in", "[R, stride, room / 32] a bit for each pair that must not be weighed")
 _LABELLED = Argument("labelled", "u32", "in", "[R, stride, room / 32] a bit for each link with a scale of its own")
 
-#: Tiles that fill a GPU of some hundred multiprocessors.
+#: Number of tiles that fills a GPU of about a hundred multiprocessors.
 _ENOUGH = 200
 
 
 def _stars(block: KernelSpec) -> Callable[[Problem, Config, Traits], dict[str, Any]]:
-    """The variables of a block's kernel, for stars."""
+    """Template variables of a block kernel, for stars."""
 
     def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
         labels = problem.get("partners") == LABELS
@@ -67,7 +67,7 @@ def _stars(block: KernelSpec) -> Callable[[Problem, Config, Traits], dict[str, A
 
 
 def _tiles_default(block: KernelSpec) -> Chooser:
-    """The largest of some tiles of which there are enough, else the smallest."""
+    """A default chooser: the largest tiles with enough of them to fill a GPU, else the small ones."""
     tile = tensor_kernels.tile
     large = [
         *(tile(128, 128, 64, 3, 256, "wgmma"), tile(128, 128, 64, 2, 256)),
@@ -85,14 +85,14 @@ def _tiles_default(block: KernelSpec) -> Chooser:
 
 
 def _launch_factors(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    """A warp for each vertex and partner, and where links are labelled one for 32 words of the vertices' bits."""
+    """A warp per vertex and partner, and with labelled links one per 32 words of bits."""
     block, length = int(config["block_size"]), half_room(problem)
     labelling = -(-count * length // 1024) if problem.get("partners") == LABELS else 0
     return Launch(max(1, -(-(labelling + count + length) * 32 // block)), block)
 
 
 def _looked_up(problem: Problem) -> int:
-    """Bytes of what is looked up for a vertex, and of the answer."""
+    """Bytes read and written per vertex by the look-up of its pairs."""
     return (MEAN_DEGREE + 1) * 12 + half_room(problem) // 4
 
 
@@ -194,6 +194,6 @@ STAR_SUMS = replace(
     used_with=_TENSOR,
 )
 
-#: In the order of their launches, before star_rows, and what is looked up ahead.
+#: Kernels in launch order, before star_rows. AHEAD runs in advance, for several iterations.
 KERNELS = (STAR_FACTORS, STAR_SCALES, STAR_SUMS)
 AHEAD = STAR_MARKS

@@ -1,4 +1,4 @@
-"""Inputs for the kernels of stars whose vertices share their partners, and the reference's judgement of each."""
+"""Test inputs and output checks of the kernels for stars whose vertices share their partners."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Iterations whose partners are drawn ahead in one launch; in the other workloads the last one's are used.
+#: Iterations whose partners one launch draws in advance.
 ROUNDS = 8
 _ROUND = 1
 
 
 @dataclass(frozen=True)
 class _Case:
-    """Arguments; the distinct partners ``[d]`` and their weights; per vertex ``[m, d]`` struck pairs and links."""
+    """Arguments, distinct partners ``[d]`` and their weights; masks ``[m, d]`` of excluded pairs and of links."""
 
     given: dict[str, Any]
     distinct: Array
@@ -36,7 +36,7 @@ class _Case:
 
 
 def _others(problem: Problem, given: Mapping[str, Any], seed: int) -> list[dict[str, Array]]:
-    """Other vertices for a timing loop to go through: the rows of one mini-batch would stay in a GPU's cache."""
+    """Other mini-batches for timing loops, since the rows of a single one would stay in a GPU's cache."""
     rng, n_total = np.random.default_rng([seed, 1]), problem.integer("N")
     front, m = given["vertices"][:FIRST], problem.integer("m")
     drawn = [rng.choice(n_total, m, replace=False).astype(np.uint32) for _ in range(ROTATIONS - 1)]
@@ -48,7 +48,7 @@ def _labels(problem: Problem) -> bool:
 
 
 def draw_shared(problem: Problem, seed: int) -> Workload:
-    """Counters of draws alone go in; places and all else are left over from other iterations."""
+    """Counters of the draws; ``places`` and the outputs have old values."""
     rng = np.random.default_rng(seed)
     n_total, n, length = problem.integer("N"), problem.integer("n"), room(problem)
     arguments = {
@@ -84,12 +84,12 @@ def draw_shared(problem: Problem, seed: int) -> Workload:
 
 
 def _case(problem: Problem, rng: np.random.Generator) -> _Case:
-    """A star of a graph with hub, isolated vertices and held-out pairs, and partners of one of two iterations."""
+    """A star of a graph with hub, isolated vertices and held-out pairs, with partners of two iterations."""
     given, distinct, _ = block_workloads.with_partners(problem, rng)
     weights = given["shared_weights"][: distinct.size].astype(np.float64)
     del given["shared"]
     for name in ("drawn", "places", "shared_weights"):
-        # Another iteration's are in front.
+        # Those of another iteration come first.
         given[name] = np.stack([rng.permutation(given[name]), given[name]])
     given |= {
         "n_shared": np.array([1, distinct.size], np.uint32),
@@ -106,7 +106,7 @@ def _case(problem: Problem, rng: np.random.Generator) -> _Case:
 
 
 def star_shared(problem: Problem, seed: int) -> Workload:
-    """Sums of what the partners contribute, into spare rows that hold something else before."""
+    """A star and its partners; the spare rows have old values."""
     case = _case(problem, np.random.default_rng(seed))
     k, u, given = problem.integer("K"), roundoff(problem), case.given
     delta = float(given["delta"])
@@ -128,14 +128,14 @@ def star_shared(problem: Problem, seed: int) -> Workload:
 
 
 def star_rows(problem: Problem, seed: int) -> Workload:
-    """Spare rows with sums over partners, and rows to end, with links or without."""
+    """Rows to update, with sums over partners in the spare rows, with links or without."""
     given, step = block_workloads.rows_to_end(problem, seed)
     k, u, links = problem.integer("K"), roundoff(problem), not _labels(problem)
     into = given["spares"] if links else given["slots"][given["vertices"][FIRST:]]
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         before = given["pi"].copy()
-        if not links:  # what is left in the spare slots is of no use
+        if not links:  # the spare slots may hold anything
             before[given["spares"]] = got["pi"][given["spares"]]
         wrong = others_untouched(given | {"pi": before}, got, k, into)
         return wrong or block_workloads.judge_rows(given, got, config, k, step, u, links, into)
@@ -144,19 +144,19 @@ def star_rows(problem: Problem, seed: int) -> Workload:
 
 
 def _words(marks: Array) -> Array:
-    """A bit for each of marks ``[m, room]``, in words ``[m, room / 32]``."""
+    """Marks ``[m, room]`` as bits in words ``[m, room / 32]``."""
     parts: Array = marks.reshape(len(marks), -1, 32).astype(np.uint32) << np.arange(32, dtype=np.uint32)
     words: Array = parts.sum(axis=2, dtype=np.uint32)
     return words
 
 
 def _ahead(words: Array) -> Array:
-    """Words ``[m, ..]`` of the mini-batch where it begins in arrays of several, after others that have all bits set."""
+    """Words ``[m, ..]`` of the mini-batch, after :data:`FIRST` rows of other mini-batches with all bits set."""
     return np.concatenate([np.full((FIRST, words.shape[1]), 0xFFFFFFFF, np.uint32), words])
 
 
 def star_marks(problem: Problem, seed: int) -> Workload:
-    """Stars of two iterations, of which the first has no vertices; behind the second are vertices of an earlier one."""
+    """Stars of two iterations: the first is empty; old vertices follow the second."""
     rng = np.random.default_rng(seed)
     case, m, length = _case(problem, rng), problem.integer("m"), half_room(problem)
     given, stride, n_total = case.given, problem.integer("m") + 3, problem.integer("N")
@@ -186,7 +186,7 @@ def star_marks(problem: Problem, seed: int) -> Workload:
 
 
 def star_factors(problem: Problem, seed: int) -> Workload:
-    """Rows of a star and of its partners, bits of links, and scales of an earlier iteration."""
+    """Rows of a star and of its partners, bits of links, and old values in ``scales``."""
     case = _case(problem, np.random.default_rng(seed))
     m, width, length, given = problem.integer("m"), half_row(problem), half_room(problem), case.given
     k, u, delta = problem.integer("K"), roundoff(problem), float(case.given["delta"])
@@ -214,7 +214,7 @@ def star_factors(problem: Problem, seed: int) -> Workload:
 
 
 def star_scales(problem: Problem, seed: int) -> Workload:
-    """Factors of rows that are nearly one-hot, pairs that are struck, and links with a scale where they have labels."""
+    """Factors of nearly one-hot rows, excluded pairs, and labelled links, which have scales of their own."""
     rng = np.random.default_rng(seed)
     case = _case(problem, rng)
     m, length, given = problem.integer("m"), half_room(problem), case.given
@@ -241,7 +241,7 @@ def star_scales(problem: Problem, seed: int) -> Workload:
 
 
 def star_sums(problem: Problem, seed: int) -> Workload:
-    """Scales of all sizes; the count of partners is that of the second of two iterations."""
+    """Scales of all magnitudes, with the partner count of the second of two iterations."""
     rng = np.random.default_rng(seed)
     case = _case(problem, rng)
     return tensor_workloads.sums_of(problem, rng, case.given, case.distinct)

@@ -1,4 +1,4 @@
-// Submit a detection, and the detections that there are.
+// Form for a detection, and the list of detections.
 
 import { post } from "../api.js";
 import { el, failure, field } from "../dom.js";

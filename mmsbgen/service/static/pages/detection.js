@@ -1,4 +1,4 @@
-// A detection as it goes, and what it found.
+// Progress and results of a detection.
 
 import { download, get } from "../api.js";
 import { Chart, matrix } from "../charts.js";
@@ -12,7 +12,7 @@ const FILES = {
   "run.json": "all about the run",
 };
 
-/** The trace of held-out pairs, drawn as it grows. */
+/** A live chart of the held-out trace. */
 export function detectionLive() {
   const chart = new Chart({
     label: "Log-likelihood of a held-out pair over the updates of a vertex",
@@ -28,7 +28,7 @@ export function detectionLive() {
     told(data) {
       if (data.making) return `${data.making} …`;
       if (data.log_likelihood !== undefined && data.updates_per_vertex !== points.at(-1)?.[0]) {
-        if (data.updates_per_vertex < points.at(-1)?.[0]) points.length = 0; // a new chain began
+        if (data.updates_per_vertex < points.at(-1)?.[0]) points.length = 0; // a new chain has started
         points.push([data.updates_per_vertex, data.log_likelihood]);
         trace(points);
       }
@@ -38,7 +38,7 @@ export function detectionLive() {
   };
 }
 
-/** What a detection found. */
+/** The results of a detection. */
 export async function detectionResult(place, job, signal, live) {
   const waiting = el("p", {}, "Reading the result … ", el("progress", { "aria-label": "Reading" }));
   place.append(waiting);

@@ -1,4 +1,4 @@
-// Devices side by side: what is known of each for a kernel and a problem.
+// Comparison of devices by their best configuration for a kernel and a problem.
 
 import { get } from "../api.js";
 import { bar, bytes, count, el, failure, named, number, percent, seconds, table } from "../dom.js";
@@ -53,13 +53,13 @@ export async function devicesPage(main, signal) {
   await compare();
 }
 
-/** The trial behind an answer; null for a default, and where it was deleted meanwhile. */
+/** The trial of an answer; null for a default, or if the trial cannot be read. */
 async function trialOf(best, signal) {
   if (best.trial === null) return null;
   return get(`trials/${best.trial}`, {}, signal).catch(() => null);
 }
 
-/** Devices of the machine and of the database, each once. */
+/** Devices of this machine and of the database, without duplicates. */
 function merged({ local, known }) {
   const keys = new Set(known.map((one) => one.key));
   const specs = new Map(local.map((one) => [one.key, one.spec]));

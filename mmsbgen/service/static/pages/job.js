@@ -1,4 +1,4 @@
-// One job: how it stands, what it tells as it goes, its end.
+// One job: its state, progress and result.
 
 import { follow, get, post } from "../api.js";
 import { detectionLive, detectionResult } from "./detection.js";

@@ -14,7 +14,7 @@ export function title(job) {
 
 export const badge = (state) => el("span", { class: `badge ${state}` }, state);
 
-/** The newest jobs of a kind, looked at again while some of them go on. */
+/** A list of the newest jobs of a kind, refreshed while some of them wait or run. */
 export function jobList(kind, signal) {
   const place = el("div", {});
   let before = null;

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { el, field } from "../dom.js";
 
-/** A choice of a kernel with its problem; `kernel` and `problem` are what is chosen, `changed` hears of a change. */
+/** Controls with the chosen `kernel` and `problem`; `changed()` is called after each change. */
 export async function kernelAndProblem(signal, changed = () => {}) {
   const family = await get("kernels", {}, signal);
   const kernels = family.kernels.filter((one) => one.worth_tuning);
@@ -47,7 +47,7 @@ export async function kernelAndProblem(signal, changed = () => {}) {
     get kernel() {
       return kernel.value;
     },
-    /** Values by name, numbers as numbers. */
+    /** The parameters' values by name; numbers are not texts. */
     get problem() {
       const asked = family.parameters.filter((one) => spec().parameters.includes(one.name));
       return Object.fromEntries(

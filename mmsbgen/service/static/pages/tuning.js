@@ -1,4 +1,4 @@
-// Submit a tune, follow its trials, see what won.
+// Form for a tuning run, and its progress and results.
 
 import { get, post } from "../api.js";
 import { Chart } from "../charts.js";
@@ -66,7 +66,7 @@ async function form(signal) {
   return body;
 }
 
-/** Trials as they come: each a dot, the best so far a line. */
+/** A live chart of trials: each a dot, the best so far a line. */
 export function tuneLive() {
   const chart = new Chart({
     label: "Time of every configuration measured, and the best so far",
@@ -91,7 +91,7 @@ export function tuneLive() {
     chart.show([{ kind: "steps", points: steps, mark: "second" }, { kind: "dots", points: dots }]);
   }
 
-  /** Ask for the trials that are new, newest first, until one that is known. */
+  /** Fetch new trials, newest first, until a page has a known one. */
   async function ask() {
     const { run, kernel, trials } = of;
     let cursor = null;
@@ -122,7 +122,7 @@ export function tuneLive() {
   };
 }
 
-/** What won. */
+/** The results of a tuning run. */
 export async function tuneResult(place, job) {
   const { kernels, device, seconds: spent, roofs } = job.result;
   const rows = kernels.map((one) => [
