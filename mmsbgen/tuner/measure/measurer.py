@@ -48,7 +48,7 @@ class TrialLimits:
         for name in ("load_s", "compile_s", "run_s", "memory_bytes"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise InputError(f"a limit of {value} for {name}: it must be positive")
+                raise InputError(f"{name} must be positive, got {value}")
 
     def divided(self, processes: int) -> TrialLimits:
         """For each of several children at a time: they share what memory there is, unless a limit was given."""
