@@ -35,9 +35,8 @@ class Scores:
     """Result of :func:`evaluate`; the four measures are 1 for equal covers.
 
     onmi
-        Overlapping normalised mutual information of McDaid, Greene and Hurley, normalised by the larger entropy: 0 to
-        1.
-        It is 0 for covers without mutual information and for a single community of all vertices.
+        Overlapping normalised mutual information of McDaid, Greene and Hurley, normalised by the larger entropy: 0
+        to 1.  It is 0 for covers without mutual information and for a single community of all vertices.
     onmi_lfk
         The measure of Lancichinetti, Fortunato and Kertesz, normalised community by community: 0 to 1, and well above 0
         even for unrelated covers.
@@ -218,9 +217,9 @@ def _unknown(common: Any, x: _Incidence, y: _Incidence) -> float:
     """Mean over the communities i of X of H(X_i | Y) / H(X_i); ``common`` ``[K_x, K_y]`` counts common members.
 
     With h(m) = -(m/N) log2(m/N), H(X_i | Y) is the least H(X_i | Y_j) over the communities j for which the terms h of
-    agreement (vertices in both, in neither) exceed those of disagreement (in one only).  It is at most H(X_i), also if
-    there is no such j.  A community of all vertices has no entropy.  As in the authors' program its ratio is 1, unless
-    the other cover has it too; so equal covers score 1.
+    agreement (vertices in both, in neither) exceed those of disagreement (in one only).  It is H(X_i) if that is less,
+    or if there is no such j.  A community of all vertices has no entropy.  As in the authors' program its ratio is 1,
+    unless the other cover has it too; so equal covers score 1.
     """
     n = x.n_vertices
     shares = np.arange(n + 1) / n

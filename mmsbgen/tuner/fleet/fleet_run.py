@@ -42,7 +42,7 @@ __all__ = ["FleetReport", "tune_fleet"]
 T = TypeVar("T")
 _TRIES = 3
 _MEASURED = 2
-"""Attempts at a candidate whose workers die: a candidate that takes machines down meets no third."""
+"""Attempts at a candidate whose workers die, so that it cannot take down a third machine."""
 
 
 @dataclass

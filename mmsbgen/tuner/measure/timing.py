@@ -63,7 +63,7 @@ def time_launches(
     best = math.inf if best_s is None else best_s
     limits = [ratio * best for ratio in patience.hopeless]
     warm = _once(device, launch, 0, 1)
-    # A short kernel's first launch says little: two events and the host are most of it.
+    # A short kernel's first launch is no measure: most of it is the overhead of two events and of the host.
     if _batch_of(device, warm) == 1 and warm > _COLD * limits[min(1, len(limits) - 1)]:
         return Timing((warm,), given_up=True)
     first = _once(device, launch, 1, 1)

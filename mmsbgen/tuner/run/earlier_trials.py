@@ -50,10 +50,10 @@ def known_trials(
     Trials of a search are preferred to those of finals, which are timed in turns: a resumed search then ranks by the
     results that it had when it ended.  These trials are not usable:
 
-    - those not measured for ``objective``;
+    - those that succeeded, but were not measured for ``objective``;
     - those stopped early, as that depended on the best and the noise of their run;
     - those whose times include the host's part (:func:`mmsbgen.tuner.measure.timing.timed_alone`);
-    - those before the configuration was quarantined, as only a new trial can lift that;
+    - those before the configuration failed in use and was quarantined, as only a new trial can lift that;
     - those that a fleet lost with its workers;
     - those of another program, if ``program`` gives the digest of a configuration's program.
     """
@@ -92,7 +92,7 @@ def order_of_going_on(
 
 
 def _of_program(store: Store, key: Key, program: Callable[[Config], str] | None) -> list[TrialRecord]:
-    """The trials under ``key`` of the programs that their configurations have today."""
+    """The trials under ``key`` whose program is the one that their configuration has today."""
     found = store.trials(key=key)
     return found if program is None else [trial for trial in found if trial.program == program(trial.config)]
 
@@ -149,7 +149,7 @@ def _is_dead(run: RunRecord) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """Start of a process in clock ticks since the machine's; None if the process is gone or a zombie."""
+    """Start of a process in clock ticks since boot; None if the process is gone or a zombie."""
     try:
         state, *fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):
@@ -158,7 +158,7 @@ def _started(pid: int) -> int | None:
 
 
 def _numbers() -> str:
-    """Boot id and name space of process numbers; empty if unknown."""
+    """Boot id and process-id namespace; empty if unknown."""
     try:
         return f"{(_PROC / 'sys/kernel/random/boot_id').read_text().strip()} {os.readlink(_PROC / 'self/ns/pid')}"
     except OSError:

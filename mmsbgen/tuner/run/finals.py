@@ -50,7 +50,7 @@ def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Ite
 
     ``seconds`` are the kernel's begin and end by :func:`time.monotonic`; None without a budget of seconds, when all are
     measured.  Finalists are measured while there is time left.  The winner is measured even without, if that takes at
-    most a tenth of the kernel's time.  With a short budget, measuring all would take longer than the search.
+    most a tenth of the kernel's time.  Measuring all could take longer than a short search.
     """
     for place in sorted(range(count), key=lambda place: place != winner):
         if seconds is not None:

@@ -86,9 +86,10 @@ def run(
         axes = {n: list(range(len(found))) for n, found in values.items()}
 
         class Space(Searchspace):  # type: ignore[misc]
-            """Some strategies go to a random neighbour and break down where a configuration has none.
+            """A search space that avoids two defects of kernel_tuner's.
 
-            Latin hypercubes are drawn by a generator that no seed reaches; a plain sample takes their place.
+            Some strategies move to a random neighbour and break down where a configuration has none.  Latin hypercubes
+            are drawn by a generator that cannot be seeded.  A random sample replaces both.
             """
 
             def get_LHS_sample(self, num_samples: int) -> Any:  # noqa: N802

@@ -27,9 +27,9 @@ class ParallelLimit:
         self.count = count
         self.lock = threading.Lock()
         self.in_flight = 0
-        """Candidates that are being measured."""
+        """Number of candidates that are being measured."""
         self.failed = False
-        """Whether a lane met an error, so that the others end too."""
+        """Whether a thread met an error, so that the others end too."""
 
     def full(self, tried: int, budget: int | None) -> bool:
         """Whether nothing more may begin: a thread failed, or tried and running candidates use up the budget."""
