@@ -175,8 +175,8 @@ def parse_resources(log: str) -> dict[str, KernelResources]:
 class Nvcc:
     """The compiler driver of a CUDA toolkit, run as a child process.
 
-    The child belongs to the process group of the caller and is killed with it.  If ``cancellable``, it runs in its own
-    process group instead.  That group is ended by :meth:`cancel`, or by Linux when the calling thread ends.
+    The child belongs to the process group of the caller and is killed with that group.  If ``cancellable``, it runs in
+    its own process group instead.  That group is ended by :meth:`cancel`, or by Linux when the calling thread ends.
     """
 
     def __init__(self, path: str, *, cancellable: bool = False) -> None:

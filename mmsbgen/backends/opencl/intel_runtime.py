@@ -29,7 +29,8 @@ ADVICE = "pip install intel-opencl-rt intel-cmplr-lib-rt"
 def prepare() -> list[str]:
     """Register the Intel CPU runtime with the OpenCL loader; call it before PyOpenCL is imported.
 
-    Does nothing if the user has set ``OCL_ICD_VENDORS`` or ``OCL_ICD_FILENAMES``, or if the system lists this runtime.
+    Registers nothing if the user has set ``OCL_ICD_VENDORS`` or ``OCL_ICD_FILENAMES``, or if the system already lists
+    this runtime.
 
     Returns:
         Hints if the runtime is installed but cannot be used.  Never raises.
