@@ -36,7 +36,7 @@ class KernelChoice:
     reason: str
     template_digest: str
     recorded: Config = field(default_factory=dict)
-    """The configuration as stored in the database, without the modes of the run."""
+    """The configuration as recorded in the database, before the modes of the run are applied."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that run records store."""

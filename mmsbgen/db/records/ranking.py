@@ -38,8 +38,8 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     Within a run, configurations are ordered by their last round, latest first, then by the median of that round.
 
     A configuration that several runs have timed is represented by one of them: the newest run with re-timed finalists,
-    else the newest run.  Runs are merged by median time, newest first, and keep their internal order: a configuration
-    never precedes one that was better in its run.
+    else the newest run.  Runs are merged by median time, newest first: a configuration never precedes one that was
+    better in the run that represents it.
     """
     runs: defaultdict[str, dict[str, Candidate]] = defaultdict(dict)
     ended: dict[str, str] = {}

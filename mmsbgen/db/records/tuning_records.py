@@ -114,7 +114,7 @@ class KernelRecord:
     """A kernel of a family.
 
     ``template_digest`` is :data:`PROGRAM`.  Older records have the digest of the template's text, which never matches a
-    look-up; records of other tools have "".
+    look-up; records of other tools have none.
     """
 
     family: str
@@ -224,7 +224,7 @@ class RoofRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
-    """One test of one configuration: its outcome and all its timed repetitions.
+    """One trial of a configuration: its outcome and all its timed repetitions.
 
     A new field is declared here and in the schema; rows, files, the service's answers and printed columns follow.
     Median, spread, rate and roof fraction are computed from ``times``, ``bytes_moved`` and ``roof_gbps``.
@@ -329,7 +329,7 @@ class QuarantineRecord:
     config: Mapping[str, Any]
     """The configuration as used."""
     recorded: Mapping[str, Any]
-    """The configuration as a trial records it: without the modes that the caller requested."""
+    """The configuration as a trial records it, before the caller's modes are applied."""
     status: str
     """One of ``FAILURES``."""
     message: str
