@@ -1,4 +1,4 @@
-"""Backends: one protocol, one module for each way to reach a device.  Importing this loads no GPU library."""
+"""Backends: one common interface, implemented for CUDA and OpenCL.  Importing this loads no GPU library."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The protocol that every backend speaks: devices, buffers, programs, kernels, events.
+"""Abstract interface of all backends: devices, buffers, programs, kernels, events.
 
-A backend knows nothing of any family of kernels: it moves arrays, compiles source text and launches kernels
-by name.  Work is queued in order on one queue (stream) a device; nothing waits unless it says so.
+A backend copies arrays, compiles source text and launches kernels by name; it does not depend on any family of
+kernels.  Each device has one in-order queue (stream).  Calls wait for it only where their documentation says so.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ __all__ = ["Argument", "Buffer", "Device", "DeviceInfo", "Event", "Kernel", "Pro
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What is known of a device without running anything on it.  Sizes are in bytes; 0 or "" means unknown.
+    """Properties of a device that are known without running anything on it.
 
-    ``index`` counts the devices of one backend over all platforms; ``spec`` ("opencl:0") opens the device.
-    ``architecture`` is the name under which results are shared between like devices: "sm_90" for CUDA, a stable
-    text such as the processor's model for OpenCL.  ``compiler`` is name and version of what turns source into
-    kernels; ``platform_version`` is all that the platform says of itself, such as the LLVM by which PoCL compiles.
-    ``sub_group_sizes`` has the preferred size first; it is empty where a device has no sub-groups.
+    Sizes are in bytes; 0 or "" means unknown.
+
+    Attributes:
+        index: Number of the device among those of its backend, over all platforms.
+        architecture: The name under which similar devices share results: "sm_90" for CUDA; for OpenCL a stable text
+            such as the processor's model.
+        compiler: Name and version of the compiler.
+        platform_version: The full version text of the platform, for example with the LLVM version of PoCL.
+        sub_group_sizes: Sub-group sizes, the preferred one first; empty for a device without sub-groups.
     """
 
     backend: Literal["opencl", "cuda", "fake"]
@@ -62,7 +66,7 @@ class DeviceInfo:
 
     @property
     def spec(self) -> str:
-        """The text that ``open_device`` takes for exactly this device, for example "opencl:0"."""
+        """The text by which ``open_device`` opens exactly this device, for example "opencl:0"."""
         return f"{self.backend}:{self.index}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -93,11 +97,11 @@ class Buffer(ABC):
     @property
     @abstractmethod
     def released(self) -> bool:
-        """Whether the device memory has been given back."""
+        """Whether the device memory has been released."""
 
     @abstractmethod
     def release(self) -> None:
-        """Give the device memory back now.  Releasing twice does nothing; using the buffer later is an error."""
+        """Release the device memory.  Releasing twice does nothing; using the buffer later is an error."""
 
     def __enter__(self) -> Self:
         return self
@@ -111,19 +115,19 @@ class Buffer(ABC):
 
 
 Argument = Buffer | np.generic
-"""What a kernel takes: a buffer, or a NumPy scalar of exactly the declared type (never a plain Python number)."""
+"""A kernel argument: a buffer, or a NumPy scalar of exactly the declared type (not a plain Python number)."""
 
 
 class Event(ABC):
-    """A point in the device's queue: the end of a launch, with the times at which it began and ended."""
+    """The end of a launch in the device's queue, with the times at which the launch began and ended."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Block until the device has passed this point; raise LaunchError when the work before it failed."""
+        """Block until the device has reached this event; raise LaunchError when the work before it failed."""
 
     @abstractmethod
     def seconds_since(self, first: Event) -> float:
-        """Seconds on the device's clock from the begin of ``first`` to the end of this event.  Waits for both."""
+        """Seconds on the device's clock from the beginning of ``first`` to the end of this event.  Waits for both."""
 
     def seconds(self) -> float:
         """Seconds that this launch took on the device's clock.  Waits for it."""
@@ -131,7 +135,7 @@ class Event(ABC):
 
 
 class LaunchName(NamedTuple):
-    """How messages name a launch; the text is made only when there is a message."""
+    """The name of a launch in messages; the text is formatted only when a message needs it."""
 
     kernel: str
     grid: tuple[int, ...]
@@ -143,7 +147,7 @@ class LaunchName(NamedTuple):
 
 
 class Kernel(ABC):
-    """One compiled kernel; ``configuration``, set before the first launch, is told where queued work fails."""
+    """One compiled kernel; ``configuration``, set before the first launch, is part of messages about failed work."""
 
     def __init__(self, device: Device, name: str) -> None:
         self.device = device
@@ -166,22 +170,22 @@ class Kernel(ABC):
 
         Raises:
             LaunchError: the launch was refused; the message names kernel, grid and block.
-            LaunchLimitError: because the block is above what this kernel can have.
+            LaunchLimitError: it was refused because the block exceeds the limits of this kernel.
         """
 
     @abstractmethod
     def resources(self) -> dict[str, int]:
-        """Return what the compiler used, where known.
+        """Return the resources that the compiled kernel uses.
 
         Keys: ``registers`` (32-bit, a thread), ``spill_bytes`` (a thread), ``private_bytes`` (thread-local memory,
-        spills included), ``shared_bytes`` (static, a block), ``max_block_size``.  A value that the backend cannot
-        tell is left out.
+        spills included), ``shared_bytes`` (static, a block), ``max_block_size``.  Unknown
+        values are left out.
         """
 
     def resident_blocks(self, block: int) -> int:
-        """Blocks of ``block`` threads that the whole device holds at once, so that they may wait for each other.
+        """Number of blocks of ``block`` threads that are resident on the whole device at once; 0 if unknown.
 
-        0 where that is not known; then they must not.
+        Only resident blocks may wait for each other.
         """
         return 0
 
@@ -225,7 +229,7 @@ class Program(ABC):
     @property
     @abstractmethod
     def log(self) -> str:
-        """What the compiler said, warnings included; "" when it said nothing."""
+        """The compiler's output with its warnings; "" if it printed nothing."""
 
     @abstractmethod
     def kernel(self, name: str) -> Kernel:
@@ -247,14 +251,14 @@ class Device(ABC):
         self._buffers: weakref.WeakSet[Buffer] = weakref.WeakSet()
 
     def pci_address(self) -> str | None:
-        """Where the device is on the PCI bus, as "0000:17:00.0"; None where that is not known."""
+        """The device's address on the PCI bus, such as "0000:17:00.0"; None if unknown."""
         return None
 
     @property
     def hardware(self) -> str:
-        """Names what may be measured by one process at a time: the same for all ways to reach one device.
+        """Name of the physical device, on which only one process at a time should measure.
 
-        All platforms of a processor share its cores.
+        It is the same for all backends and platforms that share the device; every processor device is "processor".
         """
         if self.info.kind == "cpu":
             return "processor"
@@ -262,7 +266,7 @@ class Device(ABC):
 
     @property
     def allocated(self) -> int:
-        """Bytes of device memory held by buffers that were not released."""
+        """Bytes of device memory in buffers that are not released."""
         return sum(buffer.nbytes for buffer in self._buffers if not buffer.released)
 
     @abstractmethod
@@ -316,9 +320,9 @@ class Device(ABC):
         """Queue a copy between two buffers of equal size in bytes on this device."""
 
     def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
-        """Compile sources side by side, so that :meth:`compile` finds each of them done; nothing on most backends.
+        """Compile sources in parallel into the cache that :meth:`compile` reads; does nothing on most backends.
 
-        What does not compile is left to :meth:`compile`, which says why.
+        Errors are ignored here; :meth:`compile` raises them.
         """
         return
 
@@ -328,7 +332,7 @@ class Device(ABC):
 
         Args:
             source: OpenCL C or CUDA C; kernels have C linkage (``extern "C"``).
-            kernel_names: the kernels wanted from it.
+            kernel_names: the kernels to load from it.
             options: options of the backend's compiler.
 
         Raises:
@@ -340,9 +344,10 @@ class Device(ABC):
         """Queue a marker and return its event; ``b.seconds_since(a)`` is the time between two markers."""
 
     def held(self) -> AbstractContextManager[None]:
-        """A block in which launches are queued and none begins; once it is left they run back to back.
+        """A context in which launches are queued but do not start; after it they run back to back.
 
-        Nothing within may wait for the queue, which takes some hundred launches.  Only where :attr:`holds`.
+        Code in the context must not wait for the queue, which holds some hundred launches.  Has an effect only if
+        :attr:`holds`.
         """
         return contextlib.nullcontext()
 
@@ -352,7 +357,7 @@ class Device(ABC):
 
     @abstractmethod
     def _close(self) -> None:
-        """Release what the backend holds beside buffers."""
+        """Release the backend's resources other than buffers."""
 
     def close(self) -> None:
         """Release all buffers and the queue.  Closing twice does nothing."""
@@ -380,7 +385,7 @@ def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def checked_offset(buffer: Buffer, array: NDArray[Any], offset: int) -> int:
-    """Return the byte at which ``write`` starts; raise InputError when type, row shape or range do not match."""
+    """Return the byte offset of a ``write``; raise InputError when type, row shape or range do not match."""
     if array.dtype != buffer.dtype:
         raise InputError(f"cannot write {array.dtype} into {buffer!r}: convert the array to {buffer.dtype} first")
     if not buffer.shape:

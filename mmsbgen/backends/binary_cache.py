@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, found by a digest of everything that went into them."""
+"""A disk cache of compiled kernels under a digest of their inputs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["BinaryCache"]
 
 LIMIT_BYTES = 2 * 2**30
-#: What files hold is a part of their names: the digest of the rest, the log, a NUL, the binary.
+#: The file format, which is a part of every key: the digest of the rest, the log, a NUL byte, the binary.
 _FORMAT = b"sha256, log, binary;"
 _DIGEST_BYTES = 32
 
 
 class BinaryCache:
-    """A folder of compiled kernels with their logs, shared by processes: files are published by a rename.
+    """A folder of compiled kernels with their logs; processes can share it, as files are published by a rename.
 
-    A folder that cannot be written or a file that cannot be read is a miss and never an error; so is a binary that is
-    not whole, as after a loss of power: CUDA's driver is told no length and would read behind its end.
+    An unwritable folder or unreadable file is a cache miss, not an error.  So is a truncated binary, because the CUDA
+    driver takes no length and would read behind its end.
     """
 
     def __init__(self, folder: Path | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -38,7 +38,7 @@ class BinaryCache:
 
     @staticmethod
     def key(parts: Iterable[str]) -> str:
-        """Return the digest of texts; their order and their borders count."""
+        """Return the digest of texts; it depends on their order and on where each ends."""
         digest = hashlib.sha256(_FORMAT)
         for part in parts:
             data = part.encode()
@@ -47,7 +47,7 @@ class BinaryCache:
         return digest.hexdigest()
 
     def load(self, key: str) -> tuple[bytes, str] | None:
-        """Return a binary and its log, or None."""
+        """Return a binary and its log, or None if it is not cached."""
         try:
             whole = (self.folder / f"{key}.bin").read_bytes()
         except OSError:
@@ -61,7 +61,7 @@ class BinaryCache:
         return binary, log.decode()
 
     def store(self, key: str, data: bytes, log: str) -> None:
-        """Publish a binary and its log."""
+        """Store a binary and its log."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             data = log.replace("\0", "").encode() + b"\0" + data
@@ -71,7 +71,7 @@ class BinaryCache:
                 self._prune()
 
     def discard(self, key: str) -> None:
-        """Forget a binary that turned out to be unusable."""
+        """Delete a binary that turned out to be unusable."""
         with contextlib.suppress(OSError):
             (self.folder / f"{key}.bin").unlink(missing_ok=True)
 

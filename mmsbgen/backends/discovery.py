@@ -1,4 +1,4 @@
-"""Find devices over all backends and open one by a short text."""
+"""Discovery of the devices of all backends; opens one by a short name."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
     """List the devices of all backends, the best first.
 
     Returns:
-        The devices, and hints in plain words: what is missing and how to get it.  A missing library, driver or
-        device is never an error here.
+        The devices, and hints about what is missing and how to get it.  A missing library, driver or device is not an
+        error.
     """
     from mmsbgen.backends.nvidia import cuda_device
     from mmsbgen.backends.opencl import opencl_device
@@ -41,13 +41,12 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
 
 
 def select_device(spec: str | None, devices: list[DeviceInfo], hints: list[str]) -> DeviceInfo:
-    """Return the device that ``spec`` means among ``devices``, which have the best first.
+    """Return the device that ``spec`` denotes among ``devices``, which are sorted best first.
 
     ``spec`` is as for :func:`matching`, or None for the best device.
 
     Raises:
-        InputError: nothing matches, or several devices do; the message lists what exists, or how to get a device when
-            there is none.
+        InputError: No device or several devices match; the message lists the devices, or how to get one.
     """
     if not devices:
         raise InputError("\n".join(["no device to compute on was found", *hints]))
@@ -64,10 +63,10 @@ def select_device(spec: str | None, devices: list[DeviceInfo], hints: list[str])
 
 
 def matching(spec: str, devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """The devices that ``spec`` may mean, in the order of ``devices``.
+    """The devices that match ``spec``, in the order of ``devices``.
 
-    ``spec`` is, in any case, "backend:number"; the number alone; "pocl" or "intel"; a whole backend, platform or name;
-    or else a part of them.
+    ``spec`` ignores case.  It is "backend:number"; the number alone; "pocl" or "intel"; a whole backend, platform or
+    device name; or a part of one.
     """
     wanted = spec.strip().lower()
     if re.fullmatch(r"[a-z]+:[0-9]+", wanted):
@@ -81,9 +80,9 @@ def matching(spec: str, devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
 
 
 def find_device(spec: str | None = None) -> DeviceInfo:
-    """Return the device that ``spec`` names, see :func:`select_device`, without opening it; None is the best one.
+    """Return the device that ``spec`` names, without opening it; None means the best one.
 
-    "fake" or "fake:0" is a device that records launches and computes nothing.
+    See :func:`select_device`.  "fake" or "fake:0" is a device that records launches and computes nothing.
     """
     if spec is not None and spec.strip().lower() in {"fake", "fake:0"}:
         from mmsbgen.backends.fake import FakeDevice
@@ -93,12 +92,12 @@ def find_device(spec: str | None = None) -> DeviceInfo:
 
 
 def open_device(spec: str | None = None) -> Device:
-    """Open the device that ``spec`` names, as :func:`find_device` finds it."""
+    """Open the device that :func:`find_device` returns for ``spec``."""
     return opened(find_device(spec))
 
 
 def opened(info: DeviceInfo) -> Device:
-    """Open a device that was found."""
+    """Open a device by its description."""
     if info.backend == "fake":
         from mmsbgen.backends.fake import FakeDevice
 

@@ -1,4 +1,4 @@
-"""A device that keeps its buffers in NumPy arrays and records launches; it computes nothing.  For tests."""
+"""A device for tests: it has buffers in NumPy arrays, records launches and computes nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _INFO = DeviceInfo(
     max_block_size=1024,
     sub_group_sizes=(32,),
 )
-#: What a launch takes by the device's clock, whatever it is: none is given up for being slower than another.
+#: Duration of every launch by the device's clock; equal, so that no launch is stopped early as too slow.
 _LAUNCH_S = 5e-6
 
 
@@ -82,7 +82,7 @@ class FakeBuffer(Buffer):
 
 
 class FakeEvent(Event):
-    """A piece of the device's own time, in seconds since it was opened."""
+    """An interval of the device's simulated time, in seconds since it was opened."""
 
     def __init__(self, begin: float, end: float) -> None:
         self.begin = begin
@@ -98,7 +98,7 @@ class FakeEvent(Event):
 
 
 class FakeKernel(Kernel):
-    """A name; launching it checks what can be checked and is recorded in ``FakeDevice.launches``."""
+    """A named kernel; a launch is checked and recorded in ``FakeDevice.launches``."""
 
     device: FakeDevice
 
@@ -114,7 +114,7 @@ class FakeKernel(Kernel):
 
 
 class FakeProgram(Program):
-    """Source text that was looked at, not compiled."""
+    """Source text that was searched for kernel names, not compiled."""
 
     def __init__(self, device: FakeDevice, names: Sequence[str]) -> None:
         self._kernels = {name: FakeKernel(device, name) for name in names}
@@ -130,7 +130,7 @@ class FakeProgram(Program):
 
 
 class FakeDevice(Device):
-    """A device of the full protocol, whose clock launches alone move: a tune of it ends the same on every host.
+    """A device with a simulated clock that only launches advance, so tuning it is reproducible on every host.
 
     Attributes:
         launches: every launch in order.
@@ -185,7 +185,7 @@ class FakeDevice(Device):
         return self.spend(0.0)
 
     def spend(self, seconds: float) -> FakeEvent:
-        """Let the device's clock run on; return what it ran."""
+        """Advance the device's clock; return the interval."""
         begin = self._clock
         self._clock += seconds
         return FakeEvent(begin, self._clock)

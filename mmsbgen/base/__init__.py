@@ -1,1 +1,1 @@
-"""What every part may use: errors, files, memory of the host, progress."""
+"""Common utilities: errors, files, processes, options, progress, memory of the host."""

@@ -1,4 +1,4 @@
-"""Files that are written beside their place and published by one rename: never half a file."""
+"""Atomic file writes: files are written under a temporary name and published by a rename."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ Array = npt.NDArray[Any]
 
 
 class FileTransaction:
-    """Files that appear under their names when the block that writes them ends without an error, or none of them.
+    """Publishes several files together when its block ends without an error, else none of them.
 
-    Each is written whole beside its place, so that there is room for all before the first one is replaced.  What was
-    there of the last one is removed before that: where a kill comes between the renames, it is missing, which tells
-    that the others may be of two runs.  Raises :class:`InputError` when one cannot be put there.
+    All files are written under temporary names before the first one is replaced, so a full disk changes nothing.  The
+    old version of the last file is removed before the renames.  If the process is killed between them, that file is
+    missing, which shows that the others may be of different runs.
+
+    Raises:
+        InputError: A file cannot be replaced.
     """
 
     def __init__(self) -> None:
         self._written: list[tuple[Path, Path]] = []
 
     def add(self, partial: Path, path: Path) -> None:
-        """Let the whole file ``partial``, of the same file system, be ``path`` in the end."""
+        """Publish the complete file ``partial``, on the same file system, as ``path`` at the end of the block."""
         self._written.append((partial, path))
 
     def __enter__(self) -> FileTransaction:
@@ -69,15 +72,15 @@ def _refuse_folder(partial: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def published(path: Path, together: FileTransaction | None = None, *, make_folder: bool = True) -> Iterator[Path]:
-    """A place to write a file that appears under ``path`` when the block ends without an error, whole or not at all.
+    """Yields a temporary path; its file is renamed to ``path`` when the block ends without an error.
 
     Args:
-        path: The name of the file; the place is beside it.
-        together: The file appears when the block of these ends.
-        make_folder: Whether to make the folder of ``path`` where it is missing.
+        path: The final path; the temporary file is in the same folder.
+        together: A transaction that publishes the file when its block ends, instead of this block.
+        make_folder: Whether to create the folder of ``path`` if it is missing.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The file cannot be written.
     """
     partial, whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}"), False
     try:
@@ -101,7 +104,7 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
 
 
 class ArchiveWriter:
-    """An uncompressed ``.npz``, written a part at a time; see :func:`published_archive`."""
+    """Writes an uncompressed ``.npz`` in parts; see :func:`published_archive`."""
 
     def __init__(self, file: zipfile.ZipFile) -> None:
         self._zip = file
@@ -124,25 +127,25 @@ class ArchiveWriter:
 
 @contextlib.contextmanager
 def published_archive(path: Path, together: FileTransaction | None = None) -> Iterator[ArchiveWriter]:
-    """An ``.npz`` that appears as :func:`published` has it, without a whole copy in memory."""
+    """Yields a writer of an ``.npz`` that is published as by :func:`published`; needs no copy of it in memory."""
     with published(path, together) as partial:
         file = zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=True)
         try:
             yield ArchiveWriter(file)
         except BaseException:
-            with contextlib.suppress(OSError, ValueError):  # the first error counts
+            with contextlib.suppress(OSError, ValueError):  # the first error is raised
                 file.close()
             raise
         file.close()
 
 
 def write_text(path: Path, text: str, together: FileTransaction | None = None) -> None:
-    """Write a text file that appears as :func:`published` has it."""
+    """Write a text file in UTF-8 atomically; see :func:`published`."""
     write_bytes(path, text.encode("utf-8"), together)
 
 
 def write_bytes(path: Path, data: bytes, together: FileTransaction | None = None) -> None:
-    """Write a file that appears as :func:`published` has it."""
+    """Write a file atomically; see :func:`published`."""
     with published(path, together) as partial:
         partial.write_bytes(data)
 
@@ -150,7 +153,8 @@ def write_bytes(path: Path, data: bytes, together: FileTransaction | None = None
 def write_packed(path: Path, text: str) -> None:
     """Write a text file in a folder that exists; gzip when the name ends in ``.gz``.
 
-    What is no file, such as a pipe, is written in place.  Raises :class:`InputError` when it cannot be written.
+    A path that is no regular file, such as a pipe, is written in place.  Raises :class:`InputError` when it cannot be
+    written.
     """
     data = text.encode("utf-8")
     if path.suffix == ".gz":
@@ -167,9 +171,9 @@ def write_packed(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def writable_folder(folder: Path) -> Iterator[None]:
-    """Make sure, before work begins, that files can be made in ``folder``; raises :class:`InputError` if not.
+    """Create ``folder`` if needed and check that it is writable; raises :class:`InputError` if not.
 
-    A folder that was made for it is gone when the block ends with an error and nothing is in it.
+    If the block ends with an error, folders that were created here are removed if they are empty.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:

@@ -1,7 +1,7 @@
 """Options declared once, as the fields of a dataclass.
 
-A field says its default, bounds, choices and help.  The command line, the service's models and the checks of jobs
-derive from it.
+A field declares its default, bounds, choices and help.  The command line, the service's models and the validation of
+jobs are derived from it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from typing import Any, Literal, get_args, get_type_hints
 from mmsbgen.base.errors import InputError
 
 Audience = Literal["everybody", "expert", "python"]
-"""Who sees an option: everybody, the service's forms too; the command line; or Python programs and jobs only."""
+"""Where an option is offered.
+
+"everybody": in the service's forms, the command line, Python and jobs; "expert": not in the forms; "python": in Python
+and jobs only.
+"""
 
 
 @dataclass(frozen=True)
 class DeclaredOption:
-    """One option; ``least`` and ``most`` are allowed values, ``above`` and ``below`` are not."""
+    """One option; ``least`` and ``most`` are inclusive bounds, ``above`` and ``below`` exclusive ones."""
 
     name: str
     hint: Any
@@ -47,7 +51,7 @@ class DeclaredOption:
         return kinds[0] if NoneType in get_args(self.hint) and len(kinds) == 1 else self.hint
 
     def checked(self, value: Any) -> Any:
-        """The value, integers as Python's own.  Raises :class:`InputError` for one that the option cannot have."""
+        """The validated value, an integer as a Python int; raises :class:`InputError` for an invalid one."""
         if value is None and NoneType in get_args(self.hint):
             return None
         shown = f"{self.name}={value!r}"
@@ -81,7 +85,7 @@ class DeclaredOption:
 
 
 def option(default: Any, help: str, audience: Audience = "expert", **more: Any) -> Any:
-    """A field that is an option; ``more`` are fields of :class:`DeclaredOption`."""
+    """A dataclass field that declares an option; ``more`` are fields of :class:`DeclaredOption`."""
     return dataclasses.field(default=default, metadata={"help": help, "audience": audience, **more})
 
 
@@ -101,6 +105,6 @@ _known: dict[type[Any], dict[str, DeclaredOption]] = {}
 
 
 def check_options(record: Any) -> None:
-    """Check the values of a frozen dataclass by what its fields declare.  Raises :class:`InputError`."""
+    """Validate and normalise the values of a frozen dataclass by its declared options; raises :class:`InputError`."""
     for name, declared in options_of(type(record)).items():
         object.__setattr__(record, name, declared.checked(getattr(record, name)))

@@ -1,4 +1,4 @@
-"""Errors that a user can cause and mend.
+"""Errors that a user can cause and fix.
 
 The command line prints the message of any :class:`MmsbgenError` without a traceback.  A message names
 the offending value and the remedy.  Errors that are not subclasses are bugs.
@@ -24,7 +24,7 @@ class ParameterError(InputError, ValueError):
 
 
 class NotFittedError(InputError, ValueError, AttributeError):
-    """What only a fitted estimator has was asked of one that is not; also what scikit-learn's error of that name is."""
+    """An estimator is not fitted yet; has the same bases as scikit-learn's error of that name."""
 
 
 class MissingDependencyError(MmsbgenError):
@@ -50,4 +50,4 @@ class LaunchError(MmsbgenError):
 
 
 class LaunchLimitError(LaunchError):
-    """A block is larger, or needs more shared memory, than the kernel as it was compiled can have on this device."""
+    """A block is larger, or needs more shared memory, than the compiled kernel allows on this device."""

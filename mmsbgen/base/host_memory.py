@@ -1,4 +1,4 @@
-"""Memory of this machine and of its processes."""
+"""Memory of the host and of its processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def readable(size: float) -> str:
-    """Bytes for a reader: 1.30 GB."""
+    """A number of bytes with a unit, for example "1.30 GB"."""
     for unit in ("B", "kB", "MB"):
         if size < 999.5:
             return f"{size:.3g} {unit}"
@@ -20,10 +20,10 @@ def readable(size: float) -> str:
 
 
 def available_host_memory(proc: Path = Path("/proc"), cgroup: Path = _CGROUP) -> tuple[int, str]:
-    """Bytes that this process may still allocate, and where that limit comes from.
+    """Bytes that this process may still allocate, and the source of that limit in words.
 
-    The smallest of the machine's available memory and what each enclosing control group, version 1 or 2, leaves.
-    ``proc`` and ``cgroup`` are where the process's control groups are told and mounted.
+    It is the minimum of the machine's available memory and the remainder of each enclosing control group, version 1 or
+    2.  ``proc`` and ``cgroup`` are the mount points of these file systems.
     """
     import psutil
 
@@ -40,9 +40,9 @@ def available_host_memory(proc: Path = Path("/proc"), cgroup: Path = _CGROUP) ->
 
 
 def resident_bytes(pid: int) -> int:
-    """Bytes of memory that a process and those that it started hold; 0 for one that is gone.
+    """Resident bytes of a process and its descendants; 0 for a process that has ended.
 
-    Children are left out where the system does not list them.
+    Descendants are left out if the system does not list them.
     """
     import psutil
 
@@ -50,7 +50,7 @@ def resident_bytes(pid: int) -> int:
         held: int = psutil.Process(pid).memory_info().rss
     except psutil.Error:
         return 0
-    # psutil finds children by reading every process of the machine: too long beside what is timed.
+    # psutil would read every process of the machine to find children, which would disturb timings.
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # the thread may have ended meanwhile
             held += sum(resident_bytes(int(child)) for child in children.read_text().split())
@@ -58,10 +58,10 @@ def resident_bytes(pid: int) -> int:
 
 
 def _groups(proc: Path, cgroup: Path) -> list[tuple[Path, str, str]]:
-    """Folders of this process's control group and its parents, with the names of limit and usage there.
+    """Folders of this process's control group and its parents, with the file names of limit and usage.
 
-    Inside a container the path of the group may be one that only the host sees; then the mount's own root, which
-    is always among the parents, is the container's group.
+    Inside a container the path of the group may be valid on the host only.  The root of the mount, which is always
+    among the parents, is then the container's group.
     """
     found = []
     with contextlib.suppress(OSError):
@@ -79,10 +79,10 @@ def _groups(proc: Path, cgroup: Path) -> list[tuple[Path, str, str]]:
 
 
 def _reclaimable(folder: Path) -> int:
-    """Page cache that the kernel gives back under pressure, counted as used by the control group and those below."""
+    """Bytes of reclaimable page cache that count as used memory of the control group and its descendants."""
     try:
         values = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text().splitlines() if " " in line)
     except OSError:
         return 0
-    # Version 1 has the sum over the groups below as total_inactive_file; version 2 sums up in any case.
+    # Version 1 has the sum over descendants as total_inactive_file; version 2 always sums.
     return int(values.get("total_inactive_file", values.get("inactive_file", 0)))

@@ -1,4 +1,4 @@
-"""Ids of any type as text: an order and words that are the same in every process, and what a reader is shown."""
+"""Sort keys and text of ids of any type, the same in every process, and text for messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 
 def canonical_key(item: Any) -> tuple[Any, ...]:
-    """What ids are ordered by; keys of any two ids can be compared."""
+    """A sort key for ids; the keys of any two ids are comparable."""
     if isinstance(item, np.generic):
         item = item.item()
     if item is None:
@@ -28,7 +28,7 @@ def canonical_key(item: Any) -> tuple[Any, ...]:
 
 
 def canonical_text(item: Any) -> str:
-    """The ``repr`` of an id, the same in every process: that of a frozenset depends on the hashes of strings."""
+    """The ``repr`` of an id with frozensets sorted, so that it is the same in every process."""
     if isinstance(item, np.generic):
         item = item.item()
     if type(item) is tuple:
@@ -46,13 +46,13 @@ def canonical_word(item: Any) -> str:
 
 
 def plain(value: object, limit: int = 40) -> str:
-    """Text of foreign origin on one line: nothing unprintable, at most ``limit`` characters."""
-    # A look at the beginning is enough, however long it is.
+    """Untrusted text on one line, without unprintable characters and with at most ``limit`` characters."""
+    # The beginning is enough, and bounds the work for long text.
     text = " ".join(str(value)[: 4 * limit].split())
     text = "".join(c if c.isprintable() else "\ufffd" for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def plural(count: int, word: str, many: str = "") -> str:
-    """A number of things for a reader: ``1 link``, ``2 links``; ``many`` where it is not the word with an s."""
+    """A count with its noun: ``1 link``, ``2 links``; ``many`` is an irregular plural."""
     return f"{count} {word if count == 1 else many or word + 's'}"

@@ -1,4 +1,4 @@
-"""Child processes: Python modules that end with the process that started them, and groups of programs."""
+"""Child processes that end with their parent, and process groups."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 _ENDING_S = 10.0
-#: Runs a command as the leader of its group of processes, and ends that group when the process named first has ended.
-#: A program, as functions that run between fork and exec may wait for other threads for ever.
+#: Leads a process group and runs a command in it; ends the group when its parent thread ends.  The first argument is
+#: the parent's process id.  This is a program because functions that run between fork and exec may deadlock.
 _GUARD = """
 import ctypes, os, signal, subprocess, sys
 signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
@@ -40,20 +40,20 @@ if os.getppid() == int(sys.argv[1]):
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def python_command(module: str, *arguments: object) -> list[str]:
-    """The command that runs a module; ``-P`` keeps the current folder off its path."""
+    """The command that runs a module; ``-P`` keeps the current folder off the module path."""
     return [sys.executable or "python", "-P", "-m", module, *map(str, arguments)]
 
 
 def python_environment() -> dict[str, str]:
-    """Variables with which a child finds the modules that this process finds.
+    """Environment variables that give a child the module path of this process.
 
-    The standard library comes first: no file of the current folder, which is on the path of an interactive Python,
-    takes the place of one of its modules.  The child's own Python processes leave the current folder out too.
+    The standard library comes first, so that files in the current folder, which is on the path of an interactive
+    Python, cannot shadow its modules.  The child's own Python processes leave the current folder out too.
     """
     standard = sysconfig.get_path("stdlib")
     paths = [standard, os.path.join(standard, "lib-dynload"), *(path or os.getcwd() for path in sys.path)]
@@ -61,31 +61,31 @@ def python_environment() -> dict[str, str]:
 
 
 def guarded_command(command: list[str]) -> list[str]:
-    """A command that ends when the thread that starts it does; to be started with ``process_group=0``."""
+    """A command that ends with the thread that starts it (Linux); start it with ``process_group=0``."""
     return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process that leads a group, and the group."""
+    """Kill a process group by its leader."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 class ChildProcess:
-    """A module in a child process, in a session of its own so that Ctrl-C does not reach it.
+    """A Python module in a child process with its own session, so that Ctrl-C does not reach it.
 
-    The command is ``python -P -m module FD PARENT arguments``; the module must call :func:`parent_connection`, which
-    also has it killed when this process ends.  Linux ends it before others where memory runs out.  What it prints goes
-    to a temporary file.
+    The command is ``python -P -m module FD PARENT arguments``.  The module must call :func:`parent_connection`, which
+    also makes it end with this process.  Linux kills it before other processes if memory runs out.  Its output goes to
+    a temporary file.
 
     Args:
         module: The name of the module.
-        arguments: Further words of the command line.
-        stdin: What it reads as its standard input.
-        address_space: Bytes of address space that it may use; None for no limit.
+        arguments: Further arguments of the command line.
+        stdin: Its standard input.
+        address_space: Limit of its address space in bytes; 0 for no limit.
 
     Raises:
-        OSError: The process or the temporary file cannot be made.
+        OSError: The process or the temporary file cannot be created.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ChildProcess:
             _limit(self.pid, address_space)
 
     def exit_code(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """The exit code, negative for a signal, or None while the process runs."""
         return self._process.poll()
 
     def interrupt(self) -> None:
@@ -121,23 +121,23 @@ class ChildProcess:
             self._process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Kill it and its group, and wait for its end; it stays possible to read what it printed."""
+        """Kill its process group and wait for its end; its output remains readable."""
         kill_group(self._process)
         self._process.wait()
 
     def close(self) -> None:
-        """Kill it and its group, and forget what it printed."""
+        """Kill its process group; close the connection and delete its output."""
         self.kill()
         self._close()
 
     def printed(self, most: int = 2000) -> str:
-        """The last ``most`` bytes of what it printed."""
+        """The last ``most`` bytes of its output, as text."""
         self._printed.seek(0, os.SEEK_END)
         self._printed.seek(max(0, self._printed.tell() - most))
         return self._printed.read().decode(errors="replace").strip()
 
     def ending(self, name: str = "the process") -> str:
-        """How it ended, where its connection is closed: "the process died: SIGKILL"."""
+        """How the process ended, for messages after its connection closed: "the process died: SIGKILL"."""
         try:
             code = self._process.wait(timeout=_ENDING_S)
         except subprocess.TimeoutExpired:
@@ -154,9 +154,9 @@ class ChildProcess:
 
 
 def parent_connection() -> Connection:
-    """In a :class:`ChildProcess`: the connection to the parent, with whose end this process ends too.
+    """In a :class:`ChildProcess`: returns the connection to the parent, and makes this process end with it.
 
-    Takes the two words that the parent put before the other arguments from ``sys.argv``.
+    Removes the two arguments that the parent put before the others from ``sys.argv``.
     """
     descriptor, parent = int(sys.argv.pop(1)), int(sys.argv.pop(1))
     end_with_parent(parent)
@@ -164,7 +164,7 @@ def parent_connection() -> Connection:
 
 
 def end_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when the process ``parent``, which started it, ends, however that ends."""
+    """Make Linux kill this process when its parent process ends; ``parent`` is the parent's id."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() != parent:
@@ -172,7 +172,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def _limit(pid: int, address_space: int) -> None:
-    """Make a child the first that Linux ends where memory runs out, and limit its address space."""
+    """Make a child the first that Linux kills when memory runs out, and limit its address space."""
     import resource
 
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What takes long tells how far it is, to whoever listens: a display, a log, or nobody."""
+"""Progress reporting for long tasks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Stage:
-    """A piece of work: ``done`` of ``total`` so far, in ``unit``; ``total`` is None where nobody knows it.
+    """One task and its progress: ``done`` of ``total``, in ``unit``; ``total`` is None if unknown.
 
-    ``alone`` says that it is long, and that nothing else of this process runs meanwhile, as some libraries have it: so
-    it is told as it begins.
+    ``alone`` marks a long task in which no other thread of this process can run, as in some libraries.  It is shown as
+    soon as it begins.
     """
 
     name: str
@@ -31,35 +31,35 @@ class Stage:
     began: float = field(default_factory=time.monotonic)
 
     def tell(self, done: float, total: float | None = None) -> None:
-        """So much is done, of so much where that is known only now."""
+        """Set the amount done, and the total if it has become known."""
         if total is not None:
             self.total = total
         self.done = done
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the task began."""
         return time.monotonic() - self.began
 
     @property
     def rate(self) -> float | None:
-        """Units a second so far, None before any is done."""
+        """Units a second so far, or None before the first one is done."""
         return self.done / self.seconds if self.done and self.seconds > 0 else None
 
     @property
     def left(self) -> float | None:
-        """Seconds that it will take yet at the rate so far, None where that is not known."""
+        """Estimated remaining seconds at the rate so far, or None if unknown."""
         return None if self.rate is None or self.total is None else max(0.0, (self.total - self.done) / self.rate)
 
 
 class Listener(Protocol):
-    """Hears of stages; they may be within each other, and the last that began ends first."""
+    """Receives the beginning and end of stages; stages may be nested."""
 
     def begin(self, stage: Stage) -> None:
-        """A stage begins; what is done of it shows in its fields."""
+        """A stage begins; its fields show its progress."""
 
     def end(self, stage: Stage) -> None:
-        """It has ended, whether it worked or not."""
+        """A stage has ended, with or without an error."""
 
 
 _listener: ContextVar[Listener | None] = ContextVar("mmsbgen_listener", default=None)
@@ -67,7 +67,7 @@ _listener: ContextVar[Listener | None] = ContextVar("mmsbgen_listener", default=
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Let ``listener`` hear of all stages that begin in this context, instead of the one that did so far."""
+    """Make ``listener`` the listener of this context, instead of the previous one, until the block ends."""
     token = _listener.set(listener)
     try:
         yield
@@ -77,7 +77,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def stage(name: str, total: float | None = None, unit: str = "", *, alone: bool = False) -> Iterator[Stage]:
-    """A piece of work that may take seconds; ``tell`` of what is yielded says how much is done."""
+    """A task that may take seconds; yields a :class:`Stage` whose ``tell`` reports progress."""
     heard, one = _listener.get(), Stage(name, total, unit, alone=alone)
     if heard is not None:
         heard.begin(one)

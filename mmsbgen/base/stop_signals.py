@@ -18,7 +18,7 @@ __all__ = ["StopRequest", "handling"]
 def handling(
     handler: Callable[[int, FrameType | None], Any], numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)
 ) -> Iterator[None]:
-    """Handle signals while the block runs; does nothing in threads other than the main one, which get none."""
+    """Handle signals while the block runs; does nothing outside the main thread, which alone receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -31,14 +31,14 @@ def handling(
 
 
 class StopRequest:
-    """Counts the signals that ask to stop; true once there was one.
+    """Counts signals that request a stop; true after the first one.
 
-    A handler runs between any two steps of the main thread, in the midst of itself too.  So it takes no lock, as
-    :class:`threading.Event` does; a :class:`queue.SimpleQueue` may be put to from anywhere.
+    A handler may interrupt the main thread anywhere, even the handler itself.  So it must not take a lock, which rules
+    out :class:`threading.Event`; ``put`` of :class:`queue.SimpleQueue` is reentrant.
 
     Args:
         told: Called at the first signal.
-        once_within_s: Signals within so many seconds of one that counted are the same request.
+        once_within_s: Signals within this many seconds after a counted one belong to the same request.
         interrupts: Whether the second request raises KeyboardInterrupt.
     """
 
@@ -46,9 +46,9 @@ class StopRequest:
         self, told: Callable[[], None] = lambda: None, *, once_within_s: float = 0.0, interrupts: bool = True
     ) -> None:
         self.count = 0
-        """How often it was asked."""
+        """Number of requests."""
         self.last: int | None = None
-        """The number of the last signal that counted."""
+        """The number of the last counted signal."""
         self._told, self._once_within_s, self._interrupts = told, once_within_s, interrupts
         self._asked_at = 0.0
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -58,12 +58,12 @@ class StopRequest:
 
     @contextlib.contextmanager
     def listening(self, numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[StopRequest]:
-        """Take signals as requests while the block runs; see :func:`handling`."""
+        """Count signals as requests while the block runs; see :func:`handling`."""
         with handling(self._on, numbers):
             yield self
 
     def wait(self, seconds: float) -> None:
-        """Wait so long, or until a signal comes."""
+        """Wait for ``seconds`` or until the first request."""
         if not self.count:
             with contextlib.suppress(queue.Empty):
                 self._woken.get(timeout=seconds)

@@ -1,4 +1,4 @@
-"""Read the files of users, plain or gzip, with errors that name the file and the remedy."""
+"""Reads users' files, plain or gzip, with errors that name the file and the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from mmsbgen.base.errors import InputError
 
 
 def read_bytes(file: Path, in_directory: str) -> bytes:
-    """The content of a file; raises InputError where it cannot be read, of a directory with the advice for it."""
+    """The content of a file; raises InputError if it cannot be read.
+
+    ``in_directory`` is the advice in the message for a directory.
+    """
     try:
         return file.read_bytes()
     except FileNotFoundError:
@@ -24,7 +27,7 @@ def read_bytes(file: Path, in_directory: str) -> bytes:
 
 
 def unpacked(file: Path, raw: bytes) -> bytes:
-    """``raw``, the content of ``file``, unpacked if it is gzip; raises InputError where that is damaged."""
+    """The content ``raw`` of ``file``, decompressed if it is gzip; raises InputError if that is damaged."""
     if not raw.startswith(b"\x1f\x8b"):
         return raw
     try:
@@ -34,5 +37,5 @@ def unpacked(file: Path, raw: bytes) -> bytes:
 
 
 def read_unpacked(file: Path, in_directory: str = "give a file in it") -> bytes:
-    """The content of a file, unpacked if it is gzip; raises InputError as the other two do."""
+    """The content of a file, decompressed if it is gzip; raises as :func:`read_bytes` and :func:`unpacked`."""
     return unpacked(file, read_bytes(file, in_directory))

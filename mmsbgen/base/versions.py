@@ -1,4 +1,4 @@
-"""Versions of Python and of libraries, none of which is imported for it."""
+"""Versions of Python and of libraries, read without importing them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["versions"]
 
 
 def versions(*names: str) -> dict[str, str]:
-    """The version of Python, and of every distribution among ``names`` that is installed."""
+    """The versions of Python and of the installed distributions among ``names``, by name."""
     found = {"python": platform.python_version()}
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""The tuning database: what was tried on which device, and which configuration to run.
+"""The tuning database: measured configurations by device, and the selection of configurations.
 
-It knows strings, numbers and JSON, and no family of kernels.
+It stores strings, numbers and JSON only, and does not depend on any family of kernels.
 """

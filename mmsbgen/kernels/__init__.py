@@ -1,1 +1,1 @@
-"""From a problem to a kernel: problem, space, rendering, build, record key, runtime."""
+"""Generated kernels: problems, search spaces, rendering, building, record keys, selection at run time."""

@@ -1,4 +1,4 @@
-"""From a kernel's declaration, a problem and a configuration to a kernel that can be launched on a device."""
+"""Builds a kernel for a problem and a configuration on a device, and checks it against the reference."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _GUARD = 0xA5
 
 
 def traits_of(info: DeviceInfo) -> Traits:
-    """What constraints may know of a device."""
-    # CUDA declares at most 48 KiB of shared memory statically, whatever a block could have dynamically.
+    """The properties of a device that constraints use."""
+    # CUDA limits static shared memory to 48 KiB, even if a block could have more dynamically.
     static = min(info.local_memory, 48 * 1024) if info.backend == "cuda" else info.local_memory
     return Traits(
         dialect="cuda" if info.backend == "cuda" else "opencl",
@@ -39,9 +39,9 @@ def traits_of(info: DeviceInfo) -> Traits:
 
 
 def compiler_options(traits: Traits) -> tuple[str, ...]:
-    """The options that every configuration is compiled with; they are a part of the database key.
+    """The compiler options of every configuration; they are a part of the database key.
 
-    No option relaxes the arithmetic: tolerances of the checks are derived for rounding, not for fast maths.
+    No option relaxes the arithmetic, because the tolerances of the checks cover rounding only, not fast maths.
     """
     if traits.dialect == "cuda":
         return ()
@@ -76,8 +76,9 @@ class BoundKernel:
 def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> BoundKernel:
     """Render and compile one configuration on a device.
 
-    Raises :class:`mmsbgen.base.errors.ConfigError` when it is refused and :class:`CompileError` with kernel,
-    configuration and the compiler's log when it does not compile.
+    Raises:
+        ConfigError: The configuration is refused.
+        CompileError: It does not compile; the message has kernel, configuration and the compiler's log.
     """
     traits = traits_of(device.info)
     source = render(spec, problem, config, traits)
@@ -91,7 +92,7 @@ def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) ->
 
 
 def compile_side_by_side(device: Device, cases: Iterable[tuple[KernelSpec, Problem, Config]]) -> None:
-    """Compile configurations of kernels at once, so that :func:`build` finds them compiled, where the device can."""
+    """Compile configurations in parallel into the device's cache, if it supports that, ahead of :func:`build`."""
     if device.side_by_side:
         traits = traits_of(device.info)
         sources = [render(spec, problem, config, traits).text for spec, problem, config in cases]
@@ -99,7 +100,7 @@ def compile_side_by_side(device: Device, cases: Iterable[tuple[KernelSpec, Probl
 
 
 def upload(device: Device, workload: Workload) -> dict[str, Any]:
-    """A workload's arguments on the device: buffers for arrays, scalars as they are."""
+    """Copies a workload's arrays into device buffers; returns all arguments by name, scalars unchanged."""
     placed: dict[str, Any] = {}
     try:
         for name, value in workload.arguments.items():
@@ -111,25 +112,26 @@ def upload(device: Device, workload: Workload) -> dict[str, Any]:
 
 
 def release(placed: Mapping[str, Any]) -> None:
-    """Give the buffers of :func:`upload` back."""
+    """Release the buffers of :func:`upload`."""
     for value in placed.values():
         if isinstance(value, Buffer):
             value.release()
 
 
 def check(device: Device, spec: KernelSpec, problem: Problem, config: Config, seed: int = 0) -> str | None:
-    """Run a configuration on the small problem and hold it against the reference.
+    """Run a configuration on the small problem and compare its outputs with the reference.
 
-    Returns None when every output agrees within the derived tolerance, else what is wrong.  Raises what
+    Returns an error message, or None when every output agrees within the derived tolerance.  Raises what
     :func:`build` raises, and :class:`LaunchError`.
     """
     return check_built(device, build(device, spec, spec.check_problem(problem), config), seed)
 
 
 def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None:
-    """The check of an already built kernel, whose problem the reference must be able to answer.
+    """Check a built kernel, whose problem must be small enough for the reference.
 
-    Behind every array lies a guard of known bytes: a kernel that writes there, or into an input, answers wrongly.
+    Every array is followed by guard bytes; a kernel that changes them or an input fails the check.  Returns an error
+    message, or None.
     """
     workload = bound.spec.workload(bound.problem, seed)
     arrays = {name: value for name, value in workload.arguments.items() if isinstance(value, np.ndarray) and value.ndim}
@@ -145,7 +147,7 @@ def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None
 
 
 def _guarded(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays, each with at least a page of guard rows behind it."""
+    """The arrays, each followed by at least 4096 guard bytes in whole rows."""
     guarded = {}
     for name, array in arrays.items():
         row_bytes = array.itemsize * math.prod(array.shape[1:])
@@ -158,7 +160,7 @@ def _guarded(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _trespass(arrays: Mapping[str, Array], got: Mapping[str, Array], written: Collection[str]) -> str | None:
-    """What a kernel wrote where it must not, if anything."""
+    """A message about an overwritten guard or input, or None."""
     for name, array in arrays.items():
         inside, behind = got[name][: len(array)], got[name][len(array) :]
         spoilt = np.flatnonzero(np.ascontiguousarray(behind).view(np.uint8).ravel() != _GUARD)

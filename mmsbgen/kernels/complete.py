@@ -1,4 +1,4 @@
-"""From some axis values to a whole configuration: the default where it fits, else the valid one nearest to it."""
+"""Completes a partial configuration to the valid one nearest to the default."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "
 
 @dataclass(frozen=True)
 class Completion:
-    """A valid configuration, and which of its values were not asked for.
+    """A valid configuration, and those of its values that were not given.
 
-    ``filled`` come from the default; ``adjusted`` differ from it because the default does not go with what was asked.
+    ``filled`` are default values.  ``adjusted`` differ from the default because it conflicts with the given values.
     """
 
     config: dict[str, Value]
@@ -27,7 +27,7 @@ class Completion:
 
 
 def parse_value(axis: Axis, text: str) -> Value:
-    """The value of an axis that a user wrote; raises :class:`InputError` naming the values that there are."""
+    """The axis value that ``text`` denotes; raises :class:`InputError` that lists the allowed values."""
     if isinstance(axis.values[0], bool) and text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
     for value in axis.values:
@@ -37,13 +37,13 @@ def parse_value(axis: Axis, text: str) -> Value:
 
 
 def complete(spec: KernelSpec, problem: Problem, targets: Sequence[Traits], given: Mapping[str, Value]) -> Completion:
-    """The configuration with the ``given`` values that all ``targets`` allow and that is nearest to their default.
+    """The valid configuration with the ``given`` values that is nearest to the default.
 
-    Nearest has the fewest values that differ from the default of the first target; of equals the first in the
-    order of the axes is taken.
+    It is valid for all ``targets`` and has the fewest values that differ from the default of the first target.  Ties
+    are broken by the order of the axes.
 
     Raises:
-        ConfigError: no configuration with these values is allowed; the message has the reason.
+        ConfigError: No configuration with these values is valid; the message states the most frequent reason.
     """
     default = spec.default(problem, targets[0])
     names = [axis.name for axis in spec.space.axes]

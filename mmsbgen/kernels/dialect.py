@@ -1,6 +1,6 @@
-"""The words in which CUDA C and OpenCL C differ: one table each.
+"""Tables of the keywords in which CUDA C and OpenCL C differ.
 
-Templates use these words, so that what they render reads as native source of either language.
+Templates use these keywords, so the rendered source is native in either language.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mmsbgen.base.errors import InputError
 
 @dataclass(frozen=True)
 class Dialect:
-    """One table of words.  Empty strings are words that the language does not need."""
+    """The keywords of one language.  An empty string is a keyword that the language does not need."""
 
     name: str
     kernel: str
@@ -30,10 +30,10 @@ class Dialect:
     mul_hi64: str
     max_vector_width: int
     stage: bool = False
-    """Whether a kernel is rendered as a function of its block's number, to be a stage of a longer kernel."""
+    """Whether a kernel is rendered as a function of the block index, to be a stage of a fused kernel."""
 
     def block_attribute(self, block_size: int) -> str:
-        """The attribute that fixes the block size, so that the compiler may count on it."""
+        """The attribute that fixes the block size at compile time."""
         if self.stage:
             return ""
         if self.name == "cuda":
@@ -41,7 +41,7 @@ class Dialect:
         return f"__attribute__((reqd_work_group_size({block_size}, 1, 1)))"
 
     def sub_group_attribute(self, size: int) -> str:
-        """The attribute that fixes the sub-group size where the language lets one ask for it."""
+        """The attribute that fixes the sub-group size, or "" where the language has none."""
         if self.name == "cuda" or size == 0:
             return ""
         return f"__attribute__((intel_reqd_sub_group_size({size})))"
@@ -89,7 +89,7 @@ CUDA = Dialect(
     max_vector_width=4,
 )
 
-#: Stages share one kernel, whose later stages read what earlier ones wrote: nothing is restrict.
+#: Stages share one kernel, and later stages read what earlier ones wrote, so no pointer is restrict.
 CUDA_STAGE = replace(
     CUDA, kernel="static __device__ __forceinline__", restrict="", group_id="block", n_groups="blocks", stage=True
 )
@@ -98,7 +98,7 @@ DIALECTS = {"opencl": OPENCL, "cuda": CUDA}
 
 
 def dialect(name: str) -> Dialect:
-    """The table called ``name``; raises :class:`InputError` for a language that there is no table for."""
+    """The dialect called ``name``; raises :class:`InputError` for an unknown language."""
     try:
         return DIALECTS[name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a family of kernels declares.  A second family is another module of these declarations."""
+"""Declarations of kernels and of families of kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Argument:
 class Launch:
     """A one-dimensional launch of ``grid`` blocks of ``block`` work-items.
 
-    ``shared`` are bytes of shared memory a block beyond what the kernel declares (CUDA only).
+    ``shared`` is the dynamic shared memory in bytes a block, beyond what the kernel declares (CUDA only).
     """
 
     grid: int
@@ -41,35 +41,35 @@ class Launch:
 
 @dataclass(frozen=True)
 class Demand:
-    """What one configuration asks of a device in a call, as far as its declaration can tell; sizes are bytes.
+    """An estimate of the resources that one call with a configuration needs; sizes are bytes.
 
-    The tuner orders configurations by it before it has measured any (:mod:`mmsbgen.tuner.search.cost_model`).
+    The cost model orders unmeasured configurations by it (:mod:`mmsbgen.tuner.search.cost_model`).
     """
 
     moved: int
-    """Between memory and the chip, what is moved twice counted twice."""
+    """Traffic between memory and the chip; repeated transfers count again."""
     units: int = 0
-    """Work units of the launch; 0 where that is not known."""
+    """Work units of the launch; 0 if unknown."""
     near: int = 0
-    """Through caches, local memory and thread-local arrays beyond that."""
+    """Additional traffic through caches, local memory and thread-local arrays."""
     local: int = 0
     """Local memory of a block."""
     private: int = 0
     """Registers and thread-local arrays of a work-item."""
     wanted: int = 16
-    """What a work-item has asked for before it waits for the first of it."""
+    """Bytes in flight for each work-item: requested before it waits for the first of them."""
     barriers: int = 0
-    """How often the work-items of a block wait for each other, over the life of a block."""
+    """Barriers that a block passes in its lifetime."""
     busy: float = 1.0
-    """Part of the work-items that has something to do."""
+    """Fraction of the work-items that have work."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The reference's answer for one output: ``|got - value| <= tolerance`` element by element.
+    """The reference value of one output; it must hold that ``|got - value| <= tolerance`` element by element.
 
-    ``allowed`` is the fraction of elements that may lie outside, for outputs of acceptance-rejection draws,
-    whose integers may flip on the last bit of an input.
+    ``allowed`` is the fraction of elements that may violate the tolerance.  It is for acceptance-rejection draws,
+    whose integers may change with the last bit of an input.
     """
 
     value: Array
@@ -77,7 +77,7 @@ class Expected:
     allowed: float = 0.0
 
     def errors(self, got: Array) -> str | None:
-        """None when ``got`` agrees, else what is wrong with the worst element."""
+        """An error message that names the worst element, or None when ``got`` agrees."""
         if got.shape != self.value.shape:
             return f"shape {got.shape} instead of {self.value.shape}"
         if not np.all(np.isfinite(got)):
@@ -97,12 +97,14 @@ class Expected:
 
 @dataclass
 class Workload:
-    """Inputs of one kernel and the reference's judgement of its outputs.
+    """Inputs of one kernel and a check of its outputs against the reference.
 
-    ``arguments`` holds an array or a NumPy scalar for every argument by name; ``count`` is the number of work
-    units (vertices, pairs) of the launch.  ``verify`` takes all outputs by name and the configuration and
-    returns None, or what is wrong.  ``rotations`` are replacements of some arguments that a timing loop goes
-    through in turns, so that no call finds its inputs in a cache.
+    Attributes:
+        arguments: An array or a NumPy scalar for every argument by name.
+        count: The number of work units (vertices, pairs) of the launch.
+        verify: Takes all outputs by name and the configuration; returns an error message, or None if they are right.
+        rotations: Replacements of some arguments.  A timing loop cycles through them, so that no call finds its inputs
+            in a cache.
     """
 
     arguments: dict[str, Any]
@@ -113,12 +115,17 @@ class Workload:
 
 @dataclass(frozen=True)
 class Sweep:
-    """How what was measured of a kernel is drawn.
+    """How the measurements of a kernel are plotted.
 
-    ``size`` is the parameter by which problems are laid out, ``sizes`` are those that agree within a picture, and
-    ``variant`` says of a problem's parameters what else tells it from others.  ``lines`` is an axis each of whose
-    values is a line along the axis ``along``; ``panels`` has those that go together.  Of the axis ``widths`` every
-    value is compared with the least.  ``titles`` has names with units of parameters and axes.
+    Attributes:
+        size: The problem parameter on the x axis of plots over problems.
+        sizes: The parameters that are equal within a figure.
+        lines: The axis with one plotted line for each value.
+        along: The axis along which the lines run.
+        widths: The axis whose values are compared with the smallest one.
+        panels: The values of ``lines`` in each panel, by the panel's title.
+        titles: Labels with units of parameters and axes.
+        variant: Returns a label for the parameters of a problem other than its sizes.
     """
 
     size: str
@@ -135,15 +142,20 @@ class Sweep:
 class KernelSpec:
     """One kernel: its template, arguments, space, launch, cost and reference.
 
-    ``parameters`` are the names of the problem on which source and time depend.  ``variables`` gives the
-    template's names for a problem and a configuration; ``traffic`` the bytes that any implementation must
-    move; ``check_problem`` a problem small enough for the reference that takes the same code path.  ``modes``
-    are axes that say what the kernel does rather than how fast: tuning leaves them as ``default`` has them.
-    ``carry`` takes a configuration recorded for another problem, that problem, the one at hand and the device, and
-    gives one of the same proportions: it is asked where the configuration is not valid as it is.
-    ``used_with`` has the values of the family's parameters with which a run uses the kernel; any where it is silent.
-    ``demand`` says what a configuration asks of a device; without it only launch shape and ``traffic`` are known.
-    ``dialects`` are the languages in which its template is written.  ``sweep`` says how its tuning is drawn.
+    Attributes:
+        parameters: Names of the problem parameters on which source and time depend.
+        variables: Returns the template's variables for a problem and a configuration.
+        traffic: Returns the bytes that any implementation must move.
+        check_problem: Returns a problem with the same code path that is small enough for the reference.
+        modes: Axes that decide what the kernel computes rather than how fast.  Tuning keeps their default values.
+        used_with: Values of the family's parameters with which a run uses the kernel; parameters without an entry may
+            have any value.
+        demand: Estimates the resources that a configuration needs; without it only launch shape and ``traffic`` are
+            known.
+        carry: Scales a configuration that was recorded for another problem and is not valid for this one.  It takes
+            the configuration, the recorded problem, this problem and the device's traits.
+        dialects: The languages in which its template is written.
+        sweep: How its measurements are plotted.
     """
 
     name: str
@@ -171,10 +183,12 @@ class KernelSpec:
 class KernelFamily:
     """A named set of kernels over one declared set of problem parameters.
 
-    ``row_bytes`` gives the bytes of the rows that the family's dominant kernel gathers at random: the size for
-    which a device's gather roof is measured.  ``tuned`` names the kernels that are worth tuning, the one that
-    takes most of the time first; all of them where it is empty.  ``refusal`` says why values, each allowed by itself,
-    make no problem together, or None; ``inputs_refusal`` why there are no inputs to measure a problem on, or None.
+    Attributes:
+        row_bytes: Returns the bytes of the rows that the dominant kernel gathers at random.  A device's gather roof is
+            measured for this size.
+        tuned: Names of the kernels that are worth tuning, the most expensive first; empty for all kernels.
+        refusal: Returns why a combination of allowed values is no valid problem, or None.
+        inputs_refusal: Returns why no inputs can be generated to measure a problem, or None.
     """
 
     name: str
@@ -195,18 +209,18 @@ class KernelFamily:
         return found
 
     def kernel(self, name: str) -> KernelSpec:
-        """The kernel called ``name``; raises :class:`InputError` listing those there are."""
+        """The kernel called ``name``; raises :class:`InputError` that lists the kernels of the family."""
         try:
             return self.kernels[name]
         except KeyError:
             raise InputError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}") from None
 
     def written_in(self, dialect: str) -> dict[str, KernelSpec]:
-        """The kernels that a language has."""
+        """The kernels that have a template in a language, by name."""
         return {name: spec for name, spec in self.kernels.items() if dialect in spec.dialects}
 
     def worth_tuning(self, problem: Problem) -> tuple[str, ...]:
-        """Names of the kernels that a run of ``problem`` uses and that are worth tuning, in the order of ``tuned``."""
+        """Names of the kernels worth tuning that a run of ``problem`` uses, in the order of ``tuned``."""
         defaults = {p.name: p.default for p in self.parameters}
         return tuple(
             name
@@ -216,14 +230,14 @@ class KernelFamily:
 
     @property
     def weights(self) -> dict[str, float]:
-        """How much parameters count in the distance between two problems, for those that do not count once."""
+        """Weights other than 1 of parameters in the distance between two problems."""
         return {p.name: p.weight for p in self.parameters if p.weight != 1.0}
 
     def carried(self, kernel: str, traits: Traits) -> Callable[..., dict[str, Any]]:
-        """What makes a configuration recorded for one problem into one for another: see :class:`KernelSpec`.
+        """A function that adapts a recorded configuration to another problem; see :class:`KernelSpec`.
 
-        It takes the configuration and the values of the two problems on which the kernel depends.  A configuration
-        that is valid as it is, or that cannot be carried over, is returned unchanged.
+        It takes the configuration, the parameters of the recorded problem and those of the new one.  It returns a
+        configuration unchanged if that is already valid or cannot be adapted.
         """
         spec = self.kernel(kernel)
         axes = {axis.name for axis in spec.space.axes}
@@ -249,7 +263,7 @@ class KernelFamily:
 
     @property
     def soft_parameters(self) -> frozenset[str]:
-        """Names in which two problems may differ and still share records."""
+        """Names of parameters in which two problems may differ and still share records."""
         return frozenset(p.name for p in self.parameters if p.soft)
 
 

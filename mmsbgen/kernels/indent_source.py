@@ -1,6 +1,6 @@
-"""Lay rendered C source out: indentation by braces, no stray white space, a blank line between functions.
+"""Formats rendered C source: indentation by braces, no stray white space, a blank line between functions.
 
-Templates can then follow their own structure; where a macro is called does not show in what it renders.
+The layout of the rendered source is then independent of the layout of the templates.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _COMMENT = re.compile(r"/\*.*?\*/|//.*")
 def indent_source(text: str) -> str:
     """The same source with every line indented by the braces and parentheses that are open before it.
 
-    A statement that goes on over lines, or the body of a loop without braces, is indented once more a line.
-    Only white space changes, and none within a comment of several lines but its indentation.
+    Continuation lines of a statement and the body of a loop without braces are indented once more.  Only white space
+    changes; within a comment of several lines only the indentation does.
     """
     lines: list[str] = []
     braces = parentheses = unfinished = 0
@@ -56,7 +56,7 @@ def indent_source(text: str) -> str:
 
 
 def without_unused_defines(text: str) -> str:
-    """The same program without the lines ``#define NAME ...`` whose name stands nowhere else in it."""
+    """The same program without ``#define NAME ...`` lines whose name is not used elsewhere."""
     while True:
         counts = Counter(_WORD.findall(_COMMENT.sub("", text)))
         unused = [found for found in _DEFINE.finditer(text) if counts[found[1]] == 1]

@@ -1,6 +1,6 @@
 """A problem: the sizes and types for which kernels are generated, tuned and selected.
 
-Which names a problem has is declared by the family of kernels; nothing here knows what they mean.
+The family of kernels declares the parameters; this module does not interpret them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ Value = int | str | bool
 class Parameter:
     """One name that a family declares: its default, its bounds (integers) or its choices (strings).
 
-    ``soft`` marks a parameter that changes the answer or the time only a little, so that a record with
-    another value is still worth transferring (a mode of the arithmetic, say, but not a data type).
-    ``implicit`` marks one that a problem has only where it is not at its default: it came when records without it
-    were there, and their keys stay as they are.
-    ``weight`` says how much a factor of e in a size counts in the distance between two problems.
+    Attributes:
+        soft: Whether records with another value of this parameter may still be transferred, as it changes result or
+            time only a little.  An example is a mode of the arithmetic, but not a data type.
+        implicit: Whether a problem leaves the parameter out at its default.  This keeps the keys of records that are
+            older than the parameter.
+        weight: The contribution of a factor of e in a size to the distance between two problems.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Parameter:
     weight: float = 1.0
 
     def check(self, value: object) -> Value:
-        """Return ``value`` in its declared type, or raise :class:`InputError` naming it and what is allowed."""
+        """Return ``value`` in its declared type; raise :class:`InputError` if it is not allowed."""
         if self.choices:
             if value not in self.choices:
                 raise InputError(f"{self.name}={value!r} is not one of {', '.join(self.choices)}")
@@ -102,7 +103,7 @@ class Problem(Mapping[str, Value]):
         return Problem(self.family, tuple((k, v) for k, v in self.items_ if k in keep))
 
     def replace(self, **values: Value) -> Problem:
-        """A copy with some values exchanged (unchecked: the caller took them from a checked problem)."""
+        """A copy with some values replaced; the values are not checked."""
         merged = dict(self.items_) | values
         return Problem(self.family, tuple(sorted(merged.items())))
 

@@ -1,4 +1,4 @@
-"""The tokens of C source, without comments and white space, and one digest of them."""
+"""Tokens of C source, without comments and white space, and their digest."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TOKEN = re.compile(
 def tokens(source: str) -> Iterator[str]:
     """The tokens of C, CUDA or OpenCL source in their order; each preprocessor directive ends with a newline token.
 
-    Strings are one token each, as they stand, and so is ``#define F(``: with white space before the parenthesis it
-    defines another macro.
+    A string literal is one token.  So is ``#define F(``, because white space before the parenthesis would define
+    another macro.
     """
     code = _COMMENT.sub(lambda match: match[1] or " ", _CONTINUED.sub("", source))
     if "#" not in code:

@@ -1,7 +1,4 @@
-"""The key under which the tuning database keeps what a kernel did on a device.
-
-It is made in one place, so that the tuner that writes records and the runtime that looks them up cannot disagree.
-"""
+"""Keys of the tuning database, for the tuner that writes records and the runtime that looks them up."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ __all__ = [
 
 
 def device_record(info: DeviceInfo) -> DeviceRecord:
-    """The database's view of a device; its limits go into ``extra``, which takes no part in the key."""
+    """The database record of a device; its limits go into ``extra``, which is not part of the key."""
     return DeviceRecord(
         backend=info.backend,
         platform=info.platform,
@@ -46,7 +43,7 @@ def device_record(info: DeviceInfo) -> DeviceRecord:
 
 
 def toolchain_record(info: DeviceInfo) -> ToolchainRecord:
-    """The device's compiler, with the options that every configuration is compiled with.
+    """The record of the device's compiler and the options of every configuration.
 
     ``DeviceInfo.compiler`` is a name and, after its last space, a version.
     """
@@ -60,9 +57,9 @@ def problem_record(spec: KernelSpec, problem: Problem) -> ProblemRecord:
 
 
 def key_of(info: DeviceInfo, spec: KernelSpec, problem: Problem) -> Key:
-    """The key of a kernel's results for a problem on a device, with the compiler of today.
+    """The key of a kernel's results for a problem on a device with its present compiler.
 
-    A result depends on its program too, whose digest is a part of the trial: see :func:`program_digest`.
+    A result also depends on its program, whose digest is stored in the trial; see :func:`program_digest`.
     """
     return Key(
         device_record(info),
@@ -73,20 +70,20 @@ def key_of(info: DeviceInfo, spec: KernelSpec, problem: Problem) -> Key:
 
 
 def program_digest(kernels: KernelFamily, key: Key, config: Config) -> str:
-    """The digest of the tokens that the program of a recorded configuration has today.
+    """The token digest of the program that a recorded configuration renders to in this version.
 
-    A record whose program has another digest is a miss.  Empty where the program cannot be rendered: the kernel, one of
-    its parameters or axes is gone, or a constraint refuses the configuration.  Takes 1 to 3 ms.
+    A record whose stored digest differs is a miss.  The result is empty if the program cannot be rendered: the kernel,
+    a parameter or an axis no longer exists, or a constraint refuses the configuration.  Takes 1 to 3 ms.
     """
     try:
         spec, problem = kernels.kernel(key.kernel.name), kernels.problem(**key.problem.params)
         return render(spec, problem, dict(config), recorded_traits(key.device)).digest
-    except (MmsbgenError, KeyError, TypeError, ValueError):  # another version's record may have anything
+    except (MmsbgenError, KeyError, TypeError, ValueError):  # records of other versions may have any content
         return ""
 
 
 def recorded_traits(device: DeviceRecord) -> Traits:
-    """What a device's constraints see, from its record."""
+    """The traits of a device from its database record."""
     extra = device.extra
     return traits_of(
         DeviceInfo(

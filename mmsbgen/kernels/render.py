@@ -1,4 +1,4 @@
-"""From a template, a problem and a configuration to source in one dialect; no GPU library."""
+"""Renders a template for a problem and a configuration in one dialect; needs no GPU library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Source:
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """The Jinja environment of all templates: undefined names are errors, blocks leave no blank lines."""
+    """The Jinja environment of all templates; undefined names are errors."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("mmsbgen", "templates"),
         undefined=jinja2.StrictUndefined,
@@ -63,15 +63,16 @@ def _referenced(name: str, seen: set[str]) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _names_in(text: str) -> list[str]:
-    """The templates that one of this text names, sorted; most kernels share theirs."""
+    """The names of the templates that a template's text references, sorted."""
     return sorted(filter(None, jinja2.meta.find_referenced_templates(environment().parse(text))))
 
 
 @functools.cache
 def template_digest(template: str, dialect_name: str) -> str:
-    """The digest of a template's text with everything that it includes and the dialect's words (16 hex digits).
+    """The digest of a template, everything that it includes and the dialect's keywords (16 hex digits).
 
-    Equal where two installations render the same; a record depends on the tokens of its own program alone.
+    Two installations with equal digests render the same source.  Records do not use it: they depend on the tokens of
+    their own program only.
     """
     digest = hashlib.sha256()
     for name, text in sorted(_referenced(template, set())):
@@ -81,7 +82,7 @@ def template_digest(template: str, dialect_name: str) -> str:
 
 
 def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, words: Dialect | None = None) -> Source:
-    """Render one kernel for ``traits.dialect``, or in other ``words`` of that language.
+    """Render one kernel in the dialect ``words``, by default that of ``traits.dialect``.
 
     Raises :class:`mmsbgen.base.errors.ConfigError` when the configuration is refused.
     """
@@ -115,9 +116,9 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
 
 
 def _defines(variables: dict[str, Any]) -> dict[str, str]:
-    """The numbers and switches among template variables as words of C, by their names in capitals.
+    """The numeric and boolean template variables as C literals, by their names in capitals.
 
-    The common prelude defines them, so that templates may write ``LD`` for ``{{ LD }}u`` and ``#if NOISE``.
+    The common prelude defines them as macros, so templates may write ``LD`` for ``{{ LD }}u`` and ``#if NOISE``.
     """
     written = {bool: lambda x: str(int(x)), int: lambda x: f"{x}u", float: repr}
     return {name.upper(): written[type(value)](value) for name, value in variables.items() if type(value) in written}

@@ -1,4 +1,4 @@
-"""Look up, render, compile: the kernels that a run uses, each in the best configuration that is known."""
+"""Selects and builds the kernels of a run, each in its best known configuration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MESSAGE = 4000
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """Which configuration a kernel got, and why."""
+    """The configuration selected for a kernel, and the reason."""
 
     kernel: str
     config: Config
@@ -36,10 +36,10 @@ class KernelChoice:
     reason: str
     template_digest: str
     recorded: Config = field(default_factory=dict)
-    """As the database has it, without the modes of the run."""
+    """The configuration as recorded in the database, before the modes of the run are applied."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For run records."""
+        """The fields that run records store."""
         return {
             "kernel": self.kernel,
             "config": dict(self.config),
@@ -49,7 +49,7 @@ class KernelChoice:
         }
 
 
-#: What a run says of kernels that records of something else have answered for; run.json and the log have each reason.
+#: Short reasons for kernels whose records are of another problem or device; run.json and the log have the full ones.
 _BRIEF = {
     "problem": "recorded on this device for other sizes; `mmsbgen tune` with this graph and K measures for these",
     "architecture": "recorded on this device with other software, or on one like it; `mmsbgen tune` measures here",
@@ -61,10 +61,13 @@ _BRIEF = {
 class Runtime:
     """Kernels of one family on one device.
 
-    ``index`` answers which configuration is best; without it every kernel gets its built-in default.
-    ``fixed`` names configurations that are taken as they are or refused; ``kept`` those of a run that goes on,
-    which are looked up anew where they are no longer valid.  ``refused`` remembers what did not compile or launch,
-    by kernel, problem and description of the configuration, with the words for it.
+    Attributes:
+        index: Finds the best configuration; without it every kernel gets its built-in default.
+        fixed: Configurations requested by the user, by kernel.  They are used unchanged or refused.
+        kept: Configurations of a resumed run, by kernel.  Those that are no longer valid are looked up again.
+        choices: The selected configurations so far, by kernel.
+        refused: Messages about configurations that did not compile or launch, by kernel and problem, then by the
+            configuration's description.
     """
 
     device: Device
@@ -76,9 +79,9 @@ class Runtime:
     refused: dict[tuple[str, Problem], dict[str, str]] = field(default_factory=dict)
 
     def compile_ahead(self, names: Iterable[str], problem: Problem) -> None:
-        """Compile the kernels called ``names`` for ``problem`` side by side, where the device can.
+        """Compile the kernels called ``names`` for ``problem`` in parallel, if the device supports that.
 
-        :meth:`kernel` then finds them compiled, and says what is wrong with those that are not.
+        :meth:`kernel` then takes them from the cache, and raises the errors of those that do not compile.
         """
         if not self.device.side_by_side:
             return
@@ -93,11 +96,12 @@ class Runtime:
     def kernel(self, name: str, problem: Problem, **modes: Value) -> ChosenKernel:
         """The kernel called ``name``, built for ``problem``.
 
-        ``modes`` are axes that must have these values, whatever the records have: how fast another mode is says
-        nothing of what is wanted. A configuration that was asked for, or that a run goes on with, keeps its own.
-        A selected configuration that does not compile here, or whose first launch is refused, is reported, marked
-        in the database and replaced by the next best one, at last by the default; without a word or a mark where a
-        record of another problem or device has a block above what this kernel can have.
+        ``modes`` are axis values that override those of the records.  Configurations in ``fixed`` and ``kept`` keep
+        their own modes.
+
+        A selected configuration that does not compile, or whose first launch is refused, is logged, quarantined in the
+        database and replaced by the next best one, finally by the default.  It is replaced without a warning and not
+        quarantined if a record of another problem or device has a block that is too large for this kernel.
         """
         with stage(f"compiling {name}"):
             bound, choice = self._built(name, problem, {} if name in self.fixed or name in self.kept else modes)
@@ -106,7 +110,7 @@ class Runtime:
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
     def variant(self, name: str, problem: Problem, **values: Value) -> ChosenKernel:
-        """A kernel in its chosen configuration but for some axes that are a mode rather than a matter of speed."""
+        """A kernel in its selected configuration with other values of some modes."""
         if name not in self.choices:
             self.kernel(name, problem)
         chosen = self.choices[name]
@@ -115,9 +119,9 @@ class Runtime:
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
     def replacement(self, kernel: ChosenKernel, error: LaunchError) -> tuple[BoundKernel, KernelChoice]:
-        """The next best configuration of a kernel whose launch was refused, in the same modes, and why it is that.
+        """The next best build of a kernel whose launch was refused, in the same modes, and the choice behind it.
 
-        Raises :class:`LaunchError` where there is none, and where the device can no longer be used.
+        Raises :class:`LaunchError` if there is none, or if the device can no longer be used.
         """
         name, choice = kernel.spec.name, kernel.choice
         try:
@@ -135,7 +139,7 @@ class Runtime:
             raise LaunchError(f"{error}; nor can another one be used ({other}). {self.advice(name)}") from error
 
     def advice(self, name: str) -> str:
-        """How another configuration of a kernel is chosen."""
+        """Instructions for choosing another configuration of a kernel, for messages."""
         return (
             f"choose another configuration of {name} by configs={{{name!r}: {{...}}}} of "
             f"mmsbgen.detection.detect.Request, or find one by `mmsbgen tune --device {self.device.info.spec} "
@@ -162,7 +166,7 @@ class Runtime:
         if text in refused:
             return
         if isinstance(error, LaunchLimitError) and choice.tier not in ("exact", "kept"):
-            # What a kernel can have depends on the problem: that is no fault of a record of another one.
+            # The limit depends on the problem, so a record of another problem is not to blame.
             log.info("%s; it is of tier %s and passed over", error, choice.tier)
             refused[text] = f"one of tier {choice.tier} is above what this kernel can have: {text}"
         else:
@@ -171,7 +175,7 @@ class Runtime:
             refused[text] = f"the configuration of tier {choice.tier} {what}: {text}{marked}"
 
     def quarantine(self, choice: KernelChoice, problem: Problem, error: Exception) -> str:
-        """Mark a configuration that the database had as one that fails here; returns what to add to the report."""
+        """Quarantine a recorded configuration that fails here; returns a suffix for the message."""
         if self.index is None or choice.tier in ("default", "fixed") or self.device.info.backend == "fake":
             return ""
         key = key_of(self.device.info, self.family.kernel(choice.kernel), problem)
@@ -219,9 +223,9 @@ def look_up(
     valid: Callable[[Config], bool] | None = None,
     modes: Mapping[str, Value] | None = None,
 ) -> Selection:
-    """What the records have for a kernel and problem on a device, by the family's measure of near problems.
+    """The best recorded configuration of a kernel for a problem on a device.
 
-    ``valid`` says which configurations may be used, by default those that the kernel's constraints allow.
+    ``valid`` decides which configurations may be used, by default those that satisfy the kernel's constraints.
     """
     key = key_of(info, family.kernel(name), problem)
     return look_up_key(index, key, traits_of(info), family, problem, valid=valid, modes=modes)
@@ -237,7 +241,7 @@ def look_up_key(
     valid: Callable[[Config], bool] | None = None,
     modes: Mapping[str, Value] | None = None,
 ) -> Selection:
-    """As :func:`look_up`, for the key of any device, with what its constraints see of it."""
+    """As :func:`look_up`, for a key and the traits of its device."""
     name = key.kernel.name
     spec = family.kernel(name)
     return index.select(
@@ -253,15 +257,15 @@ def look_up_key(
 
 
 def why(selection: Selection) -> str:
-    """Why a configuration was selected and what that is expected to cost, on one line."""
+    """The reason for a selection and its expected loss, on one line."""
     return "; ".join(filter(None, (selection.reason, "" if selection.tier == "default" else selection.outlook)))
 
 
 @dataclass(eq=False)
 class ChosenKernel(BoundKernel):
-    """A kernel in the configuration that its runtime chose; where the first launch of that is refused, in the next.
+    """A kernel in the configuration that its runtime selected.
 
-    Callers go by the modes of a configuration, so those stay.
+    If its first launch is refused, it takes the next best configuration with the same modes.
     """
 
     runtime: Runtime
@@ -269,10 +273,11 @@ class ChosenKernel(BoundKernel):
     launched: bool = False
 
     def launch(self, count: int, values: Mapping[str, Any]) -> Event:
-        """Queue the kernel for ``count`` work units, as :meth:`BoundKernel.launch` does; the first time, wait for it.
+        """Queue the kernel for ``count`` work units; wait for the first launch to end.
 
-        Raises :class:`LaunchError` naming kernel and configuration, and how another one is chosen, where none can be
-        launched or the first launch fails while running: what that has left behind is not known.
+        Raises:
+            LaunchError: No configuration can be launched, or the first launch failed while running and left undefined
+                results.  The message names kernel and configuration, and how to choose another one.
         """
         if self.launched:
             return super().launch(count, values)
@@ -304,7 +309,7 @@ class ChosenKernel(BoundKernel):
 def by_tier(choices: Mapping[str, KernelChoice]) -> list[str]:
     """One line for all kernels of the same tier and reason: ``exact: update_phi, update_pi (tuned for ...)``.
 
-    Where records of something else answer, each kernel has a reason of its own: all of such a tier have one line.
+    Kernels of the tiers between 'exact' and 'default' share one line with a short reason.
     """
     grouped: dict[tuple[str, str], list[str]] = {}
     for choice in choices.values():

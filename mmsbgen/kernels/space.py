@@ -1,7 +1,7 @@
 """Search spaces: axes, constraints with reasons, configurations.  No GPU library and no I/O.
 
-A configuration is a plain mapping of axis names to values.  It is valid or refused by a constraint that
-says why; it is never silently changed.
+A configuration is a plain mapping of axis names to values.  It is either valid or refused with a reason; it is never
+changed silently.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ Config = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Traits:
-    """What constraints may know of a device.
+    """The properties of a device that constraints use.
 
-    ``sub_group_size`` is 0 where the device has no sub-groups (warps).  Sizes are bytes: ``local_memory`` is what a
-    kernel may declare for a block, ``launch_memory`` what a launch may give it instead, 0 where launches give none.
-    ``warp_groups`` says that four warps may multiply together (wgmma).  ``platform`` names the runtime, for what its
-    compiler alone cannot do; "" where that is not known.
+    Attributes:
+        local_memory: Bytes of local memory that a kernel may declare for a block.
+        launch_memory: Bytes of dynamic shared memory that a launch may request instead; 0 without such launches.
+        sub_group_size: Work-items of a sub-group (warp); 0 for a device without sub-groups.
+        warp_groups: Whether four warps can multiply matrices together (wgmma).
+        platform: Name of the runtime, for limitations of its compiler; "" if unknown.
     """
 
     dialect: str
@@ -40,7 +42,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class Axis:
-    """One tunable name, its values from the simplest on, and what it means."""
+    """One tunable parameter; its values are ordered from the simplest."""
 
     name: str
     values: tuple[Value, ...]
@@ -49,7 +51,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A rule; ``check`` returns None where the configuration is allowed, else the reason in plain words."""
+    """A constraint; ``check`` returns why a configuration is refused, or None if it is allowed."""
 
     name: str
     check: Callable[[Config, Problem, Traits], str | None]
@@ -57,7 +59,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Space:
-    """Axes and constraints of one kernel; the axes that change a kernel most come first."""
+    """Axes and constraints of one kernel; the axes with the largest effect come first."""
 
     axes: tuple[Axis, ...]
     constraints: tuple[Constraint, ...] = ()
@@ -85,9 +87,9 @@ class Space:
             raise ConfigError(f"configuration {describe(config)} is refused: {reason}")
 
     def complexity(self, config: Config) -> tuple[int, ...]:
-        """By which of two configurations that are as fast the simpler one is chosen: the less of these.
+        """A sort key that is less for simpler configurations, to choose between equally fast ones.
 
-        It is the place of every axis's value among that axis's values, in the order of the axes.
+        It has the index of each value among its axis's values, in the order of the axes.
         """
         return tuple(axis.values.index(config[axis.name]) for axis in self.axes)
 
@@ -98,9 +100,10 @@ class Space:
             yield dict(zip(names, values, strict=True))
 
     def judged(self, problem: Problem, traits: Traits) -> Iterator[tuple[dict[str, Value], str | None]]:
-        """Every combination of :meth:`product` with its :meth:`refusal`, which is much faster than asking for each.
+        """Every combination of :meth:`product` with its :meth:`refusal`, much faster than single calls.
 
-        Each constraint is asked once for the values that it reads, on which alone its answer must depend.
+        Each constraint is evaluated once for each combination of the axis values that it reads.  Its result must depend
+        on these values only.
         """
         answers = [(constraint.name, _Answers(constraint, problem, traits)) for constraint in self.constraints]
         for config in self.product():
@@ -118,14 +121,14 @@ class Space:
 
 @dataclass
 class _Axis:
-    """The next axis that a constraint reads, and by its value what it reads then or, in the end, answers."""
+    """A node of a decision tree: the axis that a constraint reads next, and the child node or result by its value."""
 
     name: str
     then: dict[Value, _Axis | tuple[str | None]]
 
 
 class _Answers:
-    """What a constraint says of configurations, kept by the values that it read: most read two axes or three."""
+    """A cache of a constraint's results by the axis values that it read, as most read only two or three axes."""
 
     def __init__(self, constraint: Constraint, problem: Problem, traits: Traits) -> None:
         self._check, self._given = constraint.check, (problem, traits)
@@ -143,7 +146,7 @@ class _Answers:
         reason = self._check(reads, *self._given)
         names, last = list(reads.names), None
         place = self._first
-        while isinstance(place, _Axis):  # as far as other configurations read the same values
+        while isinstance(place, _Axis):  # follow the part of the tree that exists already
             last, place = place, place.then.get(config[place.name])
             names.pop(0)
         known: _Axis | tuple[str | None] = (reason,)
@@ -157,7 +160,7 @@ class _Answers:
 
 
 class _Reads(Mapping[str, Value]):
-    """A configuration that remembers which axes were read, in their order."""
+    """A configuration that records which axes were read, in order."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""How well a cover (a set of overlapping communities) agrees with a known one."""
+"""Agreement of a cover (a set of overlapping communities) with a known one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Covers as SNAP writes them: one community a line, ids separated by tabs (or, read, by spaces)."""
+"""Cover files in SNAP's format: one community a line, ids separated by tabs (spaces are read too)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mmsbgen.base.user_warning import warn_user
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
 
-#: Lines of two ids from which on all of them look like another kind of file.
+#: A file of at least this many lines, all of two ids, is probably not a cover.
 _LIKE_A_TABLE = 3
-#: Of the smaller cover's vertices: fewer than this part in the other one look as if they were of other graphs.
+#: If a smaller share of the smaller cover's vertices is in the other cover, the two may be of different graphs.
 _FEW = 0.1
 _GATHER = """awk '{c[$2] = c[$2] "\\t" $1} END {for (l in c) print substr(c[l], 2)}'"""
 
-#: As edge lists have them: of the blanks of other alphabets ids may be made.
+#: ASCII white space only, as in edge lists: ids may contain other Unicode blanks.
 _LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
 _NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^\s*$")
 
@@ -35,10 +35,11 @@ class CoverWarning(UserWarning):
 
 
 def words_of(ids: npt.NDArray[Any]) -> list[str]:
-    """The words by which vertices ``[N]`` stand in a file, in the order of ``ids``.
+    """The text of each vertex id ``[N]`` in a cover file, in the order of ``ids``.
 
-    Raises InputError for an id whose text is empty, begins with ``#`` or has a tab, the end of a line, a zero byte or a
-    surrogate in it, and for ids of the same text.
+    Raises:
+        InputError: the text of an id is blank, begins with ``#``, or contains a tab, a line end, a zero byte or a
+            surrogate; or two ids have the same text.
     """
     words = list(map(canonical_word, ids.tolist()))
     if ids.dtype.kind == "i":
@@ -59,20 +60,23 @@ def words_of(ids: npt.NDArray[Any]) -> list[str]:
 
 
 def cover_text(words: Sequence[str], members: Iterable[npt.NDArray[Any]]) -> str:
-    """A cover as text: a line for every array of vertex numbers in ``members``, by their ``words``."""
+    """The text of a cover: one line of ``words`` for each array of vertex numbers in ``members``."""
     return "".join("\t".join([words[vertex] for vertex in one.tolist()]) + "\n" for one in members)
 
 
 def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
-    """Read a cover from a file: its communities in the order of the lines, ids as they are written.
+    """Read a cover from a file: communities in the order of the lines, ids as they are written.
 
-    The file is plain text or gzip (told by its first bytes).  A field that begins with ``#`` comments out the rest
-    of its line; blank lines are passed over.  Communities that occur twice or have one member are kept; an id that
-    occurs twice on a line is kept once.
+    The file is plain text or gzip (detected from its first bytes).  A field that begins with ``#`` starts a comment up
+    to the end of the line; blank lines are skipped.  Duplicate communities and communities of one member are kept; an
+    id repeated on a line is kept once.
 
-    Raises InputError, naming file and remedy, when the file cannot be read, is damaged, is no UTF-8 text, has no
-    community, or has ids with a comma or semicolon at an end, which are another separator.  A file of pairs, which may
-    be a table of a vertex and its label a line or an edge list, is read with a :class:`CoverWarning`.
+    A file in which every line has two ids may be an edge list or a table of vertices and labels.  It is read with a
+    :class:`CoverWarning`.
+
+    Raises:
+        InputError: the file cannot be read, is damaged, is not UTF-8 text, has no community, or has an id that begins
+            or ends with a comma or semicolon, which suggests another separator.  The message names file and remedy.
     """
     file = Path(path)
     with stage(f"reading {file.name}", unit="lines") as told:
@@ -109,8 +113,8 @@ def _read(file: Path, told: Stage) -> list[list[str]]:
 def refuse_table(cover: Sequence[Sequence[str]], vertices: Collection[str], name: str, among: str) -> None:
     """Raise InputError for a table of vertices and labels that was read as a cover.
 
-    It is one for certain where all lines have two fields, the first one always another vertex, and the second one
-    never one of ``vertices``, the words of all that there are, which ``among`` names.
+    That is certain if every line has two fields, the first is a different vertex on each line, and the second is never
+    a vertex.  ``vertices`` are the ids of all vertices; ``among`` names their source in the message.
     """
     if len(cover) < _LIKE_A_TABLE or any(len(one) != 2 for one in cover):
         return
@@ -123,10 +127,10 @@ def refuse_table(cover: Sequence[Sequence[str]], vertices: Collection[str], name
 
 
 def check_shared(cover: Sequence[Sequence[str]], truth: Sequence[Sequence[str]], name: str, known: str) -> None:
-    """Raise InputError where two covers, read from the files ``name`` and ``known``, have no vertex in common.
+    """Raise InputError if two covers, read from the files ``name`` and ``known``, have no vertex in common.
 
-    Where less than a tenth of the smaller one's vertices are in the other one too, a :class:`CoverWarning` says so:
-    they may be about other graphs, or name their vertices otherwise.
+    Warns with a :class:`CoverWarning` if less than a tenth of the smaller cover's vertices are in the other cover: they
+    may be of different graphs, or use different ids.
     """
     ours, theirs = ({word for one in communities for word in one} for communities in (cover, truth))
     shared, fewer = len(ours & theirs), min(len(ours), len(theirs))

@@ -1,7 +1,7 @@
-"""Agreement of two covers, all measures over the same set of vertices.
+"""Agreement of two covers; all measures are over the same set of vertices.
 
-The set of vertices matters: a vertex that is in no community of either cover counts as one on which they agree, so
-that measures over fewer vertices come out lower.  Some libraries leave such vertices out.
+A vertex that is in no community of either cover counts as agreement, so leaving such vertices out lowers the scores.
+Some libraries leave them out.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from mmsbgen.base.progress import Stage, stage
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Entries of a table of communities by communities, or of vertices by vertices, that are held at a time.
+#: Entries of a table (communities by communities, or vertices by vertices) that are computed at a time.
 _BLOCK = 1 << 22
-#: Pairs of communities from which networkit, which lets no other thread run meanwhile, takes seconds.
+#: From so many pairs of communities on, networkit takes seconds; no other thread can run meanwhile.
 _MANY = 1 << 22
-#: Sums of entropies that differ by no more than this, some tens of roundings of numbers below one, are equal.
+#: Sums of entropies that differ by no more than this, some tens of rounding errors of numbers below one, are equal.
 _TIE = 1e-14
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What :func:`evaluate` found; the four measures are 1 for equal covers.
+    """Result of :func:`evaluate`; the four measures are 1 for equal covers.
 
     onmi
-        Overlapping normalised mutual information of McDaid, Greene and Hurley, normalised by the larger entropy:
-        0 to 1, 0 for covers that say nothing of each other and for a single community of all vertices.
+        Overlapping normalised mutual information of McDaid, Greene and Hurley, normalised by the larger entropy: 0
+        to 1.  It is 0 for covers without mutual information and for a single community of all vertices.
     onmi_lfk
-        That of Lancichinetti, Fortunato and Kertesz, normalised community by community: 0 to 1, and well above 0
-        for covers that have little to do with each other.
+        The measure of Lancichinetti, Fortunato and Kertesz, normalised community by community: 0 to 1, and well above 0
+        even for unrelated covers.
     average_f1
-        Mean of both directions of the mean F1 of every community with the one that it matches best (Yang and
-        Leskovec): 0 to 1.  One community of all vertices can score high where communities are large.
+        Mean over both directions of the mean F1 of each community with its best match (Yang and Leskovec): 0 to 1.
+        One community of all vertices can score high where communities are large.
     omega
-        Omega index (Collins and Dent): pairs of vertices that share equally many communities in both covers, less
-        what is due to chance; at most 1, 0 in the mean for chance.
+        Omega index (Collins and Dent): agreement on the number of communities that each pair of vertices shares,
+        corrected for chance; at most 1, and 0 on average for chance.
     vertices
-        Number of vertices that all of these are over.
+        Number of vertices over which the measures are computed.
     communities, coverage, memberships
-        Of the cover: number of communities, share of the vertices that are in one, communities of such a vertex in
-        the mean.
+        Of the cover: number of communities, share of the vertices that are in one, and mean number of communities of
+        such a vertex.
     true_communities, true_coverage, true_memberships
         The same of the truth.
     """
@@ -73,13 +73,16 @@ def evaluate(
 ) -> Scores:
     """Compare a cover with the true one.
 
-    ``cover`` and ``truth`` hold communities as collections of ids; ids are compared as strings, so that 7 and "7" are
-    the same vertex.  ``vertices`` are all vertices of the graph, those without a link or a community too; without it
-    they are the union of both covers, which lowers the scores where vertices are in no community.  Communities that
-    occur twice or have one member count as they are.
+    Duplicate communities and communities of one member count like any others.
 
-    The ONMI and the average F1 are computed by networkit, of which the first leaves out pairs of communities
-    without a common vertex, as its authors' program does.
+    networkit computes the ONMI and the average F1.  Its ONMI leaves out pairs of communities without a common vertex,
+    as the program of its authors does.
+
+    Args:
+        cover: communities as collections of ids.  Ids are compared as strings: 7 and "7" are the same vertex.
+        truth: the true communities, in the same form.
+        vertices: all vertices of the graph, including those without a link or a community.  By default the union of
+            both covers, which lowers the scores if some vertices are in no community.
 
     Raises:
         InputError: a cover is empty, has an empty community, or an id that is not in ``vertices``.
@@ -112,7 +115,7 @@ def evaluate(
 
 
 def _communities(cover: Sequence[Collection[Any]], what: str) -> list[set[str]]:
-    """Communities as sets of strings. Raises InputError for values that are no cover."""
+    """Communities as sets of strings. Raises InputError for values that are not a cover."""
     if isinstance(cover, str | bytes):
         raise InputError(f"the {what} {cover!r} is a string; read a file by mmsbgen.scores.read_cover first")
     sets = []
@@ -129,7 +132,7 @@ def _communities(cover: Sequence[Collection[Any]], what: str) -> list[set[str]]:
 
 @dataclass(frozen=True)
 class _Incidence:
-    """A cover as pairs of community and vertex numbers, both ``[M]``, by ascending community."""
+    """A cover as pairs of community and vertex numbers, both ``[M]``, sorted by community."""
 
     community: Ints
     vertex: Ints
@@ -153,12 +156,12 @@ class _Incidence:
 
     @property
     def sizes(self) -> Ints:
-        """Members of every community, ``[K]``."""
+        """Number of members of each community, ``[K]``."""
         return np.bincount(self.community, minlength=self.n_communities)
 
     @property
     def degrees(self) -> Ints:
-        """Communities of every vertex, ``[N]``."""
+        """Number of communities of each vertex, ``[N]``."""
         return np.bincount(self.vertex, minlength=self.n_vertices)
 
     @property
@@ -170,7 +173,7 @@ class _Incidence:
         return self.vertex.size / int(np.count_nonzero(self.degrees))
 
     def matrix(self) -> Any:
-        """Zeros and ones ``[N, K]``, int64 compressed rows."""
+        """Incidence matrix of zeros and ones ``[N, K]``, int64, in CSR format."""
         sparse = _library("scipy.sparse")
         shape = (self.n_vertices, self.n_communities)
         return sparse.csr_array((np.ones(self.vertex.size, np.int64), (self.vertex, self.community)), shape=shape)
@@ -213,9 +216,10 @@ def _lfk(x: _Incidence, y: _Incidence) -> float:
 def _unknown(common: Any, x: _Incidence, y: _Incidence) -> float:
     """Mean over the communities i of X of H(X_i | Y) / H(X_i); ``common`` ``[K_x, K_y]`` counts common members.
 
-    H(X_i | Y) is the least H(X_i | Y_j), of the j alone for which agreeing says more than disagreeing, else H(X_i).
-    A community of all vertices has no entropy.  As in the authors' program it counts as unknown, but not where the
-    other cover has it too, so that equal covers score 1.
+    With h(m) = -(m/N) log2(m/N), H(X_i | Y) is the least H(X_i | Y_j) over the communities j for which the terms h of
+    agreement (vertices in both, in neither) exceed those of disagreement (in one only).  It is H(X_i) if that is less,
+    or if there is no such j.  A community of all vertices has no entropy.  As in the authors' program its ratio is 1,
+    unless the other cover has it too; so equal covers score 1.
     """
     n = x.n_vertices
     shares = np.arange(n + 1) / n
@@ -242,9 +246,9 @@ def _unknown(common: Any, x: _Incidence, y: _Incidence) -> float:
 def _omega(x: _Incidence, y: _Incidence, told: Stage) -> float:
     """Omega index (L. M. Collins, C. W. Dent, Multivariate Behav. Res. 23, 231-242, 1988).
 
-    Of the P = N (N - 1) ordered pairs of vertices, A share equally many communities in both covers; T_j and U_j
-    share j in the first and in the second.  omega = (A P - E) / (P^2 - E) with E = sum_j T_j U_j; 1 where P^2 = E.
-    Time goes with the sum of the squared sizes of the communities.
+    Of the P = N (N - 1) ordered pairs of vertices, A share equally many communities in both covers; T_j and U_j pairs
+    share j communities in the first and in the second.  omega = (A P - E) / (P^2 - E) with E = sum_j T_j U_j; 1 where
+    P^2 = E.  The time grows with the sum of the squared sizes of the communities.
     """
     n = x.n_vertices
     pairs = n * (n - 1)
@@ -258,7 +262,7 @@ def _omega(x: _Incidence, y: _Incidence, told: Stage) -> float:
         for count, part in zip(counts, shared, strict=True):
             count.update(_histogram(part.data))
         told.tell(stop)
-    # So far with every vertex paired with itself, which shares its own number of communities.
+    # Remove the pairs of a vertex with itself, which share all communities of that vertex.
     differ -= int(np.count_nonzero(x.degrees != y.degrees))
     for count, side in zip(counts, (x, y), strict=True):
         count.subtract(_histogram(side.degrees[side.degrees > 0]))
@@ -275,7 +279,7 @@ def _histogram(values: Ints) -> dict[int, int]:
 
 
 def _row_blocks(costs: Ints) -> list[tuple[int, int]]:
-    """Ranges of rows whose ``costs`` ``[N]`` sum up to about ``_BLOCK`` or that are one row."""
+    """Ranges of rows whose ``costs`` ``[N]`` sum to about ``_BLOCK``, or of a single row that costs more."""
     ends = np.flatnonzero(np.diff(np.cumsum(costs) // _BLOCK)) + 1
     bounds = [0, *ends.tolist(), len(costs)]
     return list(itertools.pairwise(bounds))

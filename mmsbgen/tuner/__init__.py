@@ -1,4 +1,4 @@
-"""The tuner: search a kernel's space on one device, check and time each configuration, store what came of it.
+"""The tuner: searches a kernel's space on one device, checks and times each configuration, and stores the results.
 
-Nothing here knows any family of kernels.
+It is independent of any family of kernels.
 """

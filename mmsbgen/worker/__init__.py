@@ -1,1 +1,1 @@
-"""Workers: they take jobs from the queue of a database and do each in a child process of their own."""
+"""Workers: take jobs from the queue of a database and run each in its own child process."""

@@ -1,4 +1,4 @@
-"""A detection as a job: its input file ``graph``, with the keywords of :func:`mmsbgen.detect` as its payload."""
+"""Detection jobs: the input file ``graph``, and keywords of :func:`mmsbgen.detect` as payload."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _FILES = ("communities.txt", "memberships.npz", "run.json")
 
 
 def checked(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampler's options of a payload, all but ``n_communities`` where that is "auto".
+    """The sampler's options in a payload, without ``n_communities`` if that is "auto".
 
     Keys: ``n_communities`` (a number or "auto"), fields of :class:`Options` and :class:`ResultOptions`, and the graph's
-    ``name`` for records.  Raises :class:`InputError` that names what cannot be used.
+    ``name`` for records.  Raises :class:`InputError` that names the invalid key or value.
     """
     known_keys(payload, {"name", *_OPTIONS, *_RESULTS}, "detect")
     given = {name: value for name, value in payload.items() if name in _OPTIONS}
@@ -60,7 +60,10 @@ def _results(payload: Mapping[str, Any]) -> ResultOptions:
 
 
 def run(task: Task, tells: JobReporter) -> JobOutcome:
-    """Detect, or go on from the checkpoint of an attempt before; raises :class:`StoppedError` when asked to stop."""
+    """Run a detection, from the checkpoint of an earlier attempt if there is a usable one.
+
+    Raises :class:`StoppedError` when asked to stop.
+    """
     options = checked(task.payload)
     throttle = Throttle()
 
@@ -109,7 +112,7 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
 
 
 def _usable(task: Task, tells: JobReporter) -> bool:
-    """Whether there is a checkpoint that this version can go on from."""
+    """Whether there is a checkpoint from which this version can resume."""
     if task.resume is None:
         return False
     try:
@@ -121,7 +124,7 @@ def _usable(task: Task, tells: JobReporter) -> bool:
 
 
 def _progress(sampler: Sampler, trace: Trace) -> dict[str, Any]:
-    """How far a chain is: iteration, the share of the most that it may make, and the last evaluation."""
+    """Progress of a chain: iteration, share of the iteration limit, and the last evaluation."""
     last = trace[-1] if trace else {}
     told = {name: last[name] for name in _METRICS if name in last} | {
         "iteration": sampler.iteration,

@@ -1,4 +1,4 @@
-"""A child process that does one task, seen from its worker."""
+"""The child process of one task, seen from its worker."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Child(ChildProcess):
-    """A child that does ``task``."""
+    """The child process that does ``task``."""
 
     def __init__(self, task: Task) -> None:
-        # Here and not in the child, which may be killed: a temporary folder must not stay behind.
+        # Prepared here, as a child that is killed would leave its temporary folder behind.
         prepare()
         super().__init__("mmsbgen.worker.job_process")
-        # A child that died at once is found when it is listened to.
+        # If the child has died already, :meth:`hear` reports it.
         with contextlib.suppress(OSError):
             self.connection.send(task)
 
     def hear(self, timeout_s: float) -> tuple[Any, ...] | None:
-        """What it tells, None where that is nothing for so long, ``("died", how)`` when it is gone."""
+        """The child's next message; None after ``timeout_s`` without one, ``("died", how)`` if it has ended."""
         try:
             if not self.connection.poll(timeout_s):
                 return None
@@ -39,15 +39,15 @@ class Child(ChildProcess):
             return ("died", self.ending(_WHO))
 
     def killed(self) -> str | None:
-        """How it died where it was killed by a signal that does not ask, as where memory ran out; None otherwise."""
+        """How the child died if a signal that is no request to stop killed it, as when memory ran out; else None."""
         code = self.exit_code()
         return self.ending(_WHO) if code is not None and code < 0 and -code not in _ASKS else None
 
 
 def ask_device(device: str | None) -> dict[str, Any]:
-    """Open a device in a child and tell its ``record``, its ``hardware`` and the ``spec`` that names it exactly.
+    """Open a device in a child process and return its ``record``, ``hardware`` and exact ``spec``.
 
-    Raises :class:`InputError` where it cannot be opened.
+    Raises :class:`InputError` if it cannot be opened.
     """
     child = Child(Task("device", device=device))
     try:

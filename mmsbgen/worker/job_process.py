@@ -1,6 +1,6 @@
 """The child process that does one job, started by :mod:`mmsbgen.worker.job_child`.
 
-It writes to no row of the queue, and may die at any moment.
+It does not write to the queue, and may die at any moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORK = {"detect": "mmsbgen.worker.detection_job", "tune": "mmsbgen.worker.tunin
 
 
 class _Tells:
-    """Sends what work tells to the worker."""
+    """Sends a job's reports to the worker."""
 
     def __init__(self, connection: Connection) -> None:
         self._send = connection.send
@@ -55,7 +55,7 @@ def _done(task: Task, tells: _Tells) -> JobOutcome:
 
 
 def serve(connection: Connection) -> None:
-    """Do the one task that comes; ends with ('done', outcome), ('stopped',) or ('error', text, retry)."""
+    """Receive one task and do it; the last message is ('done', outcome), ('stopped',) or ('error', text, retry)."""
     task: Task = connection.recv()
     try:
         answer: tuple[Any, ...] = ("done", _done(task, _Tells(connection)))
@@ -63,7 +63,7 @@ def serve(connection: Connection) -> None:
         answer = ("stopped",)
     except MmsbgenError as error:
         traceback.print_exc()
-        # What the user caused comes again; a device or a database that failed may be well the next time.
+        # Errors of the user's input (exit code 2) would recur; a device or a database that failed may work next time.
         answer = ("error", str(error).replace(f"{task.folder}{os.sep}", ""), error.exit_code != 2)
     except MemoryError as error:
         answer = ("error", f"it does not fit into this machine's memory ({error})", False)

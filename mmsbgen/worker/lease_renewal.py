@@ -1,4 +1,4 @@
-"""Keeps a job for the worker that has it."""
+"""Renews a job's lease."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mmsbgen.jobs import Lease, LeaseLostError, Queue
 __all__ = ["LeaseRenewal"]
 
 _LOOK_S = 1.0
-"""How often a worker looks whether its job is to end."""
+"""Most seconds between checks for a request to end the job."""
 
 
 class LeaseRenewal:
-    """The heartbeats of a lease from the moment that the job was claimed; ``failing`` is told what goes wrong."""
+    """The heartbeats of a lease since the job was claimed; ``failing`` is called with the text of database errors."""
 
     def __init__(self, queue: Queue, lease: Lease, failing: Callable[[str], None]) -> None:
         self.lease = lease
@@ -26,14 +26,14 @@ class LeaseRenewal:
         self._looked_at = 0.0
 
     def kept(self) -> None:
-        """Take note that the job was kept by another write just now."""
+        """Record that another write has just renewed the lease."""
         self._beat_at = time.monotonic()
 
     def look(self) -> bool:
-        """Write a heartbeat where it is due; True when the job was asked to end.
+        """Send a heartbeat if one is due; returns whether the job was asked to end.
 
-        To be called many times a lease; most calls do nothing.  Raises :class:`LeaseLostError`, also when the database
-        could not be reached for as long as the lease lasts.
+        Call it many times per lease; most calls do nothing.  Raises :class:`LeaseLostError`, also when the database
+        could not be reached for the length of the lease.
         """
         now, lease = time.monotonic(), self.lease
         if now - self._looked_at < min(_LOOK_S, lease.seconds / 4):

@@ -1,4 +1,4 @@
-"""The worker: it claims a job, lets a child do it, keeps the lease meanwhile, and records what came of it."""
+"""The worker: claims a job, runs it in a child process, renews its lease, and records the outcome."""
 
 from __future__ import annotations
 
@@ -29,37 +29,39 @@ __all__ = ["Worker", "WorkerSettings"]
 
 CHECKPOINT = "checkpoint.npz"
 OWNER = "database"
-"""A file in the folder of each job: the database that the job is of."""
+"""File in the folder of each job that names the job's database."""
 _IDLE_S = 1.0
-"""How often an idle worker looks for jobs."""
+"""Seconds between an idle worker's looks at the queue."""
 _AGAIN_S = 3.0
-"""How long to wait before a database that failed is asked again."""
+"""Seconds before a failed database is tried again."""
 _UNFIT_S = 30.0
-"""How long to leave jobs to others where none can begin here."""
+"""Seconds without claims after no job could begin on this machine."""
 _REPEAT_S = 30.0
-"""Between messages about a database that is away."""
+"""Least seconds between messages about an unreachable database."""
 _LISTEN_S = 0.2
 _ONE_REQUEST_S = 2.0
-"""Signals within so long are one request: systemd and the service may both send theirs, and Linux tells a child of the
-death of its parent's threads one by one."""
+"""Signals within this time count as one request.
+
+systemd and the service may both send one, and Linux may signal a child once for each thread of its parent that dies.
+"""
 _FOLDER = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How a worker works."""
+    """Settings of a worker."""
 
     data: Path
-    """Where the files of jobs lie while they run."""
+    """Folder for the files of running jobs."""
     device: str | None = None
     kinds: Sequence[str] = KINDS
     lease_s: float = 60.0
     checkpoint_s: float = 60.0
-    """Between checkpoints of a job."""
+    """Seconds between checkpoints of a job."""
     checkpoint_bytes: int = 256 << 20
-    """Larger checkpoints stay in ``data``: only a worker that has this folder goes on from them."""
+    """Larger checkpoints stay in ``data``: only a worker with this folder can resume from them."""
     grace_s: float = 20.0
-    """How long a job that is to stop may take to leave a checkpoint."""
+    """Seconds that a job has for a last checkpoint when asked to stop."""
 
 
 class _StoppedError(Exception):
@@ -67,28 +69,28 @@ class _StoppedError(Exception):
 
 
 class _UnfitError(InputError):
-    """No job can begin on this machine now, its disk or memory being full: that is no fault of the job."""
+    """No job can begin on this machine now, for example because its disk is full; the job is not at fault."""
 
 
 @dataclass
 class _Attempt:
-    """One attempt at a job, while it goes on."""
+    """One attempt at a job, in progress."""
 
     lease: Lease
     folder: Path
     keeping: LeaseRenewal
     child: Child
     stop_by: float | None = None
-    """When it is killed, once it was asked to stop."""
+    """When the child is killed (:func:`time.monotonic`), once it was asked to stop."""
 
 
 class Worker:
     """Takes jobs for one device from the queue of the database at ``location``.
 
-    ``say`` is told in plain words what happens.  Workers on one device of a machine take turns: only one of them holds
+    ``say`` is called with messages for the user.  Workers on one device of a machine take turns: only one of them holds
     a job, so that no job waits with one while another device is free.
 
-    Raises :class:`InputError` where the device cannot be opened or the folder for files cannot be written.
+    Raises :class:`InputError` if the device cannot be opened or the folder for files cannot be written.
     """
 
     def __init__(self, queue: Queue, location: Location, settings: WorkerSettings, say: Callable[[str], None]) -> None:
@@ -116,10 +118,11 @@ class Worker:
         self.name = f"{platform.node()} {os.getpid()} {self._device}"
 
     def run(self, *, most: int | None = None, drain: bool = False) -> int | None:
-        """Do jobs until asked to end, until ``most`` were done, or with ``drain`` until none waits.
+        """Do jobs until asked to end, until ``most`` are done, or with ``drain`` until none waits.
 
-        Returns the number of the signal that asked, if one did.  Where the worker was not to stay, raises
-        :class:`StoreError` when the database fails and :class:`InputError` when no job can begin on this machine.
+        Returns the number of the signal that asked, if any.  With ``most`` or ``drain``, raises :class:`StoreError`
+        when the database fails and :class:`InputError` when no job can begin on this machine; otherwise it tries again
+        later.
         """
         done = 0
         with self.signals.listening():
@@ -150,7 +153,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[bool]:
-        """Whether this worker is the one that may have a job on its device now."""
+        """Yield whether this worker may hold a job on its device now."""
         lock = device_lock(f"jobs {self._hardware}")
         try:
             lock.acquire(timeout=0)
@@ -163,7 +166,7 @@ class Worker:
             lock.release()
 
     def _do(self, lease: Lease) -> None:
-        """One attempt at a job, from its files to what came of it."""
+        """Make one attempt at a job, from fetching its files to recording the outcome."""
         job = lease.job
         self.say(f"job {job.id[:8]} ({job.kind}), attempt {lease.attempt}")
         folder, keeping = self._jobs / job.id / str(lease.attempt), LeaseRenewal(self.queue, lease, self._failing)
@@ -194,7 +197,7 @@ class Worker:
         self._tidy(job, folder, ended)
 
     def _task(self, keeping: LeaseRenewal, folder: Path) -> Task:
-        """Fetch the files of a job and keep it meanwhile; raises :class:`InputError` where they cannot be written."""
+        """Fetch a job's files and renew its lease meanwhile; raises :class:`InputError` if they cannot be written."""
         job = keeping.lease.job
 
         def keep() -> None:
@@ -222,7 +225,7 @@ class Worker:
         )
 
     def _checkpoint_of(self, job: Job, folder: Path, keep: Callable[[], None]) -> Path | None:
-        """The checkpoint to go on from: the database's, else one too large for it that lies here."""
+        """The checkpoint to resume from: the database's, else the newest here, which is too large for it."""
         if job.checkpoint and CHECKPOINT in job.checkpoint:
             place = folder / "before.npz"
             self.queue.save(job.id, "checkpoint", CHECKPOINT, place, keep)
@@ -231,7 +234,7 @@ class Worker:
         return max(kept, key=lambda path: int(path.parent.name), default=None)
 
     def _watch(self, attempt: _Attempt) -> bool:
-        """Listen to the child and keep the lease until one of them ends; whether the job has ended with that."""
+        """Listen to the child and renew the lease until the attempt ends; returns whether the job has ended too."""
         lease, child = attempt.lease, attempt.child
         while True:
             try:
@@ -268,7 +271,7 @@ class Worker:
                 return False
 
     def _keep(self, attempt: _Attempt) -> None:
-        """Keep the job, and ask the child to stop where somebody asked for that.  Raises :class:`LeaseLostError`."""
+        """Renew the lease, and interrupt the child if a stop was requested.  Raises :class:`LeaseLostError`."""
         if (attempt.keeping.look() or self.signals) and attempt.stop_by is None:
             attempt.stop_by = time.monotonic() + self.settings.grace_s
             attempt.child.interrupt()
@@ -276,7 +279,7 @@ class Worker:
             attempt.stop_by = 0.0
 
     def _stopped(self, attempt: _Attempt) -> bool:
-        """Give the job back, or confirm that it was cancelled; what killed the child costs an attempt."""
+        """Return a stopped job to the queue or record its cancellation; a killed child counts as a failed attempt."""
         how = attempt.child.killed()
         attempt.child.close()
         if how and not attempt.keeping.cancel:
@@ -285,7 +288,7 @@ class Worker:
         return self._given_back(attempt.keeping)
 
     def _given_back(self, keeping: LeaseRenewal) -> bool:
-        """Give the job back, or confirm that it was cancelled, and so has ended."""
+        """Return the job to the queue, or record its cancellation; returns whether the job has ended."""
         lease = keeping.lease
         if keeping.cancel:
             self.say(f"job {lease.job.id[:8]} is cancelled")
@@ -305,9 +308,9 @@ class Worker:
         return bool(states) and states[0] != "queued"
 
     def _store(self, attempt: _Attempt, path: Path) -> None:
-        """Put a checkpoint into the database where it is small enough; those of attempts before are not needed then."""
+        """Store a checkpoint in the database if it is small enough, and remove the folders of earlier attempts."""
         try:
-            # The child may replace the file meanwhile, but not what was opened.
+            # The child may replace the file meanwhile; the opened one stays as it is.
             with path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size <= self.settings.checkpoint_bytes:
                     self.queue.checkpoint(attempt.lease, {CHECKPOINT: file})
@@ -326,13 +329,16 @@ class Worker:
             self._failing(f"progress was not stored: {error}")
 
     def _failing(self, text: str) -> None:
-        """Say now and then what fails many times a second while the database is away."""
+        """Report a database error, at most once in ``_REPEAT_S`` seconds."""
         if time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _REPEAT_S
             self.say(text)
 
     def _persist(self, write: Callable[[], object]) -> bool:
-        """Record how an attempt ended, however long the database is away; False when the job is another's by then."""
+        """Record an attempt's outcome, retrying while the database is away.
+
+        False if the lease was lost or a second stop was requested.
+        """
         while True:
             try:
                 write()
@@ -347,7 +353,7 @@ class Worker:
                 time.sleep(_AGAIN_S)
 
     def _tidy(self, job: Job, folder: Path, ended: bool) -> None:
-        """Remove files that nobody needs any more."""
+        """Remove files that are no longer needed."""
         if ended:
             shutil.rmtree(folder.parent, ignore_errors=True)
             return
@@ -356,7 +362,7 @@ class Worker:
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # a checkpoint stays until the job has ended
             folder.rmdir()
-            # Of a job that goes on another worker may have begun the next attempt in there by now.
+            # Another worker may have begun the job's next attempt in this folder by now.
             owner = folder.parent / OWNER
             if not any(path.is_dir() for path in folder.parent.iterdir()):
                 owner.unlink(missing_ok=True)
@@ -366,9 +372,9 @@ class Worker:
                     owner.write_text(self._owner)
 
     def _sweep(self) -> None:
-        """Remove what attempts that were killed, or gave their job back, left of jobs that have ended since.
+        """Remove the folders of jobs that have ended since their attempts were killed or returned them to the queue.
 
-        A job that this database does not know was deleted, or is one of another database, whose workers may share the
+        A job that this database does not know was deleted, or belongs to another database whose workers share the
         folder.
         """
         for folder in self._jobs.iterdir():

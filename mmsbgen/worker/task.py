@@ -1,4 +1,4 @@
-"""What a worker hands to the child process that does a job, and how the child tells what becomes of it."""
+"""Task, outcome and reports: what a worker and the child process of a job exchange."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["JobOutcome", "JobReporter", "StoppedError", "Task", "Throttle", "kno
 
 @dataclass(frozen=True)
 class Task:
-    """A job for a child process: its files lie in ``folder``, which is this attempt's alone."""
+    """A job for a child process; ``folder`` holds its files and belongs to this attempt alone."""
 
     kind: str
-    """A kind of job, or 'device' to tell which device this is."""
+    """A kind of job, or 'device' to describe the device."""
     payload: Mapping[str, Any] = field(default_factory=dict)
     folder: Path = Path()
     inputs: Mapping[str, Path] = field(default_factory=dict)
     resume: Path | None = None
-    """A checkpoint of an attempt before this one."""
+    """Checkpoint of an earlier attempt."""
     device: str | None = None
     hardware: str = ""
     """See :attr:`mmsbgen.backends.base.Device.hardware`."""
@@ -34,7 +34,7 @@ class Task:
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """What came of a job: a small result for its row, and files."""
+    """Outcome of a job: a small result for its row in the queue, and files."""
 
     result: dict[str, Any]
     outputs: dict[str, Path] = field(default_factory=dict)
@@ -45,20 +45,20 @@ class StoppedError(Exception):
 
 
 class JobReporter(Protocol):
-    """How work tells about itself."""
+    """Reports of a running job."""
 
     def progress(self, data: Mapping[str, Any]) -> None:
-        """How far it is, in values that JSON has."""
+        """Report progress, in values that JSON has."""
 
     def message(self, text: str) -> None:
-        """A line for a reader."""
+        """Report a line of text for a reader."""
 
     def checkpoint(self, path: Path) -> None:
-        """A file from which another attempt can go on was written."""
+        """Report that a checkpoint was written from which another attempt can resume."""
 
 
 class Throttle:
-    """Lets through what comes at growing intervals: a run of hours tells some hundred times, not millions."""
+    """Limits reports to growing intervals: a run of hours sends about a thousand, not millions."""
 
     def __init__(self, least_s: float = 0.5, share: float = 1 / 200) -> None:
         self.least_s, self.share = least_s, share
@@ -66,7 +66,7 @@ class Throttle:
         self._next = 0.0
 
     def ready(self) -> bool:
-        """Whether it is time to tell again."""
+        """Whether the next report is due."""
         now = time.monotonic()
         if now < self._next:
             return False
@@ -82,7 +82,7 @@ def known_keys(payload: Mapping[str, Any], names: set[str], kind: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """``value`` in the types of JSON; numbers that are not finite become None."""
+    """``value`` as JSON types; numbers that are not finite become None, unknown types become text."""
     item = getattr(value, "item", None)
     if callable(item):
         value = item()

@@ -1,4 +1,4 @@
-"""A tuning run as a job; what an attempt before it has measured is in the database, and is not measured again."""
+"""Tuning jobs; trials that an earlier attempt has stored are not measured again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN = {str: "text", list: "list", dict: "mapping"}
 
 @dataclass(frozen=True)
 class Wanted:
-    """A payload in the terms of the tuner.  ``sampler`` has the options with which a graph is to be sampled."""
+    """A checked payload.  ``sampler`` has the options with which a graph is to be sampled."""
 
     family: str
     kernels: list[str] | None
@@ -39,11 +39,11 @@ class Wanted:
 
 
 def checked(payload: Mapping[str, Any]) -> Wanted:
-    """What a payload asks for.
+    """Check a payload and convert it for the tuner.
 
     Keys: the fields of :class:`TuneOptions`, ``family``, ``kernels`` (a list), ``problem`` (names and values) and
-    ``fixed`` (axes with the values that they keep); where the job has the input file ``graph``, ``sampler`` has the
-    options of the detection that is tuned for.  Raises :class:`InputError` that names what cannot be used.
+    ``fixed`` (axes with the values that they may take).  With the input file ``graph``, ``sampler`` has the options of
+    the detection to tune for.  Raises :class:`InputError` that names the invalid key or value.
     """
     declared = options_of(TuneOptions)
     known_keys(payload, {*_TYPES, *declared}, "tune")
@@ -68,7 +68,7 @@ def checked(payload: Mapping[str, Any]) -> Wanted:
 
 
 def run(task: Task, tells: JobReporter) -> JobOutcome:
-    """Tune; raises :class:`StoppedError` when asked to stop, after the configuration at hand."""
+    """Tune; raises :class:`StoppedError` when asked to stop, after the current configuration."""
     wanted = checked(task.payload)
     family = family_named(wanted.family)
     values: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
 
 
 class _Progress(Progress):
-    """Tells how many configurations were tried, and the best so far."""
+    """Reports how many configurations were tried, and the best so far."""
 
     def __init__(self, tells: JobReporter) -> None:
         self.tells = tells
@@ -122,7 +122,7 @@ class _Progress(Progress):
         self.tells.message(f"Waiting for another measurement on {device}.")
 
     def _told(self, report: KernelReport) -> dict[str, Any]:
-        """How far a kernel's search is; ``run`` finds its trials in the database."""
+        """Progress of a kernel's search; ``run`` identifies its trials in the database."""
         return {"run": self.run, **_told(report)}
 
 

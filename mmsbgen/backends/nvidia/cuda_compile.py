@@ -1,4 +1,4 @@
-"""Compile CUDA C to machine code, with or without a GPU: by nvcc, or by NVRTC from the package index."""
+"""Compiles CUDA C to machine code by nvcc or NVRTC; needs no GPU."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _NO_COMPILER = (
     "CUDA: no compiler was found; put nvcc of the CUDA toolkit on the PATH (or set CUDA_HOME), "
     "or get NVRTC with: pip install 'mmsbgen[nvrtc]'"
 )
-#: Instructions that sm_90 alone has; they need its own target, whose code runs there as any other does.
+#: Instructions that exist on sm_90 only; they need the target sm_90a.
 _OF_SM_90 = "wgmma."
 _COMMON_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelResources:
-    """What ptxas reports of one kernel: 32-bit registers a thread, bytes a block, bytes a thread."""
+    """Resources of one kernel as ptxas reports them; shared memory in bytes a block, all else a thread."""
 
     registers: int
     shared_bytes: int
@@ -55,9 +55,9 @@ class KernelResources:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compiled:
-    """Machine code (a cubin) and what the compiler said of it; ``resources`` is by kernel.
+    """Machine code (a cubin) with the compiler's log; ``resources`` is by kernel.
 
-    ``cached`` tells that it was compiled before and read from a cache.
+    ``cached`` is true for a result that was read from a cache.
     """
 
     cubin: bytes
@@ -69,7 +69,7 @@ class Compiled:
 
 
 class CudaCompiler(Protocol):
-    """A way to compile CUDA C; ``version`` is its name and version, for example "nvcc 13.0.88"."""
+    """A compiler of CUDA C; ``version`` has its name and version, for example "nvcc 13.0.88"."""
 
     version: str
 
@@ -78,7 +78,7 @@ class CudaCompiler(Protocol):
 
 
 def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> CudaCompiler:
-    """Return nvcc where there is one, else NVRTC; or the preferred one.
+    """Return nvcc if it is installed, else NVRTC; or the preferred one.
 
     Raises:
         MissingDependencyError: it is not installed; the message says how to get it.
@@ -104,12 +104,12 @@ def compile_cuda(
     """Compile CUDA C for one architecture; neither a GPU nor a driver is needed.
 
     Args:
-        source: the text; kernels have C linkage (``extern "C"``).
-        arch: the architecture whose machine code is wanted, such as "sm_90".
-        options: more options, in the long form that nvcc and NVRTC share (``--maxrregcount=64``).
-        compiler: from :func:`find_compiler`; None takes its choice.
-        cache: where results are kept under a digest of source, options, compiler and architecture; None keeps none.
-        anew: compile although the cache has a result, which is discarded.
+        source: the source text; kernels have C linkage (``extern "C"``).
+        arch: the target architecture, such as "sm_90".
+        options: further options, in the long form that nvcc and NVRTC share (``--maxrregcount=64``).
+        compiler: None for the default of :func:`find_compiler`.
+        cache: stores results under a digest of source, options, compiler and architecture; None for no cache.
+        anew: discard a cached result and compile again.
 
     Raises:
         CompileError: the source was refused; the message holds the log.
@@ -140,7 +140,7 @@ def compile_side_by_side(
     compiler: CudaCompiler,
     cache: BinaryCache,
 ) -> None:
-    """Put what :func:`compile_cuda` makes of the sources into ``cache``, a core each; what is refused is left out."""
+    """Compile sources into ``cache`` in parallel, one on each core; sources with errors are skipped."""
 
     def one(source: str) -> None:
         with contextlib.suppress(CompileError):
@@ -175,8 +175,8 @@ def parse_resources(log: str) -> dict[str, KernelResources]:
 class Nvcc:
     """The compiler driver of a CUDA toolkit, run as a child process.
 
-    It ends with the group of processes that asks for it, as a child does that hangs in its compiler; one that is
-    ``cancellable`` runs in a group of its own, and is ended by :meth:`cancel`, or by Linux with the thread that asked.
+    The child belongs to the process group of the caller and is killed with that group.  If ``cancellable``, it runs in
+    its own process group instead.  That group is ended by :meth:`cancel`, or by Linux when the calling thread ends.
     """
 
     def __init__(self, path: str, *, cancellable: bool = False) -> None:
@@ -198,9 +198,9 @@ class Nvcc:
             return Path(folder, "kernel.cubin").read_bytes(), log
 
     def cancel(self) -> None:
-        """End what other threads compile with this object, which raises CompileError there, and compile no more.
+        """End all compilations by this object and refuse new ones; their threads raise CompileError.
 
-        Raises RuntimeError where it was not made to be ``cancellable``.
+        Raises RuntimeError if the object is not ``cancellable``.
         """
         if not self.cancellable:
             raise RuntimeError("only a cancellable compiler can be cancelled")
@@ -221,7 +221,7 @@ class Nvcc:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                process_group=0 if self.cancellable else None,  # nvcc starts several programs, which end together
+                process_group=0 if self.cancellable else None,  # nvcc starts several programs, which must end together
             )
             self._running.add(process)
         try:
@@ -239,13 +239,13 @@ class Nvcc:
         return process.returncode, output.strip()
 
     def _kill(self, process: subprocess.Popen[str]) -> None:
-        """End what was started, and with a group of its own all of that, unless it has ended and its number is free."""
+        """Kill a process, or its whole group if cancellable, unless it has ended and its id may be reused."""
         if process.poll() is None:
             kill_group(process) if self.cancellable else process.kill()
 
 
 class Nvrtc:
-    """NVIDIA's run-time compiler as a library, by the package ``cuda-bindings``."""
+    """NVIDIA's run-time compiler, by the package ``cuda-bindings``."""
 
     def __init__(self) -> None:
         from cuda.bindings import nvrtc
@@ -312,7 +312,7 @@ def _has_nvrtc() -> bool:
 
 @functools.cache
 def _header_folders() -> tuple[str, ...]:
-    """Return the first folder that has CUDA's own headers: NVRTC does not look for them by itself."""
+    """Return the first folder that has CUDA's own headers, as NVRTC does not search for them."""
     candidates = [Path(folder, "nvidia", "cu13", "include") for folder in sys.path if folder]
     if (nvcc := _nvcc_path()) is not None:
         candidates.append(Path(nvcc).resolve().parent.parent / "include")

@@ -1,4 +1,4 @@
-"""The CUDA backend, by PyCUDA.  PyCUDA is imported when a device is looked for, not before."""
+"""The CUDA backend, by PyCUDA, which is imported only when devices are listed or opened."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["CudaDevice", "discover"]
 
 _NO_PYCUDA = "CUDA: PyCUDA is not installed; for NVIDIA GPUs get it with: pip install 'mmsbgen[cuda]'"
 _NO_GPU = "CUDA: no NVIDIA GPU or driver was found"
-# Above this, dynamic shared memory has to be asked for.
+# Larger dynamic shared memory must be requested explicitly.
 _DEFAULT_SHARED = 48 * 1024
 
 
@@ -66,15 +66,15 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
     return [], [_NO_GPU]
 
 
-#: Shapes of launches that a kernel remembers to have checked.
+#: Launch shapes that a kernel remembers as checked.
 _MOST_SHAPES = 256
 
 
 class CudaEvent(Event):
-    """The end of a launch; its begin too when the device is profiling.
+    """The end of a launch, and its beginning if the device is profiling.
 
-    Without profiling a launch has no event of the driver's, which would take as long as the launch itself: to wait for
-    it is to wait for the queue.
+    Without profiling a launch has no CUDA event, as recording one takes as long as the launch itself.  Waiting for it
+    then waits for the whole queue.
     """
 
     def __init__(self, device: CudaDevice, begin: Any, end: Any, name: LaunchName | str) -> None:
@@ -88,7 +88,7 @@ class CudaEvent(Event):
             with self._device.active(LaunchError, self._name, " failed while running"):
                 self._end.synchronize()
         else:
-            # The queue's error may be that of whatever was launched meanwhile.
+            # The error may come from a later launch in the queue.
             with self._device.active(LaunchError, self._name, " or a launch after it failed while running"):
                 self._device.wait()
 
@@ -143,7 +143,7 @@ class CudaKernel(Kernel):
                 self._dynamic_shared = shared
             timed = device.profiling
             begin = device.record() if timed else None
-            # PyCUDA's public launches set a deprecated block shape and pack again.
+            # PyCUDA's public launch methods set a deprecated block shape and pack the arguments again.
             self._function._launch_kernel(name.grid, name.block, packed, int(shared), device.stream)
             device.recent.append(name)
             return CudaEvent(device, begin, device.record() if timed else None, name)
@@ -189,7 +189,7 @@ class CudaProgram(Program):
 
 
 class CudaDevice(ContextDevice):
-    """A GPU by its primary context, with one stream.  One thread at a time may use it.
+    """A GPU with its primary context and one stream.  Only one thread at a time may use it.
 
     The context is current only within a call, so that several devices and other CUDA libraries can be used side
     by side.
@@ -288,7 +288,7 @@ class CudaDevice(ContextDevice):
         except CompileError:
             if not compiled.cached:
                 raise
-        # It may be the file that is wrong.
+        # The cached file may be damaged.
         return self._program(what, self._compiled(what, source, options, anew=True), kernel_names)
 
     def _compiled(self, what: str, source: str, options: Sequence[str], anew: bool = False) -> Compiled:
@@ -316,7 +316,7 @@ class CudaDevice(ContextDevice):
             self.wait()
 
     def _close(self) -> None:
-        # PyCUDA gives the primary context back once nothing refers to it.
+        # PyCUDA releases the primary context once nothing refers to it.
         with contextlib.suppress(LaunchError), self.active(LaunchError, "cannot end"):
             self._staging.clear()
             self.stream.synchronize()

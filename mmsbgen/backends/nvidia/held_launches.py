@@ -1,4 +1,4 @@
-"""Launches held back until the host has queued all of them, so that a batch of short kernels does not time Python."""
+"""Delays launches until all are queued, so that timings of short kernels exclude Python's launch overhead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["SPIN", "CudaHold"]
 
 _LIMIT_NS = 1_000_000_000
-"""A kernel that spins longer than this gives up: a host that waits for the queue meanwhile must not wait forever."""
+"""Time limit of the spinning kernel, so that a host that waits for the queue meanwhile cannot deadlock."""
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ extern "C" __global__ void hold(const volatile unsigned* released, unsigned turn
 
 
 class CudaHold:
-    """A kernel of one thread that keeps a device's stream waiting for a word of the host's memory."""
+    """A kernel of one thread that blocks a device's stream until the host writes a word of mapped memory."""
 
     def __init__(self, device: ContextDevice) -> None:
         self._device = device
@@ -45,7 +45,7 @@ class CudaHold:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        """Hold the stream until the block is left; where the host has no page-locked memory to give, do not."""
+        """Hold the stream until the block ends; does nothing without page-locked memory."""
         device = self._device
         if self._kernel is None:
             self._begin()
@@ -72,5 +72,5 @@ class CudaHold:
             log.warning("%s: short kernels of %s are timed with their launches", error, device.info.name)
 
     def clear(self) -> None:
-        """Give the memory back; the context must be current, and the stream's work done."""
+        """Release the memory; the context must be current and the stream idle."""
         self._word = self._kernel = None

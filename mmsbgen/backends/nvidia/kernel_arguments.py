@@ -1,4 +1,4 @@
-"""What a CUDA kernel is launched with: device memory, and the layout of its parameters."""
+"""Arguments of CUDA kernels: device buffers and the layout of the parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmsbgen.base.errors import InputError, LaunchError
 
 
 class CudaBuffer(Buffer):
-    """A plain allocation of device memory."""
+    """A linear allocation of device memory."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], handle: Any) -> None:
         super().__init__(shape, dtype)
@@ -31,16 +31,17 @@ class CudaBuffer(Buffer):
 
 
 def address_of(buffer: Buffer) -> int:
-    """Where a buffer begins; raises :class:`InputError` for one that is released or of another backend."""
+    """The device address of a buffer; raises :class:`InputError` for one that is released or of another backend."""
     if not isinstance(buffer, CudaBuffer) or buffer.released:
         raise InputError(f"{buffer!r} is no buffer that this device can use")
     return buffer.address
 
 
 class Layout:
-    """The C struct of a kernel's parameters, by the types of the arguments of a launch that ``name`` names.
+    """The C struct layout of a kernel's parameters, from the argument types of a launch.
 
-    Raises :class:`LaunchError` for a scalar that no kernel takes, and :class:`InputError` for a foreign buffer.
+    ``name`` names the launch in messages.  Raises :class:`LaunchError` for an unsupported scalar type, and
+    :class:`InputError` for a buffer that is released or of another backend.
     """
 
     def __init__(self, args: Sequence[Argument], name: object) -> None:
@@ -57,7 +58,7 @@ class Layout:
         self._struct = struct.Struct(codes)
 
     def pack(self, args: Sequence[Any]) -> bytes | None:
-        """The arguments of another launch; None where they are of other types or a buffer was released."""
+        """The packed arguments of a launch; None if their types differ or a buffer was released."""
         if [type(arg) for arg in args] != self._types:
             return None
         values = []

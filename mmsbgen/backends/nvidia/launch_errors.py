@@ -1,4 +1,7 @@
-"""CUDA's errors as ours.  Whatever waits for the stream next tells that a kernel failed, so launches are remembered."""
+"""Conversion of CUDA errors.
+
+A failed kernel is reported by the next call that waits for the stream, so recent launches are remembered for messages.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Active", "ContextDevice", "after", "recent_launches"]
 
-#: Launches that a device remembers: those of an iteration and more.
+#: Launches that a device remembers; an iteration has fewer.
 _MOST = 16
 
 
 def recent_launches() -> deque[LaunchName]:
-    """Where a device puts its launches, and which it clears once it has waited for them."""
+    """A queue for a device's most recent launches, which it clears after waiting for them."""
     return deque(maxlen=_MOST)
 
 
@@ -33,7 +36,7 @@ def after(launches: Iterable[LaunchName]) -> str:
 
 
 class ContextDevice(Device):
-    """A device with a CUDA context and one stream; ``recent`` are the launches since the stream was last waited for."""
+    """A device with a CUDA context and one stream; ``recent`` has the latest launches not yet waited for."""
 
     driver: Any
     context: Any
@@ -41,15 +44,15 @@ class ContextDevice(Device):
     recent: deque[LaunchName]
 
     def active(self, kind: type[MmsbgenError], what: object, happened: str = "") -> Active:
-        """Make the context current within a block and turn CUDA's errors there into ``kind``."""
+        """A context manager that makes the CUDA context current and converts CUDA's errors into ``kind``."""
         return Active(self, kind, what, happened)
 
 
 class Active:
-    """Makes a device's context current within a block and turns CUDA's errors there into ``kind``.
+    """Makes a device's CUDA context current within a block and converts CUDA's errors there into ``kind``.
 
-    The message begins with ``what`` and ``happened``; where the stream's work has failed it names the kernels that
-    were launched last.  A class, as a generator costs more than the launch's own check.
+    The message begins with ``what`` and ``happened``.  If the stream's work has failed, it names the kernels launched
+    last.  This is a class because a generator would cost more than the check of a launch.
     """
 
     __slots__ = ("_device", "_happened", "_kind", "_what")
@@ -77,7 +80,7 @@ class Active:
         device = self._device
         launched = after(device.recent)
         if launched:
-            # What is refused at once, such as too large a block, is not the fault of the kernels before.
+            # A launch that is refused at once, such as for too large a block, is not due to earlier kernels.
             try:
                 device.stream.is_done()
                 launched = ""

@@ -1,4 +1,4 @@
-"""How many blocks of a CUDA kernel a multiprocessor holds at once."""
+"""Occupancy: the number of blocks of a CUDA kernel that are resident on a multiprocessor."""
 
 from __future__ import annotations
 
@@ -7,36 +7,42 @@ from dataclasses import dataclass
 __all__ = ["Multiprocessor", "resident_blocks"]
 
 _WARP = 32
-#: Parts of a multiprocessor with registers and warps of their own.  The first of Pascal's has two, for which this is
-#: too few blocks, and never too many.
+#: Partitions of a multiprocessor, each with its own registers and warps.  On GP100, which has two, the result may be
+#: too small but never too large.
 _PARTS = 4
-#: Registers are given to a warp so many at a time.
+#: Allocation unit of registers for a warp.
 _REGISTERS_AT_A_TIME = 256
-#: Bytes of shared memory are given to a block so many at a time, beyond what the driver keeps of each block's.
+#: Allocation unit of shared memory for a block in bytes, and the bytes of each block that the driver reserves.
 _SHARED_AT_A_TIME, _SHARED_OF_DRIVER = 128, 1024
 
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What the blocks of a multiprocessor share."""
+    """Resources that the blocks of a multiprocessor share."""
 
     threads: int
     registers: int
     shared_bytes: int
     blocks: int = 16
-    """Architectures from Maxwell on hold 16 at the least."""
+    """Architectures since Maxwell hold at least 16."""
 
 
 def resident_blocks(block: int, registers: int, shared_bytes: int, of: Multiprocessor) -> int:
-    """Blocks of ``block`` work-items, with so many registers each and bytes a block, that are resident at once.
+    """Number of blocks of ``block`` work-items that are resident on one multiprocessor at once.
 
-    As cuda_occupancy.h of NVIDIA has it: a warp has all its registers in one part of the multiprocessor, so that
-    registers which are left over in several parts serve nobody.  Never more than the hardware holds, so that a barrier
-    of the grid opens, as long as nothing else waits for places there: such a kernel has the device for itself.
+    The rules are those of NVIDIA's cuda_occupancy.h: all registers of a warp are in one partition of the
+    multiprocessor, so registers left over in several partitions cannot be combined.  The result never exceeds the true
+    value, so a grid-wide barrier cannot deadlock if the kernel has the device for itself.
+
+    Args:
+        block: Work-items of a block.
+        registers: Registers of a work-item.
+        shared_bytes: Shared memory of a block in bytes.
+        of: The multiprocessor.
     """
     warps = -(-block // _WARP)
     of_warp = _up(max(1, registers) * _WARP, _REGISTERS_AT_A_TIME)
-    # A launch is refused as though a block's warps were dealt out to all parts evenly.
+    # A launch is refused as if a block's warps were distributed evenly over the partitions.
     if of_warp * _up(warps, _PARTS) > of.registers:
         return 0
     by_registers = _PARTS * (of.registers // _PARTS // of_warp) // warps
@@ -45,5 +51,5 @@ def resident_blocks(block: int, registers: int, shared_bytes: int, of: Multiproc
 
 
 def _up(value: int, step: int) -> int:
-    """The least multiple of ``step`` that is not less."""
+    """The least multiple of ``step`` that is at least ``value``."""
     return -(-value // step) * step

@@ -1,4 +1,4 @@
-"""Page-locked host memory through which small arrays go to a CUDA device without a wait for what is queued."""
+"""Page-locked staging buffers, to copy small arrays to a CUDA device without waiting for its queue."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST", "Pinned"]
 
-#: Bytes of an array that are staged; a larger one is worth a wait.
+#: Largest array in bytes that is staged; for larger ones waiting is acceptable.
 LARGEST = 4 << 20
 _LEAST = 4 << 10
-#: Bytes of all buffers of one size, within bounds on their number.  Where all are on their way, a copy waits for the
-#: oldest.
+#: Total bytes of the buffers of one size, and bounds on their number.  If all are in use, a copy waits for the oldest.
 _OF_A_SIZE, _FEWEST, _MOST = 8 << 20, 4, 64
 
 
@@ -28,9 +27,9 @@ class Pinned:
         self._buffers: dict[int, deque[tuple[NDArray[np.uint8], Any]]] = defaultdict(deque)
 
     def queue(self, address: int, array: NDArray[Any]) -> None:
-        """Copy a contiguous array of at most :data:`LARGEST` bytes to a device address, after all that is queued.
+        """Queue a copy of a contiguous array of at most :data:`LARGEST` bytes to a device address.
 
-        The array may be changed at once.
+        The array may be changed as soon as this returns.
         """
         size = max(_LEAST, 1 << (array.nbytes - 1).bit_length())
         held = self._buffers[size]
@@ -41,7 +40,7 @@ class Pinned:
             try:
                 buffer, left = self._driver.pagelocked_empty(size, np.uint8), self._driver.Event()
             except self._driver.Error:
-                # Hosts may have none to give, or none left: a copy without a stream waits for the queue instead.
+                # No page-locked memory available; a copy without a stream waits for the queue instead.
                 self._driver.memcpy_htod(address, array)
                 return
         part = buffer[: array.nbytes]
@@ -51,7 +50,7 @@ class Pinned:
         held.append((buffer, left))
 
     def clear(self) -> None:
-        """Give the memory back, once the copies have left."""
+        """Wait for the copies and release the memory."""
         try:
             for held in self._buffers.values():
                 for _, left in held:

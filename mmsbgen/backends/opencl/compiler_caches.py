@@ -1,7 +1,7 @@
-"""Where the OpenCL libraries keep what they compiled, and what they do without where that cannot be written.
+"""Workarounds for an unwritable cache folder of the OpenCL libraries.
 
-PyOpenCL keeps the Python code of its launches in the user's cache folder and raises where it cannot; PoCL keeps kernels
-there and shows no device then.  Call :func:`prepare` before either is loaded.
+PyOpenCL caches the Python code of its launches in the user's cache folder, and raises if it cannot write there.  PoCL
+caches kernels there, and has no device if it cannot.  Call :func:`prepare` before either is loaded.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = ["POCL_VARIABLE", "PYOPENCL_VARIABLE", "kernel", "prepare", "why_unwri
 POCL_VARIABLE = "POCL_CACHE_DIR"
 PYOPENCL_VARIABLE = "PYOPENCL_NO_CACHE"
 _PROBE_BYTES = 1 << 16
-"""More than PyOpenCL's database has when it is new: a disk that cannot take them is full."""
+"""More than the size of a new PyOpenCL database; a disk without this much space counts as full."""
 log = logging.getLogger(__name__)
 
 
 def prepare() -> list[str]:
-    """Let PyOpenCL and PoCL do without a cache folder that cannot be written, and warn of it once.
+    """Make PyOpenCL and PoCL work without a writable cache folder, and log one warning.
 
-    PoCL then has a folder that ends with this process, as have the processes that it starts.  Variables that the user
-    has set are left as they are.
+    PoCL then uses a temporary folder, which is deleted when this process ends; child processes share it.  Variables
+    that the user has set are not changed.
 
     Returns:
-        Hints in plain words where PoCL has no folder at all; it never raises.
+        Hints if PoCL has no usable folder at all.  Never raises.
     """
     names = ("HOME", "XDG_CACHE_HOME", POCL_VARIABLE, PYOPENCL_VARIABLE)
     return list(_prepared(tuple(os.environ.get(name) for name in names)))
 
 
 def kernel(pyopencl: Any, program: Any, name: str) -> Any:
-    """A ``pyopencl.Kernel``, also where PyOpenCL's cache can no longer be written, which is then warned of."""
+    """A ``pyopencl.Kernel``; if PyOpenCL's cache fails, disables it with a warning and tries again."""
     try:
         return pyopencl.Kernel(program, name)
     except (OSError, sqlite3.Error) as error:
@@ -50,7 +50,7 @@ def kernel(pyopencl: Any, program: Any, name: str) -> Any:
 
 
 def why_unwritable(folder: Path) -> str | None:
-    """Why no file can be written in a folder, which may have to be made first; None where one can."""
+    """The reason why no file can be written in a folder, which need not exist yet; None if one can."""
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     try:
         with tempfile.TemporaryFile(dir=there) as file:
@@ -94,7 +94,7 @@ def _prepared(variables: tuple[str | None, ...]) -> tuple[str, ...]:
 def _no_pyopencl_cache(pyopencl: Any) -> None:
     os.environ[PYOPENCL_VARIABLE] = "true"
     if pyopencl is not None:
-        # It has read the variable when it was loaded.
+        # PyOpenCL reads the variable only when it is imported.
         pyopencl._PYOPENCL_NO_CACHE = True
 
 

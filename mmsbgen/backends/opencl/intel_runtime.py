@@ -1,8 +1,8 @@
-"""Make the package index's Intel CPU runtime for OpenCL visible beside the system's platforms.
+"""Registers the Intel CPU runtime for OpenCL from PyPI in addition to the system's platforms.
 
-The wheel ``intel-opencl-rt`` registers itself with a path that does not exist, and leaves out libraries that live
-in ``intel-cmplr-lib-rt``.  So its library is found here, its companions are loaded first, and the OpenCL loader
-is pointed to a vendor folder of our own that lists it together with what the system has installed.
+The wheel ``intel-opencl-rt`` registers itself with a path that does not exist, and lacks libraries that are in
+``intel-cmplr-lib-rt``.  So this module finds its library and loads the missing libraries first.  It then points the
+OpenCL loader to a vendor folder of our own, which lists the runtime and the platforms of the system.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ADVICE = "pip install intel-opencl-rt intel-cmplr-lib-rt"
 def prepare() -> list[str]:
     """Register the Intel CPU runtime with the OpenCL loader; call it before PyOpenCL is imported.
 
-    Variables that the user has set (``OCL_ICD_VENDORS``, ``OCL_ICD_FILENAMES``) are left as they are, and so is a
-    system that already lists this runtime.
+    Registers nothing if the user has set ``OCL_ICD_VENDORS`` or ``OCL_ICD_FILENAMES``, or if the system already lists
+    this runtime.
 
     Returns:
-        Hints in plain words when the runtime is there but cannot be used; it never raises.
+        Hints if the runtime is installed but cannot be used.  Never raises.
     """
     library = find_library()
     if library is None or not sys.platform.startswith("linux"):
@@ -64,7 +64,7 @@ def find_library() -> Path | None:
 
 
 def read_vendors(folder: Path) -> dict[str, str]:
-    """Return file name and text of every registered platform whose library can be there."""
+    """Return file name and text of every registered platform, except those whose library does not exist."""
     entries = {}
     for path in sorted(folder.glob("*.icd")) if folder.is_dir() else []:
         with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -76,10 +76,10 @@ def read_vendors(folder: Path) -> dict[str, str]:
 
 
 def write_vendors(entries: dict[str, str]) -> Path:
-    """Return a folder that holds exactly these files: in the user's cache, else one that ends with the process.
+    """Return a folder with exactly these files: in the user's cache, else one that is deleted at exit.
 
-    The folder's name is a digest of its content, so that it never changes once it is there: another process may
-    be reading it.
+    The folder in the cache is named by a digest of its content.  It is never changed, as other processes may be
+    reading it.
     """
     import platformdirs
 

@@ -1,4 +1,4 @@
-"""The OpenCL backend, by PyOpenCL.  PyOpenCL is imported when a device is looked for, not before."""
+"""The OpenCL backend, by PyOpenCL, which is imported only when devices are listed or opened."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class OpenCLEvent(Event):
 
 
 class OpenCLKernel(Kernel):
-    """A ``cl_kernel``; as it keeps its arguments, one thread at a time may launch it."""
+    """A ``cl_kernel``.  It stores its arguments, so only one thread at a time may launch it."""
 
     device: OpenCLDevice
 
@@ -123,7 +123,7 @@ class OpenCLKernel(Kernel):
         limit = handle.get_work_group_info(info.WORK_GROUP_SIZE, device.handle)
         self._reported = int(limit)
         if "NVIDIA" in device.info.platform:
-            # This driver says 256 of every kernel, also of one that it compiled for larger blocks and runs with them.
+            # This driver reports 256 for every kernel, even for one that was compiled for larger blocks.
             limit = max(limit, math.prod(handle.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device.handle)))
         self._resources = {"shared_bytes": int(local), "private_bytes": int(private), "max_block_size": int(limit)}
 
@@ -177,7 +177,7 @@ class OpenCLProgram(Program):
 
 
 class OpenCLDevice(Device):
-    """A device with a context and an in-order queue of its own."""
+    """An OpenCL device with its own context and in-order queue."""
 
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)
@@ -194,7 +194,7 @@ class OpenCLDevice(Device):
         self._cache = None if caches_itself else BinaryCache()
 
     def pci_address(self) -> str | None:
-        with contextlib.suppress(Exception):  # NVIDIA's extension; PyOpenCL's errors for a lack of it vary
+        with contextlib.suppress(Exception):  # an NVIDIA extension; without it PyOpenCL raises various errors
             bus, slot = int(self.handle.pci_bus_id_nv), int(self.handle.pci_slot_id_nv)
             domain = int(getattr(self.handle, "pci_domain_id_nv", 0))
             return f"{domain:04x}:{bus:02x}:{slot >> 3:02x}.0"
@@ -277,10 +277,10 @@ class OpenCLDevice(Device):
             self.queue.finish()
 
     def _build(self, source: str, options: Sequence[str], what: str) -> tuple[Any, str]:
-        """Build from source; PyOpenCL's own cache is left out, as a killed process leaves it locked."""
+        """Build from source without PyOpenCL's own cache, which a killed process would leave locked."""
         cl = self.cl
         program = cl.Program(self.context, source)
-        # PyOpenCL warns of every build log and of this way round its cache; the log is kept instead.
+        # PyOpenCL warns of every build log and of bypassing its cache; the log is returned instead.
         with _no_warnings():
             program.get_info(cl.program_info.CONTEXT)
             try:
@@ -352,7 +352,7 @@ def _describe(device: Any, index: int) -> DeviceInfo:
 
 
 def _architecture(device: Any, kind: str) -> str:
-    """Return "sm_90" for NVIDIA's GPUs, the processor's model for processors, else the device's name."""
+    """Return "sm_90" or the like for NVIDIA GPUs, the model for processors, else the device's name."""
     with contextlib.suppress(Exception):
         return f"sm_{device.compute_capability_major_nv}{device.compute_capability_minor_nv}"
     name: str = device.name.strip()
@@ -369,9 +369,10 @@ def _cpuinfo() -> str:
 
 
 def _sub_group_sizes(device: Any, extensions: Sequence[str]) -> tuple[int, ...]:
-    """Return the sub-group sizes, preferred first; PyOpenCL does not know Intel's query of them.
+    """Return the sub-group sizes, the preferred one first.
 
-    Warps are no sub-groups where the language has no functions for them, as in NVIDIA's OpenCL.
+    Intel's sizes are queried by ctypes, as PyOpenCL lacks the query.  The result is empty without the OpenCL sub-group
+    functions, as in NVIDIA's OpenCL, even though the device has warps.
     """
     if not {"cl_khr_subgroups", "cl_intel_subgroups"} & set(extensions):
         return ()
@@ -393,7 +394,7 @@ def _sub_group_sizes(device: Any, extensions: Sequence[str]) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def _errors(kind: type[MmsbgenError], what: object) -> Iterator[None]:
-    """Turn PyOpenCL's errors into ours."""
+    """Convert PyOpenCL's errors into ``kind``."""
     import pyopencl as cl
 
     try:

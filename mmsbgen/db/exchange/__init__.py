@@ -1,1 +1,1 @@
-"""Files of tuning records: our own lines, and formats that other programs read."""
+"""Files of tuning records: our JSON lines, and formats that other programs read."""

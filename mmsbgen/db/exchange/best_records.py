@@ -1,4 +1,4 @@
-"""The best records of each problem, as the package ships them for a device."""
+"""Selects the best records of each problem, for the files that come with the package."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from mmsbgen.db.records.ranking import candidate, ranked
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
 
 MOST_TIMES = 31
-"""Most times of a trial that are kept."""
+"""Maximum number of times that a trial keeps."""
 NOISE = 0.01
 """Chains whose medians differ by less than this fraction, or by less than an interquartile range, are equally fast."""
 
 
 class ChainTimes(NamedTuple):
-    """Times of a chain by configurations of one kernel, as scripts/bench/bench_chain.py reports them."""
+    """Times of a Markov chain with different configurations of one kernel, from scripts/bench/bench_chain.py."""
 
     device: tuple[str | int, ...]
     kernel: str
     template_digest: str
     problem: dict[str, Any]
     configs: dict[tuple[str, str], tuple[float, float]]
-    """Median and interquartile range in seconds, by digests of configuration and program."""
+    """Median and interquartile range in seconds, by the digests of configuration and program."""
 
     def is_of(self, key: Key) -> bool:
-        """Whether the chain ran this kernel, with this template and problem, on this device."""
+        """Whether the chain ran the kernel, template and problem of a key on its device."""
         kernel = key.kernel.name, key.kernel.template_digest
         same = kernel == (self.kernel, self.template_digest) and dict(key.problem.params) == self.problem
         return same and key.device.identity == self.device
 
     def slower(self, trials: Sequence[TrialRecord]) -> set[str]:
-        """Digests of configurations that rank before the chain's fastest one; none when that one has no trial."""
+        """Digests of configurations that rank before the chain's fastest one; empty if that one has no trial."""
         best, spread = min(self.configs.values())
         fastest = {
             name for name, (median, iqr) in self.configs.items() if median - best <= max(NOISE * best, spread, iqr)
@@ -49,7 +49,7 @@ class ChainTimes(NamedTuple):
 
 
 def read_chain_times(path: Path) -> list[ChainTimes]:
-    """The results of a report of scripts/bench/bench_chain.py.  Raises ``InputError`` for any other file."""
+    """The results in a report of scripts/bench/bench_chain.py; raises ``InputError`` for any other file."""
     try:
         results = json.loads(path.read_text())["results"]
         if not all(one["configs"] for one in results):
@@ -74,9 +74,16 @@ def read_chain_times(path: Path) -> list[ChainTimes]:
 def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -> Bundle:
     """The ``most`` best configurations of each key, with the last timing of each in every run.
 
-    The ranking of what is kept is that of the whole.  Of finalists with hundreds of times 31 quantiles stay.  With
-    ``chains``, configurations that rank before a chain's fastest one are left out.  Failures are left out.
-    Raises ``InputError`` for a chain without a trial in ``bundle``.
+    Their ranking stays the same.  Trials with more than :data:`MOST_TIMES` times are reduced to that many quantiles.
+    Failures are left out.
+
+    Args:
+        bundle: The records.
+        most: Configurations to keep for each key.
+        chains: Configurations that rank before the fastest one of a chain are left out.
+
+    Raises:
+        InputError: A chain has no trial in ``bundle``.
     """
     by_key: dict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in bundle.trials:
@@ -101,7 +108,7 @@ def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -
 
 
 def _quantiles(times: Sequence[float]) -> tuple[float, ...]:
-    """At most :data:`MOST_TIMES` of the times, evenly spaced by rank; a look-up needs their median."""
+    """At most :data:`MOST_TIMES` of the times, evenly spaced by rank; look-ups need only the median."""
     if len(times) <= MOST_TIMES:
         return tuple(times)
     ordered = sorted(times)

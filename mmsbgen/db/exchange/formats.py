@@ -1,4 +1,4 @@
-"""Files of tuning records in every format that is read and written."""
+"""Reads and writes files of tuning records in all supported formats."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mmsbgen.db.exchange import jsonl, kernel_tuner_cache, t4
 from mmsbgen.db.exchange.jsonl import Bundle
 
 FORMATS = ("jsonl", "t4", "cache")
-"""Our own lines, the T4 format of results, and kernel_tuner's cache files."""
+"""Our JSON lines, the T4 format of autotuning results, and kernel_tuner's cache files."""
 _ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
-"""What Dask calls a worker."""
+"""Addresses of Dask workers."""
 
 
 def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
-    """Write a file at once in one of ``FORMATS``; gzip when the name ends in ``.gz``.
+    """Write a file atomically in one of ``FORMATS``; gzip when the name ends in ``.gz``.
 
     Raises ``InputError`` when it cannot be written or the format cannot hold the records.
     """
@@ -35,8 +35,8 @@ def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
 def read(path: Path) -> Bundle:
     """The records of a file that :func:`write` made, in any of ``FORMATS``.
 
-    A cache that kernel_tuner has not closed is read as kernel_tuner reads it.  Raises ``InputError`` that names the
-    place and what is wrong with it, for files of other programs too.
+    A cache file that kernel_tuner has not closed is accepted, as in kernel_tuner.  Raises ``InputError`` that names the
+    position and the error, also for files of other programs.
     """
     data = read_unpacked(path)
     whole = _whole(data, str(path))
@@ -48,7 +48,7 @@ def read(path: Path) -> Bundle:
 
 
 def _whole(data: bytes, name: str) -> dict[str, Any] | None:
-    """The one JSON object that a file is, or None for lines."""
+    """The content of a file that is one JSON object, or None for a file of JSON lines."""
     try:
         text = data.decode("utf-8").strip()
         for end in ("", "}\n}"):
@@ -67,9 +67,9 @@ def _whole(data: bytes, name: str) -> dict[str, Any] | None:
 def chosen(
     bundle: Bundle, *, kernel: str | None = None, device: str | None = None, problem: Mapping[str, Any] | None = None
 ) -> Bundle:
-    """The trials and quarantined configurations that pass every filter given, with their runs and the runs' roofs.
+    """The trials and quarantined configurations that pass all filters, with the trials' runs and their roofs.
 
-    Filters are those of :meth:`mmsbgen.db.store.tuning_store.Store.trials`.
+    The filters are those of :meth:`mmsbgen.db.store.tuning_store.Store.trials`.
     """
 
     def wanted(record: Any) -> bool:
@@ -94,7 +94,7 @@ def chosen(
 
 
 def anonymous(bundle: Bundle) -> Bundle:
-    """The same records without the names and addresses of the machines that made them, and of their processes."""
+    """The same records without names and addresses of machines, and without process information."""
     places = [place for run in bundle.runs for place in run.extra.get("workers", []) if isinstance(place, str)]
     places += [trial.extra["where"] for trial in bundle.trials if isinstance(trial.extra.get("where"), str)]
     machines = {run.host for run in bundle.runs} | {place.rpartition(" ")[0] for place in places}
@@ -113,7 +113,7 @@ def anonymous(bundle: Bundle) -> Bundle:
 
 
 def _nowhere(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run or a trial has besides, without process, and with the device alone of MACHINE DEVICE."""
+    """The ``extra`` of a run or trial without ``process``; places "MACHINE DEVICE" are reduced to the device."""
     found = {name: value for name, value in extra.items() if name != "process"}
     if isinstance(found.get("where"), str):
         found["where"] = _device(found["where"])

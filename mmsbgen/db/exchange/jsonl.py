@@ -1,4 +1,4 @@
-"""The JSON-lines form of tuning records: what export writes, import reads and the package ships.
+"""The JSON-lines format of tuning records, for export, import and the files that come with the package.
 
 The first line is ``{"format": "mmsbgen-tuning", "version": 1, "trials": ...}``.  Each further line has a
 ``type``: devices, toolchains, kernels and problems come first, each with its ``key``; runs, roofs, trials and
@@ -32,7 +32,7 @@ from mmsbgen.db.records.tuning_records import (
 
 FORMAT = "mmsbgen-tuning"
 VERSION = 2
-"""Newest version of the format: it may hold quarantined configurations."""
+"""Newest version of the format, which adds quarantined configurations."""
 
 _PARTS: dict[str, type[Any]] = {
     "device": DeviceRecord,
@@ -44,7 +44,7 @@ _PARTS: dict[str, type[Any]] = {
 
 @dataclass
 class Bundle:
-    """Everything that one file holds."""
+    """All records of one file."""
 
     runs: list[RunRecord] = field(default_factory=list)
     roofs: list[RoofRecord] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Bundle:
 
 
 def lines(bundle: Bundle) -> Iterator[str]:
-    """The lines of a file that holds ``bundle``, without line ends; the same bundle gives the same lines."""
+    """The lines of a file of ``bundle``, without line ends; the same bundle gives the same lines."""
     counts = {"runs": len(bundle.runs), "roofs": len(bundle.roofs), "trials": len(bundle.trials)}
     if bundle.quarantine:
         counts["quarantine"] = len(bundle.quarantine)
@@ -81,7 +81,7 @@ def lines(bundle: Bundle) -> Iterator[str]:
 
 
 def write(bundle: Bundle, path: Path) -> None:
-    """Write a file at once, so that no half of one is ever seen; gzip when the name ends in ``.gz``.
+    """Write a file atomically; gzip when the name ends in ``.gz``.
 
     Raises ``InputError`` when it cannot be written.
     """
@@ -89,17 +89,17 @@ def write(bundle: Bundle, path: Path) -> None:
         write_packed(path, "".join(line + "\n" for line in lines(bundle)))
 
 
-#: What can be read, for messages about files that are something else.
+#: Advice for messages about files of other kinds.
 _KINDS = "records are in files that `mmsbgen db export` wrote"
 
 
 def read(path: Path) -> Bundle:
-    """What a file holds.  Raises ``InputError`` that names the line and what is wrong with it."""
+    """The records of a file; raises ``InputError`` that names the line and the error."""
     return parse(read_unpacked(path).splitlines(keepends=True), str(path))
 
 
 def parse(stream: Iterable[bytes], name: str) -> Bundle:
-    """What the lines of ``stream`` hold; ``name`` is for messages.  Raises as :func:`read`."""
+    """The records in the lines of ``stream``; ``name`` is for messages.  Raises as :func:`read`."""
     found = list(stream)
     with stage(f"reading {name}", len(found), "lines") as told:
         return _parsed(found, name, told)
@@ -133,7 +133,7 @@ def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
 
 
 class _Reader:
-    """Puts records together from lines that refer to earlier ones."""
+    """Assembles records from lines that refer to earlier lines."""
 
     def __init__(self) -> None:
         self.bundle = Bundle()
@@ -221,5 +221,5 @@ def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def no_constant(text: str) -> NoReturn:
-    """Refuses NaN and infinity when JSON is read."""
+    """Raises ValueError for NaN and infinity in JSON that is read."""
     raise ValueError(f"{text} is not a number that can be stored")

@@ -1,8 +1,8 @@
 """kernel_tuner's cache files: the results of one kernel for one problem on one device.
 
-kernel_tuner goes on from a file that this module wrote.  Our own records lie beside its fields in an object called
-``mmsbgen``, before ``cache``, since kernel_tuner appends to the end of the file; what it appends is not read.  Times in
-a cache are milliseconds.
+kernel_tuner can resume from a file that this module wrote.  Our own records are in an additional object ``mmsbgen``,
+before ``cache``, since kernel_tuner appends to the end of the file; results that it appends are not read.  Times in a
+cache are milliseconds.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _SPENT = ("verification_time", "benchmark_time", "strategy_time", "framework_tim
 
 
 def text_of(bundle: Bundle) -> str:
-    """A cache file of the trials of ``bundle``.
+    """The text of a cache file with the trials of ``bundle``.
 
-    Raises ``InputError`` where there are none, of several keys, or with configurations of different axes.
+    Raises ``InputError`` if there are no trials, trials of several keys, or configurations with different axes.
     """
     keys = {trial.key for trial in bundle.trials}
     if len(keys) != 1:
@@ -55,7 +55,7 @@ def text_of(bundle: Bundle) -> str:
         OURS: {"records": [json.loads(line) for line in jsonl.lines(bundle)]},
     }
     entries = {",".join(str(t.config[name]) for name in names): _entry(t, names) for t in _last(bundle)}
-    # kernel_tuner takes the last three characters away before it appends, and expects exactly these.
+    # kernel_tuner removes the last three characters before it appends, and expects exactly these.
     return json.dumps({**head, "cache": entries}, allow_nan=False)[:-2] + "}\n}"
 
 
@@ -69,7 +69,7 @@ def _problem_size(key: Key) -> Any:
 
 
 def _last(bundle: Bundle) -> list[TrialRecord]:
-    """One trial of each configuration: the one that ranks best, or the newest failure."""
+    """One trial of each configuration: the best-ranked one, or the newest failure."""
     by_uid = {trial.uid: trial for trial in bundle.trials}
     order = [by_uid[c.uid] for c in ranked(candidate(t) for t in bundle.trials if t.status == "ok")]
     order += sorted((t for t in bundle.trials if t.status != "ok"), key=lambda t: t.created_at, reverse=True)
@@ -89,9 +89,9 @@ def _entry(trial: TrialRecord, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def parse(whole: Mapping[str, Any], name: str) -> Bundle:
-    """Our records in a cache file that :func:`text_of` made; ``name`` is for messages.
+    """Our records in a cache file of :func:`text_of`; ``name`` is for messages.
 
-    Raises ``InputError`` that names what is wrong, for files of other programs too.
+    Raises ``InputError`` that names the error, also for files of other programs.
     """
     ours = whole.get(OURS)
     records = ours.get("records") if isinstance(ours, dict) else None

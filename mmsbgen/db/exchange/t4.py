@@ -1,9 +1,9 @@
-"""The T4 format of autotuning results, as kernel_tuner and others write it, with our own records beside its fields.
+"""The T4 format of autotuning results, as written by kernel_tuner and others, extended by our own records.
 
 A file is one JSON object with ``results``; each result has ``configuration``, ``times``, ``invalidity``,
-``correctness``, ``objectives`` and ``measurements``.  What T4 has no place for (device, compiler, kernel, problem, run,
-resources, messages) lies in objects called ``mmsbgen``, so that our own files come back as they went.  Results of other
-programs are not read.  Times in a file are milliseconds.
+``correctness``, ``objectives`` and ``measurements``.  Fields that T4 lacks (device, compiler, kernel, problem, run,
+resources, messages) are in objects called ``mmsbgen``, so that reading a file restores the written records.  Results of
+other programs are not read.  Times in a file are milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INVALIDITY = {
 
 
 def text_of(bundle: Bundle) -> str:
-    """A T4 file that holds ``bundle``; the same bundle gives the same text."""
+    """The text of a T4 file with the records of ``bundle``; the same bundle gives the same text."""
     entries = [json.loads(line) for line in jsonl.lines(bundle)]
     trials = sorted(bundle.trials, key=lambda t: (t.created_at, t.uid))
     lines = [entry for entry in entries if entry.get("type") == "trial"]
@@ -75,9 +75,9 @@ def _measurements(trial: TrialRecord) -> list[dict[str, Any]]:
 
 
 def parse(whole: Mapping[str, Any], name: str) -> Bundle:
-    """Our records in a T4 file that :func:`text_of` made; ``name`` is for messages.
+    """Our records in a T4 file of :func:`text_of`; ``name`` is for messages.
 
-    Raises ``InputError`` that names what is wrong, for files of other programs too.
+    Raises ``InputError`` that names the error, also for files of other programs.
     """
     results, records = whole.get("results"), whole.get(OURS)
     if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):

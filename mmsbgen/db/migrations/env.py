@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that :mod:`mmsbgen.db.store.migrate` hands over, inside its transaction."""
+"""Runs migrations on the connection and in the transaction of :mod:`mmsbgen.db.store.migrate`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Values of the tuning database: keys, trials, devices, and how they are ordered."""
+"""Record types of the tuning database: keys, trials, devices, and their ranking."""

@@ -1,7 +1,7 @@
-"""The one way this package turns values into JSON, digests and timestamps.
+"""Canonical JSON, digests and timestamps.
 
-Keys of the database are digests of canonical JSON, so two processes that describe the same thing must
-produce the same bytes: keys sorted, no blanks, ASCII only, no NaN or infinity.
+Keys of the database are digests of canonical JSON, so equal values must give equal bytes in every process: keys sorted,
+no blanks, ASCII only, no NaN or infinity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def _plain(value: object) -> object:
-    """Scalars of numeric libraries become Python's; anything else is refused."""
+    """Convert scalars of numeric libraries to Python's; raises TypeError for anything else."""
     item = getattr(value, "item", None)
     if callable(item):
         return item()
@@ -30,25 +30,25 @@ def canonical_json(value: object) -> str:
 
 
 def json_object(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A detached copy of ``value`` that holds plain JSON only (tuples become lists); raises as above."""
+    """A copy of ``value`` as plain JSON (tuples become lists); raises as :func:`canonical_json`."""
     copy: dict[str, Any] = json.loads(canonical_json(dict(value)))
     return copy
 
 
 def digest(value: object) -> str:
-    """32 hexadecimal digits that name ``value``: the start of the SHA-256 of its canonical JSON."""
+    """The first 32 hexadecimal digits of the SHA-256 of the canonical JSON of ``value``."""
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()[:32]
 
 
 def utc_now() -> str:
-    """The present time as stored: ``2026-01-31T12:00:00.000000Z``."""
+    """The current time in the stored form: ``2026-01-31T12:00:00.000000Z``."""
     return _format(datetime.now(UTC))
 
 
 def utc_timestamp(text: str) -> str:
-    """An ISO 8601 time with an offset, as stored: in UTC, with microseconds.
+    """Converts an ISO 8601 time with an offset to the stored form: UTC with microseconds.
 
-    Raises ``ValueError`` when the text is no time or has no offset.
+    Raises ``ValueError`` when the text is not a time or has no offset.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -61,5 +61,5 @@ def _format(moment: datetime) -> str:
 
 
 def storable_text(text: str) -> str:
-    """``text`` without what a database refuses: NUL and lone surrogates, as compilers' logs may have them."""
+    """``text`` with NUL and lone surrogates replaced, which databases refuse and compilers' logs may contain."""
     return text.replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""In which parts two keys differ, and how far apart two problems are."""
+"""Differences between two keys, and the distance between two problems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMPLIED_BY_DEVICE = ("driver", "compiler", "compiler version", "compiler option
 
 @dataclass(frozen=True)
 class Difference:
-    """One part of a key that is wanted so and was found otherwise; None where a side has no such part."""
+    """A part of a key with its wanted and found values; None if a key lacks the part."""
 
     part: str
     wanted: Any
@@ -24,7 +24,7 @@ class Difference:
 
 
 def parts(key: Key) -> dict[str, Any]:
-    """All parts of a key by name; problem parameters as ``problem.NAME``."""
+    """All parts of a key by name; problem parameters are named ``problem.NAME``."""
     device, toolchain = key.device, key.toolchain
     return {
         "device": device.name,
@@ -46,7 +46,7 @@ def parts(key: Key) -> dict[str, Any]:
 def differences(
     wanted: Mapping[str, Any], found: Mapping[str, Any], *, irrelevant: Collection[str] = ()
 ) -> list[Difference]:
-    """What differs between two results of :func:`parts`, leaving out ``irrelevant`` problem parameters."""
+    """The differences between two results of :func:`parts`, without ``irrelevant`` problem parameters."""
     skipped = {PROBLEM_PREFIX + name for name in irrelevant}
     names = [*wanted, *(name for name in found if name not in wanted)]
     pairs = ((name, wanted.get(name), found.get(name)) for name in names if name not in skipped)
@@ -60,12 +60,16 @@ def problem_distance(
     irrelevant: Collection[str] = (),
     weights: Mapping[str, float] | None = None,
 ) -> float:
-    """Sum of ``abs(log(x / y))`` over the numeric parameters of two problems: 0 when they are the same.
+    """Weighted sum of ``abs(log(x / y))`` over the numeric parameters of two problems.
 
-    ``weights`` has a factor for some of them; the others count once.
+    It is 0 for equal problems.  It is infinite if one problem lacks a parameter of the other, if a text or boolean
+    differs (such as a data type), or if numbers differ and one is zero or negative.
 
-    Infinite when they cannot stand for each other: one lacks a parameter of the other, a text or a boolean
-    differs (a type, say), or a number is zero or negative in one of them only.
+    Args:
+        a: Parameters of one problem.
+        b: Parameters of the other.
+        irrelevant: Names of parameters to leave out.
+        weights: Weights of some parameters; the others have weight 1.
     """
     total = 0.0
     for name in a.keys() | b.keys():
@@ -81,7 +85,7 @@ def problem_distance(
 
 
 def sentence(found: Collection[Difference]) -> str:
-    """``no record for A, B: nearest has C, D``, with the device named once however much of it differs."""
+    """``no record for A, B: nearest has C, D``; differences in the device count as one."""
     device = [d for d in found if d.part in _DEVICE_PARTS]
     named = [d for d in device if d.part == "device"] or device[:1]
     rest = [d for d in found if d.part not in _DEVICE_PARTS and not (device and d.part in _IMPLIED_BY_DEVICE)]
@@ -91,7 +95,7 @@ def sentence(found: Collection[Difference]) -> str:
 
 
 def phrase(part: str, value: Any) -> str:
-    """A part with its value for a reader: ``driver 550.54`` or, for a problem parameter, ``N=1024``."""
+    """A part with its value for messages: ``driver 550.54`` or, for a problem parameter, ``N=1024``."""
     if part.startswith(PROBLEM_PREFIX):
         return f"{part.removeprefix(PROBLEM_PREFIX)}={'(none)' if value is None else value}"
     return f"{part} {'(none)' if value in (None, '') else value}"

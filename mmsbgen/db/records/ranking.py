@@ -1,4 +1,4 @@
-"""Which of several trials is the best."""
+"""Ranking of trials by an objective."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mmsbgen.db.records.canonical_json import canonical_json
 from mmsbgen.db.records.tuning_records import TrialRecord
 
 OBJECTIVES = ("time", "energy", "edp")
-"""What is made small: seconds a call, joules a call, or their product."""
+"""Quantities to minimise: seconds a call, joules a call, or their product."""
 
 
 class Candidate(NamedTuple):
-    """What ranking and selection need of a trial with status 'ok'.
+    """The fields of a trial with status 'ok' that ranking and selection need.
 
-    ``median_s`` ranks: seconds, or what another objective makes small.
+    ``median_s`` is the ranked quantity: seconds, or the value of another objective.
     """
 
     uid: str
@@ -33,12 +33,13 @@ class Candidate(NamedTuple):
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Candidates of one key, best first, one of each configuration: by median time, but a run's last word stands.
+    """The candidates of one key, one for each configuration, best first.
 
-    Within a run, configurations that were timed again in a later round come before those that were not, and only their
-    last timing counts.  Of several runs the newest that timed its finalists again speaks for all configurations that
-    it timed; for those that no such run timed, the newest does.  Runs are merged by time, without changing the order
-    inside any: what came after others in a run stays behind them wherever a newer run has put these.
+    Within a run, configurations are ordered by their last round, latest first, then by the median of that round.
+
+    A configuration that several runs have timed is represented by one of them: the newest run with re-timed finalists,
+    else the newest run.  Runs are merged by median time, newest first: a configuration never precedes one that was
+    better in the run that represents it.
     """
     runs: defaultdict[str, dict[str, Candidate]] = defaultdict(dict)
     ended: dict[str, str] = {}
@@ -61,18 +62,18 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
             if speaks[config] == run:
                 so_far = max(so_far, candidate.median_s)
                 places[config] = (so_far, len(places))
-            elif config in places:  # a newer run has moved it
+            elif config in places:  # already placed by a newer run
                 so_far = max(so_far, places[config][0])
     return [runs[speaks[config]][config] for config in sorted(places, key=places.__getitem__)]
 
 
 def candidate(trial: TrialRecord, objective: str = "time") -> Candidate:
-    """What ranking needs of a trial with status 'ok'.  Raises ``ValueError`` for one without times, or joules."""
+    """The candidate of a trial with status 'ok'; raises ``ValueError`` if it lacks the objective's value."""
     found = cost(trial, objective)
     if not math.isfinite(found):
         raise ValueError(f"the trial {trial.uid} has no {objective}")
     config = canonical_json(trial.config)
-    # A winner has a round of its own, which it won by time.
+    # The winner by time has a further round, which must not count for other objectives.
     round_ = trial.round if objective == "time" else min(trial.round, 1)
     return Candidate(trial.uid, trial.run, round_, found, trial.config_digest, config, trial.created_at, trial.program)
 
@@ -84,7 +85,7 @@ def check_objective(name: str) -> None:
 
 
 def cost(trial: TrialRecord, objective: str) -> float:
-    """What the objective makes small: seconds, joules, or joules times seconds; infinity where it is not known."""
+    """The objective's value: seconds, joules, or joules times seconds; infinity if unknown."""
     if trial.status != "ok" or trial.median_s is None:
         return math.inf
     if objective == "time":

@@ -1,8 +1,8 @@
-"""What the tuning database holds, as plain frozen values.
+"""Records of the tuning database, as frozen dataclasses.
 
-Times are seconds, sizes bytes, rates GB/s (1e9 bytes a second), timestamps ISO 8601 in UTC.  Records know
-strings, numbers and JSON only; what a problem's parameters mean is its family's business.  Their mappings
-are copied and brought to plain JSON when a record is made, and must not be changed afterwards.
+Times are seconds, sizes bytes, rates GB/s (1e9 bytes a second), timestamps ISO 8601 in UTC.  Records contain strings,
+numbers and JSON only.  Their mappings are copied as plain JSON when a record is created, and must not be changed
+afterwards.
 
 Constructors raise ``ValueError`` for values that the database refuses (NaN, negative sizes, an unknown
 status) and ``TypeError`` for values that JSON cannot hold.
@@ -23,12 +23,12 @@ from mmsbgen.db.records.canonical_json import digest, json_object, storable_text
 
 TRIAL_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 TRIAL_FIGURES = ("median_s", "spread_s", "gbps", "roof_fraction")
-"""What follows from a trial's fields, and is stored and shown beside them."""
+"""Figures that are computed from a trial's fields, and are stored and shown with them."""
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
 ROOF_KINDS = ("copy", "gather")
 FAILURES = ("compile_error", "launch_error")
 PROGRAM = "program"
-"""The ``template_digest`` of kernels whose trials each have the digest of their own program."""
+"""The ``template_digest`` of kernels whose trials store the digest of their own program."""
 
 _LARGEST = 2**63 - 1
 _SHORTEST_S = 1e-12
@@ -36,10 +36,10 @@ _SHORTEST_S = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRecord:
-    """One device as one driver shows it.
+    """A device as one driver reports it.
 
-    ``memory_bytes`` and ``extra`` describe; they take no part in telling devices apart, because a runtime
-    on a CPU reports what memory the machine happens to have.
+    ``memory_bytes`` and ``extra`` are not part of its identity, because a CPU runtime reports the memory that the
+    machine happens to have.
     """
 
     backend: str
@@ -48,7 +48,7 @@ class DeviceRecord:
     vendor: str
     name: str
     architecture: str
-    """What the compiler targets, such as 'sm_90'; empty when unknown, and then it equals no other."""
+    """The compiler's target, such as 'sm_90'; empty if unknown, and then it matches no other device."""
     driver: str
     kind: str
     """'cpu' or 'gpu'."""
@@ -63,7 +63,7 @@ class DeviceRecord:
 
     @cached_property
     def identity(self) -> tuple[str | int, ...]:
-        """What tells this device from others, its driver left out."""
+        """The fields that identify the device, without its driver."""
         return (
             self.backend,
             self.platform,
@@ -84,17 +84,17 @@ class DeviceRecord:
 
     @property
     def label(self) -> str:
-        """The device for a reader: ``opencl: name (platform)``."""
+        """The device's name for messages: ``opencl: name (platform)``."""
         return f"{self.backend}: {self.name} ({self.platform})" if self.platform else f"{self.backend}: {self.name}"
 
     def matches(self, text: str) -> bool:
-        """True when the text is a part of backend, name, platform, vendor or architecture, in any case."""
+        """Whether backend, name, platform, vendor or architecture contain the text, ignoring case."""
         return text.casefold() in "\n".join((self.label, self.vendor, self.architecture)).casefold()
 
 
 @dataclass(frozen=True)
 class ToolchainRecord:
-    """A compiler, its version and the options that every configuration is compiled with."""
+    """A compiler, its version and the options common to all configurations."""
 
     compiler: str
     version: str
@@ -113,8 +113,8 @@ class ToolchainRecord:
 class KernelRecord:
     """A kernel of a family.
 
-    ``template_digest`` is :data:`PROGRAM`.  Older records have the digest of the template's text, which no look-up asks
-    for; those of other tools have none.
+    ``template_digest`` is :data:`PROGRAM`.  Older records have the digest of the template's text, which never matches a
+    look-up; records of other tools have none.
     """
 
     family: str
@@ -132,7 +132,7 @@ class KernelRecord:
 
 @dataclass(frozen=True)
 class ProblemRecord:
-    """Sizes and types of a problem: names that the family declares, each with a number, text or boolean."""
+    """Parameters of a problem as the family declares them: numbers, texts and booleans by name."""
 
     family: str
     params: Mapping[str, Any]
@@ -152,7 +152,7 @@ class ProblemRecord:
 
 @dataclass(frozen=True)
 class Key:
-    """What a tuning result depends on.  When one part changes, the old result is a miss."""
+    """Everything that a tuning result depends on; a record with another value of any part is no exact match."""
 
     device: DeviceRecord
     toolchain: ToolchainRecord
@@ -170,14 +170,14 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One tuning run: who searched what, how, where and with which versions."""
+    """A tuning run: its search strategy, budget, host and versions."""
 
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: str = field(default_factory=utc_now)
     finished: str | None = None
     strategy: str
     budget: Mapping[str, Any] = field(default_factory=dict)
-    """Such as ``{"trials": 200, "seconds": 600}``; empty for an exhaustive search."""
+    """For example ``{"trials": 200, "seconds": 600}``; empty for an exhaustive search."""
     seed: int = 0
     host: str = ""
     versions: Mapping[str, Any] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class RunRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class RoofRecord:
-    """A rate that a device reached in a run: the roof against which its kernels are judged."""
+    """A memory rate measured on a device in a run: the roof of the roofline of its kernels."""
 
     run: str
     """``uuid`` of the run."""
@@ -218,16 +218,16 @@ class RoofRecord:
 
     @cached_property
     def uid(self) -> str:
-        """Names this measurement in every database that holds it."""
+        """The identifier of this measurement in all databases."""
         return digest([self.run, self.device.key, self.kind, self.row_bytes, self.measured_at])
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
-    """One configuration tried once: what came of it and every repetition that was timed.
+    """One trial of a configuration: its outcome and all its timed repetitions.
 
-    A field is declared here and in the schema; rows, files, the service's answers and printed columns follow.
-    Median, spread, rate and fraction follow from ``times``, ``bytes_moved`` and ``roof_gbps``.
+    A new field is declared here and in the schema; rows, files, the service's answers and printed columns follow.
+    Median, spread, rate and roof fraction are computed from ``times``, ``bytes_moved`` and ``roof_gbps``.
     """
 
     run: str
@@ -239,9 +239,9 @@ class TrialRecord:
     message: str = ""
     """Why the status is not 'ok'."""
     times: tuple[float, ...] = ()
-    """Every repetition, seconds, in the order measured."""
+    """All repetitions in seconds, in the order measured."""
     bytes_moved: int | None = None
-    """Bytes that the kernel has to read and write in one call."""
+    """Bytes that the kernel must read and write in one call."""
     roof_gbps: float | None = None
     """The roof that applies to this kernel and problem, measured in the same run."""
     registers: int | None = None
@@ -249,7 +249,7 @@ class TrialRecord:
     shared_bytes: int | None = None
     compile_s: float | None = None
     energy_j: float | None = None
-    """Joules a call, where the device tells."""
+    """Joules a call, if the device reports them."""
     round: int = 0
     """0 for the search; 1, 2, ... each time the finalists of the run are timed again."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -272,12 +272,12 @@ class TrialRecord:
 
     @property
     def program(self) -> str:
-        """Digest of the tokens of the program that was tried; empty where it could not be rendered."""
+        """Digest of the tokens of the tested program; empty if it could not be rendered."""
         return str(self.extra.get("program", ""))
 
     @property
     def template_digest(self) -> str:
-        """The digest on which the trial depends: of its program, or of the template in records of older versions."""
+        """The digest of the program, or of the template in records of older versions."""
         of_kernel = self.key.kernel.template_digest
         return self.program if of_kernel == PROGRAM else of_kernel
 
@@ -288,7 +288,7 @@ class TrialRecord:
 
     @cached_property
     def uid(self) -> str:
-        """Names this trial in every database that holds it: run, key, configuration and round."""
+        """The identifier of this trial in all databases, from run, key, configuration and round."""
         return digest([self.run, self.key.key, self.config_digest, self.round])
 
     @cached_property
@@ -298,7 +298,7 @@ class TrialRecord:
 
     @cached_property
     def spread_s(self) -> float | None:
-        """Distance between the quartiles of ``times``, or None with fewer than two."""
+        """Interquartile range of ``times``, or None with fewer than two."""
         if len(self.times) < 2:
             return None
         low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
@@ -319,17 +319,17 @@ class TrialRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineRecord:
-    """A configuration that was selected for a key and failed when it was to run.
+    """A configuration that was selected for a key and did not compile or launch.
 
-    It is not selected for that key again until a later trial of it, with status 'ok', is stored for the same key.
+    It is not selected for that key again until a later trial of it with status 'ok' is stored for the same key.
     """
 
     key: Key
-    """What was looked up, not the key of the record from which the configuration came."""
+    """The key of the look-up, not that of the record from which the configuration came."""
     config: Mapping[str, Any]
-    """As it was used."""
+    """The configuration as used."""
     recorded: Mapping[str, Any]
-    """As a trial records it: the same but for the modes that the caller asked for."""
+    """The configuration as a trial records it, before the caller's modes are applied."""
     status: str
     """One of ``FAILURES``."""
     message: str
@@ -344,7 +344,7 @@ class QuarantineRecord:
 
     @cached_property
     def config_digest(self) -> str:
-        """Digest of the configuration as it was used."""
+        """Digest of the configuration as used."""
         return digest(self.config)
 
     @cached_property
@@ -354,7 +354,7 @@ class QuarantineRecord:
 
     @cached_property
     def uid(self) -> str:
-        """Names this failure in every database that holds it."""
+        """The identifier of this failure in all databases."""
         return digest([self.key.key, self.config_digest, self.created_at])
 
     @property
@@ -364,7 +364,7 @@ class QuarantineRecord:
 
     @property
     def reason(self) -> str:
-        """The failure for a reader, on one line."""
+        """Status and message on one line."""
         return f"{self.status}: {' '.join(self.message.split())}"
 
 

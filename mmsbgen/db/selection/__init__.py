@@ -1,1 +1,1 @@
-"""Which recorded configuration a problem runs with, and why."""
+"""Selection of a recorded configuration for a problem, with the reason."""

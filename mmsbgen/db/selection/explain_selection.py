@@ -1,4 +1,4 @@
-"""Why a look-up hits or misses: the nearest records and the parts in which they differ."""
+"""Explains look-ups by the nearest records and the parts of their keys that differ."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _OTHER_TYPE = 50.0
 
 @dataclass(frozen=True)
 class NearRecord:
-    """The trials of one recorded key, and what of it differs from the wanted one."""
+    """The trials of one recorded key, and its differences from the wanted key."""
 
     key: Key
     source: str
-    """Name of the shipped file that has them; empty for the user's own."""
+    """Name of the shipped file with the records; empty for the user's own."""
     configurations: int
-    """How many worked."""
+    """Number of configurations that worked."""
     best_ref: str
-    """``uid`` of the best."""
+    """``uid`` of the best trial."""
     best_s: float
     differences: tuple[Difference, ...]
     template_digest: str
-    """Of the best's program."""
+    """Template digest of the best trial's program."""
     stale: bool
-    """True where that is another one than wanted, so the record is never used."""
+    """Whether that digest differs from the wanted one, so that the record is never used."""
 
 
 def nearest(
@@ -52,11 +52,16 @@ def nearest(
     limit: int = 3,
     program: Program | None = None,
 ) -> list[NearRecord]:
-    """The recorded keys nearest to ``wanted``, nearest first, with the parts that differ; empty without any.
+    """The recorded keys nearest to ``wanted``, nearest first, with the parts that differ.
 
-    ``wanted`` names parts of a key (:func:`mmsbgen.db.records.nearness.parts`).  The first has no differences when
-    there is an exact record.  ``program`` gives the digest that the program of a record has today; it is asked for the
-    best of each key.
+    The first has no differences if there is an exact record.
+
+    Args:
+        wanted: Parts of a key by name (:func:`mmsbgen.db.records.nearness.parts`).
+        groups: The records.
+        irrelevant: Names of problem parameters to ignore.
+        limit: Maximum number of results.
+        program: Returns the present digest of a record's program; called for the best record of each key.
     """
     found = []
     for group in groups:

@@ -1,4 +1,4 @@
-"""Which configuration to run: exact record, else the nearest one that may be trusted, else the default."""
+"""Selects a configuration for a key: an exact record, else a transferred one, else the default."""
 
 from __future__ import annotations
 
@@ -31,41 +31,41 @@ SHIPPED = Path(__file__).parents[1] / "shipped"
 
 _Kernel = tuple[str, str]
 _FOLDS, _MOST = 24, 40
-"""Enough problems and configurations of each to say what a selection costs, and few enough to do so at a start."""
+"""Maximum numbers of problems and of configurations for estimating losses, to bound the time at start-up."""
 _CHANGED = 64
-"""After so many records of a tier whose programs have changed, all others of it are taken to have changed too."""
+"""After this many records of an option with changed programs, its remaining records count as changed too."""
 Program = Callable[[Key, Mapping[str, Any]], str]
-"""The digest of the program that a recorded configuration has today; empty where it has none."""
+"""Returns the present program digest of a recorded configuration; empty if it cannot be rendered."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The answer to a look-up."""
+    """The result of a look-up."""
 
     config: dict[str, Any]
     tier: str
     """One of ``TIERS``."""
     reason: str
-    """One sentence: why this tier and not a better one."""
+    """One sentence on why this tier was used and not a better one."""
     trial_ref: str | None = None
     """``uid`` of the trial that the configuration comes from; None for the default."""
     expected_s: float | None = None
     """Median time of that trial, seconds, on its own device and problem."""
     loss: Loss | None = None
-    """What selections of this tier cost so far, by the records; None for an exact one and where none can tell."""
+    """Loss of selections of this tier, estimated from the records; None for an exact one and if unknown."""
 
     @property
     def outlook(self) -> str:
-        """What to expect of it, for a reader; empty for an exact record."""
+        """The expected loss in words; empty for an exact record."""
         if self.tier == "exact":
             return ""
         return str(self.loss) if self.loss else "expected loss not known: no records to measure it by"
 
 
 class _Option(NamedTuple):
-    """Records that answer for a key at one tier, nearest first, and why not better ones."""
+    """Records that are used together for a key at one tier, nearest first, and the reason."""
 
     tier: str
     near: list[Near]
@@ -73,14 +73,14 @@ class _Option(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """Where to look for one key, in order, and how many records are stale."""
+    """The options for one key in order of preference, and the number of stale records."""
 
     options: list[_Option]
     stale: int
 
 
 class _Measure(NamedTuple):
-    """How far apart problems are: parameters that do not count, and weights of those that count otherwise than 1."""
+    """The distance between problems: parameters to ignore, and weights other than 1."""
 
     irrelevant: frozenset[str]
     weights: tuple[tuple[str, float], ...]
@@ -89,10 +89,9 @@ class _Measure(NamedTuple):
 class Index:
     """Trials in memory, ready for look-ups.
 
-    The first look-up of a kernel reads its records from ``store`` and from the folder ``shipped`` (None for
-    none); later ones do no I/O.  Where both have a record of the same nearness, the store's counts.  Shipped
-    records are read where they lie and never written to the store, so they hold for every database, neither an
-    import doubles them nor a new version of the package leaves old ones behind.
+    The first look-up of a kernel reads its records from ``store`` and from the folder ``shipped`` (None for none);
+    later ones do no I/O.  Of equally near records the store's is preferred.  Shipped records are never written to the
+    store: they apply to every database and are replaced with the package.
     """
 
     def __init__(self, store: Store | None = None, *, shipped: Path | None = SHIPPED) -> None:
@@ -107,7 +106,7 @@ class Index:
 
     @classmethod
     def of_trials(cls, trials: Iterable[TrialRecord]) -> Index:
-        """An index of these trials only; those whose status is not 'ok' are left out."""
+        """An index of the given trials with status 'ok' only."""
         index = cls(shipped=None)
         found: defaultdict[_Kernel, list[tuple[Key, Candidate]]] = defaultdict(list)
         for trial in trials:
@@ -131,16 +130,28 @@ class Index:
     ) -> Selection:
         """The best known configuration that ``valid`` accepts, from the first tier that has one.
 
-        Tiers: 'exact', the same key in every part; 'problem', the nearest problem (:func:`problem_distance`)
-        on the same device, driver and toolchain; 'architecture', the same device with another driver or
-        toolchain, or one of the same backend and architecture; 'vendor', one of the same backend, vendor and
-        kind; 'default'.  ``program`` gives the digest of a record's program today: no tier uses records of which it
-        is another one.  It is asked for what would be selected, once for each record.  ``irrelevant`` names problem
-        parameters that add nothing to the distance; a record that differs in them only is the nearest of its
-        tier, but not exact.  ``modes`` are values with which every configuration will be used: what is quarantined
-        for ``key`` with them is passed over.  ``weights`` say how much a factor of e counts in the distance for some
-        parameters, 1 for all others.  Of several near problems all are asked (:mod:`mmsbgen.db.selection.transfer`);
-        ``carry`` makes a configuration of one problem into one of another.
+        Tiers:
+            'exact': the same key.
+            'problem': near problems (:func:`problem_distance`) on the same device, driver and toolchain.
+            'architecture': the same device with another driver or toolchain, or a device of the same backend and
+            architecture.
+            'vendor': a device of the same backend, vendor and kind.
+            'default': no usable record.
+
+        The configurations of several near problems are ranked together; see :mod:`mmsbgen.db.selection.transfer`.
+
+        Args:
+            key: The key to look up.
+            valid: Whether a configuration may be used.
+            default: The configuration of the tier 'default'.
+            irrelevant: Problem parameters that do not count in the distance.  A record that differs in them only is
+                the nearest of its tier, but not exact.
+            modes: Values that the caller will set in every configuration.  Configurations that are quarantined for
+                ``key`` with them are skipped.
+            weights: Contribution of a factor of e to the distance, for parameters whose weight is not 1.
+            carry: Adapts a configuration to another problem.
+            program: Returns the present digest of a record's program; records with another digest are not used.
+                Called once for each record that would be selected.
         """
         measure = _Measure(frozenset(irrelevant), tuple(sorted((weights or {}).items())))
         plan = self._plans.get((key.key, measure))
@@ -149,7 +160,7 @@ class Index:
         refused = barred = 0
         stale = plan.stale
         for place, (tier, near, reason) in enumerate(plan.options):
-            # How a configuration is carried over is the kernel's, and the kernel is a part of the key.
+            # The cache key needs no ``carry``, which depends on the kernel, a part of the key.
             asked = (key.key, measure, place)
             if asked not in self._orders:
                 self._orders[asked] = ordered(near, key.problem.params, carry)
@@ -173,7 +184,7 @@ class Index:
         return Selection(dict(default), "default", reason + _notes(refused, barred, stale))
 
     def _has_changed(self, key: Key, found: Candidate, program: Program | None) -> bool:
-        """Whether a record's program is another one today."""
+        """Whether a record's program has changed since it was measured."""
         if program is None:
             return False
         if found.uid not in self._programs:
@@ -181,9 +192,10 @@ class Index:
         return not found.program or found.program != self._programs[found.uid]
 
     def loss(self, key: Key, tier: str, measure: _Measure, carry: Carry) -> Loss | None:
-        """What selections of ``tier`` cost by the records of a key's kernel, for 'problem' those of its device.
+        """The loss of selections of ``tier``, estimated from the records of a key's kernel.
 
-        Times of programs that have changed since count too: rendering all of them would take seconds.
+        For 'problem' only the records of the key's device count.  Programs are not checked for changes, as rendering
+        all of them would take seconds.
         """
         asked = (key.kernel, tier, key.device.key if tier == "problem" else "", measure)
         if asked not in self._losses:
@@ -203,9 +215,9 @@ class Index:
     def quarantined(
         self, key: Key, config: Mapping[str, Any], program: Program | None = None
     ) -> QuarantineRecord | None:
-        """Why a configuration must not be selected for ``key``: its failure there, or None.
+        """The failure for which a configuration must not be selected for ``key``, or None.
 
-        A failure of a program that has changed since does not count.
+        A failure does not count if the program has changed since.
         """
         kernel = (key.kernel.family, key.kernel.name)
         if kernel not in self._barred:
@@ -219,9 +231,9 @@ class Index:
         return failure if failure.program == self._programs[failure.uid] else None
 
     def quarantine(self, failure: QuarantineRecord) -> bool:
-        """Bar a configuration that failed from now on, and in later runs too; False where that cannot be stored.
+        """Exclude a failed configuration from selection, in later runs too; returns False if it was not stored.
 
-        A database that cannot be written is reported, and no reason to stop.
+        If the database cannot be written, that is logged and no error is raised.
         """
         self.quarantined(failure.key, failure.config)
         kernel = (failure.key.kernel.family, failure.key.kernel.name)
@@ -236,7 +248,7 @@ class Index:
         return True
 
     def groups(self, key: Key) -> list[Group]:
-        """The records of a key's kernel, whatever their programs; read when first asked for."""
+        """The records of a key's kernel, for any program; read at the first call."""
         kernel = (key.kernel.family, key.kernel.name)
         if kernel not in self._groups:
             own: list[tuple[Key, Candidate]] = []
@@ -249,7 +261,7 @@ class Index:
         return self._groups[kernel]
 
     def refresh(self) -> None:
-        """Forget what was read, so that the next look-up sees new trials."""
+        """Clear all caches, so that the next look-up reads new trials."""
         self._groups.clear()
         self._barred.clear()
         self._plans.clear()
@@ -266,14 +278,14 @@ def _grouped(pairs: Iterable[tuple[Key, Candidate]], source: str = "") -> list[G
 
 
 def without(groups: Iterable[Group], uids: Collection[str]) -> list[Group]:
-    """Groups without the trials named, which the user has imported from the very file that was shipped."""
+    """Groups without the trials ``uids``: shipped ones that the user has imported too."""
     left = [group._replace(candidates=[c for c in group.candidates if c.uid not in uids]) for group in groups]
     return [group for group in left if group.candidates]
 
 
 @cache
 def shipped_groups(folder: Path = SHIPPED) -> dict[tuple[str, str], list[Group]]:
-    """The records that come with the package, by family and name of their kernel; read once."""
+    """The records that come with the package, by family and name of the kernel; read once."""
     groups: defaultdict[_Kernel, list[Group]] = defaultdict(list)
     for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")]):
         pairs: defaultdict[_Kernel, list[tuple[Key, Candidate]]] = defaultdict(list)
@@ -309,7 +321,7 @@ def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
         other_device = there.device.identity != key.device.identity
         order = (TIERS.index(tier), other_device, distance, len(soft), group.shipped, len(found))
         near = Near(group, distance)
-        # Problems on one device are asked together; a record of the very problem speaks for itself.
+        # Near problems on one device are ranked together; a record of the same problem is an option of its own.
         together = (tier, there.device.key, there.toolchain.key, soft, group.source, distance == 0 and there.key)
         ranked_groups.append(((*order, group.candidates[0].median_s), together, near, _Option(tier, [], reason)))
     options: dict[Any, _Option] = {}
@@ -323,7 +335,7 @@ def _shortened(near: Near) -> Near:
 
 
 def _tier(key: Key, there: Key, distance: float) -> str:
-    """The tier at which a record of ``there`` answers ``key``, 'default' when at none."""
+    """The tier at which records of ``there`` apply to ``key``; 'default' if they do not."""
     if math.isinf(distance):
         return "default"
     if there.device.key == key.device.key:

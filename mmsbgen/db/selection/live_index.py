@@ -1,4 +1,4 @@
-"""An index for a process that lives long: it takes up what others add, and reads only that."""
+"""An index for long-lived processes, with incremental updates from the database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mmsbgen.db.store.tuning_store import Store
 __all__ = ["Changed", "LiveIndex", "Mark", "marks"]
 
 _MOST_PLANS = 1024
-#: An order has every configuration that was recorded for a problem.
+#: An order is larger: it has all configurations recorded for the near problems.
 _MOST_ORDERS = 64
 KernelName = tuple[str, str]
 """Family and name."""
@@ -28,7 +28,7 @@ Changed = frozenset[Key] | None
 
 
 class Mark(NamedTuple):
-    """How far a kernel's records go: the last id and the number of its trials and of its failures."""
+    """State of a kernel's records: the last id and the number of its trials and of its failures."""
 
     trial: int = 0
     trials: int = 0
@@ -37,15 +37,14 @@ class Mark(NamedTuple):
 
 
 def marks(store: Store) -> dict[KernelName, Mark]:
-    """The mark of every kernel that has records; reads indexes alone."""
+    """The mark of every kernel that has records; reads database indexes only."""
     return store.database.read(lambda connection: _marks(connection, store))
 
 
 class LiveIndex(Index):
-    """An :class:`Index` whose :meth:`update` takes up what was stored since, by this process or any other.
+    """An :class:`Index` whose :meth:`update` reads new records, stored by this or any other process.
 
-    What is read of a kernel the first time is kept, so that an update reads only the trials after those.  Not safe to
-    be used by several threads at once.
+    An update reads only the trials that are new since the last one.  Not thread-safe.
     """
 
     def __init__(self, store: Store, *, shipped: Path | None = SHIPPED) -> None:
@@ -57,7 +56,7 @@ class LiveIndex(Index):
 
     @property
     def kernels(self) -> tuple[KernelName, ...]:
-        """The kernels whose records were read."""
+        """The kernels whose records have been read."""
         return tuple(self._seen)
 
     def groups(self, key: Key) -> list[Group]:
@@ -68,7 +67,7 @@ class LiveIndex(Index):
         return self._groups[kernel]
 
     def select(self, key: Key, **asked: Any) -> Selection:
-        """As :meth:`Index.select`; what it keeps for problems that were asked for stays bounded."""
+        """As :meth:`Index.select`, with caches of bounded size."""
         if len(self._plans) > _MOST_PLANS:
             self._forget_plans()
         if len(self._orders) > _MOST_ORDERS:
@@ -76,7 +75,7 @@ class LiveIndex(Index):
         return super().select(key, **asked)
 
     def update(self) -> dict[KernelName, Changed]:
-        """Take up what the store has got since; by kernel, what look-ups may now answer otherwise for."""
+        """Read new records; return the keys with new trials by kernel, as their look-ups may change."""
         now = marks(self._live)
         changed: dict[KernelName, Changed] = {}
         for kernel, seen in list(self._seen.items()):
@@ -93,7 +92,7 @@ class LiveIndex(Index):
         return changed
 
     def refresh(self) -> None:
-        """Forget all that was read."""
+        """Clear all caches and records."""
         super().refresh()
         for kept in (self._own, self._own_groups, self._seen):
             kept.clear()
@@ -104,7 +103,7 @@ class LiveIndex(Index):
 
     @staticmethod
     def _concerned(asked: tuple[Any, ...], changed: Mapping[KernelName, Changed]) -> bool:
-        """Whether what selections cost, see :meth:`Index.loss`, may have changed."""
+        """Whether a cached result of :meth:`Index.loss` may have changed."""
         kernel, _, device, _ = asked
         keys = changed.get((kernel.family, kernel.name), frozenset())
         return keys is None or any(key.kernel == kernel and device in ("", key.device.key) for key in keys)
@@ -112,7 +111,7 @@ class LiveIndex(Index):
     def _read(self, kernel: KernelName) -> Changed:
         seen = self._seen.get(kernel, Mark())
         new, count, now = self._live.database.read(lambda c: _after(c, self._live, kernel, seen.trial))
-        # On a server a trial may come to light after others whose ids are higher.
+        # On a server a trial may become visible after others with higher ids; then all are read again.
         whole = seen.trials + count != now.trials
         if whole:
             self._own.pop(kernel, None)
@@ -138,7 +137,7 @@ class LiveIndex(Index):
 def _after(
     connection: Connection, store: Store, kernel: KernelName, last: int
 ) -> tuple[list[tuple[Key, Candidate]], int, Mark]:
-    """The candidates among a kernel's trials with ids above ``last``, how many trials these are, and the mark now."""
+    """The candidates among a kernel's trials with ids above ``last``, the number of these trials, and the mark."""
     mark = _marks(connection, store, kernel).get(kernel, Mark())
     if mark.trial == last:
         return [], 0, mark
@@ -159,7 +158,7 @@ def _marks(connection: Connection, store: Store, kernel: KernelName | None = Non
     for table, name, number in ((TrialRow, "trial", "trials"), (QuarantineRow, "failure", "failures")):
         if table.__tablename__ in store.lacking:
             continue
-        # A kernel has a row for each state of its template.
+        # A kernel has a row for each template digest.
         counted = select(table.kernel_id, func.max(table.id).label("last"), func.count().label("number"))
         if kernel is not None:
             counted = counted.where(table.kernel_id.in_(_ids(kernel)))

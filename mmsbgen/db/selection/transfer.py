@@ -1,8 +1,8 @@
-"""Which of the configurations of near problems suits a problem that was never tuned, and what that is likely to cost.
+"""Ranks configurations of near problems for a problem that was not tuned, and estimates the loss.
 
-A configuration is judged by how much slower it was than the best at each near problem, the nearest counting most: what
-is good at several is taken before what happened to win at one.  The two constants below were chosen by leave-one-out
-(docs/reports/selection.md).
+The score of a configuration is its slowdown against the best one at each near problem, weighted by nearness.  So a
+configuration that is good at several problems precedes one that is the best at a single one.  ``REACH`` and ``UNTRIED``
+were chosen by leave-one-out cross-validation (docs/reports/selection.md).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from mmsbgen.db.records.ranking import Candidate
 from mmsbgen.db.records.tuning_records import Key
 
 REACH = 0.4
-"""A problem so much farther than the nearest (a factor of 1.5 in one size) counts e times less."""
+"""Additional distance, a factor of 1.5 in one size, at which the weight of a problem falls by a factor of e."""
 UNTRIED = 0.25
-"""What a configuration is charged where it was not tried: as if it were 28 % slower than the best there."""
+"""Assumed log slowdown of a configuration at a problem where it was not tried: 28 % slower than the best."""
 NEAREST = 8
-"""At most so many problems are asked."""
+"""Maximum number of near problems."""
 
 Config = dict[str, Any]
 Carry = Callable[[Config, Mapping[str, Any], Mapping[str, Any]], Config]
-"""A configuration as it was recorded, the problem of the record and the one wanted; returns what to use there."""
+"""Adapts a recorded configuration; takes it, the recorded problem and the wanted problem."""
 
 
 class Group(NamedTuple):
-    """All usable trials of one key from one source, best first."""
+    """All candidates of one key from one source, best first."""
 
     key: Key
     source: str
-    """Name of the file that came with the package; empty for the user's own records."""
+    """Name of the shipped file; empty for the user's own records."""
     candidates: list[Candidate]
 
     @property
@@ -45,14 +45,14 @@ class Group(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Records of a problem and how far that is from the one wanted."""
+    """Records of a problem and its distance from the wanted problem."""
 
     group: Group
     distance: float
 
 
 class TransferChoice(NamedTuple):
-    """A configuration for the wanted problem, the trial that it comes from, its key, and whether it was changed."""
+    """A configuration for the wanted problem, its trial and key, and whether it was adapted."""
 
     config: Config
     found: Candidate
@@ -62,19 +62,19 @@ class TransferChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss:
-    """What a kind of selection cost where records can tell: shares of speed lost, 0 for the best configuration.
+    """Leave-one-out losses of a kind of selection, as fractions of speed; 0 is the best configuration.
 
-    Each recorded problem was left out in turn and selected for from the others.
+    Each recorded problem is left out in turn, and its configuration selected from the others' records.
     """
 
     losses: tuple[float, ...]
     untried: int
-    """How often what was selected had not been tried there; the next one that had stood for it, and where there was
-    none the problem is not in ``losses``."""
+    """Number of problems at which the selected configuration was not tried.  The next one that was tried is used
+    instead; without one the problem is not in ``losses``."""
 
     @property
     def median(self) -> float:
-        """Median share of speed lost."""
+        """Median of the losses."""
         return statistics.median(self.losses)
 
     def __str__(self) -> str:
@@ -87,12 +87,12 @@ class Loss:
 
 
 def unchanged(config: Config, before: Mapping[str, Any], after: Mapping[str, Any]) -> Config:
-    """Carries a configuration over as it is."""
+    """A ``Carry`` that returns the configuration unchanged."""
     return config
 
 
 def ordered(near: Sequence[Near], params: Mapping[str, Any], carry: Carry) -> list[TransferChoice]:
-    """The configurations of ``near``, which has the nearest problem first, for the problem ``params``, best first."""
+    """The configurations of ``near``, sorted nearest first, for the problem ``params``, best first."""
     if len(near) == 1 and near[0].distance == 0:
         group = near[0].group
         return [TransferChoice(json.loads(found.config_json), found, group.key, False) for found in group.candidates]
@@ -105,14 +105,15 @@ def ordered(near: Sequence[Near], params: Mapping[str, Any], carry: Carry) -> li
         for text, (choice, slower) in _slowdowns(member.group, params, carry).items():
             choices.setdefault(text, choice)
             scores[text] = scores.get(text, charged) + weight * (slower - UNTRIED)
-    # Sorting is stable: of equals the one of the nearest problem, and there the faster one, comes first.
+    # Sorting is stable: ties are broken by the nearest problem, then by the order there.
     return [choices[text] for text in sorted(choices, key=lambda text: round(scores[text], 12))]
 
 
 def _slowdowns(group: Group, params: Mapping[str, Any], carry: Carry) -> dict[str, tuple[TransferChoice, float]]:
-    """Each configuration of a group as it is used for ``params``, with the logarithm of its time over the best's.
+    """Each configuration of a group adapted to ``params``, with the logarithm of its slowdown against the best.
 
-    The order of the group stands: where finalists were timed again, one that was faster before does not come first.
+    The slowdowns follow the order of the group: a configuration that ranks behind re-timed finalists counts as at least
+    as slow as they are.
     """
     found: dict[str, tuple[TransferChoice, float]] = {}
     best = so_far = group.candidates[0].median_s
@@ -126,9 +127,9 @@ def _slowdowns(group: Group, params: Mapping[str, Any], carry: Carry) -> dict[st
 
 
 def loss_of(folds: Iterable[tuple[Group, Sequence[Near]]], carry: Carry) -> Loss | None:
-    """What selecting cost: each fold is a group left out and the ones that answered for it, nearest first.
+    """The loss over ``folds``, each of a left-out group and the near groups for it, nearest first.
 
-    None where nothing that could be selected had been tried.
+    None if none of the selectable configurations was tried at any left-out problem.
     """
     losses, untried = [], 0
     for group, near in folds:

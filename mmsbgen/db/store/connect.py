@@ -1,4 +1,4 @@
-"""Finds, opens and prepares the database: where it is, how to connect, and transactions that survive rivals."""
+"""Locates and opens the database; runs transactions and retries them after conflicts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mmsbgen.db.store.store_errors import explained, is_transient
 
 URL_VARIABLE = "MMSBGEN_DATABASE_URL"
 BUSY_TIMEOUT_S = 20.0
-"""How long one attempt waits for SQLite's lock."""
+"""Timeout of one attempt to get SQLite's lock."""
 GIVE_UP_S = 60.0
-"""After this long no further attempt is made."""
+"""Time after which a transaction is not tried again."""
 _CHOOSE = f"choose another place with --database or {URL_VARIABLE}"
 
 T = TypeVar("T")
@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Location:
-    """Where a database is: a file, a server, or the memory of this process (``path`` and ``url`` None)."""
+    """The location of a database: a file, a server, or memory (``path`` and ``url`` None)."""
 
     path: Path | None = None
     url: URL | None = None
 
     def __str__(self) -> str:
-        """For messages: never with a password."""
+        """The location for messages, without a password."""
         if self.path is not None:
             return str(self.path)
         if self.url is None:
@@ -47,7 +47,7 @@ class Location:
         return self.url.difference_update_query(secret).render_as_string(hide_password=True)
 
     def exists(self) -> bool:
-        """False for a file that is not there.  Raises ``InputError`` for one that may not be looked at."""
+        """Whether the file exists; true for servers and memory.  Raises ``InputError`` if it cannot be checked."""
         try:
             return self.path is None or self.path.exists()
         except OSError as error:
@@ -55,9 +55,9 @@ class Location:
 
 
 def locate(url: str | Path | None = None) -> Location:
-    """The database that ``url``, else the environment, else the user's data folder names.
+    """The location from ``url``, else from the environment, else in the user's data folder.
 
-    Raises ``InputError`` for a URL that cannot be read or names another kind of database.
+    Raises ``InputError`` for an invalid URL or an unsupported kind of database.
     """
     if url is None:
         url = os.environ.get(URL_VARIABLE) or user_data_path("mmsbgen") / "tuning.sqlite3"
@@ -95,15 +95,15 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """What makes and keeps the connections."""
+        """The SQLAlchemy engine."""
         return self._engine
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """What ``work`` returns, from one consistent view of the data.  Raises ``StoreError``."""
+        """Return the result of ``work`` in a read transaction with a consistent view; raises ``StoreError``."""
         return self._attempt(lambda: _in_transaction(self._reader, work))
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Do ``work`` in a transaction, again when a rival got in its way.  Raises ``StoreError``."""
+        """Return the result of ``work`` in a write transaction, retried after conflicts; raises ``StoreError``."""
         return self._attempt(lambda: _in_transaction(self.engine.execution_options(write=True), work))
 
     def _attempt(self, transaction: Callable[[], T]) -> T:
@@ -122,7 +122,7 @@ class Database:
 
 
 class LaterDatabase(Database):
-    """A database that ``connected`` opens, for any of the threads, when it is first read or written."""
+    """A database that ``connected`` opens at its first use, once for all threads."""
 
     def __init__(self, location: Location, connected: Callable[[Location], Database]) -> None:
         self.location = location
@@ -132,15 +132,15 @@ class LaterDatabase(Database):
 
     @property
     def engine(self) -> Engine:
-        """What makes and keeps the connections; the database is opened for it."""
+        """The SQLAlchemy engine; opens the database."""
         return self._open().engine
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """As :meth:`Database.read`; raises what opening raises too."""
+        """As :meth:`Database.read`; may also raise the errors of opening."""
         return self._open().read(work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """As :meth:`Database.write`; raises what opening raises too."""
+        """As :meth:`Database.write`; may also raise the errors of opening."""
         return self._open().write(work)
 
     def close(self) -> None:
@@ -161,9 +161,9 @@ def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
 
 
 def connect(location: Location, *, read_only: bool = False) -> Database:
-    """A database whose file exists or may be made, whose server answers.
+    """Open a database; checks that its file can be used or created, or that its server answers.
 
-    Raises ``InputError`` for a place that cannot be used, ``MissingDependencyError`` without a driver.
+    Raises ``InputError`` for an unusable location, ``MissingDependencyError`` without a driver.
     """
     if location.url is not None:
         engine = _server_engine(location.url, read_only=read_only)
@@ -175,7 +175,7 @@ def connect(location: Location, *, read_only: bool = False) -> Database:
 
 
 def copy_file(location: Location, memory: Database) -> None:
-    """Copy an SQLite file, which is only read, into a database in memory.  Raises ``StoreError``."""
+    """Copy an SQLite file, opened read-only, into a database in memory; raises ``StoreError``."""
     file = connect(location, read_only=True)
     with explained(str(location)), file.engine.connect() as source, memory.engine.connect() as target:
         there, here = source.connection.driver_connection, target.connection.driver_connection
@@ -197,7 +197,7 @@ def _file_engine(path: Path, *, read_only: bool) -> Engine:
 
 
 def _check_file(path: Path, *, read_only: bool) -> None:
-    """Refuse what is no SQLite file; make the folder when it may be written."""
+    """Raise ``InputError`` for a path that is no usable SQLite file; create its folder unless ``read_only``."""
     try:
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a database file; {_CHOOSE}")
@@ -224,7 +224,7 @@ def _sqlite_engine(creator: Callable[[], sqlite3.Connection], pool: type[QueuePo
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that writes takes the lock at once: waiting for it later could fail without waiting.
+        # A write transaction takes the lock at once, as upgrading a read lock may fail without waiting.
         write = connection.get_execution_options().get("write", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
@@ -260,7 +260,7 @@ def _server_engine(url: URL, *, read_only: bool) -> Engine:
 
 
 def _own_process(engine: Engine) -> None:
-    """Never use a connection in a process that was forked from the one that opened it."""
+    """Make the pool discard connections that were opened by the parent of a forked process."""
 
     @event.listens_for(engine, "connect")
     def note(_connection: object, entry: ConnectionPoolEntry) -> None:

@@ -1,4 +1,4 @@
-"""Which trials a query is about."""
+"""Filters for queries of trials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["of_key", "of_parts"]
 
 
 def of_key(query: Select[Any], key: Key) -> Select[Any]:
-    """A query of trials, of those for exactly this key."""
+    """Restricts a query of trials to exactly this key."""
     for column, table, part in (
         (TrialRow.device_id, DeviceRow, key.device),
         (TrialRow.toolchain_id, ToolchainRow, key.toolchain),
@@ -34,7 +34,7 @@ def of_parts(
     device: str | None,
     problem: Mapping[str, Any] | None,
 ) -> Select[Any]:
-    """A query of trials with the filters of :meth:`mmsbgen.db.store.tuning_store.Store.trials`."""
+    """Restricts a query of trials by the filters of :meth:`mmsbgen.db.store.tuning_store.Store.trials`."""
     if kernel is not None:
         family, _, name = kernel.rpartition("/")
         kernels = select(KernelRow.id).where(KernelRow.name == name)

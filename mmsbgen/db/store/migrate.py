@@ -1,4 +1,4 @@
-"""Brings the schema of a database to the present revision, one process at a time."""
+"""Migrates the schema of a database to the current revision, under a lock."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _ADVISORY_LOCK = 0x6D6D73_6267656E
 
 
 def revision(database: Database) -> str | None:
-    """The schema revision that ``database`` has, None when it is empty.
+    """The schema revision of ``database``, or None if it is empty.
 
-    Raises ``InputError`` when its tables belong to something else or its schema is newer than this version.
+    Raises ``InputError`` if it has tables of another program or a schema that is newer than this version.
     """
     return database.read(lambda connection: _revision(connection, str(database.location)))
 
 
 def migrate(database: Database) -> None:
-    """Create or upgrade all tables; safe when several processes do so at once.
+    """Create or upgrade all tables; several processes may call this at once.
 
     Raises ``InputError`` as :func:`revision` does, ``StoreError`` when the database cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Trials and runs a page at a time, newest first, by where the page before ended rather than by counting rows."""
+"""Pages of trials and runs, newest first, by keyset pagination."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mmsbgen.db.store.tuning_store import Store
 __all__ = ["CURSOR", "Page", "count_by_device", "count_trials", "run", "run_named", "runs", "trial", "trials"]
 
 CURSOR = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{15}Z~[0-9]{1,18}$"
-"""What a cursor looks like: the moment and the number of the last row of a page."""
+"""Pattern of a cursor: timestamp and id of the last row of a page."""
 
 T = TypeVar("T")
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some records, and the cursor of the page after; None where this is the last."""
+    """The records of a page, and the cursor of the next page, None on the last one."""
 
     records: list[T]
     cursor: str | None
@@ -42,9 +42,9 @@ def trials(
     status: str | None = None,
     run: str | None = None,
 ) -> Page[TrialRecord]:
-    """A page of the trials that pass every filter of :meth:`Store.trials`, newest first.
+    """A page of the trials that pass all filters, newest first; see :meth:`Store.trials`.
 
-    Raises ``InputError`` for a cursor that no page has given.
+    Raises ``InputError`` for a malformed cursor.
     """
 
     def work(connection: Connection) -> Page[TrialRecord]:
@@ -70,7 +70,7 @@ def trials(
 
 
 def runs(store: Store, *, limit: int, cursor: str | None = None) -> Page[RunRecord]:
-    """A page of the tuning runs, newest first.  Raises as :func:`trials`."""
+    """A page of the tuning runs, newest first; raises as :func:`trials`."""
 
     def work(connection: Connection) -> Page[RunRecord]:
         query = select(RunRow.__table__).order_by(RunRow.started.desc(), RunRow.id.desc())
@@ -105,9 +105,9 @@ def run(store: Store, uuid: str) -> RunRecord | None:
 
 
 def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = None) -> RunRecord:
-    """The tuning run whose uuid is ``text`` or begins with it, of the store or of ``others`` by uuid.
+    """The tuning run whose uuid begins with ``text``, in the store or in ``others`` (by uuid).
 
-    Raises ``InputError`` for fewer than eight digits, and where no run or several begin with them.
+    Raises ``InputError`` for fewer than eight digits, and unless exactly one run matches.
     """
     digits = text.strip().lower().replace("-", "")
     if not re.fullmatch(r"[0-9a-f]{8,32}", digits):
@@ -127,12 +127,12 @@ def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = 
 
 
 def count_trials(store: Store) -> int:
-    """How many trials there are."""
+    """The number of trials."""
     return store.database.read(lambda c: int(c.execute(select(func.count()).select_from(TrialRow)).scalar_one()))
 
 
 def count_by_device(store: Store) -> list[tuple[DeviceRecord, int]]:
-    """Every device with the number of its trials."""
+    """All devices, each with the number of its trials."""
 
     def work(connection: Connection) -> list[tuple[DeviceRecord, int]]:
         query = select(TrialRow.device_id, func.count()).group_by(TrialRow.device_id)

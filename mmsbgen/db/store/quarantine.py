@@ -1,4 +1,4 @@
-"""Which failures still count: those of a configuration that has not been tried with success since."""
+"""Active failures: those of configurations without a later successful trial."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mmsbgen.db.store.schema import KernelRow, QuarantineRow, TrialRow
 def active(
     connection: Connection, parts: record_rows.Parts, *, family: str | None = None, kernel: str | None = None
 ) -> list[QuarantineRecord]:
-    """The failures that bar a configuration from being selected, newest first: one for each key and configuration.
+    """The active failures, newest first; at most one for each key and configuration.
 
-    A later trial with status 'ok' of the same key, in the configuration as used or as recorded, lifts one.
+    A later trial of the same key with status 'ok' ends a failure, for the configuration as used or as recorded.
     """
     wanted = select(KernelRow.id)
     if family is not None:
@@ -44,9 +44,9 @@ def active(
 
 
 def unlifted(failures: Iterable[QuarantineRecord], succeeded: dict[tuple[str, str], str]) -> list[QuarantineRecord]:
-    """The first of ``failures`` of each key and configuration that nothing in ``succeeded`` lifts.
+    """The first active one of ``failures`` for each key and configuration.
 
-    ``succeeded`` has the moment of the last trial with status 'ok' by key and digest of the configuration.
+    ``succeeded`` has the time of the last trial with status 'ok', by key and digest of the configuration.
     """
     left: dict[tuple[str, str], QuarantineRecord] = {}
     for failure in failures:

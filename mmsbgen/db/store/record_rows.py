@@ -1,4 +1,4 @@
-"""Records to rows and back."""
+"""Conversion between records and database rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plain(record: object, *leave_out: str) -> dict[str, Any]:
 
 
 def insert_new(connection: Connection, table: type[Base], unique: str, rows: list[dict[str, Any]]) -> int:
-    """Insert the rows whose ``unique`` column is not there yet; return how many were new."""
+    """Insert the rows whose value of ``unique`` is not in the table yet; return their number."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     statement = insert(table).on_conflict_do_nothing(index_elements=[unique]).returning(getattr(table, unique))
     if len(rows) <= _CHUNK:
@@ -66,7 +66,7 @@ def insert_new(connection: Connection, table: type[Base], unique: str, rows: lis
 
 
 def ids_of(connection: Connection, table: type[Base], unique: str, values: Iterable[str]) -> dict[str, int]:
-    """The id of each of ``values`` that ``table`` has in its ``unique`` column."""
+    """The row ids of those ``values`` that are in the ``unique`` column of ``table``, by value."""
     column = getattr(table, unique)
     found: dict[str, int] = {}
     for part in _chunks(sorted(set(values))):
@@ -76,7 +76,7 @@ def ids_of(connection: Connection, table: type[Base], unique: str, values: Itera
 
 
 def part_ids(connection: Connection, table: type[Base], records: Iterable[Any]) -> dict[str, int]:
-    """Ids of devices, toolchains, kernels or problems by key; those not there yet are inserted."""
+    """Row ids of devices, toolchains, kernels or problems by key; missing rows are inserted."""
     by_key = {record.key: record for record in records}
     found = ids_of(connection, table, "key", by_key)
     new = sorted(by_key.keys() - found.keys())
@@ -87,7 +87,7 @@ def part_ids(connection: Connection, table: type[Base], records: Iterable[Any]) 
 
 
 def run_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
-    """Ids of runs by uuid.  Raises ``InputError`` for a run that was not begun."""
+    """Row ids of runs by uuid; raises ``InputError`` for a run that is not stored."""
     wanted = set(uuids)
     found = ids_of(connection, RunRow, "uuid", wanted)
     for missing in sorted(wanted - found.keys()):
@@ -96,7 +96,7 @@ def run_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
 
 
 def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
-    """Insert those trials that are new, with all they refer to; return how many."""
+    """Insert new trials and the rows that they refer to; return the number of trials inserted."""
     new = {trial.uid: trial for trial in trials}
     for known in ids_of(connection, TrialRow, "uid", new):
         del new[known]
@@ -116,7 +116,7 @@ def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
 
 
 def insert_quarantined(connection: Connection, failures: Iterable[QuarantineRecord]) -> int:
-    """Insert those failures that are new, with all they refer to; return how many."""
+    """Insert new failures and the rows that they refer to; return the number of failures inserted."""
     new = {failure.uid: failure for failure in failures}
     keys = _key_ids(connection, [f.key for f in new.values()])
     digests = ("config_digest", "recorded_digest", "uid")
@@ -125,7 +125,7 @@ def insert_quarantined(connection: Connection, failures: Iterable[QuarantineReco
 
 
 def _key_ids(connection: Connection, keys: list[Key]) -> Callable[[Key], dict[str, int]]:
-    """What gives the columns of a key; parts that are not there yet are inserted."""
+    """A function that returns the id columns of a key; missing parts of ``keys`` are inserted."""
     devices = part_ids(connection, DeviceRow, (k.device for k in keys))
     toolchains = part_ids(connection, ToolchainRow, (k.toolchain for k in keys))
     kernels = part_ids(connection, KernelRow, (k.kernel for k in keys))
@@ -139,7 +139,7 @@ def _key_ids(connection: Connection, keys: list[Key]) -> Callable[[Key], dict[st
 
 
 def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
-    """Insert those roofs that are new; return how many."""
+    """Insert new roofs; return their number."""
     roofs = list(roofs)
     runs = run_ids(connection, (r.run for r in roofs))
     devices = part_ids(connection, DeviceRow, (r.device for r in roofs))
@@ -156,7 +156,7 @@ def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
 
 
 class Parts:
-    """Devices, toolchains, kernels, problems and run names by id, as one transaction sees them."""
+    """Devices, toolchains, kernels, problems and run uuids by row id, read in one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._parts = {table: dict(read_parts(connection, table)) for table in type_of_part}
@@ -164,12 +164,12 @@ class Parts:
         self._keys: dict[tuple[int, int, int, int], Key] = {}
 
     def device(self, row_id: int) -> DeviceRecord:
-        """The device with this id."""
+        """The device with this row id."""
         device: DeviceRecord = self._parts[DeviceRow][row_id]
         return device
 
     def key(self, device: int, toolchain: int, kernel: int, problem: int) -> Key:
-        """The key with these ids; the same object for the same ids."""
+        """The key with these row ids; the same object for the same ids."""
         ids = (device, toolchain, kernel, problem)
         if ids not in self._keys:
             parts = self._parts
@@ -182,14 +182,14 @@ class Parts:
         return self._keys[ids]
 
     def candidate(self, uid: str, run: int, round_: int, median_s: float, *texts: str) -> Candidate:
-        """A trial with status 'ok' from :data:`CANDIDATE_COLUMNS`."""
+        """The candidate of a trial with status 'ok', from :data:`CANDIDATE_COLUMNS`."""
         config_digest, config, created_at, extra = texts
         program = str(json.loads(extra).get("program", ""))
         return Candidate(uid, self.runs[run], round_, median_s, config_digest, config, created_at, program)
 
 
 def read_parts(connection: Connection, table: type[Base]) -> Iterator[tuple[int, Any]]:
-    """Every id and record of a describing table."""
+    """Yields the row id and record of every row of devices, toolchains, kernels or problems."""
     for row in connection.execute(select(table.__table__)):
         values = dict(row._mapping)
         row_id = values.pop("id")
@@ -199,16 +199,16 @@ def read_parts(connection: Connection, table: type[Base]) -> Iterator[tuple[int,
 
 _TRIAL_FIELDS = [f.name for f in fields(TrialRecord) if f.name not in ("run", "key")]
 KEY_COLUMNS = (TrialRow.device_id, TrialRow.toolchain_id, TrialRow.kernel_id, TrialRow.problem_id)
-"""What :meth:`Parts.key` needs."""
+"""The columns that :meth:`Parts.key` needs."""
 CANDIDATE_COLUMNS = (
     *(TrialRow.uid, TrialRow.run_id, TrialRow.round, TrialRow.median_s, TrialRow.config_digest),
     *(type_coerce(TrialRow.config, Text), TrialRow.created_at, type_coerce(TrialRow.extra, Text)),
 )
-"""What :meth:`Parts.candidate` needs."""
+"""The columns that :meth:`Parts.candidate` needs."""
 
 
 def select_trials() -> Select[Any]:
-    """The columns that :func:`trial_record` needs."""
+    """A query of the columns that :func:`trial_record` needs."""
     return select(TrialRow.run_id, *KEY_COLUMNS, *(getattr(TrialRow, name) for name in _TRIAL_FIELDS))
 
 
@@ -216,7 +216,7 @@ def trial_record(row: Row[Any], parts: Parts) -> TrialRecord:
     """The trial in a row of :func:`select_trials`."""
     run_id, device, toolchain, kernel, problem, *values = tuple(row)
     key = parts.key(device, toolchain, kernel, problem)
-    # Columns that a query has besides come last.
+    # Additional columns of a query come last.
     return TrialRecord(run=parts.runs[run_id], key=key, **dict(zip(_TRIAL_FIELDS, values, strict=False)))
 
 
@@ -230,7 +230,7 @@ QUARANTINE_KEY = (
 
 
 def select_quarantined() -> Select[Any]:
-    """The columns that :func:`quarantine_record` needs."""
+    """A query of the columns that :func:`quarantine_record` needs."""
     return select(*QUARANTINE_KEY, *(getattr(QuarantineRow, name) for name in _QUARANTINE_FIELDS))
 
 

@@ -1,9 +1,9 @@
 """Tables of the tuning database.
 
-Rows that describe (device, toolchain, kernel, problem) are unique by ``key``, rows that report (run, roof,
-trial) by ``uuid`` or ``uid``; the records in :mod:`mmsbgen.db.records.tuning_records` compute both from their content.
-The tables of jobs belong to :mod:`mmsbgen.jobs`: no export has them.
-A change here needs a migration and its revision at the end of ``REVISIONS``.
+Parts of keys (device, toolchain, kernel, problem) are unique by ``key``; runs by ``uuid``; roofs, trials and
+quarantined configurations by ``uid``.  The records in :mod:`mmsbgen.db.records.tuning_records` compute ``key`` and
+``uid`` from their content.  The tables of jobs belong to :mod:`mmsbgen.jobs` and are not exported.  A change of the
+schema needs a migration, with its revision at the end of ``REVISIONS``.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from sqlalchemy.types import TypeDecorator
 from mmsbgen.db.records.canonical_json import canonical_json
 
 REVISIONS = ("0001", "0002", "0003")
-"""Schema revisions that this version knows, oldest first; the last is the present one."""
+"""Schema revisions that this version knows, oldest first; the last one is current."""
 
 _OF_JOBS = frozenset({"jobs", "job_events", "job_files"})
 LACKING = {"0001": frozenset({"quarantine"}) | _OF_JOBS, "0002": _OF_JOBS}
-"""Older revisions of which a server can be read as it is, with the tables that they lack."""
+"""Older revisions that can be read on a server without migration, with the tables that they lack."""
 
 VERSION_TABLE = "mmsbgen_schema"
-"""Where the revision of a database is kept; its presence tells a tuning database from others."""
+"""The table with the revision of a database; its presence identifies a tuning database."""
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
 
 class CanonicalJson(TypeDecorator[Any]):
-    """JSON kept as canonical text, so that digests and floats survive every database."""
+    """A column of JSON as canonical text, which preserves digests and floats in every database."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """Canonical text; raises ``ValueError`` for NaN or infinity."""
+        """Return canonical text; raises ``ValueError`` for NaN or infinity."""
         return None if value is None else canonical_json(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """The value that the text stands for."""
+        """Return the value of the text."""
         return None if value is None else json.loads(value)
 
 
 class Base(DeclarativeBase):
-    """Base of all tables, with names for every constraint so that migrations can alter them."""
+    """Base of all tables; names all constraints, so that migrations can alter them."""
 
     metadata = MetaData(
         naming_convention={
@@ -71,7 +71,7 @@ class Base(DeclarativeBase):
 
 
 class DeviceRow(Base):
-    """A device as one driver shows it."""
+    """A device as one driver reports it."""
 
     __tablename__ = "devices"
 
@@ -102,7 +102,7 @@ class ToolchainRow(Base):
 
 
 class KernelRow(Base):
-    """A kernel in one state of its template."""
+    """A kernel with one template digest."""
 
     __tablename__ = "kernels"
     __table_args__ = (Index(None, "family", "name"),)
@@ -144,7 +144,7 @@ class RunRow(Base):
 
 
 class RoofRow(Base):
-    """A rate that a device reached in a run."""
+    """A memory rate measured on a device in a run."""
 
     __tablename__ = "device_roofs"
 
@@ -159,7 +159,7 @@ class RoofRow(Base):
 
 
 class TrialRow(Base):
-    """One configuration tried once.  Median, spread, rate and fraction repeat what ``times`` implies, for queries."""
+    """One trial of a configuration; the computed figures (median, spread, rate, fraction) are stored for queries."""
 
     __tablename__ = "trials"
     __table_args__ = (
@@ -197,7 +197,7 @@ class TrialRow(Base):
 
 
 class QuarantineRow(Base):
-    """A configuration that failed for a key when it was to run."""
+    """A configuration that was selected for a key and did not compile or launch."""
 
     __tablename__ = "quarantine"
     __table_args__ = (Index(None, "kernel_id", "device_id", "problem_id"),)
@@ -219,7 +219,7 @@ class QuarantineRow(Base):
 
 
 class JobRow(Base):
-    """Work that waits for a worker, is being done by one under a lease, or has ended."""
+    """A job: queued, running under a worker's lease, or ended."""
 
     __tablename__ = "jobs"
     __table_args__ = (Index(None, "state", "id"),)
@@ -249,7 +249,7 @@ class JobRow(Base):
 
 
 class JobEventRow(Base):
-    """What a job told: its states, progress and messages.  Ids grow within a job and are never used again."""
+    """An event of a job: a change of state, progress or a message.  Ids increase and are never reused."""
 
     __tablename__ = "job_events"
     __table_args__ = (Index(None, "job_id", "id"), {"sqlite_autoincrement": True})
@@ -263,7 +263,7 @@ class JobEventRow(Base):
 
 
 class JobFileRow(Base):
-    """A part of a file that a job was given (``area`` 'input'), goes on from ('checkpoint') or made ('output')."""
+    """A part of a file of a job; ``area`` is 'input', 'checkpoint' or 'output'."""
 
     __tablename__ = "job_files"
     __table_args__ = (UniqueConstraint("job_id", "area", "name", "part"),)

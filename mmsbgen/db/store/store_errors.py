@@ -1,4 +1,4 @@
-"""Turns what a database driver raises into errors that name the database and the remedy."""
+"""Converts errors of database drivers into errors that name the database and the remedy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 
 
 class StoreError(MmsbgenError):
-    """The database could not do its work: locked too long, disk full, read-only, server gone."""
+    """A database operation failed: locked too long, disk full, read-only, server unreachable."""
 
 
 class UnusableError(StoreError):
-    """The database that was named cannot be used as it is: it cannot be opened or written, or is damaged."""
+    """The database cannot be opened or written, or is damaged."""
 
     exit_code = 2
 
@@ -36,11 +36,11 @@ _SERVER_CAUSES = {
     "53100": "cannot grow because its disk is full; free some space there and repeat the command",
     "42501": "may not be used so by this user; ask its owner for the right",
 }
-"""By SQLSTATE."""
+"""Remedies by SQLSTATE."""
 
 
 def is_transient(error: BaseException) -> bool:
-    """True when the same transaction may succeed if it is tried again."""
+    """Whether the same transaction may succeed when retried."""
     if not isinstance(error, DBAPIError):
         return False
     if error.connection_invalidated:
@@ -53,7 +53,7 @@ def is_transient(error: BaseException) -> bool:
 
 @contextmanager
 def explained(location: str) -> Iterator[None]:
-    """Raise ``InputError`` or :class:`StoreError` naming ``location`` for a driver's error."""
+    """Convert a driver's error into ``InputError`` or :class:`StoreError` that names ``location``."""
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:

@@ -1,4 +1,4 @@
-"""The store of tuning results: one method for each thing that is written or asked."""
+"""The store of tuning results, with all its reads and writes."""
 
 from __future__ import annotations
 
@@ -54,17 +54,20 @@ T = TypeVar("T")
 def open_store(url: str | Path | None = None, *, read_only: bool = False, when_used: bool = False) -> Store:
     """Open the tuning database, creating or migrating it first unless ``read_only``.
 
-    Reading never changes the schema, as older versions that share the database could then use it no more: a file of
-    an older one is read through a copy in memory, a server's as it is.
+    Opening with ``read_only`` never changes the schema, so that older versions can still use the database.  A file with
+    an older schema is then read from a migrated copy in memory; on a server the older schema is read directly.
 
-    ``url`` is a path or any SQLAlchemy URL of SQLite or PostgreSQL.  Without it ``MMSBGEN_DATABASE_URL``
-    counts, and without that ``tuning.sqlite3`` in the user's data folder.  With ``read_only`` a database
-    that does not exist is not created: the store is then empty and its ``missing`` is true.  With ``when_used``
-    what is there is looked at now, but the database is created or migrated at the first use of the store: a caller
-    that may yet refuse to go on leaves nothing behind.
+    Args:
+        url: A path, or an SQLAlchemy URL of SQLite or PostgreSQL.  The default is ``MMSBGEN_DATABASE_URL``, else
+            ``tuning.sqlite3`` in the user's data folder.
+        read_only: Whether only to read.  A missing database is then not created; the store is empty and its
+            ``missing`` is true.
+        when_used: Whether to create or migrate the database only at the first use of the store.  An existing database
+            is checked at once.
 
-    Raises ``InputError`` for a file that is no tuning database, a schema newer than this version knows, a
-    server that cannot be reached and a folder that cannot be written.
+    Raises:
+        InputError: The file is no tuning database, the schema is newer than this version, the server cannot be
+            reached, or the folder cannot be written.
     """
     location = locate(url)
     if not read_only:
@@ -129,10 +132,10 @@ def _empty_store(location: Location) -> Store:
 
 
 class Store:
-    """An open tuning database, to be had from :func:`open_store`; a context manager that closes itself.
+    """An open tuning database, returned by :func:`open_store`; a context manager that closes it.
 
-    Every writing method is one short transaction, tried again while another writer holds the database.
-    All of them may be repeated: what is already there is not added twice.
+    Every writing method is one short transaction, which is retried while another writer holds the database.  All of
+    them are idempotent: existing records are not added again.
     """
 
     def __init__(
@@ -149,21 +152,21 @@ class Store:
         self.place = place
         self.read_only = read_only
         self.older = older
-        """The schema of the place, opened read-only, where it is an older one."""
+        """The older schema revision of a database opened read-only, else None."""
         self.lacking = lacking
-        """Tables that it does not have; they count as empty."""
+        """Tables that the older schema lacks; they count as empty."""
         self.missing = missing
-        """True when there was nothing to read: opened read-only, and no database there."""
+        """Whether it was opened read-only and there is no database."""
 
     @property
     def location(self) -> str:
-        """The database for messages, without a password."""
+        """The location of the database for messages, without a password."""
         return str(self.place)
 
     def begin_run(self, run: RunRecord) -> None:
-        """Store a run as it starts, or again when it is resumed.
+        """Store a run that starts, or update the status of one that resumes.
 
-        Where the user has set ``MMSBGEN_CONTRIBUTOR``, that is kept in its ``extra`` as ``who``; else nobody is named.
+        If ``MMSBGEN_CONTRIBUTOR`` is set, its value is stored as ``who`` in the run's ``extra``.
         """
         who = os.environ.get(CONTRIBUTOR_VARIABLE)
         if who and "who" not in run.extra:
@@ -177,16 +180,16 @@ class Store:
         self.database.write(work)
 
     def add_trial(self, trial: TrialRecord) -> bool:
-        """Store a trial as it ends; False when the same one (``uid``) is there already.
+        """Store a trial; returns False if it (by ``uid``) is stored already.
 
-        Raises ``InputError`` when its run was not begun.
+        Raises ``InputError`` if its run is not stored.
         """
         return bool(self.database.write(lambda connection: record_rows.insert_trials(connection, [trial])))
 
     def finish_run(self, uuid: str, *, status: str = "finished", finished: str | None = None) -> None:
-        """Mark a run as 'finished', 'interrupted' or 'failed', now or at ``finished``.
+        """Set the final status of a run: 'finished', 'interrupted' or 'failed'; its end is now or ``finished``.
 
-        Raises ``InputError`` when the run was not begun.
+        Raises ``InputError`` if the run is not stored.
         """
         ended = RunRecord(uuid=uuid, strategy="", status=status, finished=finished or utc_now())
 
@@ -198,14 +201,14 @@ class Store:
         self.database.write(work)
 
     def add_roofs(self, roofs: Iterable[RoofRecord]) -> None:
-        """Store measured roofs of runs that were begun.  Raises ``InputError`` for another run."""
+        """Store measured roofs; raises ``InputError`` if a run is not stored."""
         measured = list(roofs)
         self.database.write(lambda connection: record_rows.insert_roofs(connection, measured))
 
     def quarantine(self, failure: QuarantineRecord) -> None:
-        """Store that a selected configuration failed, also where this store was opened to be read only.
+        """Store the failure of a selected configuration, even if this store was opened read-only.
 
-        Raises ``InputError`` or ``StoreError`` where the database cannot be written, or has an older schema.
+        Raises ``InputError`` or ``StoreError`` if the database cannot be written or has an older schema.
         """
         if self.older is not None:
             raise InputError(_older(self.place, self.older))
@@ -216,7 +219,7 @@ class Store:
             self.database.write(lambda connection: record_rows.insert_quarantined(connection, [failure]))
 
     def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
-        """What is barred from being selected, newest first; see :func:`mmsbgen.db.store.quarantine.active`."""
+        """The active failures, newest first; see :func:`mmsbgen.db.store.quarantine.active`."""
         if QuarantineRow.__tablename__ in self.lacking:
             return []
         return self.database.read(lambda c: active(c, record_rows.Parts(c), family=family, kernel=kernel))
@@ -232,10 +235,10 @@ class Store:
         key: Key | None = None,
         limit: int | None = None,
     ) -> list[TrialRecord]:
-        """The trials that pass every filter given, newest first.
+        """The trials that pass all given filters, newest first.
 
-        ``kernel`` is a name or ``family/name``; ``device`` a part of backend, name, platform, vendor or
-        architecture, in any case; ``problem`` some of the parameters, with their values.
+        ``kernel`` is a name or ``family/name``.  ``device`` is a part of backend, name, platform, vendor or
+        architecture, ignoring case.  ``problem`` has values of some parameters.
         """
 
         def work(connection: Connection) -> list[TrialRecord]:
@@ -253,14 +256,14 @@ class Store:
         return self.database.read(work)
 
     def devices(self) -> list[DeviceRecord]:
-        """All devices, by label and driver."""
+        """All devices, sorted by label and driver."""
         found: list[DeviceRecord] = [
             d for _, d in self.database.read(lambda c: list(record_rows.read_parts(c, DeviceRow)))
         ]
         return sorted(found, key=lambda d: (d.label, d.driver, d.key))
 
     def kernels(self) -> list[KernelRecord]:
-        """All kernels, by family and name, each with every template that it had."""
+        """All kernels, sorted by family and name, with one record for each template digest."""
         found: list[KernelRecord] = [
             k for _, k in self.database.read(lambda c: list(record_rows.read_parts(c, KernelRow)))
         ]
@@ -272,7 +275,7 @@ class Store:
         return self.database.read(lambda c: [record_rows.run_record(row) for row in c.execute(query)])
 
     def problems(self) -> list[ProblemRecord]:
-        """All problems, by family."""
+        """All problems, sorted by family and parameters."""
         found: list[ProblemRecord] = [
             p for _, p in self.database.read(lambda c: list(record_rows.read_parts(c, ProblemRow)))
         ]
@@ -297,10 +300,8 @@ class Store:
     def best(self, key: Key, objective: str = "time") -> TrialRecord | None:
         """The best trial for exactly this key, quarantined or not, or None.
 
-        The order is that of :func:`mmsbgen.db.records.ranking.ranked`.
-
-        ``objective`` is one of :data:`mmsbgen.db.records.ranking.OBJECTIVES`; trials that it was not measured for are
-        left out.
+        The order is that of :func:`mmsbgen.db.records.ranking.ranked`.  ``objective`` is one of
+        :data:`mmsbgen.db.records.ranking.OBJECTIVES`; trials without a value of it are left out.
         """
         found = self.trials(key=key, status="ok")
         trials = {trial.uid: trial for trial in found if math.isfinite(cost(trial, objective))}
@@ -308,7 +309,7 @@ class Store:
         return trials[order[0].uid] if order else None
 
     def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:
-        """Every trial with status 'ok' of a kernel, whatever its program, as :class:`Index` holds it."""
+        """All trials with status 'ok' of a kernel, for any program, as :class:`Index` stores them."""
         query = select(*record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
         query = query.join(KernelRow, TrialRow.kernel_id == KernelRow.id)
         query = query.where(KernelRow.family == family, KernelRow.name == kernel, TrialRow.status == "ok")
@@ -324,7 +325,7 @@ class Store:
         return self.database.read(work)
 
     def bundle(self) -> Bundle:
-        """All runs, roofs and trials, as they stood at one moment."""
+        """All runs, roofs, trials and failures, read in one transaction."""
 
         def work(connection: Connection) -> Bundle:
             parts = record_rows.Parts(connection)
@@ -347,14 +348,14 @@ class Store:
         return self.database.read(work)
 
     def add_bundle(self, bundle: Bundle) -> int:
-        """Add what is not here yet, all or nothing; return the number of trials added.
+        """Add the missing records in one transaction; return the number of trials added.
 
-        A run that is still 'running' here and has ended in ``bundle`` ends here too.
+        A run that is 'running' here and has ended in ``bundle`` gets its final status.
         """
         return self.add_counted(bundle)["trials"]
 
     def add_counted(self, bundle: Bundle) -> dict[str, int]:
-        """As :meth:`add_bundle`; return how many 'runs', 'roofs', 'quarantined' and 'trials' were added."""
+        """As :meth:`add_bundle`; return the numbers of 'runs', 'roofs', 'quarantined' and 'trials' added."""
 
         def work(connection: Connection) -> dict[str, int]:
             added = {
@@ -373,7 +374,7 @@ class Store:
         return self.database.write(work)
 
     def export_jsonl(self, path: str | Path) -> int:
-        """Write everything to a JSON-lines file (gzip when it ends in ``.gz``); return the number of trials.
+        """Write all records to a JSON-lines file (gzip if it ends in ``.gz``); return the number of trials.
 
         Raises ``InputError`` when the file cannot be written.
         """
@@ -382,14 +383,14 @@ class Store:
         return len(bundle.trials)
 
     def import_jsonl(self, path: str | Path) -> int:
-        """Add what the file holds and this store lacks, all or nothing; return the number of trials added.
+        """Add the missing records of a file in one transaction; return the number of trials added.
 
         Raises ``InputError`` that names the line of a malformed file.
         """
         return self.add_bundle(jsonl.read(Path(path)))
 
     def close(self) -> None:
-        """Give up all connections."""
+        """Close all connections."""
         self.database.close()
 
     def __enter__(self) -> Store:

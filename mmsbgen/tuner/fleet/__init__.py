@@ -1,1 +1,1 @@
-"""A tuning run over several devices, by Dask."""
+"""A tuning run over several devices, with Dask."""

@@ -1,4 +1,4 @@
-"""Dask's side of a fleet: a scheduler here or elsewhere, workers with one device each, and tasks pinned to devices."""
+"""The Dask cluster of a fleet: a scheduler, workers with one device each, and tasks pinned to devices."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ _LOOPBACK = "127.0.0.1"
 
 
 class LostError(MmsbgenError):
-    """A worker died while it had the task."""
+    """A worker died while it ran the task."""
 
 
 class FleetWorkers:
-    """The workers whose devices are alike."""
+    """The workers of one kind of device."""
 
     def __init__(self, client: Any, resource: str, workers: Sequence[str]) -> None:
         self.client, self.resource, self.workers = client, resource, tuple(workers)
 
     def ask(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What ``function`` returns on one of the devices, which it has to itself.
+        """Run ``function`` on one of the devices, which it has to itself, and return its result.
 
-        Raises what it raises, :class:`LostError` when the worker dies, :class:`MmsbgenError` when none comes back.
+        Raises the function's exceptions, :class:`LostError` when the worker dies, and :class:`MmsbgenError` when all
+        workers are gone and none comes back.
         """
         from distributed import CancelledError, KilledWorker
 
@@ -69,7 +70,7 @@ class FleetWorkers:
 
 
 def resources(client: Any) -> dict[str, list[str]]:
-    """The addresses of the workers by their device's resource; others' workers are left out."""
+    """Addresses of the workers by the resource of their device; other workers are left out."""
     found: dict[str, list[str]] = {}
     for address, worker in client.scheduler_info(n_workers=-1)["workers"].items():
         for name in worker.get("resources", {}):
@@ -79,17 +80,20 @@ def resources(client: Any) -> dict[str, list[str]]:
 
 
 def device_of(spec: str | None) -> DeviceInfo:
-    """Open a device, or the best one, in a child to see what it is.  Raises :class:`InputError` when there is none."""
+    """Open a device, or the best one, in a child and return its description.
+
+    Raises :class:`InputError` when there is none.
+    """
     with Measurer(spec, "") as measurer:
         return measurer.open()
 
 
 @contextlib.contextmanager
 def local_workers(specs: Sequence[str]) -> Iterator[Any]:
-    """A client of a scheduler in this process and of one worker a device; "all" is every device of this machine.
+    """Yield a client of a scheduler in this process with one worker per device; "all" is every device of this machine.
 
-    Whoever reaches a scheduler or a worker of Dask's can have it run any code.  So all of them listen on the loopback
-    only, and take nobody, other users of the machine included, without the certificate that this process has made.
+    Anyone who reaches a Dask scheduler or worker can run any code in it.  So all of them listen on the loopback
+    interface only, and require the certificate that this process has made, also from other users of the machine.
 
     Raises :class:`InputError` for a device that does not exist or is named twice.
     """
@@ -119,7 +123,10 @@ def local_workers(specs: Sequence[str]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """A client of a scheduler that runs elsewhere.  Raises :class:`InputError` when it, or a worker, is not there."""
+    """Yield a client of a scheduler that runs elsewhere.
+
+    Raises :class:`InputError` when the scheduler does not answer or has no worker with a device.
+    """
     _require()
     from distributed import Client
 
@@ -138,9 +145,9 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def serve(address: str, spec: str | None, told: Callable[[DeviceInfo], None]) -> None:
-    """Be a worker with one device for the scheduler at ``address`` until that closes; a lost process is replaced.
+    """Run a worker with one device for the scheduler at ``address`` until that closes; a lost process is replaced.
 
-    ``told`` is called once the worker is there.  Raises :class:`InputError` for a device that does not exist and a
+    ``told`` is called once the worker is connected.  Raises :class:`InputError` for a device that does not exist and a
     scheduler that does not answer.
     """
     _require()
@@ -166,7 +173,7 @@ def serve(address: str, spec: str | None, told: Callable[[DeviceInfo], None]) ->
 
 
 def resource_of(info: DeviceInfo) -> str:
-    """The resource that the workers of all devices have that are like this one."""
+    """The resource that all workers with this kind of device have."""
     return _RESOURCE + device_record(info).key
 
 
@@ -186,7 +193,7 @@ def _infos(specs: Sequence[str]) -> list[DeviceInfo]:
 
 
 def _options(info: DeviceInfo) -> dict[str, Any]:
-    """How a worker is started: one thread, one device, no limit of Dask's own on its memory."""
+    """Options of a worker: one thread, one device, no limit of Dask's own on its memory."""
     return {
         "nthreads": 1,
         "resources": {resource_of(info): 1},
@@ -201,7 +208,7 @@ def _options(info: DeviceInfo) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _configured() -> Iterator[None]:
-    """Dask set up for measuring: a task whose worker dies is not tried again; nothing is told over HTTP."""
+    """Configure Dask for measuring: tasks whose worker dies are not retried, and nothing is served over HTTP."""
     import dask
 
     with dask.config.set(

@@ -1,8 +1,8 @@
-"""One tuning run over several devices and machines, by Dask distributed.
+"""One tuning run over several devices and machines, with Dask distributed.
 
-Each worker is a process with one device.  Workers whose devices are alike, that is have the same key in the database,
-share one search: its candidates are dealt out among them.  Each other device gets a search of its own.  The process
-that asks keeps the searches and writes to the database; workers measure.
+Each worker is a process with one device.  Workers with the same kind of device (the same key in the database) share one
+search, each trying a part of its candidates.  Each kind of device gets its own search.  The searches run in the calling
+process, which also writes to the database; workers only measure.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ __all__ = ["FleetReport", "tune_fleet"]
 T = TypeVar("T")
 _TRIES = 3
 _MEASURED = 2
-"""How often a candidate is given to workers that die: one that takes its machine down meets no third."""
+"""Attempts at a candidate whose workers die, so that it cannot take down a third machine."""
 
 
 @dataclass
 class FleetReport:
-    """A run over several devices: one report for each kind of device, with the places of its workers."""
+    """Report of a run over several devices: one report for each kind of device, with its workers."""
 
     run: str
     devices: list[TuneReport] = field(default_factory=list)
     workers: list[list[str]] = field(default_factory=list)
-    """For each device the workers that measured, ``host spec``."""
+    """For each kind of device the workers that measured, as ``host spec``."""
     status: str = "running"
     seconds: float = 0.0
 
     @property
     def interrupted(self) -> bool:
-        """Whether the run was ended from outside; what it measured is stored all the same."""
+        """Whether the run was stopped from outside; its measurements are stored nonetheless."""
         return self.status == "interrupted"
 
     def as_dict(self) -> dict[str, Any]:
@@ -79,21 +79,21 @@ class FleetMeasurer:
         self.bench = FleetBench(family, limits, seed)
 
     def open(self) -> DeviceInfo:
-        """The device that all these workers have."""
+        """The description of these workers' device."""
         return self.info
 
     def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
-        """Measured on one of the devices."""
+        """Measure the roofs on one of the devices."""
         return self._again(fleet_worker.roofs, self.bench, row_bytes, buffer_bytes)
 
     def load(self, kernel: str, problem: Problem) -> None:
-        """What is measured from now on; each worker makes the inputs when its first candidate comes."""
+        """Select the kernel and problem to measure; each worker makes the inputs for its first candidate."""
         self.bench = FleetBench(self.bench.family, self.bench.limits, self.bench.seed, kernel, problem)
 
     def measure(
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
     ) -> TrialOutcome:
-        """Measure on the first device that is free; when workers die of it, or meanwhile, twice, this is an outcome."""
+        """Measure on the first free device; if the worker dies in both attempts, the outcome is "crashed"."""
         arguments = (self.bench, dict(config), best_s, patience or Patience(), check)
         with self.lanes.waiting():
             try:
@@ -106,18 +106,18 @@ class FleetMeasurer:
         return self._again(fleet_worker.turns, self.bench, [dict(config) for config in configs], rounds)
 
     def meter(self) -> str:
-        """What counts the energy of these devices."""
+        """Name of the energy meter of these devices."""
         return self._again(fleet_worker.meter, self.bench)
 
     def energy(self, config: Config) -> Energy:
-        """Joules of a call, counted on one of the devices."""
+        """Joules of a call, measured on one of the devices."""
         with self.lanes.waiting():
             return self._again(fleet_worker.energy, self.bench, dict(config))
 
     def _again(self, function: Callable[..., T], *arguments: Any, tries: int = _TRIES) -> T:
-        """Ask once more, of whoever is there, where the worker dies or its connection breaks.
+        """Run a function on a worker, and again on any worker if that one dies or its connection breaks.
 
-        That is seldom a candidate's fault, which costs the worker's child and not the worker.
+        The cause is seldom a candidate, which crashes the worker's child and not the worker.
         """
         for _ in range(tries - 1):
             with contextlib.suppress(LostError):
@@ -142,16 +142,16 @@ def tune_fleet(
         family: a family's name, or ``package.module:NAME``.
         kernels: as for :func:`mmsbgen.tuner.run.tune.tune`.
         problem: a problem of the family.
-        store: where the run, roofs and trials of all devices go.
+        store: where the run, roofs and trials of all devices are stored.
         workers: devices of this machine, each of which gets a worker; "all" alone takes every one.
         scheduler: address of a Dask scheduler whose workers were started by ``mmsbgen worker``.
-        progress: makes what is told of the search on a device, from the device's name.
+        progress: makes the progress callbacks of a search, from the device's name.
         options: further arguments of :func:`mmsbgen.tuner.run.tune.tune`; budgets count for each kind of device.
 
     Raises:
-        InputError: what :func:`mmsbgen.tuner.run.tune.tune` refuses; no scheduler or worker answers; a worker has
-            another version of mmsbgen or of a kernel.
-        MmsbgenError: all workers of a device are gone; the searches on the others are brought to their end first.
+        InputError: :func:`mmsbgen.tuner.run.tune.tune` refuses an argument; no scheduler or worker answers; a worker
+            has another version of mmsbgen or of a kernel.
+        MmsbgenError: all workers of a device are gone; the searches on the others are finished first.
     """
     if (workers is None) == (scheduler is None):
         raise InputError("name either devices of this machine for workers or a scheduler, not both")
@@ -214,7 +214,7 @@ def tune_fleet(
 
 
 class _SearchThread(threading.Thread):
-    """The search on one kind of device, in a thread that waits for its workers."""
+    """A thread that runs the search on one kind of device."""
 
     def __init__(self, work: Callable[[], TuneReport]) -> None:
         super().__init__(daemon=True)
@@ -223,7 +223,7 @@ class _SearchThread(threading.Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Keep what came of it for the main thread."""
+        """Store the report or the error for the main thread."""
         try:
             self.report = self.work()
         except BaseException as error:
@@ -231,7 +231,10 @@ class _SearchThread(threading.Thread):
 
 
 def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[FleetWorkers, list[Described]]]:
-    """The workers by kind of device, each asked what it has.  Raises :class:`InputError` where versions differ."""
+    """The workers by kind of device, with their descriptions.
+
+    Raises :class:`InputError` if versions differ or two workers have the same device.
+    """
     crews = []
     for resource, addresses in sorted(resources(client).items()):
         futures = [

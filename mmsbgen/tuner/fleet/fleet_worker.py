@@ -1,7 +1,7 @@
-"""What runs in a worker of a fleet: the measuring of one device, asked for by tasks.
+"""Functions that run in a worker of a fleet: measurements on one device.
 
 A worker is one process with one thread and one device, which its environment names.  The device is opened in a child of
-the worker, as everywhere, so that a candidate costs neither the worker nor the connection to the scheduler.
+the worker, so that a faulty candidate ends neither the worker nor its connection to the scheduler.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DEVICE_VARIABLE = "MMSBGEN_WORKER_DEVICE"
 
 @dataclass(frozen=True)
 class Described:
-    """A worker's device, where it is, and the state of the kernels there by name."""
+    """A worker's device, host and version, and the template digests of its kernels by name."""
 
     info: DeviceInfo
     host: str
@@ -55,7 +55,7 @@ class Described:
 
 @dataclass(frozen=True)
 class FleetBench:
-    """What a task is about: a kernel of a family for a problem, and how it is measured."""
+    """The kernel, problem and measurement settings of a task."""
 
     family: str
     limits: TrialLimits
@@ -65,7 +65,7 @@ class FleetBench:
 
 
 class _Kept:
-    """The worker's one measurer; it lives as long as the worker and is made anew when a task is of another kind."""
+    """The worker's measurer, reused between tasks and replaced when family, limits or seed change."""
 
     measurer: Measurer | None = None
     bench: FleetBench | None = None
@@ -73,12 +73,15 @@ class _Kept:
 
 
 def dask_setup(worker: object) -> None:
-    """Called by Dask in the worker's main thread: Ctrl-C at the terminal is for the process that asks."""
+    """Ignore Ctrl-C in the worker; Dask calls this in its main thread.
+
+    Ctrl-C at the terminal is handled by the process that runs the searches.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def describe(family: str, kernels: Sequence[str]) -> Described:
-    """Tell what this worker has, to be compared with the others' and the coordinator's."""
+    """Describe this worker, for comparison with the others and with the process that runs the searches."""
     with _mine(FleetBench(family, TrialLimits(), 0)) as measurer:
         info = measurer.open()
     found = resolve_family(family)
@@ -119,7 +122,7 @@ def energy(bench: FleetBench, config: Config) -> Energy:
 
 @contextlib.contextmanager
 def _mine(bench: FleetBench) -> Iterator[Measurer]:
-    """The measurer of this worker's device with the inputs that the task needs."""
+    """The measurer of this worker's device, loaded with the inputs of the task."""
     with _Kept.lock:
         kept, before = _Kept.measurer, _Kept.bench
         if kept is None or before is None or (before.family, before.limits, before.seed) != _kind(bench):

@@ -1,8 +1,8 @@
-"""Compiles, in processes of its own, what a tuning run is about to measure.
+"""Compiles, in separate processes, the configurations that a tuning run is about to measure.
 
-Compiled kernels go into the cache where the measuring process finds them: the package's own, or the runtime's.  On a
-GPU this goes on beside the measuring, since the compiler leaves the device alone.  On a processor it happens before:
-what compiles there would disturb what is timed.
+Compiled kernels go into the cache in which the measuring process looks: the package's own, or the runtime's.  On a GPU
+compiling overlaps with measuring, since the compiler does not use the device.  On a processor it comes before, since it
+would disturb the timing.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ _LOOK_S = 0.1
 
 
 def default_jobs(info: DeviceInfo) -> int:
-    """Compilers side by side: a core each, one being left to the measuring process beside a GPU."""
+    """Default number of compilers: one per core, at most 16; beside a GPU one core is left to the measuring process."""
     return min(_MOST_JOBS, cores() if info.kind == "cpu" else cores() - 1)
 
 
 class CompileAhead:
     """Compiles configurations of one problem's kernels for one device with ``jobs`` processes; 0 or 1 compile nothing.
 
-    ``problem`` must be the run's own in every part, as a source's text names it.  What does not compile, or loses its
-    process, is left to the measuring process, which records why.  Leave the context to end the processes.
+    ``problem`` must equal the run's in every parameter, as sources depend on all of them.  A configuration that does
+    not compile, or loses its process, is left to the measuring process, which records why.  Leave the context to end
+    the processes.
     """
 
     def __init__(
@@ -64,14 +65,14 @@ class CompileAhead:
     ) -> None:
         self.jobs = jobs if jobs > 1 and info.backend != "fake" else 0
         self.before = info.kind == "cpu"
-        """Whether it must be over before something is timed."""
+        """Whether compiling must end before timing begins."""
         self.seconds: dict[str, float] = {}
-        """What compiling took for the kernel at hand, by digest of the configuration; without those that failed."""
+        """Compile seconds of the current kernel's configurations by digest; failed ones are left out."""
         self._info, self._problem, self._family = info, problem, resolve_family(family)
         self._spec: KernelSpec | None = None
         self._compiler, self._cache = compiler, cache
         if compiler is None and info.backend == "cuda":
-            with contextlib.suppress(MmsbgenError):  # whoever measures says so
+            with contextlib.suppress(MmsbgenError):  # the measuring process reports it
                 found = find_compiler()
                 self._compiler = Nvcc(found.path, cancellable=True) if isinstance(found, Nvcc) else found
         self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
@@ -83,20 +84,20 @@ class CompileAhead:
             self._free.put(child)
 
     def start(self) -> None:
-        """Start the processes now and wait for them; otherwise each is started when it has something to do."""
+        """Start the processes now and wait for them; otherwise each starts with its first task."""
         if self._info.backend != "cuda":
             wait_for([self._pool.submit(child.open) for child in self._children])
 
     def begin(self, kernel: str) -> None:
-        """From now on configurations are ``kernel``'s; what was asked for of another is forgotten."""
+        """Switch to ``kernel``; pending requests for another kernel are dropped."""
         self.ask([])
         if self.before:
-            self.wait()  # beside a GPU what has begun disturbs nobody, and may take longer than the time that is left
+            self.wait()  # on a GPU, compilers disturb no timing and may take longer than the time left
         self._asked, self.seconds = {}, {}
         self._spec = self._family.kernel(kernel)
 
     def ask(self, configs: Sequence[Config]) -> None:
-        """Compile these next, in their order; what was asked for before and has not begun is forgotten."""
+        """Compile these next, in this order; pending earlier requests that are not among them are dropped."""
         if not self.jobs:
             return
         wanted = {digest(dict(config)): config for config in configs}
@@ -108,7 +109,7 @@ class CompileAhead:
                 self._asked[name] = self._pool.submit(self._compile, self._spec, name, config, self.seconds)
 
     def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Wait until what was asked for is compiled, or ``stop`` says so; then what has begun is waited for."""
+        """Wait until all requests are compiled; once ``stop()`` is true, only until those that have begun are."""
         pending = set(self._asked.values())
         while pending:
             _, pending = wait_for(pending, timeout=_LOOK_S)
@@ -118,14 +119,14 @@ class CompileAhead:
         self._asked = {name: future for name, future in self._asked.items() if not future.cancelled()}
 
     def close(self) -> None:
-        """Forget what waits and end the processes."""
+        """Drop pending requests and end the processes."""
         for future in self._asked.values():
             future.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
         for child in self._children:
             child.close()
         if isinstance(self._compiler, Nvcc) and self._compiler.cancellable:
-            self._compiler.cancel()  # what is compiled now, nobody will measure; it may take longer than a whole run
+            self._compiler.cancel()  # its result is not needed; it may take longer than a whole run
         self._pool.shutdown(wait=True)
 
     def __enter__(self) -> Self:
@@ -135,7 +136,7 @@ class CompileAhead:
         self.close()
 
     def _give_way(self) -> None:
-        """Beside a GPU compilers give way to the process that launches kernels."""
+        """On a GPU, lower the priority of compilers below that of the process that launches kernels."""
         if not self.before and hasattr(os, "setpriority"):
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

@@ -1,4 +1,4 @@
-"""One measurement at a time on a device, whatever processes want it."""
+"""Locks that let one process at a time measure on a device."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from mmsbgen.base.errors import InputError
 __all__ = ["PATIENT_S", "device_lock", "having_device"]
 
 PATIENT_S = 2.0
-"""Who waits longer for a device says so."""
+"""Seconds after which waiting for a device is reported."""
 
 
 def device_lock(hardware: str) -> FileLock:
-    """The lock of a device of this machine by :attr:`mmsbgen.backends.base.Device.hardware`, for this user's processes.
+    """The lock of a device of this machine, for this user's processes.
 
-    The operating system gives it back when its holder dies.  It lies in the user's cache folder, which several machines
-    may share, or in the folder for temporary files, which several users do, where that cannot be written.
+    ``hardware`` is :attr:`mmsbgen.backends.base.Device.hardware`.  The operating system releases the lock when its
+    holder dies.  Its file is in the user's cache folder, which several machines may share.  Where that cannot be
+    written, it is in the folder for temporary files, which several users may share.
 
-    Raises :class:`InputError` when neither can be.
+    Raises :class:`InputError` if neither folder can be written.
     """
     name = file_name(f"{platform.node()} {hardware}")
     folder = platformdirs.user_cache_path("mmsbgen") / "locks"
@@ -47,7 +48,7 @@ def device_lock(hardware: str) -> FileLock:
 
 @contextlib.contextmanager
 def having_device(hardware: str, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the device's lock; ``waiting`` is called once when another process has it for two seconds."""
+    """Hold the device's lock; ``waiting`` is called once if another process has held it for two seconds."""
     lock = device_lock(hardware)
     try:
         lock.acquire(timeout=PATIENT_S)
@@ -61,7 +62,7 @@ def having_device(hardware: str, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def file_name(hardware: str) -> str:
-    """A device's name as a file's."""
+    """A device's name with only characters that are safe in file names."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", hardware)
 
 

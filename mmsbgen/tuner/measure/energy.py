@@ -1,7 +1,7 @@
-"""Joules of a launch, where the device counts them.
+"""Energy of a launch in joules, where the device measures it.
 
-Counters of energy are coarse: they move a few times a second.  So a kernel is launched back to back while the counter
-is watched, and what counts is between two of its steps: the energy of the steps over the launches that ended meanwhile.
+Energy counters are coarse: they move a few times a second.  So a kernel is launched back to back while the counter is
+read.  The result is the energy between the first and the last step, divided by the launches that ended between them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 __all__ = ["Energy", "Meter", "NvmlMeter", "measure_energy", "meter_of"]
 
 _CHUNK_S = 0.01
-"""Launches that are queued at a time: as exactly is known how many had ended when the counter moved."""
+"""Seconds of launches queued at a time: the precision to which the launches at a counter step are known."""
 _SHORTEST_S = 1e-6
-"""No launch takes less, whatever a device's clock says; so few enough are queued at a time."""
+"""Assumed least time of a launch, whatever the device's clock says; it limits the launches queued at a time."""
 _STEPS = 20
 _LEAST_S = 1.0
 _CHUNKS = 100
@@ -30,10 +30,10 @@ _SILENT_S = 5.0
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules a launch; the ``window_s`` seconds over which they were counted, and the counter's step in seconds.
+    """Joules per launch, the ``window_s`` seconds over which they were measured, and the counter's step in seconds.
 
-    The launches between two steps are known up to those that were queued at a time, at either end: their part of
-    the window, ``uncertainty``, bounds the relative error of a meter that counts exactly.
+    At either end of the window, launches are known up to those queued at a time.  ``uncertainty`` is their share of the
+    window.  It bounds the relative error of an exact meter.
     """
 
     joules: float
@@ -56,7 +56,7 @@ class NvmlMeter:
     """The energy counter of an NVIDIA GPU (``nvmlDeviceGetTotalEnergyConsumption``), for the whole board."""
 
     def __init__(self, pci_address: str, device: str) -> None:
-        """Find the GPU by its PCI address; raises :class:`InputError` where NVML does not count for it."""
+        """Find the GPU by its PCI address; raises :class:`InputError` if NVML does not report its energy."""
         remedy = "tune for --objective time"
         try:
             import pynvml
@@ -76,7 +76,7 @@ class NvmlMeter:
     def joules(self) -> float:
         """Joules since the driver was loaded; the counter has millijoules.
 
-        Raises :class:`MmsbgenError` when NVML tells it no more.
+        Raises :class:`MmsbgenError` when the counter cannot be read any more.
         """
         try:
             return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) * 1e-3
@@ -85,7 +85,7 @@ class NvmlMeter:
 
 
 def meter_of(device: Device) -> Meter:
-    """The device's meter.  Raises :class:`InputError` naming the device and the remedy where there is none."""
+    """The device's energy meter; raises :class:`InputError` naming the device and the remedy if there is none."""
     info = device.info
     name = f"{info.name} ({info.platform})"
     address = device.pci_address()

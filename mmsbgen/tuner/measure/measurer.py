@@ -1,4 +1,4 @@
-"""Measuring in a child process: what a candidate breaks is the child, and that costs this candidate only."""
+"""Measuring in a child process, so that a faulty candidate breaks the child only."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ __all__ = ["Measurer", "Measures", "TrialLimits", "WorkerLostError"]
 _SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
 """After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
 _WATCH_S = 0.1
-"""How often a child's memory is looked at."""
+"""Seconds between checks of a child's memory."""
 _SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class TrialLimits:
-    """When a child is killed: seconds to open the device and make inputs, to compile, to check or time; its memory.
+    """Limits beyond which a child is killed: seconds of each phase, and memory.
 
-    ``memory_bytes`` counts what the child and the compilers that it started hold in the machine's memory, inputs
-    included; None is four fifths of what the machine, or the control group, has left when the child starts.
+    ``load_s`` is for opening the device and making inputs, ``compile_s`` for compiling, ``run_s`` for checking or
+    timing. ``memory_bytes`` counts what the child and the compilers that it started hold in the machine's memory,
+    inputs included. None is four fifths of what the machine, or the control group, has left when the child starts.
     """
 
     load_s: float = 600.0
@@ -51,7 +52,7 @@ class TrialLimits:
                 raise InputError(f"{name} must be positive, got {value}")
 
     def divided(self, processes: int) -> TrialLimits:
-        """For each of several children at a time: they share what memory there is, unless a limit was given."""
+        """The limits for each of several children at a time: they share the free memory, unless a limit was given."""
         if self.memory_bytes is not None:
             return self
         return replace(self, memory_bytes=max(1, int(_SHARE * available_host_memory()[0] / processes)))
@@ -73,7 +74,7 @@ class WorkerLostError(MmsbgenError):
 
 
 class Measures(Protocol):
-    """What a run asks of where it measures; see :class:`Measurer` for what each does and raises."""
+    """Interface between a run and its measurer; see :class:`Measurer` for each method."""
 
     def open(self) -> DeviceInfo: ...  # noqa: D102
     def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs: ...  # noqa: D102
@@ -98,15 +99,15 @@ class Measurer:
         self.limits = limits or TrialLimits()
         self.seed = seed
         self.restarts = 0
-        """How often a child was lost or given up."""
+        """Number of children that were lost, or ended because they might be damaged."""
         self.waiting: Callable[[str], None] = lambda device: None
-        """Called with the device's name when another process has measured on it for two seconds."""
+        """Called with the device's name if another process has measured on it for two seconds."""
         self._child: _Child | None = None
         self._loaded: tuple[str, Problem] | None = None
         self._served = 0
 
     def open(self) -> DeviceInfo:
-        """Open the device in a child and tell which it is; raises :class:`InputError` when there is none."""
+        """Open the device in a child and return its description; raises :class:`InputError` when there is none."""
         info: DeviceInfo = self._running().ask("info", (), "load", self.limits)
         return info
 
@@ -121,7 +122,7 @@ class Measurer:
         return found
 
     def load(self, kernel: str, problem: Problem) -> None:
-        """Put the inputs of a kernel on the device; :meth:`measure` and :meth:`turns` are about this kernel.
+        """Put the inputs of a kernel on the device; :meth:`measure` and :meth:`turns` use this kernel.
 
         Raises :class:`InputError` when they do not fit.
         """
@@ -137,10 +138,10 @@ class Measurer:
     def measure(
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
     ) -> TrialOutcome:
-        """Build, check and time one configuration; whatever it does is told by the outcome's status.
+        """Build, check and time one configuration; failures are reported in the outcome's status.
 
-        Where a child that had served other candidates dies of this one, it is tried again in a new child, as
-        one of the others may have broken it.
+        If a child that had served other candidates dies, the configuration is tried again in a new child, as one of the
+        others may have broken the first.
         """
         arguments = (dict(config), best_s, patience or Patience(), self.seed, check)
         outcome, fresh = self._try(arguments)
@@ -151,7 +152,7 @@ class Measurer:
     def prepare(self, kernel: str, problem: Problem, config: Config) -> None:
         """Compile a configuration into the caches, see :meth:`mmsbgen.tuner.measure.trial_process.TrialBench.prepare`.
 
-        Raises :class:`MmsbgenError` where that does not work.
+        Raises :class:`MmsbgenError` if that fails.
         """
         child = self._running()
         try:
@@ -161,7 +162,7 @@ class Measurer:
             raise
 
     def hardware(self) -> str:
-        """Names the device for :func:`mmsbgen.tuner.measure.device_lock.device_lock`."""
+        """The device's name for :func:`mmsbgen.tuner.measure.device_lock.device_lock`."""
         name: str = self._running().ask("hardware", (), "load", self.limits)
         return name
 
@@ -183,7 +184,7 @@ class Measurer:
         return outcome, fresh
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
-        """Time configurations in turns; raises :class:`MmsbgenError` when one of them fails after all."""
+        """Time configurations in turns; raises :class:`MmsbgenError` if one of them fails."""
         child = self._ready()
         try:
             timings: list[Timing] = child.ask("turns", ([dict(c) for c in configs], rounds), "compile", self.limits)
@@ -193,12 +194,12 @@ class Measurer:
         return timings
 
     def meter(self) -> str:
-        """The name of what counts the device's energy; raises :class:`InputError` where nothing does."""
+        """Name of the device's energy meter; raises :class:`InputError` if there is none."""
         name: str = self._running().ask("meter", (), "load", self.limits)
         return name
 
     def energy(self, config: Config) -> Energy:
-        """Joules of a call of a configuration that works; raises :class:`MmsbgenError` when it fails after all."""
+        """Joules of a call of a configuration that works; raises :class:`MmsbgenError` if it fails."""
         child = self._ready()
         try:
             found: Energy = child.ask("energy", (dict(config),), "compile", self.limits)
@@ -247,17 +248,17 @@ class Measurer:
 
 
 class _Child(ChildProcess):
-    """The child that measures; its memory and its time are watched from here."""
+    """The measuring child, with limits on its memory and time."""
 
     def __init__(self, limits: TrialLimits) -> None:
         self.waiting: Callable[[], None] = lambda: None
-        # Here and not in the child, which may be killed: a temporary folder must not stay behind.
+        # Prepared here, as a child that is killed would leave its temporary folder behind.
         prepare()
         self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
         super().__init__("mmsbgen.tuner.measure.trial_process")
 
     def ask(self, method: str, arguments: tuple[Any, ...], phase: str, limits: TrialLimits) -> Any:
-        """Send one request and wait for its answer; ``phase`` is what the child begins with.
+        """Send one request and wait for its answer; ``phase`` is the child's first phase.
 
         Raises :class:`WorkerLostError`, and what the request raised in the child.
         """
@@ -288,7 +289,7 @@ class _Child(ChildProcess):
             raise WorkerLostError("crashed", f"{how}{words} ({_DOING[phase]})") from error
 
     def _watch(self, phase: str, limits: TrialLimits, deadline: float) -> None:
-        """Kill the process when its time is over or it has too much memory; raises :class:`WorkerLostError` then."""
+        """Kill the child and raise :class:`WorkerLostError` if it exceeds its time or memory."""
         if time.monotonic() >= deadline:
             self.kill()
             raise WorkerLostError("timeout", f"not done after {limits.of(phase):g} s ({_DOING[phase]})")

@@ -1,4 +1,4 @@
-"""What noise says about repetitions: when a configuration is hopeless, and whether one is faster than another."""
+"""Statistics of repetitions: when a configuration is hopeless, and whether one is faster than another."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from typing import Any
 
 __all__ = ["Noise", "Verdict", "judge", "median_interval"]
 
-#: Chance to give up a configuration that is as fast as the best, over all looks at its repetitions.
+#: Probability to stop timing a configuration that is as fast as the best, over all checks of its repetitions.
 _MISTAKE = 1e-3
-#: Repetitions for which a limit is worked out, which is how often one looks: with more of them the last limit holds,
-#: and who is above it with all has been so with the first ten.
+#: Repetitions with a limit of their own, which is the number of checks.  The last limit holds for further ones: a
+#: configuration that is above it with all of them was so with the first ten.
 _LIMITS = 10
-#: Confidence of the intervals that finalists are compared by.
+#: Confidence of the intervals by which finalists are compared.
 _CONFIDENCE = 0.9
-#: What a simpler configuration may cost where noise leaves room for more: log seconds.
+#: How much slower than the fastest a simpler winner may be, in log seconds, if the noise allows.
 _INDIFFERENT = 0.01
 
 
 class Noise:
-    """How repetitions scatter about the median of their configuration, over all configurations timed so far.
+    """Scatter of repetitions about the median of their configuration, over all configurations timed so far.
 
-    The scatter is taken for one of ratios, the same for all configurations of a kernel on a device.
+    Ratios to the median are assumed to have the same distribution for all configurations of a kernel on a device.
     """
 
     def __init__(self) -> None:
         self._ratios: list[float] = []
         self._least = math.inf
         self.best_s: float | None = None
-        """Seconds that the best median may well have: the upper end of its interval.  The least of many medians is
-        too low by itself, as each has its error."""
+        """Upper end of the interval of the best median, in seconds.
+
+        The least of many medians is itself too low, as each has an error.
+        """
 
     def add(self, times: Sequence[float]) -> None:
-        """Take note of a configuration's repetitions, seconds; fewer than three tell nothing of the scatter."""
+        """Add a configuration's repetitions in seconds; fewer than three are not used for the scatter."""
         median = statistics.median(times)
         if median < self._least:
             self._least, self.best_s = median, median_interval(times)[1]
@@ -47,25 +49,25 @@ class Noise:
     def limits(self) -> tuple[float, ...] | None:
         """Ratios to ``best_s`` above which a configuration is hopeless, after 1, 2, ... repetitions.
 
-        When all of r repetitions lie above L times the best, a configuration whose median is no worse than the best
-        has done so by chance with probability S(L)^r, where S(L) is the share of repetitions above L times their
-        median.  The limit is the least L for which that is at most one in ten thousand, as one looks ten times;
-        infinite where so few repetitions are known that no L is.  None while that holds for all.
+        Let S(L) be the share of repetitions above L times their median.  If a configuration's median is no worse than
+        the best, all of its r repetitions exceed L times the best with a probability of at most S(L)^r.  The limit is
+        the least L for which that is at most 1e-4, as there are ten checks.  It is infinite if too few repetitions are
+        known for such an L.  Returns None if all limits are infinite.
         """
         count = len(self._ratios)
         found = []
         for repetitions in range(1, _LIMITS + 1):
-            # One more than were seen above, so that what was never seen is not taken for impossible.
+            # One more than was observed above L, so that what was never observed does not count as impossible.
             above = math.floor((_MISTAKE / _LIMITS) ** (1 / repetitions) * (count + 1)) - 1
             found.append(max(1.0, self._ratios[count - 1 - above]) if 0 <= above < count else math.inf)
         return tuple(found) if math.isfinite(found[-1]) else None
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """An interval that holds the median of what ``values`` are drawn from, whatever its distribution.
+    """A confidence interval of the median of the distribution that ``values`` are drawn from, whatever that is.
 
-    It runs between two of the values in their order, the closest pair for which that holds with a confidence of 90 %,
-    as the number of values below the median is binomial; between least and largest where there are fewer than five.
+    Its ends are two of the sorted values, the closest pair with a confidence of 90 %, as the number of values below the
+    median is binomial.  With fewer than five values, they are the least and the largest.
     """
     ordered, count = sorted(values), len(values)
     chance, cut = 0.5**count, 0
@@ -82,22 +84,22 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Who of the finalists wins, and how sure that is."""
+    """The winner of the finalists, and how certain that is."""
 
     winner: int
     """Position of the winner."""
     rival: int
     """Position of the fastest of the others."""
     margin: float
-    """By which part the rival is slower than the winner; negative where a simpler one was preferred to it."""
+    """How much slower the rival is, relative to the winner; negative where a simpler one was preferred to it."""
     noise: float
-    """Half of the interval of that margin."""
+    """Half the width of the interval of that margin."""
     rounds: int
-    """In how many rounds they were timed: margin and noise are about these alone."""
+    """Number of rounds that were timed; margin and noise describe these alone."""
     tied: tuple[int, ...]
-    """Positions of those that cannot be told from the fastest, the winner among them, the fastest first."""
+    """Positions of those not distinguishable from the fastest, including the winner; the fastest first."""
     near: tuple[int, ...]
-    """Those of ``tied`` that are at most 1 % behind the fastest by the median: the winner is the simplest of them."""
+    """Those of ``tied`` whose median is at most 1 % behind the fastest's: the winner is the simplest of them."""
 
     @property
     def decided(self) -> bool:
@@ -108,9 +110,9 @@ class Verdict:
 def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Verdict:
     """Compare finalists that were timed in turns: ``times[i][r]`` are the seconds of finalist i in round r.
 
-    They are compared round by round, so that what slows a whole round says nothing.  Of those that cannot be told
-    from the fastest, and are at most 1 % behind it by the median, the least complex wins.  Raises ``ValueError`` with
-    fewer than two finalists.
+    They are compared round by round, so that a slow round affects all alike.  Of those not distinguishable from the
+    fastest, and at most 1 % behind it by the median, the least complex wins.  Raises ``ValueError`` with fewer than two
+    finalists.
     """
     if len(times) < 2:
         raise ValueError("a comparison needs two finalists")
@@ -132,5 +134,5 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Verdic
 
 
 def _behind(logs: Sequence[Sequence[float]], slower: int, faster: int) -> tuple[float, float]:
-    """The interval of the log ratio of two finalists."""
+    """The confidence interval of the log ratio of two finalists."""
     return median_interval([a - b for a, b in zip(logs[slower], logs[faster], strict=True)])

@@ -1,6 +1,6 @@
-"""The device's own roofs, measured on the device: how fast it copies, and how fast it gathers random rows.
+"""The device's memory roofs, as measured: the rates of copying, and of gathering random rows.
 
-A roof is the best that the device can do, so a few shapes of each kernel are tried and the fastest counts.
+A roof is the best rate of the device, so a few shapes of each kernel are tried and the fastest counts.
 """
 
 from __future__ import annotations
@@ -207,9 +207,8 @@ ROOFS = KernelFamily(
 def measure_roofs(device: Device, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
     """Measure how fast ``device`` copies, and how fast it gathers random rows of ``row_bytes``.
 
-    Rows are gathered from ``buffer_bytes``, which should be far larger than any cache, or from a third of the
-    device's memory where that is less.  Raises :class:`InputError` for rows that are no whole number of floats or
-    that do not fit.
+    Rows are gathered from ``buffer_bytes``, which should be far larger than any cache, or from a third of the device's
+    memory if that is less.  Raises :class:`InputError` for rows that are not a whole number of floats or do not fit.
     """
     if row_bytes < 4 or row_bytes % 4:
         raise InputError(f"rows of {row_bytes} bytes: a gather roof needs a multiple of 4")
@@ -261,7 +260,7 @@ def _gather_roof(device: Device, row_bytes: int, most: int) -> tuple[float, str]
 def _fastest(
     device: Device, spec: KernelSpec, problem: Problem, count: int, values: Mapping[str, Any]
 ) -> tuple[float, str]:
-    """Seconds of the fastest shape, and that shape; shapes that do not compile or run here are left out."""
+    """Seconds of the fastest shape, and that shape; shapes that do not compile or run here are skipped."""
     best: tuple[float, BoundKernel] | None = None
     failure: MmsbgenError | None = None
     configs = spec.space.configs(problem, traits_of(device.info))

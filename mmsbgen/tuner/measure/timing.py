@@ -12,24 +12,27 @@ from mmsbgen.backends.base import Device, Event
 __all__ = ["Patience", "Timing", "time_launches", "time_turns", "timed_alone"]
 
 _BATCHED_FROM_S = 4e-5
-"""Where launches cannot be held, shorter kernels end before Python has queued the next: a batch would time Python."""
+"""On devices that cannot hold launches, shorter kernels are not batched.
+
+They end before Python has queued the next: a batch would time Python.
+"""
 _BATCHED_BELOW_S = 5e-4
 _BATCH_S = 1e-3
 _MOST_BATCHED = 128
-"""Well below what a queue takes before the host has to wait: a batch is queued before its first launch begins."""
+"""Well below the queue length at which the host has to wait: a batch is queued before its first launch begins."""
 _COLD = 4.0
-"""By how much a first launch may be slower than two others would be allowed to."""
+"""Factor by which a first launch may exceed the limit of two repetitions."""
 _SHORTEST_S = 1e-9
-"""Below this a device's clock tells nothing."""
+"""Least time reported; shorter ones are below the resolution of a device's clock."""
 
 
 @dataclass(frozen=True)
 class Patience:
     """How long one configuration is timed.  Times are seconds on the device.
 
-    ``hopeless`` has one number for 1, 2, ... repetitions, the last for all that follow: a configuration all of whose
-    repetitions take more than that many times the best so far is given up.  Where the noise of the device is known,
-    :class:`mmsbgen.tuner.measure.noise.Noise` has such numbers and that best; these are for before.
+    ``hopeless`` has one ratio for 1, 2, ... repetitions, the last for all that follow.  Timing stops early if all
+    repetitions exceed that ratio times the best so far.  These are defaults until
+    :class:`mmsbgen.tuner.measure.noise.Noise` has ratios for the noise of the device.
     """
 
     repetitions: int = 7
@@ -41,7 +44,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Timing:
-    """Every repetition in seconds, how many launches each stands for, and whether it was given up early."""
+    """Seconds of each repetition, the number of launches in each, and whether timing was stopped early."""
 
     times: tuple[float, ...]
     batch: int = 1
@@ -51,16 +54,16 @@ class Timing:
 def time_launches(
     device: Device, launch: Callable[[int], Event], patience: Patience, best_s: float | None = None
 ) -> Timing:
-    """Time ``launch(i)``, which queues the kernel on the inputs of turn ``i``, after a warm-up that is not kept.
+    """Time ``launch(i)``, which queues the kernel on the inputs of turn ``i``, after a warm-up that is discarded.
 
     On GPUs short kernels are launched back to back, and a repetition is the mean of a batch: a single launch between
-    two events takes microseconds by itself.  On devices that can be held all are queued before the first begins; on
-    others the shortest are timed one by one, by what the device says of each.
+    two events has microseconds of overhead.  On devices that can hold launches, all of a batch are queued before the
+    first begins.  On others the shortest kernels are timed one by one, by the device's own times.
     """
     best = math.inf if best_s is None else best_s
     limits = [ratio * best for ratio in patience.hopeless]
     warm = _once(device, launch, 0, 1)
-    # A short kernel's first launch says little: two events and the host are most of it.
+    # A short kernel's first launch is no measure: most of it is the overhead of two events and of the host.
     if _batch_of(device, warm) == 1 and warm > _COLD * limits[min(1, len(limits) - 1)]:
         return Timing((warm,), given_up=True)
     first = _once(device, launch, 1, 1)
@@ -82,11 +85,11 @@ def time_launches(
 def time_turns(
     device: Device, launches: Sequence[Callable[[int], Event]], rounds: int, begins: Callable[[], None] = lambda: None
 ) -> list[Timing]:
-    """Time several kernels in turns, all on the same inputs within a round, in another order in each.
+    """Time several kernels in turns, on the same inputs within a round, in a different random order in each.
 
-    A first round of warm-up is not kept.  ``begins`` is called as each of the others begins, and one launch that is not
-    kept follows it: else the first of a round alone would find the inputs in no cache and the device idle.  The order
-    is drawn, as what a kernel leaves behind for the next would favour or harm the same one in every round.
+    The launches before the first round are discarded.  ``begins`` is called as each round begins; one launch that is
+    discarded follows it.  Otherwise the first kernel of a round alone would find its inputs in no cache and the device
+    idle. In a fixed order, the state that a kernel leaves would favour or harm the same one in every round.
     """
     batches = [_batch_of(device, launch(0).seconds()) for launch in launches]
     if min(batches, default=1) > 1:
@@ -103,23 +106,23 @@ def time_turns(
 
 
 def timed_alone(backend: str, seconds: float, batch: int) -> bool:
-    """Whether a record is of launches that were waited for one by one on a device that is held for such kernels now.
+    """Whether a record is of single launches, on a device that now holds and batches launches of such kernels.
 
-    Such a time has the host's part in it, up to several times what the kernel takes; it is not to be compared with new
+    Such a time includes overhead of the host, up to several times the kernel's own time.  It is not comparable with new
     ones.
     """
     return backend == "cuda" and batch == 1 and seconds < _BATCHED_FROM_S
 
 
 def _batch_of(device: Device, seconds: float) -> int:
-    """How many launches one repetition should stand for."""
+    """Number of launches in one repetition."""
     if device.info.kind == "cpu" or seconds >= _BATCHED_BELOW_S or (seconds < _BATCHED_FROM_S and not device.holds):
         return 1
     return min(_MOST_BATCHED, math.ceil(_BATCH_S / seconds))
 
 
 def _once(device: Device, launch: Callable[[int], Event], turn: int, batch: int) -> float:
-    """Seconds a launch, over ``batch`` launches back to back that begin at ``turn``."""
+    """Seconds per launch, over ``batch`` launches back to back that begin at ``turn``."""
     if batch == 1:
         return max(launch(turn).seconds(), _SHORTEST_S)
     profiling, device.profiling = device.profiling, False

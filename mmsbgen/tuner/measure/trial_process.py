@@ -1,4 +1,4 @@
-"""The child process that measures: it opens the device, keeps one kernel's inputs there, and serves requests.
+"""The child process that measures: it opens the device, holds one kernel's inputs there, and serves requests.
 
 It is started by :mod:`mmsbgen.tuner.measure.measurer` and may die at any moment: it stores nothing.
 """
@@ -41,7 +41,7 @@ _HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """What came of one configuration: the fields of a trial that only the device can tell."""
+    """Outcome of one configuration: the fields of a trial that are found on the device."""
 
     status: str
     message: str = ""
@@ -50,9 +50,9 @@ class TrialOutcome:
     resources: Mapping[str, int] | None = None
     energy: Energy | None = None
     where: str = ""
-    """The worker of a fleet that measured."""
+    """The fleet's worker that measured."""
     lost: bool = False
-    """Whether nobody could tell, as the workers that were asked died."""
+    """Whether the result is unknown because the workers died."""
 
 
 def resolve_family(reference: str) -> KernelFamily:
@@ -88,14 +88,17 @@ class TrialBench:
 
     @contextlib.contextmanager
     def _alone(self, phase: Phase) -> Iterator[None]:
-        """Nothing else is measured on the device meanwhile; waiting for that counts against no limit."""
+        """Hold the device's lock during a phase; waiting for it counts against no limit."""
         self.notify("wait")
         with self.lock:
             self.notify(phase)
             yield
 
     def _before_timing(self, phase: Phase) -> contextlib.AbstractContextManager[None]:
-        """What disturbs measurements only where the device is the processor that does it."""
+        """Begin a phase without timing.
+
+        It would disturb measurements only where the device is the processor: there it locks the device.
+        """
         if self.device.info.kind == "cpu":
             return self._alone(phase)
         self.notify(phase)
@@ -106,7 +109,7 @@ class TrialBench:
         return self.device.hardware
 
     def info(self) -> DeviceInfo:
-        """The device that was opened."""
+        """The description of the opened device."""
         return self.device.info
 
     def roofs(self, row_bytes: int, buffer_bytes: int) -> Roofs:
@@ -116,7 +119,7 @@ class TrialBench:
             return measure_roofs(self.device, row_bytes, buffer_bytes)
 
     def load(self, family: str, kernel: str, problem: Problem, seed: int) -> None:
-        """Put a kernel's inputs for ``problem`` on the device, in place of those that were there."""
+        """Put a kernel's inputs for ``problem`` on the device, in place of earlier ones."""
         self.unload()
         with self._before_timing("load"):
             self._load(resolve_family(family).kernel(kernel), problem, seed)
@@ -130,7 +133,7 @@ class TrialBench:
         self.spec, self.problem, self.workload = spec, problem, workload
 
     def unload(self) -> None:
-        """Give the inputs' memory back."""
+        """Release the memory of the inputs."""
         for turn in self.rotations:
             release(turn)
         release(self.placed)
@@ -143,10 +146,10 @@ class TrialBench:
             return self._measure(config, best_s, patience, seed, check)
 
     def prepare(self, family: str, kernel: str, problem: Problem, config: Config, seed: int) -> None:
-        """Compile one configuration so that a process that builds it later finds it in a cache; time nothing.
+        """Compile one configuration into a cache, for a process that builds it later; nothing is timed.
 
-        On a processor it answers the small problem too: runtimes there finish a kernel at its first launch, for the
-        size of a block.  Raises what building and launching raise.
+        On a processor it also runs the small problem: runtimes there finish compiling at a kernel's first launch, for
+        the size of a block.  Raises what building and launching raise.
         """
         spec = resolve_family(family).kernel(kernel)
         self.notify("compile")
@@ -183,7 +186,7 @@ class TrialBench:
         return TrialOutcome("ok", "", timing, compile_s, resources)
 
     def meter(self) -> str:
-        """What counts the device's energy; raises :class:`InputError` where nothing does."""
+        """Name of the device's energy meter; raises :class:`InputError` if there is none."""
         return meter_of(self.device).name
 
     def energy(self, config: Config) -> Energy:
@@ -195,17 +198,17 @@ class TrialBench:
                 self._restore()
                 launch(0).wait()
                 seconds = launch(1).seconds()
-                # As for turns: the limit is for what is queued at a time, not for how often the counter has to move.
+                # The limit is for the launches queued at a time, not for the counter steps to wait for.
                 return measure_energy(self.device, launch, meter, seconds, alive=lambda: self.notify("run"))
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
-        """Time configurations against each other in turns, see :func:`mmsbgen.tuner.measure.timing.time_turns`."""
+        """Time configurations in turns, see :func:`mmsbgen.tuner.measure.timing.time_turns`."""
         with self._before_timing("compile"):
             bound = [self._build(config) for config in configs]
             with self._alone("run"):
                 self._restore()
                 launchers = [self._launcher(kernel) for kernel in bound]
-                # The limit is for one turn of each: how many there are is the tuner's choice, not the candidates'.
+                # The limit is for one round: the tuner, not the candidates, chooses the number of rounds.
                 return time_turns(self.device, launchers, rounds, lambda: self.notify("run"))
 
     def _build(self, config: Config) -> BoundKernel:
@@ -218,7 +221,7 @@ class TrialBench:
         return self.spec, self.problem, self.workload
 
     def _checkable(self, bound: BoundKernel) -> BoundKernel:
-        """The same configuration for the small problem: the same compiled kernel where sizes are no part of it."""
+        """The configuration built for the small problem; the same compiled kernel if its source has no sizes."""
         small = bound.spec.check_problem(bound.problem)
         traits = traits_of(self.device.info)
         source = render(bound.spec, small, bound.config, traits)
@@ -236,7 +239,7 @@ class TrialBench:
         return lambda turn: bound.launch(workload.count, inputs[turn % len(inputs)])
 
     def _restore(self) -> None:
-        """Bring what kernels change back to its first state, so that every configuration sees the same."""
+        """Reset the arguments that kernels change, so that every configuration gets the same inputs."""
         spec, _, workload = self._loaded()
         if not self.touched:
             return
@@ -285,5 +288,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name, so that what it sends is known by that name at the other end.
+    # Run by the module's own name, so that the other end can unpickle its classes.
     importlib.import_module("mmsbgen.tuner.measure.trial_process").main()

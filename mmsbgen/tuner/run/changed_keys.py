@@ -1,4 +1,4 @@
-"""Which of the parts that a record depends on have changed since it was made."""
+"""Comparison of stored records with today's programs, drivers and compilers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Present", "of_program", "present_program"]
 
 
 def present_program(key: Key, config: Mapping[str, Any]) -> str:
-    """The digest that a recorded program has today; empty where its family is not known or it cannot be rendered."""
+    """The digest of a recorded program as rendered today; empty if its family is unknown or it cannot be rendered."""
     try:
         return program_digest(family(key.kernel.family), key, dict(config))
     except InputError:
@@ -26,7 +26,7 @@ def present_program(key: Key, config: Mapping[str, Any]) -> str:
 
 
 def of_program(trial: TrialRecord) -> list[Difference]:
-    """The kernel that is gone, or the digest of a program that has changed; empty for a family that is not known."""
+    """The difference if a trial's kernel is gone or its program has changed; empty for an unknown family."""
     key = trial.key
     try:
         kernels = family(key.kernel.family).kernels
@@ -39,23 +39,23 @@ def of_program(trial: TrialRecord) -> list[Difference]:
 
 
 class Present:
-    """The package's kernels as they are, and the devices of this machine with their drivers and compilers."""
+    """The package's kernels as of today, and the devices of this machine with their drivers and compilers."""
 
     @cached_property
     def devices(self) -> list[DeviceInfo]:
-        """The devices of this machine; looked for when first asked for."""
+        """The devices of this machine, discovered on first use."""
         return discover()[0]
 
     def differences(self, trial: TrialRecord) -> list[Difference]:
-        """The parts that a trial depends on and that have changed: today's value is wanted, the trial's was found.
+        """The parts of a trial's key that have changed: ``wanted`` is today's value, ``found`` the trial's.
 
-        Its program is compared with what is rendered today, driver and compiler with those of the same device in this
-        machine.  Of a family or a device that is not here nothing can be said: the list is empty.
+        The program is compared with today's rendering, driver and compiler with those of the same device in this
+        machine. Families and devices that are not available here are skipped.
         """
         return [*of_program(trial), *self._of_device(trial.key)]
 
     def program_changed(self, trial: TrialRecord) -> bool:
-        """Whether the trial's kernel is gone, or renders to another program today."""
+        """Whether the trial's kernel is gone or renders to another program today."""
         return bool(of_program(trial))
 
     def _of_device(self, key: Key) -> list[Difference]:

@@ -1,4 +1,4 @@
-"""What a run takes over from those before it, however they ended."""
+"""Results that a run takes over from earlier runs, and runs whose process has died."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _MACHINE = Path("/etc/machine-id")
 
 
 def this_process() -> dict[str, Any]:
-    """What tells this process from all others of this machine, those before it with the same number included."""
+    """Identity of this process, distinct from earlier processes with the same number."""
     return {"pid": os.getpid(), "started": _started(os.getpid()), "numbers": _numbers(), "machine": _machine()}
 
 
 def end_dead_runs(store: Store) -> list[RunRecord]:
-    """Mark as interrupted the runs of this machine whose process is gone without having said so; return them.
+    """Mark runs of this machine as interrupted if their process is gone, and return them.
 
-    A process that was killed cannot end its run, nor can one whose machine lost its power and was started again.  Runs
-    of other machines, and of containers that number their processes otherwise, are left alone.
+    A killed process cannot end its run itself, nor can one lost to a power failure.  Runs of other machines are left
+    alone, as are those of containers that number their processes otherwise.
     """
     dead = [run for run in store.runs() if run.status == "running" and run.host == platform.node() and _is_dead(run)]
     for run in dead:
@@ -45,13 +45,17 @@ def end_dead_runs(store: Store) -> list[RunRecord]:
 def known_trials(
     store: Store, key: Key, objective: str = "time", program: Callable[[Config], str] | None = None
 ) -> dict[str, TrialRecord]:
-    """The newest trial of each configuration under ``key`` by ``config_digest``, those of searches before finals.
+    """The newest usable trial of each configuration under ``key``, by ``config_digest``.
 
-    Finals are timed in turns: a search that goes on ranks by what it had when it was ended.  What works, but was not
-    measured for the objective, is not known.  Nor is what was given up, as that was about the best and the noise of the
-    other run, what has the host's part in it (:func:`mmsbgen.tuner.measure.timing.timed_alone`), what was measured
-    before the configuration failed in use and was quarantined, as only a new trial can lift that, and what a fleet lost
-    with its workers.  ``program`` gives the digest of a configuration's program: trials of another one are not known.
+    Trials of a search are preferred to those of finals, which are timed in turns: a resumed search then ranks by the
+    results that it had when it ended.  These trials are not usable:
+
+    - those that succeeded, but were not measured for ``objective``;
+    - those stopped early, as that depended on the best and the noise of their run;
+    - those whose times include the host's part (:func:`mmsbgen.tuner.measure.timing.timed_alone`);
+    - those before the configuration failed in use and was quarantined, as only a new trial can lift that;
+    - those that a fleet lost with its workers;
+    - those of another program, if ``program`` gives the digest of a configuration's program.
     """
     failed: dict[str, str] = {}
     for failure in store.quarantined(family=key.kernel.family, kernel=key.kernel.name):
@@ -78,17 +82,17 @@ def known_trials(
 def order_of_going_on(
     store: Store, key: Key, configs: Sequence[dict[str, Value]], known: Collection[str]
 ) -> list[dict[str, Value]]:
-    """``configs``: those of the digests ``known``, which take no time, then the untried, then the tried.
+    """Sort ``configs``: first those of the digests ``known``, which take no time, then the untried, then the tried.
 
-    What earlier runs gave up is not known, and is measured again: a run that goes on with a space, and has no time for
-    all that is left of it, comes to what is new before.
+    Trials that were stopped early are not known and are measured again.  A resumed run with too little time for the
+    whole space reaches untried configurations before these.
     """
     tried = {trial.config_digest for trial in store.trials(key=key)}
     return sorted(configs, key=lambda config: 0 if (name := digest(config)) in known else 1 + (name in tried))
 
 
 def _of_program(store: Store, key: Key, program: Callable[[Config], str] | None) -> list[TrialRecord]:
-    """The trials under ``key`` of the programs that their configurations have today."""
+    """The trials under ``key`` whose program is the one that their configuration has today."""
     found = store.trials(key=key)
     return found if program is None else [trial for trial in found if trial.program == program(trial.config)]
 
@@ -102,9 +106,9 @@ def known_finals(
 ) -> Sequence[TrialRecord]:
     """The finals of the newest run that timed its finalists in turns, all of them among ``configs``.
 
-    Empty without such a run, and where something was measured since, as the finals were then about older trials.
-    What had been given up before changes nothing when it is given up again, or is measured and stays behind the winner:
-    the same command measures it again, as nothing is known of its time.
+    Empty without such a run, or if a later search trial may change the winner.  A configuration that was stopped early
+    before the finals is measured again by later runs.  It does not change the winner if it is stopped early again or is
+    slower than the winner.
     """
     allowed = {digest(dict(config)) for config in configs}
     by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
@@ -121,7 +125,7 @@ def known_finals(
 
 
 def _overtaken(finals: Sequence[TrialRecord], searched: Sequence[TrialRecord], objective: str) -> bool:
-    """Whether a search has measured something since that may change who wins."""
+    """Whether a search trial since the finals may change the winner."""
     begin, best = min(trial.created_at for trial in finals), min(cost(trial, objective) for trial in finals)
     since = [trial for trial in searched if trial.created_at > begin and not trial.extra.get("given_up")]
     behind = {t.config_digest for t in searched if t.created_at <= begin and t.extra.get("given_up")}
@@ -145,7 +149,7 @@ def _is_dead(run: RunRecord) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in clock ticks since the machine did; None when it is gone, or only waits to be."""
+    """Start of a process in clock ticks since boot; None if the process is gone or a zombie."""
     try:
         state, *fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):
@@ -154,7 +158,7 @@ def _started(pid: int) -> int | None:
 
 
 def _numbers() -> str:
-    """The start of the machine and the name space in which process numbers count; empty where that is not known."""
+    """Boot id and process-id namespace; empty if unknown."""
     try:
         return f"{(_PROC / 'sys/kernel/random/boot_id').read_text().strip()} {os.readlink(_PROC / 'self/ns/pid')}"
     except OSError:
@@ -162,10 +166,10 @@ def _numbers() -> str:
 
 
 def _machine() -> str:
-    """Tells this installation of a system from others; empty where it has no number of its own."""
+    """Identity of this installation of a system; empty if it has no machine id."""
     try:
         number = _MACHINE.read_text().strip()
     except OSError:
         return ""
-    # A digest, as the number itself is not to be told (machine-id(5)).
+    # A digest, as the id itself is confidential (machine-id(5)).
     return hashlib.sha256(f"mmsbgen {number}".encode()).hexdigest()[:32] if number else ""

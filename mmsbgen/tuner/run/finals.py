@@ -1,4 +1,4 @@
-"""The last comparison: the best of a search timed again in turns, and a verdict with its margin and noise."""
+"""Finals: the best trials of a search timed again in turns, and a verdict with margin and noise."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["FINAL_S", "METER_S", "choose", "metered", "rounds_for", "verdict_of"
 _FEWEST = 3
 _MOST = 6
 FINAL_S = 8.0
-#: With fewer rounds than five no interval of the median has a confidence of 90 %.
+#: With fewer than five rounds, no interval of the median has a confidence of 90 %.
 _FEWEST_ROUNDS = 5
 _MOST_ROUNDS = 401
-#: Seconds that metering one takes: 20 steps of a counter that moves ten times a second.
+#: Seconds to measure the energy of one finalist: 20 steps of a counter that moves ten times a second.
 METER_S = 2.1
-#: Part of a kernel's time that metering the winner may take.
+#: Largest share of a kernel's time for measuring the winner's energy.
 _METERED = 0.1
 
 
 def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[TrialRecord]:
-    """Who is timed again: the first three, up to three more that may be as fast as the first, and the default."""
+    """The finalists: the first three, up to three more that may be as fast as the first, and the default."""
     if not ranked:
         return []
     first = median_interval(ranked[0].times)[1]
@@ -40,17 +40,17 @@ def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[T
 
 
 def rounds_for(chosen: Sequence[TrialRecord], seconds: float = FINAL_S) -> int:
-    """How often each is timed: as often as ``seconds`` on the device allow, within bounds."""
+    """Number of rounds: as many as take ``seconds`` on the device, within bounds."""
     one_round = sum(trial.median_s or 0.0 for trial in chosen)
     return max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(seconds / max(one_round, 1e-9))))
 
 
 def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Iterator[int]:
-    """Places of the finalists whose energy is measured, the winner's first.
+    """Positions of the finalists whose energy is measured, the winner's first.
 
-    ``seconds`` are the kernel's begin and end by :func:`time.monotonic`, where it has a budget of them: then the winner
-    is metered where that takes a tenth of them or less, and all others as long as there are seconds left for it.
-    Metering a handful of finalists of each of a dozen kernels would take more of a minute than trying configurations.
+    ``seconds`` are the kernel's begin and end by :func:`time.monotonic`; None without a budget of seconds, when all are
+    measured.  Finalists are measured while there is time left.  The winner is measured even without, if that takes at
+    most a tenth of the kernel's time.  Measuring all could take longer than a short search.
     """
     for place in sorted(range(count), key=lambda place: place != winner):
         if seconds is not None:

@@ -1,4 +1,4 @@
-"""The trials of one kernel in one run: made, stored, and told to the strategy that asks for them."""
+"""The trials of one kernel in one run: evaluates configurations for a strategy and stores the results."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from mmsbgen.tuner.search.candidates import BudgetSpentError
 __all__ = ["Evaluator", "Recorder", "spent_s", "with_energy"]
 
 _MESSAGE = 4000
-#: Configurations compiled side by side for every compiler before they are timed.
+#: Configurations per compiler that are compiled together before they are timed.
 _EACH = 2
-#: Part of the budget that may be kept for the neighbours of the best.
+#: Share of the budget that may be reserved for the neighbours of the best.
 KEPT = 0.25
-#: Part of a kernel's time that one comparison may take.
+#: Share of a kernel's time that one comparison may take.
 _COMPARED = 0.1
 
 
 def spent_s(trial: TrialRecord) -> float:
-    """Seconds that compiling a configuration, by whichever process, and its launches took."""
+    """Seconds spent on a configuration: compiling, in whichever process, and its launches."""
     launched = sum(trial.times) * int(trial.extra.get("batch", 1))
     return max(trial.compile_s or 0.0, float(trial.extra.get("ahead_s", 0.0))) + launched
 
@@ -62,7 +62,7 @@ class Recorder:
     ) -> TrialRecord:
         """The record of an outcome; ``round_`` is 1 for finalists and 2 for the winner.
 
-        ``ahead_s`` are the seconds for which it was compiled by another process before.
+        ``ahead_s`` is how long another process compiled it in advance, in seconds; None if none did.
         """
         timing = outcome.timing or Timing(())
         resources = dict(outcome.resources or {})
@@ -100,11 +100,11 @@ class Recorder:
 
 @dataclass
 class Evaluator:
-    """Answers a strategy: from the store, from memory or by measuring, within the kernel's budget.
+    """Evaluates configurations for a strategy: from the store, from memory or by measuring, within the kernel's budget.
 
-    ``known`` has the trials that are not measured again.  ``energy`` measures joules, where the objective needs them.
-    ``ahead`` compiles what is measured next, where that is done; ``hardware`` names the device that nobody else
-    measures on while a processor compiles.
+    ``known`` has the stored trials that are not measured again.  ``energy`` measures joules, if the objective needs
+    them. ``ahead`` compiles configurations in advance, if given.  ``hardware`` names the device that is locked while a
+    processor compiles.
     """
 
     kernel: KernelReport
@@ -120,17 +120,17 @@ class Evaluator:
     ahead: CompileAhead | None = None
     hardware: str = ""
     reserve: int = 0
-    """Trials that the last quarter of the budget is kept for, where it has room for so many."""
+    """Trials for which the last quarter of the budget is reserved, if they fit into it."""
 
     def __post_init__(self) -> None:
         self.done: dict[str, TrialRecord] = {}
-        # Of this run alone: another may have met the device in a better or worse moment.
+        # From this run only: the device may have been faster or slower in another.
         self.noise = Noise()
         self.begin = time.monotonic()
         self.keeping: bool | None = None
         self.took: dict[str, float] = {}
         self.cost = None if self.kernel.deadline is None else self.seconds_of
-        """What trying a configuration took, where seconds count."""
+        """Seconds that trying a configuration took; None without a deadline."""
 
     def __call__(self, configs: Sequence[Config]) -> list[float]:
         """The objective for each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
@@ -143,12 +143,12 @@ class Evaluator:
         return found
 
     def likely(self, configs: Sequence[Config]) -> None:
-        """What the strategy may ask for soon: beside a GPU it is compiled meanwhile."""
+        """Beside a GPU, compile configurations that the strategy may ask for soon."""
         if self.ahead is not None and not self.ahead.before:
             self.ahead.ask(self._fresh(configs)[: self._room()])
 
     def part(self) -> float:
-        """Which part of the budget is spent."""
+        """Share of the budget that is spent."""
         kernel, found = self.kernel, 0.0
         if kernel.budget is not None:
             found = len(kernel.trials) / kernel.budget
@@ -157,32 +157,32 @@ class Evaluator:
         return found
 
     def at_most(self, seconds: float) -> float:
-        """So many seconds for a comparison, or less where the kernel's whole time is short."""
+        """Seconds for a comparison: ``seconds``, or less if the kernel's whole time is short."""
         if self.kernel.deadline is None:
             return seconds
         return min(seconds, _COMPARED * (self.kernel.deadline - self.begin))
 
     def kept(self) -> bool:
-        """Whether only what is kept for the end is left of the budget; known for good when a quarter is left."""
+        """Whether only the reserve is left of the budget; decided once, when a quarter is left."""
         if self.keeping is None and self.reserve and (part := self.part()) >= 1 - KEPT:
             trials = self.kernel.budget or len(self.kernel.trials) / part
             self.keeping = self.reserve <= KEPT * trials
         return bool(self.keeping)
 
     def release(self) -> bool:
-        """What was kept may be used from now on; whether there was something."""
+        """Make the reserve available; returns whether there was one."""
         kept, self.keeping, self.reserve = bool(self.keeping), False, 0
         return kept
 
     def seconds_of(self, config: Config) -> float:
-        """What trying a configuration took: seconds of this run, or those that its record tells."""
+        """Seconds that trying a configuration took, in this run or by its record."""
         name = digest(dict(config))
         return self.took[name] if name in self.took else spent_s(self.done[name])
 
     def _room(self) -> int:
-        """How many configurations the time that is left is for, by what they took so far, but at least one.
+        """Estimated number of configurations that can be tried in the time left, at least one.
 
-        What is compiled beyond that would be compiled for nothing, in the time of others.
+        Compiling more than these in advance would waste time.
         """
         if self.kernel.deadline is None:
             return max(1, len(self.kernel.space.configs))
@@ -192,7 +192,7 @@ class Evaluator:
         return max(1, math.ceil((self.kernel.deadline - now) * measured / max(now - self.begin, 1e-9)))
 
     def _compile(self, configs: Sequence[Config]) -> None:
-        """Have compiled what is to be measured; on a processor wait for it, as it would disturb what is timed."""
+        """Compile configurations in advance; on a processor wait for it, as compilers would disturb the timing."""
         if self.ahead is None or not self.ahead.jobs or self._spent():
             return
         fresh = self._fresh(configs)
@@ -206,7 +206,7 @@ class Evaluator:
                 self.ahead.wait(self._spent)
 
     def _fresh(self, configs: Sequence[Config]) -> list[Config]:
-        """Those of which nothing is known."""
+        """The configurations without a known trial."""
         names = [digest(dict(config)) for config in configs]
         return [c for c, name in zip(configs, names, strict=True) if name not in self.done and name not in self.known]
 

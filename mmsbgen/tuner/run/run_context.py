@@ -1,4 +1,4 @@
-"""Where a run measures, which run it is, and who may end it."""
+"""Context of a run: where it measures, its record, and its stop request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
 
 
 class Entry:
-    """A run's entry in a store, made by the first search that has something to measure: none of what is refused."""
+    """A run's entry in a store, made by the first search that has something to measure; refused runs leave none."""
 
     def __init__(self, store: Store, run: RunRecord) -> None:
         self.run = run
@@ -31,7 +31,7 @@ class Entry:
         self._begun = False
 
     def begin(self) -> None:
-        """Store that the run begins, unless a search on another device has done so."""
+        """Store the beginning of the run, unless a search on another device has done so."""
         with self._beginning:
             if not self._begun:
                 end_dead_runs(self._store)
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What measures, in which run, who may end it, and how many devices share the search."""
+    """Context of a search: measurer, run, stop request, and the limit shared by its devices."""
 
     measurer: Measures
     entry: Entry
@@ -55,7 +55,7 @@ class RunContext:
 
     @property
     def run(self) -> RunRecord:
-        """The run that is measured for."""
+        """The record of the run."""
         return self.entry.run
 
 
@@ -66,7 +66,7 @@ def new_run(
     seed: int,
     extra: Mapping[str, Any] | None = None,
 ) -> RunRecord:
-    """A run of this process that is about to begin."""
+    """The record of a new run of this process."""
     return RunRecord(
         strategy=strategy,
         budget={"trials": budget_trials, "seconds": budget_seconds},

@@ -49,7 +49,7 @@ _RESOURCES = ("registers", "spill_bytes", "shared_bytes")
 
 @dataclass(frozen=True)
 class _Job:
-    """One kernel with its space and its part of the budget."""
+    """One kernel with its space and its share of the time."""
 
     spec: KernelSpec
     space: Candidates
@@ -83,32 +83,30 @@ def tune(
 ) -> TuneReport:
     """Find the fastest configuration of ``kernels`` for ``problem`` on a device, and store every trial as it ends.
 
+    Ctrl-C ends the run after the current configuration: the report is marked as interrupted, and stored trials remain.
+
     Args:
         device_spec: see :func:`mmsbgen.backends.open_device`; None takes the best device.
         family: a family that ships with the package or its name, or ``package.module:NAME`` of another one.
-        kernels: names in the order in which they are tuned; None takes those that the family says are worth it.
+        kernels: names in the order in which they are tuned; None takes those that the family declares worth tuning.
         problem: a problem of the family.
-        store: where runs, roofs and trials go.  Configurations that it already has under the very same key are
+        store: where runs, roofs and trials are stored.  Configurations that it already has under the very same key are
             not measured again unless ``retune``.
-        budget_trials: most configurations tried a kernel, those found in the store included; without any budget
-            it is 100.
+        budget_trials: most configurations tried per kernel, including those found in the store; 100 without any budget.
         budget_seconds: for the whole run; kernels get shares by the bytes that they move.
         strategy: one of :data:`mmsbgen.tuner.search.strategies.STRATEGIES`.
-        seed: of the strategy and of the inputs that kernels are measured on.
-        progress: is told what happens.
-        check: whether every configuration's answer is held against the family's reference.
+        seed: of the strategy and of the kernels' inputs.
+        progress: receives progress reports.
+        check: whether each configuration's result is compared with the family's reference.
         retune: measure again what the store has.
-        fixed: axes that keep one value, or a tuple of them.
-        limits: after how many seconds a candidate is given up.
+        fixed: axes held at one value, or restricted to a tuple of values.
+        limits: time and memory limits of a candidate.
         patience: how long a configuration is timed.
         roof_bytes: size of the buffer in which the roofs are measured; a small one measures a cache.
-        objective: what is made small: "time", "energy" (joules a call) or "edp" (their product).
-        place: where to measure instead of on ``device_spec``, as a part of which run; its owner begins and ends it.
-
-        compilers: processes that compile ahead, beside measuring on a GPU and before it on a processor; None is one a
-            core, 0 leaves it to the measuring process.
-
-    Ctrl-C ends the run after the configuration at hand: its report says so, and what was measured stays.
+        objective: what is minimised: "time", "energy" (joules per call) or "edp" (their product).
+        place: context of a larger run, in which to measure instead of on ``device_spec``; the caller ends that run.
+        compilers: processes that compile in advance, beside measuring on a GPU and before it on a processor.  None
+            takes about one per core, at most 16; with 0 or 1 the measuring process compiles.
 
     Raises:
         InputError: an unknown device, kernel, strategy or axis, an empty space or inputs that do not fit.
@@ -140,7 +138,7 @@ def tune(
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective)
         session.compilers = default_jobs(info) if compilers is None else compilers
         session.find_meter()
-        # Nothing is read from the store or written to it before this: whatever is refused leaves no database behind.
+        # The store is not used before this point: a refused run leaves no database behind.
         place.entry.begin()
         status = "failed"
         try:
@@ -167,7 +165,7 @@ def check_arguments(
     budget_seconds: float | None,
     fixed: Fixed,
 ) -> None:
-    """Raise :class:`InputError` for what no device could be tuned with."""
+    """Raise :class:`InputError` for arguments that are invalid on any device."""
     if (reason := found.inputs_refusal(problem)) is not None:
         raise InputError(reason)
     check_objective(objective)
@@ -185,7 +183,7 @@ def check_arguments(
 def _jobs(
     info: DeviceInfo, family: KernelFamily, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None
 ) -> list[_Job]:
-    """What to do for each kernel; shares of time go by traffic, but no kernel gets less than a twentieth of most."""
+    """The work for each kernel; time is shared by traffic, with at least a twentieth of the largest share for each."""
     traits = traits_of(info)
     traffic = [max(1, spec.traffic(problem)) for spec in specs]
     jobs = []
@@ -196,12 +194,12 @@ def _jobs(
 
 
 class _NoTurnsError(Exception):
-    """Configurations could not be timed in turns: a note in the report, as what was searched stands all the same."""
+    """Finalists could not be re-timed; the search's results stand."""
 
 
 @dataclass
 class _Session:
-    """What the steps of one run share."""
+    """State that the steps of one run share."""
 
     place: RunContext
     store: Store
@@ -212,13 +210,13 @@ class _Session:
     report: TuneReport
     objective: str = "time"
     metered: bool = False
-    """Whether the device tells its energy."""
+    """Whether the device's energy can be measured."""
     compilers: int = 0
-    """Processes that compile ahead."""
+    """Number of processes that compile in advance."""
     begin: float = field(default_factory=time.monotonic)
 
     def go(self, problem: Problem, jobs: list[_Job], trials: int | None, seconds: float | None) -> None:
-        """Search every kernel's space within its part of what is left of ``seconds``."""
+        """Search every kernel's space within its share of the time left of ``seconds``."""
         with self.compile_ahead(problem) as ahead:
             self._search(problem, jobs, trials, seconds, ahead)
 
@@ -266,7 +264,7 @@ class _Session:
             self.progress.finished(kernel)
 
     def compile_ahead(self, problem: Problem) -> AbstractContextManager[CompileAhead | None]:
-        """What compiles ahead on this machine; a fleet's workers compile what they measure."""
+        """The processes that compile in advance, if any; a fleet's workers compile what they measure."""
         measurer = self.place.measurer
         if not isinstance(measurer, Measurer) or self.compilers < 2:
             return nullcontext()
@@ -293,14 +291,17 @@ class _Session:
         )
 
     def _reserve(self, kernel: KernelReport) -> int:
-        """How many trials the neighbours of a configuration take; none where all is tried, or by another strategy."""
+        """Number of trials for the neighbours of a configuration; 0 if all are tried, or with another strategy."""
         space = kernel.space
         if self.place.run.strategy != "default" or len(space.configs) <= (kernel.budget or 0):
             return 0
         return len(neighbours(space.configs, coordinates(space.configs), space.configs.index(space.default)))
 
     def find_meter(self) -> None:
-        """See whether the device tells its energy; raises :class:`InputError` when not and the objective needs it."""
+        """Check whether the device's energy can be measured.
+
+        Raises :class:`InputError` if not and the objective needs it.
+        """
         try:
             self.place.measurer.meter()
             self.metered = True
@@ -309,7 +310,7 @@ class _Session:
                 raise
 
     def energy(self, kernel: KernelReport, config: Config) -> Energy | None:
-        """Joules of a call where the device tells; a failure is a note, as the times stand all the same."""
+        """Joules of a call, or None without a meter; a failure becomes a note in the report."""
         if not self.metered:
             return None
         try:
@@ -319,7 +320,7 @@ class _Session:
             return None
 
     def measure_roofs(self, row_bytes: int, buffer_bytes: int) -> None:
-        """Measure and store what the device can do at best."""
+        """Measure and store the device's roofs."""
         self.report.roofs = roofs = self.place.measurer.roofs(row_bytes, buffer_bytes)
         device = device_record(self.report.info)
         self.store.add_roofs(
@@ -333,7 +334,7 @@ class _Session:
         self.progress.roofs(roofs)
 
     def _finals(self, kernel: KernelReport, made: Recorder, spec: KernelSpec, evaluate: Evaluator) -> None:
-        """Time the best again in turns, and the default with them, so that the winner does not owe it to the moment."""
+        """Time the best trials and the default again in turns, so that all meet the same conditions."""
         climbs = evaluate.release()
         if not self.retune:
             kernel.finals += known_finals(self.store, kernel.key, kernel.space.configs, self.objective, made.program)
@@ -355,7 +356,7 @@ class _Session:
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         kernel.verdict = verdict = self._verdict(kernel, spec)
         interrupt = self.place.interrupt
-        # Another objective than time ranks the finalists by their joules: all of them are metered.
+        # Objectives other than time rank the finalists by energy: all of them are measured.
         seconds = None if verdict is None or kernel.deadline is None else (evaluate.begin, kernel.deadline)
         for place in finals.metered(len(chosen), 0 if verdict is None else verdict.winner, seconds):
             if interrupt:
@@ -363,12 +364,12 @@ class _Session:
             if (energy := self.energy(kernel, chosen[place].config)) is not None:
                 kernel.finals[place] = with_energy(kernel.finals[place], energy)
         if verdict is not None:
-            # The last round of a run ranks first, whatever its median: so readers of the store find the winner too.
+            # A run's last round ranks first, whatever its median: so readers of the store find the winner.
             kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)
         self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
 
     def _finalists(self, kernel: KernelReport, evaluate: Evaluator, climbs: bool) -> list[TrialRecord]:
-        """By time those that stay ahead in turns; another objective has one number a configuration."""
+        """The finalists: by time those of the coordinate descent, for other objectives the best of the search."""
         if self.objective != "time" or len(kernel.ranked) < 2:
             return finals.choose(kernel.ranked, kernel.default)
         lanes = self.place.lanes
@@ -384,12 +385,12 @@ class _Session:
         return climb.finalists(kernel.default, climb=climbs)
 
     def _turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
-        """Times in turns; raises :class:`_NoTurnsError` where the device fails, and nothing else of the package's."""
+        """Time configurations in turns; raises :class:`_NoTurnsError` for the package's errors."""
         try:
             return self.place.measurer.turns(configs, rounds)
         except MmsbgenError as error:
             raise _NoTurnsError(str(error)) from error
 
     def _verdict(self, kernel: KernelReport, spec: KernelSpec) -> Verdict | None:
-        """Who won by time; another objective has one number a finalist, and nothing to tell noise by."""
+        """The verdict by time; None for other objectives, which have one number per finalist and no noise."""
         return finals.verdict_of(kernel.finals, spec.space.complexity) if self.objective == "time" else None

@@ -13,7 +13,7 @@ _MUCH = 1_000_000_000
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """What a tuning run may cost and what it looks for; kernels and problem are given beside it."""
+    """Budgets, limits and objective of a tuning run; kernels and problem are given separately."""
 
     budget_trials: int | None = option(
         None, "Most configurations a kernel; 100 without any budget.", "everybody", least=1, most=_MUCH, metavar="N"

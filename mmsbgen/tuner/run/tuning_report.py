@@ -1,4 +1,4 @@
-"""What a tuning run found, for a reader and for JSON."""
+"""Results of a tuning run, for a reader and for JSON."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ __all__ = ["KernelReport", "Progress", "TuneReport"]
 
 @dataclass
 class KernelReport:
-    """One kernel's search.  ``trials`` has one record a configuration, ``finals`` those timed again in turns."""
+    """One kernel's search.  ``trials`` has one record per configuration, ``finals`` those timed again in turns."""
 
     kernel: str
     key: Key
     space: Candidates
     default_digest: str
     budget: int | None = None
-    """How many configurations may be tried; None without a limit other than time."""
+    """Most configurations to try; None without such a limit."""
     deadline: float | None = None
-    """Where ``time.monotonic()`` ends the search, if anywhere."""
+    """Value of ``time.monotonic()`` at which the search ends, if any."""
     trials: list[TrialRecord] = field(default_factory=list)
     finals: list[TrialRecord] = field(default_factory=list)
     reused: int = 0
-    """How many of ``trials`` were in the store already."""
+    """Number of ``trials`` that were in the store already."""
     verdict: Verdict | None = None
-    """Who of ``finals`` won, by what margin; None where there was nothing to compare, or not by time."""
+    """The verdict on ``finals``; None if there was nothing to compare, or the objective is not time."""
     note: str = ""
     roof_gbps: float | None = None
-    """What a plain gather of such rows reached in this run; None where that was not measured."""
+    """Rate of a plain gather of such rows in this run; None if not measured."""
     objective: str = "time"
-    """What is made small: one of :data:`mmsbgen.db.records.ranking.OBJECTIVES`."""
+    """What is minimised: one of :data:`mmsbgen.db.records.ranking.OBJECTIVES`."""
 
     @property
     def statuses(self) -> Counter[str]:
-        """How many configurations ended how."""
+        """Number of configurations by status."""
         return Counter(trial.status for trial in self.trials)
 
     @property
@@ -60,7 +60,7 @@ class KernelReport:
         ]
 
     def cost(self, trial: TrialRecord) -> float:
-        """What the objective makes small, infinity where it is not known."""
+        """Value of the objective, infinity if unknown."""
         return cost(trial, self.objective)
 
     @property
@@ -82,7 +82,7 @@ class KernelReport:
 
     @property
     def roof_fraction(self) -> float | None:
-        """The winner's rate over the roof of this run, whichever run measured the winner."""
+        """The winner's rate over the roof of this run, even if another run measured the winner."""
         if self.best is None or self.best.gbps is None or self.roof_gbps is None:
             return None
         return self.best.gbps / self.roof_gbps
@@ -99,10 +99,10 @@ class KernelReport:
 
     @property
     def margin(self) -> float | None:
-        """By which part the fastest other finalist is slower than the winner; None without another.
+        """How much slower the fastest other finalist is than the winner, relative; None without another.
 
-        Negative where a simpler configuration was preferred to one that is faster within the noise.  With another
-        objective than time it is about that.
+        Negative where a simpler configuration was preferred to one that is faster within the noise.  For other
+        objectives than time, the margin is in that objective.
         """
         if self.verdict is not None:
             return self.verdict.margin
@@ -111,9 +111,9 @@ class KernelReport:
 
     @property
     def noise(self) -> float | None:
-        """Half the width of the interval of that margin, whose confidence is 90 %; known of times only.
+        """Half the width of the 90 % confidence interval of that margin; None for other objectives than time.
 
-        It is about the rounds of the finals: how far these repeat themselves from one to the next.
+        It describes the rounds of the finals: how much results vary from one round to the next.
         """
         return None if self.verdict is None else self.verdict.noise
 
@@ -123,7 +123,7 @@ class KernelReport:
         return None if self.verdict is None else self.finals[self.verdict.rival]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything that a reader of ``--json`` may want; None where there is nothing to tell."""
+        """The report as values for JSON; None where a value is not available."""
         best, default = self.best, self.default
         return {
             "kernel": self.kernel,
@@ -167,7 +167,7 @@ class TuneReport:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the run was ended from outside; what it measured is stored all the same."""
+        """Whether the run was stopped from outside; its measurements are stored nonetheless."""
         return self.status == "interrupted"
 
     def as_dict(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class TuneReport:
 
 
 class Progress:
-    """What a run tells while it goes on; this one keeps silent."""
+    """Progress callbacks of a run; this base class ignores them."""
 
     def started(self, report: TuneReport) -> None:
         """The device is open, and the run is in the store."""
@@ -202,10 +202,10 @@ class Progress:
         """A kernel is done, its finalists timed again."""
 
     def waiting(self, device: str) -> None:
-        """Another process has been measuring on the device for two seconds; the run goes on when it has done."""
+        """Another process has been measuring on the device for two seconds; the run continues when that is done."""
 
     def interrupted(self) -> None:
-        """Ctrl-C was pressed: the run ends after the configuration at hand."""
+        """Ctrl-C was pressed: the run ends after the current configuration."""
 
 
 def _median(trial: TrialRecord) -> float:

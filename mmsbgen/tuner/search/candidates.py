@@ -1,4 +1,4 @@
-"""The configurations that a search may try, and how it asks for their times."""
+"""The configurations that a search may try, and the interface that measures them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from mmsbgen.tuner.search.cost_model import Model, model_of
 __all__ = ["BudgetSpentError", "Candidates", "Evaluate", "Fixed", "candidates", "fixed_values"]
 
 Fixed = Mapping[str, Value | tuple[Value, ...]]
-"""Axes that keep one value, or that take only some of theirs."""
+"""Axes that a search holds at one value, or restricts to several."""
 
 Evaluate = Callable[[Sequence[Config]], list[float]]
-"""Seconds of each configuration, infinity for one that failed; asking again for the same costs nothing.
+"""Cost of each configuration (seconds, or another objective), infinity for one that failed; repeats cost nothing.
 
-It may have more to say to the default strategy: ``likely(configs)`` is told which may be asked for soon, ``part()``
-is the part of the budget that is spent, and ``cost(config)``, where seconds count, what trying it took.
+Optional attributes serve the default strategy.  ``likely(configs)`` announces configurations that may be evaluated
+soon.  ``part()`` is the share of the budget that is spent.  ``cost(config)`` is the seconds that trying a configuration
+took; it is None without a budget of seconds.
 """
 
 
@@ -41,16 +42,16 @@ class Candidates:
     refusals: Counter[str]
     examples: Mapping[str, str]
     model: Model | None = None
-    """The model by bytes and occupancy of the kernel, where there is one."""
+    """The kernel's model by bytes and occupancy, if there is one."""
 
     @property
     def total(self) -> int:
-        """How many configurations there are, refused ones included."""
+        """Number of configurations, refused ones included."""
         return len(self.configs) + self.refusals.total()
 
 
 def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed | None = None) -> Candidates:
-    """The part of a kernel's space that is searched: valid here, within ``fixed``, with modes left as they are.
+    """The valid configurations within ``fixed``; mode axes keep their defaults unless ``fixed`` names them.
 
     Raises :class:`InputError` when ``fixed`` has a value that the axis lacks, or when nothing is valid.
     """
@@ -84,7 +85,7 @@ def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed 
 
 
 def fixed_values(wanted: Mapping[str, Sequence[object]], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:
-    """The values of axes that texts or JSON mean, in the types that the axes have.
+    """Values of axes given as text or JSON, converted to the types of the axes.
 
     Raises :class:`InputError` for an axis or a value that none of ``specs`` has.
     """

@@ -1,6 +1,7 @@
-"""The end of a search: its best timed against each other and their neighbours, in turns, until no neighbour is faster.
+"""The last stage of a search: coordinate descent from its fastest configurations.
 
-What a search measures one after the other meets the device in better and worse moments; in turns all meet the same.
+A search measures one configuration after the other, while the device's speed may change.  Here configurations are timed
+in turns, so that such changes affect all alike.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from mmsbgen.tuner.search.surrogate import coordinates
 
 __all__ = ["COMPARE_S", "CoordinateDescent", "compared", "neighbours"]
 
-#: How few and how many are compared at a time, and by which part the least of their times may be above the best's.
+#: Fewest and most configurations in a comparison, and how far (relative) their least times may be above the best's.
 _FEWEST = 3
 _MOST = 12
 _NEAR = 0.3
-#: Seconds on the device that a comparison may take, and its fewest and most rounds.
+#: Seconds of device time for a comparison, and its fewest and most rounds.
 COMPARE_S = 2.0
 _FEWEST_ROUNDS = 5
 _MOST_ROUNDS = 101
-#: By which part a neighbour must be faster for the climb to go on.
+#: Least gain, in log seconds, for which another configuration replaces the best.
 _STEP = 0.002
-#: Finalists, besides the built-in default.
+#: Most finalists besides the built-in default.
 _FINALISTS = 5
 
 Turns = Callable[[Sequence[Config], int], list[Timing]]
-"""Times configurations in turns, so many rounds."""
+"""Times configurations in turns, for a number of rounds."""
 Try = Callable[[Sequence[Config]], object]
-"""Measures configurations that were not tried; raises :class:`BudgetSpentError` where the budget ends."""
+"""Measures untried configurations; raises :class:`BudgetSpentError` where the budget ends."""
 
 
 class CoordinateDescent:
-    """From the best of a search upwards; ``trials`` is the list to which ``attempt`` adds what it has tried.
+    """Coordinate descent from the best of a search; ``attempt`` adds the trials that it makes to ``trials``.
 
-    A comparison takes ``seconds`` on the device, or five rounds of three where those take longer, and none begins after
+    A comparison takes ``seconds`` on the device, or five rounds of three where those take longer.  None begins after
     ``deadline`` (of :func:`time.monotonic`).
     """
 
@@ -70,10 +71,11 @@ class CoordinateDescent:
         }
 
     def finalists(self, default: TrialRecord | None, *, climb: bool) -> list[TrialRecord]:
-        """Who is to be timed in turns at last, likely best first, with the default behind them.
+        """The finalists, likely best first, followed by the default.
 
-        Compares the best of the search; with ``climb`` tries the neighbours of the fastest, compares it with them, and
-        goes on from the fastest of those, until it is that, or the budget is spent.  Raises what ``turns`` raises.
+        Compares the best trials of the search.  With ``climb`` it tries the neighbours of the fastest, compares them
+        with it, and repeats this from the fastest of them.  It stops when no neighbour is faster, or when the budget or
+        the time is spent.  Raises what ``turns`` raises.
         """
         order = self._compare(self._near(self.trials))
         steps, found = order[:1], order[1:3] if self._left() > 0 else order[1:]
@@ -92,7 +94,7 @@ class CoordinateDescent:
         return [*finalists, *([default] if default is not None and default not in finalists else [])]
 
     def _try_all(self, places: Sequence[int]) -> bool:
-        """Try those that were not tried; False when that has spent the budget."""
+        """Measure the untried among ``places``; False if the budget was spent before."""
         tried = {self._place(trial) for trial in self.trials}
         fresh = [self.configs[place] for place in places if place not in tried]
         try:
@@ -113,15 +115,15 @@ class CoordinateDescent:
         return self.places.get(_name(trial.config))
 
     def _near(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-        """Three, and more that may be the best, judged by their least times: what was given up early too."""
+        """The three fastest trials and all within 30 % of the best, by least time; includes trials stopped early."""
         works = sorted((trial for trial in trials if trial.status == "ok"), key=lambda trial: min(trial.times))
         limit = (1 + _NEAR) * min(works[0].times) if works else 0.0
         return [trial for place, trial in enumerate(works) if place < _FEWEST or min(trial.times) <= limit]
 
     def _compare(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-        """The trials, fastest first, as timed in turns; the first one stays it unless another is clearly faster.
+        """The trials, fastest first as timed in turns; the first one stays first unless another is clearly faster.
 
-        As they came, where no time is left.
+        Slow ones are left out where there are too many.  The order is unchanged if no time is left.
         """
         few, seconds = list(trials[:_MOST]), min(self.seconds, self._left())
         if seconds <= 0:
@@ -141,17 +143,20 @@ class CoordinateDescent:
 
 
 def compared(times: Sequence[Sequence[float]]) -> list[float]:
-    """A number for each, log seconds above the mean of a round: ``times[i][r]`` are i's seconds in round r."""
+    """Score of each configuration: median over the rounds of its log seconds less the mean of the round.
+
+    ``times[i][r]`` are the seconds of configuration i in round r.
+    """
     logs = [[math.log(value) for value in row] for row in times]
     middle = [statistics.fmean(values) for values in zip(*logs, strict=True)]
     return [statistics.median(a - b for a, b in zip(row, middle, strict=True)) for row in logs]
 
 
 def neighbours(configs: Sequence[Config], axes: npt.NDArray[Any], index: int) -> list[int]:
-    """Configurations one step from ``configs[index]``, in the order of their axes.
+    """Indices of configurations one step from ``configs[index]``, in the order of their axes.
 
-    For every axis and every value next to the one there, or every other one of words, it is the configuration with
-    that value that has most in common with the centre, as a constraint may tie one axis to another.  ``axes`` are the
+    A step sets one axis to the next smaller or larger number, or to any other word.  Constraints may tie one axis to
+    another: of the configurations with the new value, the one nearest to ``configs[index]`` is taken.  ``axes`` are the
     coordinates ``[configurations, dimensions]``.
     """
     apart = ((axes - axes[index]) ** 2).sum(axis=1)

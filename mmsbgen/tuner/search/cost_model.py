@@ -1,7 +1,7 @@
-"""A model of a kernel's time by bytes and occupancy, from what a family declares; it knows no kernel.
+"""A model of a kernel's time by bytes and occupancy, from what its family declares.
 
-It ranks configurations before any was measured, and gives the search numbers in which to look for what they have in
-common.  Its rates are those of no device in particular: only ratios between configurations mean anything.
+It ranks configurations before any was measured, and gives the search features of them.  Its rates are those of no
+device in particular: only ratios between configurations are meaningful.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from mmsbgen.kernels.space import Config, Traits
 
 __all__ = ["Estimate", "Model", "estimates", "features", "model_of"]
 
-#: What a GPU's compute unit holds at once: work-items, blocks, bytes of registers.
+#: Capacity of a GPU's compute unit: work-items, blocks, bytes of registers.
 _WORK_ITEMS = 2048
 _BLOCKS = 32
 _REGISTER_BYTES = 256 << 10
-#: Registers that any work-item has beside what a configuration declares.
+#: Bytes of registers that any work-item uses besides those that a configuration declares.
 _OTHER_REGISTERS = 128
-#: Bytes that a compute unit has to ask for at once to be given all that memory can give: 1 us at some 40 GB/s each.
+#: Bytes that a compute unit must have in flight for the full rate of memory: 1 us of latency at some 40 GB/s each.
 _IN_FLIGHT_GPU = 40 << 10
 _IN_FLIGHT_CPU = 1 << 10
-#: Work units of a launch where the declaration tells none.
+#: Work units of a launch if the declaration has none.
 _UNITS = 1 << 16
-#: Caches and local memory against memory.
+#: Rate of caches and local memory relative to memory.
 _NEAR = 6.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the model says of one configuration."""
+    """The model's estimate for one configuration."""
 
     work: float
-    """Relative time: bytes over the part of the device's rate that can be reached."""
+    """Relative time: bytes over the share of the device's rate that can be reached."""
     resident: float
-    """Work-items at once on a compute unit."""
+    """Work-items resident on a compute unit."""
     waves: float
-    """Whole rounds of blocks over rounds of blocks: 1 where the last round is full."""
+    """Rounds of blocks, rounded up, over the exact number: 1 where the last round is full."""
     in_flight: float
-    """Bytes asked for at once by a compute unit."""
+    """Bytes that a compute unit has in flight."""
     demand: Demand
 
 
@@ -54,7 +54,7 @@ Model = Callable[[Sequence[Config]], list[Estimate]]
 
 
 def estimate(spec: KernelSpec, problem: Problem, config: Config, traits: Traits) -> Estimate:
-    """The model of one configuration."""
+    """The model's estimate for one configuration."""
     demand = spec.demand(problem, config, traits) if spec.demand else Demand(moved=max(1, spec.traffic(problem)))
     launch = spec.launch(problem, config, demand.units or _UNITS, traits)
     cores = max(1, traits.compute_units)
@@ -79,7 +79,7 @@ def estimate(spec: KernelSpec, problem: Problem, config: Config, traits: Traits)
 
 
 def estimates(spec: KernelSpec, problem: Problem, configs: Sequence[Config], traits: Traits) -> list[Estimate]:
-    """The model of every configuration."""
+    """The model's estimates for several configurations."""
     return [estimate(spec, problem, config, traits) for config in configs]
 
 
@@ -89,7 +89,7 @@ def model_of(spec: KernelSpec, problem: Problem, traits: Traits) -> Model:
 
 
 def features(found: Sequence[Estimate]) -> npt.NDArray[Any]:
-    """Numbers ``[configurations, features]`` between 0 and 1 in which the search looks for a trend, float64."""
+    """Features of configurations for the surrogate: float64 ``[configurations, features]``, between 0 and 1."""
     rows = [
         (
             e.work,

@@ -1,7 +1,7 @@
-"""The default strategy: a sample of what the model likes, then a search by expected gain.
+"""The default strategy: a sample of what ranks best in the model, then search by expected improvement.
 
-Its budget is one of trials, of seconds, or of both: it goes by which part is spent.  Where seconds count, what a
-candidate is expected to cost counts with what it is expected to gain.
+The budget is in trials, in seconds, or in both; the search goes by the share that is spent.  With a budget in seconds,
+the expected cost of a candidate is weighed against its expected improvement.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 
 __all__ = ["default_search"]
 
-#: Part of the budget that goes to the sample, how many it has at most where only time bounds the search, and how many
-#: are drawn for each of its places.
+#: Share of the budget for the sample; its size where only time bounds the search; and random draws for each member of
+#: the sample, of which one is chosen.
 _FIRST = 0.2
 _FIRST_OF_ANY = 20
 _DRAWN = 24
-#: Part of the space, what the model likes best, that the sample is drawn from.
+#: Share of the space, best by the model, from which the sample is drawn.
 _LIKED = 0.5
-#: Trials that a search without any budget is planned for.
+#: Trials that a search without a budget in trials or seconds assumes.
 _PLANNED = 100
-#: Most configurations chosen at a time, so that they can be compiled side by side, and trials of the budget for each
-#: of them: a short search learns from every one.
+#: Most configurations chosen at a time, so that they can be compiled in parallel; and trials of the budget for each of
+#: them, as a short search should learn from every single one.
 _TOGETHER = 4
 _FOR_EACH = 12
-#: Configurations that may be asked for soon, as a run with many compilers is told.
+#: Most configurations announced in advance, for runs with many compilers.
 _HINTED = 32
-#: Measurements that the search looks at, best first: fitting takes the cube of their number.
+#: Measurements used by the surrogate, best first: fitting takes cubic time in their number.
 _REMEMBERED = 256
-#: Log seconds above the best that are told apart.
+#: Log seconds above the best at which values are clipped.
 _CARED_FOR = 0.5
 #: Power of the expected cost by which the expected improvement is divided.
 _THRIFT = 0.5
-#: Length of the model's numbers where an axis has length 1.
+#: Scale of the model's features, where an axis has length 1.
 _MODELLED = 0.5
 
 
 def default_search(space: Candidates, evaluate: Evaluate, budget: int | None, rng: random.Random) -> None:
-    """All there is when the budget allows; else a sample of what the model likes, then a search by expected gain."""
+    """Try the whole space if the budget allows; else a sample by the model, then search by expected improvement."""
     if budget is not None and len(space.configs) <= budget:
         evaluate(rng.sample(space.configs, len(space.configs)))
         return
@@ -59,7 +59,7 @@ def default_search(space: Candidates, evaluate: Evaluate, budget: int | None, rn
     liked = seen.liked(rng, most=max(4 * first, int(len(space.configs) * _LIKED)))
     sample = list(seen.seconds)
     while len(sample) < first and (len(sample) < 2 or seen.part() < _FIRST):
-        # Where seconds count, nobody knows how many configurations are a fifth of the budget.
+        # With a budget in seconds, the number of trials in a fifth of it is unknown.
         count = min(first - len(sample), first if seen.cost is None else seen.together())
         for _ in range(count):
             sample.append(seen.farthest(rng.sample(liked, min(_DRAWN, len(liked))), sample))
@@ -69,7 +69,7 @@ def default_search(space: Candidates, evaluate: Evaluate, budget: int | None, rn
 
 
 class _Seen:
-    """What was measured so far, in coordinates of axes and of the model by bytes and occupancy."""
+    """The measurements so far, and every configuration as a point of axis coordinates and model features."""
 
     def __init__(self, space: Candidates, evaluate: Evaluate, budget: int | None) -> None:
         self.configs = space.configs
@@ -86,48 +86,48 @@ class _Seen:
             self.points = np.hstack([self.points, _MODELLED * features(estimates)])
 
     def try_all(self, indices: Sequence[int]) -> None:
-        """Measure configurations; what the budget does not end before is told, one after the other."""
+        """Measure configurations and record the results."""
         found = self.evaluate([self.configs[index] for index in indices])
         self.seconds.update(zip(indices, found, strict=True))
 
     def part(self) -> float:
-        """Which part of the budget is spent."""
+        """Share of the budget that is spent."""
         told: Callable[[], float] | None = getattr(self.evaluate, "part", None)
         return told() if told is not None else len(self.seconds) / (self.budget or _PLANNED)
 
     def together(self) -> int:
-        """How many to choose at a time, by how many the budget is for."""
+        """Number of configurations to choose at a time, which grows with the budget."""
         return max(1, min(_TOGETHER, int(self.trials() / _FOR_EACH)))
 
     def trials(self) -> float:
-        """How many the budget is for, as far as can be told."""
+        """Number of trials in the budget, estimated if it is in seconds."""
         part = self.part()
         return self.budget or (len(self.seconds) / part if part > 0 else _PLANNED)
 
     def liked(self, rng: random.Random, most: int) -> list[int]:
-        """Those that the model likes best; ties in any order."""
+        """The ``most`` best configurations by the model; ties in random order."""
         order = rng.sample(range(len(self.configs)), len(self.configs))
         return sorted(order, key=lambda index: float(self.work[index]))[:most]
 
     def farthest(self, drawn: Sequence[int], chosen: Sequence[int]) -> int:
-        """Of these, the one that has least in common with those chosen before."""
+        """The one of ``drawn`` farthest from those ``chosen``, or of all others if every drawn one was chosen."""
         fresh = [i for i in drawn if i not in chosen] or [i for i in range(len(self.configs)) if i not in chosen]
         tried = self.points[list(chosen)]
         apart = [float(((tried - self.points[i]) ** 2).sum(axis=1).min()) for i in fresh]
         return fresh[apart.index(max(apart))]
 
     def promising(self, count: int) -> list[int]:
-        """The untried configurations with the largest expected improvement on the best, likeliest first.
+        """The untried configurations with the largest expected improvement on the best, largest first.
 
-        Each is chosen as though those before it had turned out as expected (the kriging believer).  Where seconds
-        count, the improvement is divided by the square root of the expected cost: half way from the improvement
-        itself to that a second (Snoek, Larochelle and Adams, 2012), which would try what is cheap and nothing else.
+        Each is chosen as though those before it had turned out as expected (the kriging believer).  With a budget in
+        seconds, the improvement is divided by the square root of the expected cost.  Division by the cost itself
+        (Snoek, Larochelle and Adams, 2012) would try cheap configurations only.
         """
         known = sorted(self.seconds, key=lambda index: self.seconds[index])[:_REMEMBERED]
         finite = [s for s in self.seconds.values() if math.isfinite(s)]
         worst = 2 * max(finite, default=1.0)
         values = np.log([min(self.seconds[index], worst) for index in known])
-        # How bad the hopeless ones are tells nothing of the best, and would drown what little sets those apart.
+        # Differences between slow configurations are clipped: they would hide those between the fastest ones.
         values = np.minimum(values, values.min() + _CARED_FOR)
         dear = self._dear(known)
         chosen: list[int] = []
@@ -143,7 +143,7 @@ class _Seen:
         return chosen
 
     def _dear(self, known: Sequence[int]) -> npt.NDArray[Any] | float:
-        """What the improvement expected of each configuration is divided by."""
+        """Divisor of the expected improvement of each configuration, from its expected cost."""
         if self.cost is None:
             return 1.0
         spent = np.log([max(self.cost(self.configs[index]), 1e-6) for index in known])

@@ -1,9 +1,8 @@
-"""kernel_tuner's strategies over our own space and our own measurements.
+"""kernel_tuner's strategies on this package's spaces and measurements.
 
-kernel_tuner gets the list of valid configurations and a runner that asks us for seconds; it compiles and
-measures nothing itself.  Axis values are handed over as their indices, since some strategies do arithmetic on
-them.  Its strategies come back to configurations that they know: such a visit is answered from memory, and a
-strategy that does nothing else is stopped.
+kernel_tuner gets the list of valid configurations and a runner that asks for seconds; it compiles and measures nothing
+itself.  Axis values are passed as their indices, since some strategies do arithmetic on them.  Visits to known
+configurations are answered from memory; a strategy that makes no other visits is stopped.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ NAMES = (
     "firefly_algorithm",
 )
 _SMALL = 8
-"""Spaces up to this size are tried whole: populations of strategies do not fit into them."""
+"""Spaces up to this size are tried exhaustively: they are too small for the populations of strategies."""
 _IDLE_VISITS = 5000
-"""So many visits without a configuration that is new end a strategy that has converged."""
+"""Successive visits to known configurations after which a strategy counts as converged and is stopped."""
 
 
 def require() -> None:
@@ -63,7 +62,7 @@ def run(
     budget: int | None,
     seed: int,
 ) -> None:
-    """Let kernel_tuner's strategy ``name`` choose among ``configs``; what ``evaluate`` raises goes through."""
+    """Let kernel_tuner's strategy ``name`` choose among ``configs``; exceptions of ``evaluate`` are passed on."""
     require()
     if len(configs) <= _SMALL:
         evaluate(configs)
@@ -87,9 +86,10 @@ def run(
         axes = {n: list(range(len(found))) for n, found in values.items()}
 
         class Space(Searchspace):  # type: ignore[misc]
-            """Some strategies go to a random neighbour and break down where a configuration has none.
+            """A search space that avoids two defects of kernel_tuner's.
 
-            Latin hypercubes are drawn by a generator that no seed reaches; a plain sample takes their place.
+            Some strategies move to a random neighbour and break down where a configuration has none.  Latin hypercubes
+            are drawn by a generator that cannot be seeded.  A random sample replaces both.
             """
 
             def get_LHS_sample(self, num_samples: int) -> Any:  # noqa: N802
@@ -122,7 +122,7 @@ def _runner(
     names: list[str],
     evaluate: Callable[[Sequence[Config]], list[float]],
 ) -> Any:
-    """A runner in kernel_tuner's sense.  Its base class can only be named once kernel_tuner is loaded."""
+    """A runner for kernel_tuner.  The class is local, as its base class needs kernel_tuner loaded."""
     from kernel_tuner.runners.runner import Runner
     from kernel_tuner.util import RuntimeFailedConfig, StopCriterionReached
 
@@ -171,7 +171,7 @@ def _quiet() -> Iterator[None]:
 class _Generators:
     """Seeded states of the global generators of Python and NumPy, which kernel_tuner draws from.
 
-    Exchanged for the caller's while kernel_tuner runs, and back while it waits for a measurement.
+    They are swapped with the caller's while kernel_tuner runs, and back while it waits for a measurement.
     """
 
     def __init__(self, seed: int) -> None:
@@ -179,7 +179,7 @@ class _Generators:
 
     @contextmanager
     def exchanged(self) -> Iterator[None]:
-        """Put the states held here into the place of those in use, until the block is left."""
+        """Swap the states held here with those in use, until the block is left."""
         self._exchange()
         try:
             yield

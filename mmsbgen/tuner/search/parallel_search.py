@@ -1,4 +1,4 @@
-"""One search over several devices that are alike: each lane searches a part of the space, what they find is shared."""
+"""One search on several devices of the same kind: each device searches a part of the space, within a common budget."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["ParallelLimit", "deal", "search_in_parallel", "try_in_parallel"]
 
 
 class ParallelLimit:
-    """Lets several threads use what only one may use at a time, except while they wait for a device.
+    """The lock and the counts that the threads of a parallel search share.
 
-    A search's state is touched under the lock; :meth:`waiting` gives it up while a candidate is measured.
+    A search's state is changed under the lock; :meth:`waiting` releases it while a candidate is measured.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.lock = threading.Lock()
         self.in_flight = 0
-        """Candidates that are being measured."""
+        """Number of candidates that are being measured."""
         self.failed = False
-        """Whether a lane met an error, so that the others end too."""
+        """Whether a thread met an error, so that the others end too."""
 
     def full(self, tried: int, budget: int | None) -> bool:
-        """Whether nothing more may begin: a lane met an error, or what was tried and what is measured are all."""
+        """Whether nothing more may begin: a thread failed, or tried and running candidates use up the budget."""
         return self.failed or (budget is not None and tried + self.in_flight >= budget)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Give the lock up, if lanes are running, until the device has answered."""
+        """Release the lock, if it is held, until the device has answered."""
         if not self.lock.locked():
             yield
             return
@@ -51,7 +51,7 @@ class ParallelLimit:
 
 
 class _OneByOne:
-    """Asks for one configuration at a time, while the others of a lane may ask for theirs."""
+    """Evaluates configurations one at a time under the lock, within the common budget."""
 
     def __init__(self, lanes: ParallelLimit, evaluate: Evaluate, full: Callable[[], bool]) -> None:
         self.lanes, self.evaluate, self.full = lanes, evaluate, full
@@ -70,9 +70,9 @@ class _OneByOne:
 
 
 def deal(space: Candidates, parts: int) -> list[Candidates]:
-    """The space in ``parts`` by the digests of its configurations, the same for every run; empty parts are left out.
+    """Split the space into ``parts`` by the digests of its configurations, in the same way in every run.
 
-    The default is in the first; the others begin with a configuration of their own.
+    The default is in the first part; any other part has its first configuration as default.  Empty parts are left out.
     """
     hands: list[list[dict[str, Value]]] = [[] for _ in range(parts)]
     for config in space.configs:
@@ -94,9 +94,10 @@ def search_in_parallel(
     budget: int | None,
     seed: int,
 ) -> None:
-    """As :func:`mmsbgen.tuner.search.strategies.search`, with one lane a device; ``tried`` counts against ``budget``.
+    """As :func:`mmsbgen.tuner.search.strategies.search`, with one thread per device; ``tried`` counts trials so far.
 
-    Each lane runs the strategy on its part with its share of the budget; what one leaves goes to the others.
+    Each thread runs the strategy on its part with its share of the budget.  The common budget ends all threads, so that
+    one may use what another leaves.
     """
     parts = deal(space, lanes.count) if lanes.count > 1 else [space]
     if len(parts) == 1 and lanes.count == 1:
@@ -125,9 +126,9 @@ def try_in_parallel(
     tried: Callable[[], int],
     budget: int | None,
 ) -> None:
-    """Have ``configs`` measured side by side, within what is left of the budget.
+    """Measure ``configs`` in parallel, within what is left of the budget.
 
-    Raises :class:`BudgetSpentError` where that was less than all, and the first error of a lane, after which no other
+    Raises :class:`BudgetSpentError` if that was less than all, and the first other error of a thread, after which no
     configuration begins.
     """
 

@@ -1,7 +1,7 @@
-"""Strategies: in which order a space is tried.
+"""Strategies: the order in which a space is tried.
 
-A strategy proposes configurations to an :data:`Evaluate`, which answers with seconds and ends the search by
-raising :class:`BudgetSpentError`.  The same seed and the same answers give the same order.
+A strategy proposes configurations to an :data:`Evaluate`, which returns their seconds and ends the search by raising
+:class:`BudgetSpentError`.  The same seed and the same results give the same order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_strategy(name: str) -> None:
 
 
 def search(name: str, space: Candidates, evaluate: Evaluate, *, budget: int | None, seed: int) -> None:
-    """Run a strategy until it is done or the budget is spent; ``budget`` is how many may be measured, if limited.
+    """Run a strategy until it is done or ``evaluate`` ends it; ``budget`` is the number of trials, if limited.
 
     Every strategy begins with the default configuration.
     """

@@ -1,7 +1,7 @@
-"""A Gaussian process over configurations that tells which is worth a measurement next.
+"""A Gaussian process over configurations that selects the next measurement.
 
-The mean of log seconds and its uncertainty come from what was measured so far; the point with the largest expected
-improvement is next (Jones, Schonlau and Welch, 1998).  Own code of a page, as the libraries that have it would be the
+It predicts log seconds and their uncertainty from the measurements so far; the point with the largest expected
+improvement is next (Jones, Schonlau and Welch, 1998).  It is implemented here because libraries for it would be the
 package's largest dependency.
 """
 
@@ -20,13 +20,13 @@ __all__ = ["SurrogateFit", "coordinates", "expected_improvement", "fitted", "pos
 
 Matrix = npt.NDArray[Any]
 
-#: Distances in which two configurations still tell of each other, and how much of the variance is noise.
+#: Values tried for the length scale of the kernel, and for the noise variance relative to the process's.
 _LENGTHS = (0.3, 0.5, 0.8, 1.2, 2.0, 3.0)
 _NOISE = (0.01, 0.1)
 
 
 class SurrogateFit(NamedTuple):
-    """Over which distance points tell of each other, and which part of the variance is noise."""
+    """Length scale of the kernel, and noise variance relative to the process's."""
 
     length: float
     noise: float
@@ -35,7 +35,8 @@ class SurrogateFit(NamedTuple):
 def coordinates(configs: Sequence[Config]) -> Matrix:
     """Configurations as points ``[configurations, dimensions]`` with axes of length 1.
 
-    Numbers are placed by their logarithm.  Two different words are at distance 1 from each other.
+    Numbers are placed by their logarithm.  Two different words are at distance 1 from each other.  Axes with a single
+    value are left out.
     """
     columns: list[Matrix] = []
     for name in configs[0]:
@@ -54,7 +55,7 @@ def coordinates(configs: Sequence[Config]) -> Matrix:
 
 
 def fitted(points: Matrix, known: Sequence[int], values: Matrix) -> SurrogateFit:
-    """Length and noise of the largest marginal likelihood for ``values`` at the points ``known``."""
+    """Length scale and noise with the largest marginal likelihood of ``values`` at the points ``known``."""
     centre, scale = float(values.mean()), float(values.std()) or 1.0
     target = (values - centre) / scale
     at = points[list(known)]
@@ -87,7 +88,7 @@ def posterior(points: Matrix, known: Sequence[int], values: Matrix, fit: Surroga
 
 
 def expected_improvement(mean: Matrix, deviation: Matrix, best: float) -> Matrix:
-    """By how much a measurement is expected to fall below ``best``."""
+    """Expected amount by which a measurement falls below ``best``, for each mean and standard deviation."""
     gap = (best - mean) / deviation
     density = np.exp(-(gap**2) / 2) / math.sqrt(2 * math.pi)
     below = 0.5 * (1 + np.vectorize(math.erf)(gap / math.sqrt(2)))

@@ -1,1 +1,1 @@
-"""One module a revision, oldest first."""
+"""Schema revisions, one module each."""

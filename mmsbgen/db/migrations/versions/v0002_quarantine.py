@@ -1,4 +1,4 @@
-"""Configurations that failed when they were to run."""
+"""Adds the table of quarantined configurations."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the table."""
     op.drop_table("quarantine")

@@ -1,4 +1,4 @@
-"""Jobs, what they told, and their files."""
+"""Adds the tables of jobs, their events and their files."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the tables."""
     for table in ("job_files", "job_events", "jobs"):
         op.drop_table(table)
