@@ -145,10 +145,10 @@ class MMSB(Parameters, Fitted):
     ) -> Self:
         """Continue the fitted chain; without an earlier fit the same as :meth:`fit`.
 
-        If ``refine`` is off and ``start`` is not ``auto``, the chain equals, bit for bit, that of one run with the total
-        number of iterations given.  Otherwise the length decides when empty communities are refilled and how long
-        starts are tried.  The defaults of ``evaluate_every`` and ``burn_in_iterations`` depend on the length too; they
-        affect metrics and averages.
+        If ``refine`` is off and ``start`` is not ``auto``, the chain equals, bit for bit, that of one run with the
+        total number of iterations given.  Otherwise the length decides when empty communities are refilled and how
+        long starts are tried.  The defaults of ``evaluate_every`` and ``burn_in_iterations`` depend on the length too;
+        they affect metrics and averages.
 
         Args:
             graph: the fitted graph, or None.
