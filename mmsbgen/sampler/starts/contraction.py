@@ -73,8 +73,8 @@ class Contracted:
     def leiden(self, resolution: float) -> Ints:
         """Labels ``[C]`` of communities by the modularity of the original graph.
 
-        igraph does not count self-loops as modularity does here.  Instead the vertices are weighted by their numbers of
-        link ends, which is equivalent without self-loops.
+        igraph miscounts self-loops.  The contracted graph has none; weighting its vertices by their numbers of link
+        ends gives the same modularity.
         """
         if not self.weights.size:
             return np.arange(self.sizes.size)

@@ -68,8 +68,8 @@ class Start:
     def place(self, state: State, seed: int, kernel: BoundKernel | None = None) -> None:
         """Write the rows of vertices in sets into a state whose slots are the identity; other rows are unchanged.
 
-        The device computes the rows if the ``kernel`` place_rows is given, else the host; only the host can round to
-        16 bits.
+        The device computes the rows if the ``kernel`` place_rows is given, else the host, which also rounds rows stored
+        in 16 bits.
         """
         if kernel is not None:
             self._place(state, kernel)
