@@ -83,7 +83,8 @@ class Fitted(Exports):
         """Communities by a rule from the fitted memberships, as lists of ids, largest first.
 
         Rule and threshold default to the estimator's parameters.  If the chain is stored, the result equals that of a
-        fit with this rule; otherwise only the ``top`` largest shares of every vertex are used.
+        fit with this rule.  Otherwise only the ``top`` largest shares of every vertex are used; InputError is raised if
+        the rule needs more of them.
         """
         fit = self._fitted("get_communities")
         ids = fit.found.memberships.ids

@@ -1,4 +1,4 @@
-"""The estimator."""
+"""The estimator :class:`MMSB`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mmsbgen.graph import Graph, as_graph
 from mmsbgen.sampler.options.options import Options, Schedule, blocks_per_sweep
 from mmsbgen.sampler.run.saved_chain import SavedChain
 
-#: Parameters of the chain; only the others may change between ``fit`` and ``partial_fit``.
+#: Options of the chain except K, iterations and seed; they must not change between ``fit`` and ``partial_fit``.
 OPTIONS = tuple(field.name for field in fields(Options) if field.name not in ("n_communities", "iterations", "seed"))
 #: Sweeps that ``partial_fit`` adds to a run that ended by its own convergence test.
 MORE_SWEEPS = 50
@@ -52,7 +52,7 @@ class MMSB(Parameters, Fitted):
             ``partial_fit`` needs it; other rules and link probabilities are exact only with it.
         device: a device for :func:`mmsbgen.backends.open_device`; the best one by default.
         database: path or URL of the tuning database; the user's own by default.
-        verbose: whether ``fit`` reports its progress on standard error.
+        verbose: whether ``fit`` prints messages to standard error.
         iterations: length of the chain; by default block mini-batches run until the held-out log-likelihood has
             settled, and the others 1000 iterations.
         mini_batch: ``block``, or the published stars and pairs. This and all following parameters are fields of

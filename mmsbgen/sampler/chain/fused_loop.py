@@ -96,6 +96,6 @@ class Loop:
             raise type(error)(f"{self._named}: {error}") from error
 
     def release(self) -> None:
-        """Give the device memory back."""
+        """Release the device memory."""
         for buffer in self._own.values():
             buffer.release()

@@ -124,7 +124,7 @@ class Sampler:
     def _first(self) -> ChainState:
         return ChainState.first(len(self.split.validation.pairs), self.options.n_communities)
 
-    # What is sampled -----------------------------------------------------------------------------------------
+    # Schedule ------------------------------------------------------------------------------------------------
 
     @property
     def theta_scale(self) -> float:
@@ -191,7 +191,7 @@ class Sampler:
         return list(State.chunk_ranges(self.shape))
 
     def close(self) -> None:
-        """Give all device memory back."""
+        """Release all device memory."""
         if self.loop is not None:
             self.loop.release()
         self.state.release()

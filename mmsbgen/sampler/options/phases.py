@@ -81,7 +81,7 @@ class Phases:
         return MOST_SWEEPS * per_sweep if options.iterations is None else options.iterations
 
     def ends_open(self, options: Options, iteration: int, per_sweep: int) -> bool:
-        """Whether a run of open length has reached its most sweeps without a decision."""
+        """Whether a run of open length has reached the maximum number of sweeps without a decision."""
         return options.iterations is None and self.end is None and iteration >= MOST_SWEEPS * per_sweep
 
     def burnt_in(self, options: Options, iteration: int) -> bool:

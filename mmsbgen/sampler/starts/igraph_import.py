@@ -15,7 +15,7 @@ def import_without_pictures() -> None:
     """
     if "igraph" in sys.modules or "matplotlib" in sys.modules:
         return
-    sys.modules["matplotlib"] = None  # type: ignore[assignment]  # makes its import fail, which igraph allows for
+    sys.modules["matplotlib"] = None  # type: ignore[assignment]  # makes its import fail, which igraph tolerates
     try:
         import igraph  # noqa: F401
     finally:
