@@ -39,9 +39,9 @@ def detect(
     """Detect overlapping communities.
 
     Args:
-        graph: a path to an edge list, an ``(E, 2)`` array or list of pairs of ids, a scipy.sparse matrix, a networkx or
-            igraph graph, an edge table of pandas, polars or pyarrow, or a :class:`mmsbgen.graph.Graph`: whatever
-            :func:`mmsbgen.graph.as_graph` takes.
+        graph: any input of :func:`mmsbgen.graph.as_graph`: a path to an edge list, an ``(E, 2)`` array or list of pairs
+            of ids, a scipy.sparse matrix, a networkx or igraph graph, an edge table of pandas, polars or pyarrow, or a
+            :class:`mmsbgen.graph.Graph`.
         n_communities: K, the number of communities of the model, or ``"auto"`` to choose it by held-out pairs;
             required unless a run is resumed.
         random_state: seed, 0 by default; the same seed on the same device with the same configurations gives the
@@ -50,7 +50,7 @@ def detect(
         database: path or URL of the tuning database; the user's own by default.
         rule: how memberships become communities: ``share``, ``threshold``, ``link`` or ``top``.
         threshold: the rule's threshold; each rule has its own default.
-        top: largest entries of each row of pi that ``Detection.memberships`` keeps.
+        top: number of largest entries of each row of pi that ``Detection.memberships`` stores.
         whole: whether ``memberships.npz`` holds all of pi.
         out: a folder to write memberships, communities and run record into.
         resume: a checkpoint of an earlier run on the same graph, or the folder that holds it.

@@ -33,7 +33,7 @@ class Exports:
     def to_networkx(self, graph: Any = None, *, top: int = 5) -> Any:
         """A ``networkx.Graph`` whose nodes are the ids, with attributes; a given ``graph`` is copied.
 
-        Attributes: ``community`` (the one with the vertex's largest share; -1: in none), ``communities`` (list),
+        Attributes: ``communities`` (list), ``community`` (the one of them with the vertex's largest share; -1 if none),
         ``share`` and ``strength`` of ``community`` (0 if none), ``memberships`` (the ``top`` largest shares by
         community).
         """

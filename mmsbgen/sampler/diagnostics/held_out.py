@@ -18,7 +18,7 @@ class HeldOutMetrics:
 
     Attributes:
         samples: number of samples in the running mean (1: this sample only).
-        perplexity: exp of minus the mean log-likelihood over all pairs; coin flipping scores 2.
+        perplexity: exp of minus the mean log-likelihood over links and non-links alike; coin flipping scores 2.
         sample_perplexity: the same for this sample.
         log_likelihood: mean log-likelihood in nats per pair, classes weighted by their share in the graph.
         sample_log_likelihood: the same for this sample.
