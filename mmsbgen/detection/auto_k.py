@@ -1,4 +1,4 @@
-"""``-k auto``: the number of communities, chosen before the chain is planned."""
+"""``-k auto``: chooses the number of communities before the chain is planned."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from mmsbgen.sampler.run.choose_k import KTrial, choose_k
 
 
 def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[int, list[KTrial]]:
-    """The number of communities that held-out pairs choose; each is tried by blocks, whatever the run will do."""
+    """Choose the number of communities by held-out pairs; returns it and the trials.
+
+    Trials use block mini-batches, whatever mini-batches the run will use.
+    """
     options, say = checked.options, checked.request.on_message
-    # What makes stars says nothing of blocks; priors and the like hold for both.
+    # Sizes given for stars do not apply to blocks; priors and the like do.
     sizes: dict[str, Any] = {} if options.block else {"mini_batch_size": None, "n_partners": None, "schedule": None}
     blocks = replace(
         options,

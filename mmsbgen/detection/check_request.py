@@ -1,4 +1,4 @@
-"""Step 1: what a request asks for, checked; the options of the run and the checkpoint that it goes on from."""
+"""Step 1: check a request; get the options of the run and the checkpoint to resume."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mmsbgen.sampler.run import result_folder
 
 @dataclass(frozen=True)
 class CheckedRequest:
-    """A request with its sampler's options; ``checkpoint`` is that of the run that it goes on with, if any.
+    """A checked request with the sampler's options.
 
-    Where K is yet to be chosen, ``options`` have a K that stands in.
+    ``checkpoint`` is the checkpoint to resume from, if any. With ``-k auto``, ``options`` hold a placeholder K.
     """
 
     request: Request
@@ -29,9 +29,9 @@ class CheckedRequest:
 
 
 def check_request(request: Request) -> CheckedRequest:
-    """Check whatever can be checked without the graph.
+    """Check everything that can be checked without the graph.
 
-    Raises :class:`InputError` for values that cannot be used, and where files of others would be lost.
+    Raises :class:`InputError` for invalid values, and if files of another run or program would be overwritten.
     """
     top: Any = request.top
     if not isinstance(top, Integral) or top < 1:
@@ -45,7 +45,7 @@ def check_request(request: Request) -> CheckedRequest:
         options = options_of({"n_communities": 2, **request.options} if request.k_auto else request.options)
     else:
         if checkpoint.meta.get("kept") and request.resumes_saved:
-            # A checkpoint that was asked for once stays.
+            # The resumed run asked to keep its checkpoint, so this one does too.
             request = replace(request, keep_checkpoint=True)
         options = resumed(checkpoint, request)
     strategies.strategy(options.mini_batch)
@@ -53,7 +53,7 @@ def check_request(request: Request) -> CheckedRequest:
 
 
 def _refuse_loss(request: Request) -> None:
-    """Raise :class:`InputError` when the run would replace a checkpoint that it does not resume, or files of others."""
+    """Raise :class:`InputError` if the run would replace a checkpoint it does not resume, or files of others."""
     saved = request.saved
     if request.overwrite or request.resumes_saved:
         return

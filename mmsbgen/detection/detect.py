@@ -39,28 +39,28 @@ def detect(
     """Detect overlapping communities.
 
     Args:
-        graph: a path to an edge list, an ``(E, 2)`` array or list of pairs of ids, a scipy.sparse matrix, a networkx or
-            igraph graph, an edge table of pandas, polars or pyarrow, or a :class:`mmsbgen.graph.Graph`: whatever
-            :func:`mmsbgen.graph.as_graph` takes.
-        n_communities: K, the number of communities of the model, or ``"auto"`` to let held-out pairs choose; needed
-            unless a run is resumed.
+        graph: any input of :func:`mmsbgen.graph.as_graph`: a path to an edge list, an ``(E, 2)`` array or list of pairs
+            of ids, a scipy.sparse matrix, a networkx or igraph graph, an edge table of pandas, polars or pyarrow, or a
+            :class:`mmsbgen.graph.Graph`.
+        n_communities: K, the number of communities of the model, or ``"auto"`` to choose it by held-out pairs;
+            required unless a run is resumed.
         random_state: seed, 0 by default; the same seed on the same device with the same configurations gives the
             same bits.
-        device: what :func:`mmsbgen.backends.open_device` takes, such as ``"opencl:0"``; the best one by default.
+        device: a device for :func:`mmsbgen.backends.open_device`, such as ``"opencl:0"``; the best one by default.
         database: path or URL of the tuning database; the user's own by default.
         rule: how memberships become communities: ``share``, ``threshold``, ``link`` or ``top``.
-        threshold: of the rule; each has its default.
-        top: largest entries of each row of pi that ``Detection.memberships`` keeps.
+        threshold: the rule's threshold; each rule has its own default.
+        top: number of largest entries of each row of pi that ``Detection.memberships`` stores.
         whole: whether ``memberships.npz`` holds all of pi.
         out: a folder to write memberships, communities and run record into.
-        resume: a checkpoint of an earlier run on the same graph, or the folder that it is in.
-        overwrite: whether a checkpoint that another run left in ``out``, or files of no run, may be lost.
+        resume: a checkpoint of an earlier run on the same graph, or the folder that holds it.
+        overwrite: whether a checkpoint of another run in ``out``, or files that no run wrote, may be replaced.
         columns: the two columns of an edge table that hold the ends of the links.
         **options: further fields of :class:`mmsbgen.sampler.options.options.Options`.
 
     Raises:
-        InputError: for values that cannot be used.
-        DeviceMemoryError: when the state does not fit, before anything is allocated.
+        InputError: for invalid values.
+        DeviceMemoryError: if the state does not fit; raised before anything is allocated.
     """
     given = dict(options)
     auto = n_communities == "auto"
@@ -92,8 +92,7 @@ def detect(
 def perform(source: Any, request: Request) -> Detection:
     """Carry out a :class:`Request`.
 
-    Everything that can be refused is refused before sampling begins, and before a file is written.
-    Raises what :func:`detect` raises.
+    All input is checked before sampling begins and before a file is written. Raises the errors of :func:`detect`.
     """
     checked = check_request(request)
     graph = load_graph(source, checked)

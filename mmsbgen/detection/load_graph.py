@@ -1,4 +1,4 @@
-"""Step 2: the graph, checked against what is asked for."""
+"""Step 2: load the graph and check it against the request."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mmsbgen.sampler.run import result_folder, results
 
 
 def load_graph(source: Any, checked: CheckedRequest) -> Graph:
-    """What :func:`mmsbgen.graph.as_graph` makes of ``source``.
+    """Load the graph by :func:`mmsbgen.graph.as_graph`.
 
-    Raises :class:`InputError` where ids cannot stand in files, where a checkpoint is one of another graph, and where a
+    Raises :class:`InputError` if ids cannot be written to files, if the checkpoint belongs to another graph, or if a
     resumed run has nothing to do.
     """
     request, checkpoint = checked.request, checked.checkpoint

@@ -1,4 +1,4 @@
-"""Step 4: what the chain is made of, on which device, and whether it fits; nothing is allocated yet."""
+"""Step 4: choose the device, plan the chain and check that it fits; nothing is allocated yet."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from mmsbgen.sampler.options.options import Options
 
 
 def plan_chain(parts: Split, checked: CheckedRequest) -> tuple[DeviceInfo, Plan | None]:
-    """The device, and the plan of the chain on it: None where K is yet to be chosen, which takes the device.
+    """The device and the plan of the chain; the plan is None with ``-k auto``, which needs the open device.
 
-    Raises what :func:`fitting_plan` raises, and :class:`mmsbgen.base.errors.InputError` without such a device.
+    Raises the errors of :func:`fitting_plan`, and :class:`mmsbgen.base.errors.InputError` if the device does not exist.
     """
     info = find_device(checked.request.device)
     return info, None if checked.request.k_auto else fitting_plan(parts, checked.options, info, checked.request)
 
 
 def fitting_plan(parts: Split, options: Options, info: DeviceInfo, request: Request) -> Plan:
-    """The plan of a chain, with a message on the memory that it needs.
+    """The plan of a chain; sends a message on the memory it needs, including the search for starts.
 
-    The memory of the search for starts is counted too.
-    Raises :class:`mmsbgen.base.errors.DeviceMemoryError` where it does not fit.
+    Raises :class:`mmsbgen.base.errors.DeviceMemoryError` if it does not fit.
     """
     plan = Plan(parts, options, info)
     request.on_message(f"{parts.graph.name or 'graph'} on {info.name} ({info.platform}): {plan.require()}.")

@@ -1,4 +1,4 @@
-"""Step 7: communities and the run record of a finished chain, as values and as files."""
+"""Step 7: turn a finished chain into communities and a run record, as values and as files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mmsbgen.sampler.run import results
 
 
 def publish(finished: FinishedRun, checked: CheckedRequest) -> Detection:
-    """Make communities of the chain and write what was asked for.
+    """Compute communities from the chain and write the requested files.
 
-    An error, or an interruption, has a note on how to go on from the checkpoint.
+    If this fails or is interrupted, the exception carries a note on how to resume from the checkpoint.
     """
     try:
         return _published(finished, checked)

@@ -1,4 +1,4 @@
-"""What :func:`mmsbgen.detection.detect.detect` is asked for, and what it gives."""
+"""Request and result of :func:`mmsbgen.detection.detect.detect`."""
 
 from __future__ import annotations
 
@@ -22,26 +22,29 @@ __all__ = ["CHECKPOINT", "RULE", "TOP", "Detection", "Request", "checkpoint_in"]
 
 #: The checkpoint of a run, in the folder of its results.
 CHECKPOINT = "checkpoint.npz"
-#: Entries of a row of pi that are kept by default.
+#: Default number of entries stored per row of pi.
 TOP: int = ResultOptions.top
-#: The rule that makes communities of memberships.
+#: Default rule that turns memberships into communities.
 RULE: str = ResultOptions.rule
 
 
 def checkpoint_in(place: Path) -> Path:
-    """The checkpoint that is meant by ``place``: that file, or the one in that folder."""
+    """Path of the checkpoint: ``place`` itself, or the checkpoint in it if it is a folder."""
     return place / CHECKPOINT if place.is_dir() else place
 
 
 @dataclass(frozen=True)
 class Detection(Exports):
-    """What a run found.
+    """Result of a run.
 
-    ``memberships`` holds the largest entries of every row of pi; ``communities`` the members' ids, largest
-    community first; ``trace`` one mapping an evaluation; ``record`` everything that tells how the result came
-    about (graph, problem, seed, configurations and their tiers, timings, device, versions).  ``checkpoint`` is
-    where an interrupted run can go on from, ``graph`` what was given, as vertices and links.  :class:`Exports` has what
-    it can be turned into.
+    Attributes:
+        memberships: the largest entries of every row of pi.
+        cover: the communities as vertex numbers; ``communities`` has them as ids, largest first.
+        trace: one mapping per evaluation.
+        record: the run record: graph, problem, seed, configurations and their tiers, timings, device, versions.
+        interrupted: whether the run was stopped before its end.
+        checkpoint: the checkpoint to resume an interrupted run from, if any.
+        graph: the input as vertices and links.
     """
 
     memberships: Memberships
@@ -59,35 +62,47 @@ class Detection(Exports):
         return [ids[members].tolist() for members in self.cover.members]
 
     def predict_links(self, pairs: Any) -> npt.NDArray[np.float64]:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2), from the entries of pi that were kept.
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2), from the stored entries of pi.
 
         Raises :class:`InputError` for an id that is not in the graph.
         """
         return self.memberships.link_probabilities(numbered_pairs(self.memberships.ids, pairs))
 
     def exported(self) -> Clustering:
-        """What the exports see of it."""
+        """The result in the form that exports use."""
         return Clustering(self.memberships, self.cover, self.graph, dict(self.record["rule"]))
 
 
 @dataclass
 class Request:
-    """One detection: where it runs, how it reports, what it writes.
+    """One detection: its options, device, outputs and callbacks.
 
-    ``options`` are the fields of :class:`mmsbgen.sampler.options.options.Options` that were given.  ``out`` is the
-    folder that receives the results, and a checkpoint every ``checkpoint_seconds``, on interruption and before
-    communities are made of the chain; ``whole`` writes all of pi rather than the ``top`` largest entries of each row.
-    A run that finishes leaves no checkpoint in ``out`` but with ``keep_checkpoint``, which a run that goes on from that
-    one inherits; one that another run left there is refused unless it is the one to resume, or ``overwrite`` is set,
-    and so are files under the names of results that no run has left there.  ``state`` is a file that receives the
-    chain, as a checkpoint, in the place of that in ``out``; it stays, and a run that cannot write it goes on.
-    ``resume`` is a checkpoint, or the folder that it is in, to go on from; options given beside it must be those of its
-    run, only ``iterations`` may be more.  ``on_progress`` is called after every launch, ``on_making`` with what is made
-    of the finished chain and the share of it that is done, ``on_message`` with plain-words lines, ``on_checkpoint``
-    with a checkpoint that was written.  ``fused`` is whether many iterations of stars are made in one launch; None
-    as :func:`mmsbgen.sampler.chain.fused_loop.fused_by_default` has it (a resumed run goes on as it was).  With
-    ``k_auto`` the held-out pairs choose the number of communities (:func:`mmsbgen.sampler.run.choose_k.choose_k`);
-    ``options`` need none then.  ``columns`` are those of an edge table (:func:`mmsbgen.graph.as_graph`).
+    Attributes:
+        options: the given fields of :class:`mmsbgen.sampler.options.options.Options`.
+        device: name of the device; the best one by default.
+        database: path or URL of the tuning database.
+        rule: rule that turns memberships into communities.
+        threshold: threshold of the rule.
+        top: number of largest entries stored per row of pi.
+        whole: write all of pi instead of the ``top`` largest entries of each row.
+        out: folder for the results and the checkpoint. An existing checkpoint of another run, or files with the names
+            of results that no run wrote, are refused without ``overwrite``.
+        resume: checkpoint to resume, or the folder that holds it. Other options given must equal those of its run;
+            only ``iterations`` may be larger.
+        checkpoint_seconds: interval of checkpoints. One is also written on interruption and before communities are
+            computed.
+        keep_checkpoint: keep the checkpoint in ``out`` after the run has finished; inherited by a run that resumes it.
+        overwrite: replace checkpoints and files of others.
+        configs: configurations by kernel, which take precedence over tuning records.
+        fused: run many iterations of stars per launch. None: as the resumed run, else
+            :func:`mmsbgen.sampler.chain.fused_loop.fused_by_default`.
+        k_auto: choose K by held-out pairs (:func:`mmsbgen.sampler.run.choose_k.choose_k`); ``options`` need no K then.
+        columns: the two columns of an edge table (:func:`mmsbgen.graph.as_graph`).
+        state: file for the checkpoint instead of the one in ``out``. It is kept, and a failed write is not an error.
+        on_progress: called after every launch.
+        on_making: called with a description of the step after sampling and the share of it that is done.
+        on_message: called with messages for people.
+        on_checkpoint: called with the path of a checkpoint that was written.
     """
 
     options: Mapping[str, Any]
@@ -117,7 +132,7 @@ class Request:
 
     @property
     def saved(self) -> Path | None:
-        """The checkpoint's place."""
+        """Path of the checkpoint that the run writes, if any."""
         return self.out / CHECKPOINT if self.state is None and self.out is not None else self.state
 
     @property

@@ -1,4 +1,4 @@
-"""How communities are made of memberships, and how much of the memberships is kept."""
+"""Options of results: the rule for communities and the number of stored memberships."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RULE_NAMES = ("share", "threshold", "link", "top")
 
 @dataclass(frozen=True)
 class ResultOptions:
-    """Options of results; they change nothing in the chain."""
+    """Options of results; they do not affect the chain."""
 
     rule: str = option(RULE_NAMES[0], "Rule that makes communities of memberships.", "everybody", choices=RULE_NAMES)
     threshold: float | None = option(

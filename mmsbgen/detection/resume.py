@@ -1,4 +1,4 @@
-"""A run that goes on from a checkpoint: its options, whether it has work, and what it says of its length."""
+"""Resuming a run from a checkpoint: its options, and checks of its remaining iterations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["has_work", "longer", "options_of", "resumed"]
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
-    """The options that were given; raises :class:`InputError` for one that there is not, and without K."""
+    """Build options from given values; raises :class:`InputError` for an unknown name or a missing K."""
     unknown = sorted(set(given) - set(Options.__dataclass_fields__))
     if unknown:
         raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(Options.__dataclass_fields__)}")
@@ -27,7 +27,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
 
 
 def resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
-    """The checkpoint's options; what was given must agree with them, only iterations may be more."""
+    """The options of a resumed run; given options must equal the checkpoint's, only iterations may be larger."""
     before = checkpoint.options
     given = options_of({"n_communities": before.n_communities} | dict(request.options))
     for name in request.options:
@@ -45,7 +45,7 @@ def resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
 
 
 def has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
-    """Raise :class:`InputError` when the chain is at its end and the folder has what would be made of it."""
+    """Raise :class:`InputError` if the chain has finished and the folder already holds its results."""
     done, course = checkpoint.meta["iteration"], checkpoint.meta["course"]
     end = course["end"] if options.iterations is None else options.iterations
     record = None if request.out is None else result_folder.record_in(request.out)
@@ -63,7 +63,7 @@ def has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Requ
 
 
 def longer(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
-    """Say so where a resumed run goes on to more iterations than it was started for."""
+    """Send a message if a resumed run is extended to another number of iterations."""
     before = checkpoint.options
     if options.iterations == before.iterations:
         return
@@ -76,7 +76,7 @@ def longer(checkpoint: checkpoints.Checkpoint, options: Options, request: Reques
 
 
 def _own(after: Options) -> str:
-    """A sentence on what a run has by its own length, so that one that is extended may not be as one of that length."""
+    """A warning that an extended run may differ from one of that length, or "" if it does not."""
     own = ["how long it tries starts"] if after.start == "auto" else []
     own += ["until when it refills empty communities"] if after.refines else []
     end = f" A run of {after.iterations} iterations from the beginning may give other results, since its length says "

@@ -1,4 +1,4 @@
-"""Step 6: the iterations, with checkpoints on the way."""
+"""Step 6: run the iterations and write checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mmsbgen.sampler.run.run import run
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A chain at its end, or where it was interrupted; ``checkpoint`` is the one that was written last, if any."""
+    """A finished or interrupted chain; ``checkpoint`` is the one written last, if any."""
 
     sampler: Sampler
     trace: Trace
@@ -32,7 +32,7 @@ class FinishedRun:
 def run_chain(started: StartedChain, checked: CheckedRequest, stop: StopRequest) -> FinishedRun:
     """Iterate to the end, or until ``stop`` is true.
 
-    Raises :class:`InputError` where a checkpoint that is needed cannot be written.
+    Raises :class:`InputError` if a required checkpoint cannot be written.
     """
     request, watch = checked.request, StabilityWatch()
     written: list[Path | None] = [None]
@@ -45,7 +45,7 @@ def run_chain(started: StartedChain, checked: CheckedRequest, stop: StopRequest)
         except InputError as error:
             if request.state is None and (running.iteration < running.limit or request.keep_checkpoint):
                 raise
-            # The results may still fit where the whole chain does not.
+            # The disk may still have room for the results, which are smaller than the chain.
             request.on_message(f"Going on without a checkpoint: {error}")
             return
         written.append(saved)

@@ -1,4 +1,4 @@
-"""Step 3: the graph's links, parted into training, validation and test."""
+"""Step 3: split the links into training, validation and test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mmsbgen.graph import Graph, Split, split
 
 
 def split_graph(graph: Graph, checked: CheckedRequest) -> Split:
-    """The split that the options ask for; tells what the graph's source had that is not used."""
+    """Split the graph as the options say; sends messages on ignored input and on warnings."""
     request, options = checked.request, checked.options
     parts = split(
         graph,

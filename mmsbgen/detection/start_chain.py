@@ -1,4 +1,4 @@
-"""Step 5: the chain on its device, at its start or where a checkpoint left it."""
+"""Step 5: build the chain on its device and start it, or restore it from a checkpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mmsbgen.sampler.starts.background_search import StartSearch, searching_for_
 
 @dataclass(frozen=True)
 class BuiltChain:
-    """A chain that is yet to start; ``sought`` are starts that are being found, ``tried`` numbers of communities."""
+    """A chain before its start; ``sought`` is the background search for starts, ``tried`` the trials of K."""
 
     sampler: Sampler
     sought: StartSearch | None
@@ -38,7 +38,7 @@ class BuiltChain:
 
 @dataclass(frozen=True)
 class StartedChain:
-    """A chain that can go on; ``trace`` and ``seconds`` are those of the run so far."""
+    """A chain ready to iterate; ``trace`` and ``seconds`` include the part of the run before a resume."""
 
     sampler: Sampler
     trace: Trace
@@ -48,10 +48,10 @@ class StartedChain:
 
 @contextmanager
 def built_chain(parts: Split, info: DeviceInfo, plan: Plan | None, checked: CheckedRequest) -> Iterator[BuiltChain]:
-    """Open the device and build the chain, after K is chosen where there is no ``plan``; closes both."""
+    """Open the device and build the chain, choosing K first if ``plan`` is None; closes both."""
     request, options, checkpoint = checked.request, checked.options, checked.checkpoint
     with (
-        # Where K is yet to be chosen, or a chain goes on, there is no start to look for.
+        # No search for starts before K is known or when a chain is resumed.
         nullcontext() if plan is None or checkpoint is not None else searching_for_starts(parts, options) as sought,
         opened(info) as device,
         _runtime(device, checked) as runtime,
@@ -78,7 +78,7 @@ def _runtime(device: Device, checked: CheckedRequest) -> Iterator[Runtime]:
     with open_store(request.database, read_only=True) as store:
         if request.database is not None and store.missing:
             request.on_message(f"There is no tuning database at {store.location}: no records of yours are used.")
-        # The same configurations give the same bits; those of another device are of no use here.
+        # The configurations of the checkpoint give the same bits, but only on the same device.
         here = checkpoints.device_name(device.info)
         same = checkpoint is not None and checkpoint.meta["fingerprint"].get("device") == here
         kept = checkpoint.configs if checkpoint is not None and same else {}
@@ -86,9 +86,9 @@ def _runtime(device: Device, checked: CheckedRequest) -> Iterator[Runtime]:
 
 
 def start_chain(built: BuiltChain, checked: CheckedRequest, stop: StopRequest) -> StartedChain:
-    """Start the chain, or restore it from the checkpoint; tells how.
+    """Start the chain, or restore it from the checkpoint; sends messages on the start.
 
-    Raises KeyboardInterrupt once ``stop`` is true while starts are tried.
+    Raises KeyboardInterrupt if ``stop`` becomes true while starts are tried.
     """
     say, checkpoint, sampler = checked.request.on_message, checked.checkpoint, built.sampler
     choices = sampler.runtime.choices

@@ -1,4 +1,4 @@
-"""The model as an estimator in the manner of scikit-learn."""
+"""The model as a scikit-learn style estimator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fitted estimator has and does."""
+"""Attributes and methods of a fitted estimator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mmsbgen.sampler.run.saved_chain import SavedChain, with_largest
 
 @dataclass(frozen=True)
 class FittedChain:
-    """What a fit leaves: result, seed, the parameters it went by, and the chain where it was kept."""
+    """Outcome of a fit: result, graph, seed, parameters used, and the chain if it was stored."""
 
     found: Detection
     graph: Graph
@@ -34,7 +34,7 @@ class FittedChain:
 
 
 class Fitted(Exports):
-    """The results of a fit, of which an estimator has none before."""
+    """Results of a fit; they exist only after it."""
 
     rule: str
     threshold: float | None
@@ -80,10 +80,11 @@ class Fitted(Exports):
         return labels
 
     def get_communities(self, rule: str | None = None, threshold: float | None = None) -> list[list[Any]]:
-        """Communities by a rule, made of the fitted memberships, as lists of ids, largest first.
+        """Communities by a rule from the fitted memberships, as lists of ids, largest first.
 
-        By default rule and threshold are those of the parameters.  With the chain kept they are what a fit with that
-        rule would have found; without, they go by the ``top`` largest shares of every vertex.
+        Rule and threshold default to the estimator's parameters.  If the chain is stored, the result equals that of a
+        fit with this rule.  Otherwise only the ``top`` largest shares of every vertex are used; InputError is raised if
+        the rule needs more of them.
         """
         fit = self._fitted("get_communities")
         ids = fit.found.memberships.ids
@@ -112,9 +113,9 @@ class Fitted(Exports):
     def score(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Mean log-likelihood of pairs, in nats a pair: larger is better.
 
-        ``X`` ``[P, 2]`` are pairs of ids that the fit has not seen, ``y`` ``[P]`` says which of them are links.
-        Without them it is that of the pairs that the fit itself held out for test (else for validation), where links
-        and non-links count by their share in the graph.
+        ``X`` ``[P, 2]`` are pairs of ids that the fit has not seen, ``y`` ``[P]`` is 1 for links and 0 for non-links.
+        By default the score uses the pairs that the fit held out for test, else for validation; links and non-links
+        are then weighted by their share in the graph.
         """
         fit = self._fitted("score")
         if X is None:
@@ -140,7 +141,7 @@ class Fitted(Exports):
         return float(np.average(log_likelihoods(p, links.astype(bool)), weights=weights))
 
     def exported(self) -> Clustering:
-        """What the exports see of it; raises :class:`mmsbgen.base.errors.NotFittedError` before a fit."""
+        """The result in the form that exports use; raises :class:`mmsbgen.base.errors.NotFittedError` before a fit."""
         fit = self._fitted("an export")
         return replace(fit.found.exported(), graph=fit.graph)
 
@@ -150,7 +151,7 @@ class Fitted(Exports):
         return self._fit
 
     def _rows(self, fit: FittedChain) -> RowSource | None:
-        """Whole rows of pi from the chain, where it was kept and something was left out of the result."""
+        """Whole rows of pi from the stored chain; None without a chain or if the result holds all of pi."""
         m = fit.found.memberships
         if fit.chain is None or m.indices.shape[1] == m.k:
             return None

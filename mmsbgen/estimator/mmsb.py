@@ -1,4 +1,4 @@
-"""The estimator."""
+"""The estimator :class:`MMSB`."""
 
 from __future__ import annotations
 
@@ -23,56 +23,56 @@ from mmsbgen.graph import Graph, as_graph
 from mmsbgen.sampler.options.options import Options, Schedule, blocks_per_sweep
 from mmsbgen.sampler.run.saved_chain import SavedChain
 
-#: Parameters that say how a chain goes; the others may change between ``fit`` and ``partial_fit``.
+#: Options of the chain except K, iterations and seed; they must not change between ``fit`` and ``partial_fit``.
 OPTIONS = tuple(field.name for field in fields(Options) if field.name not in ("n_communities", "iterations", "seed"))
-#: Sweeps that ``partial_fit`` adds to a run that found its end itself.
+#: Sweeps that ``partial_fit`` adds to a run that ended by its own convergence test.
 MORE_SWEEPS = 50
 
 
 class InterruptedFit(UserWarning):
-    """A fit was ended by Ctrl-C or SIGTERM: what it had is there, and ``partial_fit`` goes on with it."""
+    """A fit was stopped by Ctrl-C or SIGTERM; its partial result is available and ``partial_fit`` resumes it."""
 
 
 @dataclass(eq=False, repr=False)
 class MMSB(Parameters, Fitted):
     """Overlapping communities by the assortative mixed-membership stochastic blockmodel.
 
-    Follows scikit-learn's conventions, without needing it: the constructor stores its arguments and nothing else, and
-    what ``fit`` finds ends in an underscore.  The input is a graph rather than a matrix of features.
+    Follows scikit-learn's conventions without requiring scikit-learn: the constructor only stores its arguments, and
+    fitted attributes end in an underscore.  The input is a graph rather than a matrix of features.
 
     Args:
-        n_communities: K of the model, or ``"auto"`` to let held-out pairs choose it, which takes several runs.
+        n_communities: K of the model, or ``"auto"`` to choose it by held-out pairs, which takes several runs.
         random_state: an integer, None for 0, or a NumPy generator that draws the seed.  The same seed gives the same
-            bits on the same device with the same configurations, in whatever order links and vertices come.
+            bits on the same device with the same configurations, for any order of links and vertices.
         rule: how memberships become communities: ``share``, ``threshold``, ``link`` or ``top``.
-        threshold: of the rule; each has its default.
-        top: largest shares of every vertex that results hold.
+        threshold: the rule's threshold; each rule has its own default.
+        top: number of largest shares of every vertex that results hold.
         sparse_output: whether ``memberships_`` is a ``scipy.sparse.csr_array`` rather than a NumPy array.
-        keep_chain: whether the chain stays, in a temporary file of about the size of its state (N K numbers):
-            ``partial_fit`` needs it, and other rules and probabilities are exact by it.
-        device: what :func:`mmsbgen.backends.open_device` takes; the best one by default.
+        keep_chain: whether to store the chain in a temporary file of about the size of its state (N K numbers).
+            ``partial_fit`` needs it; other rules and link probabilities are exact only with it.
+        device: a device for :func:`mmsbgen.backends.open_device`; the best one by default.
         database: path or URL of the tuning database; the user's own by default.
-        verbose: whether ``fit`` tells what it does, on standard error.
-        iterations: how long the chain goes; by default until the held-out log-likelihood has settled.
-        mini_batch: ``block``, or the published stars and pairs; this and all that follow are fields of
-            :class:`mmsbgen.sampler.options.options.Options`, which says what they mean.
+        verbose: whether ``fit`` prints messages to standard error.
+        iterations: length of the chain; by default block mini-batches run until the held-out log-likelihood has
+            settled, and the others 1000 iterations.
+        mini_batch: ``block``, or the published stars and pairs. This and all following parameters are fields of
+            :class:`mmsbgen.sampler.options.options.Options`, which documents them.
 
     Attributes:
-        ids_: names of the vertices ``[N]`` as the input has them, in the order of the rows of ``memberships_``.
-        memberships_: pi ``[N, K]``; shares that were not kept (see ``top``) are 0.
+        ids_: ids of the vertices ``[N]`` in the input, in the order of the rows of ``memberships_``.
+        memberships_: pi ``[N, K]``; shares that are not stored (see ``top``) are 0.
         communities_: lists of ids, largest community first.
-        community_labels_: of each of them the column of ``memberships_``.
-        labels_: of every vertex ``[N]`` the column of the community, among those it is in, with its largest share; -1
-            for a vertex in none.
+        community_labels_: the column of ``memberships_`` of each community.
+        labels_: the main community of every vertex ``[N]``, as a column of ``memberships_``; -1 for a vertex in none.
         strengths_: beta ``[K]``, the probability of a link between two vertices wholly in a community.
         n_communities_: K.
         n_vertices_in_, n_links_in_: N and E of the graph.
-        n_iter_: iterations made.
+        n_iter_: number of iterations.
         seed_: the seed.
         interrupted_: whether the run was stopped before its end.
-        trace_: one mapping an evaluation on held-out pairs.
-        record_: everything that tells how the result came about.
-        detection_: all of it as :class:`mmsbgen.Detection`.
+        trace_: one mapping per evaluation on held-out pairs.
+        record_: the run record: options, device, versions, timings.
+        detection_: the result as :class:`mmsbgen.Detection`.
     """
 
     n_communities: int | Literal["auto"] = "auto"
@@ -118,13 +118,14 @@ class MMSB(Parameters, Fitted):
     def fit(self, graph: Any, y: None = None, *, columns: tuple[Any, Any] | None = None) -> Self:
         """Fit the model to a graph; ``y`` is ignored.
 
-        ``graph`` is whatever :func:`mmsbgen.graph.as_graph` takes: the path of an edge list, an array ``[E, 2]`` or
+        ``graph`` is any input of :func:`mmsbgen.graph.as_graph`: the path of an edge list, an array ``[E, 2]`` or
         list of pairs, a scipy.sparse matrix, a networkx or igraph graph, or an edge table of pandas, polars or pyarrow,
-        whose ``columns`` name the two ends.  A first Ctrl-C ends it with what there is (:class:`InterruptedFit`).
+        whose ``columns`` name the two ends.  A first Ctrl-C stops the fit with a partial result
+        (:class:`InterruptedFit`).
 
         Raises:
-            InputError: for a graph or a parameter that cannot be used; an earlier fit stays as it was.
-            DeviceMemoryError: when the state does not fit, before anything is allocated.
+            InputError: for an invalid graph or parameter; an earlier fit is left unchanged.
+            DeviceMemoryError: if the state does not fit; raised before anything is allocated.
         """
         params = self._plain_params()
         given = {name: params[name] for name in (*OPTIONS, "iterations")}
@@ -142,17 +143,22 @@ class MMSB(Parameters, Fitted):
         iterations: int | None = None,
         columns: tuple[Any, Any] | None = None,
     ) -> Self:
-        """Go on from where the fitted chain is; without an earlier fit the same as :meth:`fit`.
+        """Continue the fitted chain; without an earlier fit the same as :meth:`fit`.
 
-        ``graph`` is the one that was fitted, and may be left out.  ``iterations`` are made in addition: by default as
-        many as the parameter of that name says, or, of a run that found its end itself, 50 sweeps.  An interrupted
-        run goes to its end by default.  The chain is, bit for bit, that of one longer run with ``iterations`` given
-        where ``refine`` is off and ``start`` is not ``auto``: when empty communities are refilled and how long starts
-        are tried follow the length.  So do the defaults of ``evaluate_every`` and ``burn_in_iterations``, which metrics
-        and averages go by.
+        If ``refine`` is off and ``start`` is not ``auto``, the chain equals, bit for bit, that of one run with the
+        total number of iterations given.  Otherwise the length decides when empty communities are refilled and how
+        long starts are tried.  The defaults of ``evaluate_every`` and ``burn_in_iterations`` depend on the length too;
+        they affect metrics and averages.
 
-        Raises InputError for another graph, for parameters of the model that changed since, and where the chain was
-        not kept.
+        Args:
+            graph: the fitted graph, or None.
+            y: ignored.
+            iterations: additional iterations. Default: the rest of an interrupted run; else the parameter
+                ``iterations``; if that is None, 50 sweeps, or 50 iterations of stars and pairs.
+            columns: the two columns of an edge table.
+
+        Raises:
+            InputError: for another graph, for changed parameters of the model, and if the chain was not stored.
         """
         if not self.__sklearn_is_fitted__():
             if iterations is None:
@@ -185,7 +191,7 @@ class MMSB(Parameters, Fitted):
         return self.fit(graph, columns=columns).labels_
 
     def _more(self, iterations: int | None) -> int | None:
-        """Iterations in all of a run that goes on; None for its own end."""
+        """Total iterations of the continued run; None for the length it had."""
         if iterations is not None and not (isinstance(iterations, int | np.integer) and iterations >= 0):
             raise InputError(f"iterations={iterations!r}: it is how many more are made, 0 or more")
         record = self._fit.found.record
@@ -208,7 +214,7 @@ class MMSB(Parameters, Fitted):
             threshold=self.threshold,
             top=self.top,
             k_auto=k_auto,
-            # Nobody could go on from a file that goes with this process.
+            # The file is deleted with this process, so periodic checkpoints would be useless.
             checkpoint_seconds=float("inf"),
             on_message=_tell if self.verbose else _silent,
         )
@@ -223,7 +229,7 @@ class MMSB(Parameters, Fitted):
             warn_user(f"{after}; partial_fit() goes on" if kept else after, InterruptedFit)
 
     def _plain_params(self) -> dict[str, Any]:
-        """The parameters, numbers as Python's own; a schedule as one, whichever way it was given."""
+        """The parameters with NumPy scalars as Python numbers, and the schedule as a :class:`Schedule`."""
         params = {
             name: value.item() if isinstance(value, np.generic) else value for name, value in self.get_params().items()
         }
@@ -246,7 +252,7 @@ class MMSB(Parameters, Fitted):
     def save(self, path: str | os.PathLike[str], *, chain: bool = True) -> Path:
         """Write the fitted model into one file, without pickle; returns its path.
 
-        ``chain``: whether the chain goes with it, for :meth:`partial_fit` and exact rules; it is most of the file.
+        ``chain``: whether to include the chain, for :meth:`partial_fit` and exact rules; it is most of the file.
         """
         fit = self._fitted("save")
         modelfile.write(Path(path), self._plain_params(), fit, chain)
@@ -254,17 +260,17 @@ class MMSB(Parameters, Fitted):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote.
+        """Read a model written by :meth:`save`.
 
-        Parameters that came after the version that wrote it have their defaults.  Raises InputError for any other file,
-        and for one with parameters that this version does not have.
+        Parameters newer than the file get their defaults.  Raises InputError for any other file, and for one with
+        parameters unknown to this version.
         """
         params, fit = modelfile.read(Path(path), cls._defaults())
         made = cls(**params)
         made._take(fit)
         return made
 
-    # What others ask -----------------------------------------------------------------------------------------
+    # scikit-learn --------------------------------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags

@@ -1,8 +1,8 @@
-"""One file for a fitted estimator: an uncompressed archive of arrays and JSON, no pickle.
+"""File format of a fitted estimator: an uncompressed archive of arrays and JSON, no pickle.
 
-``meta`` (JSON): format, version, parameters, seed, run record, what the graph's loading reported.  ``ids`` (or, for ids
-that are neither all integers nor all strings, ``ids_json``), ``links``, the largest entries of pi and beta, the cover,
-and ``chain``, the bytes of a checkpoint, where that goes with it.
+``meta`` (JSON): format, version, parameters, seed, run record, load report of the graph.  Arrays: ``ids`` (or
+``ids_json`` if they are neither all integers nor all strings), ``links``, the largest entries of pi and beta, the
+cover, and optionally ``chain``, the bytes of a checkpoint.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from mmsbgen.sampler.run.saved_chain import SavedChain
 
 FORMAT = 1
 KIND = "mmsbgen model"
-#: What an estimator looks up in the record of its run.
+#: Entries of the run record that the estimator reads.
 _RECORD = ("iterations", "options", "rule", "held_out", "samples_averaged")
 _PART = 1 << 24
 
 
 def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) -> None:
-    """Write a fit and the parameters of its estimator; raises InputError when that is not possible.
+    """Write a fit and the parameters of its estimator; raises InputError if that is not possible.
 
     A generator as ``random_state`` is replaced by the seed that it drew.
     """
     found, graph = fit.found, fit.graph
     ids, m, cover = graph.ids, found.memberships, found.cover
-    # Everything that can be refused is refused before the file is begun.
+    # Check everything before the file is opened.
     named = _json_bytes(list(map(to_json, ids.tolist()))) if ids.dtype.kind == "O" else None
     meta = {
         "kind": KIND,
@@ -79,10 +79,10 @@ def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) 
 
 
 def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], FittedChain]:
-    """The parameters and the fit that :func:`write` wrote; raises InputError for any other file.
+    """Read the parameters and the fit written by :func:`write`; raises InputError for any other file.
 
-    ``defaults`` are the parameters that the estimator has now: those that an older version did not have get theirs, and
-    a file with others is refused, as nobody here knows what they mean.
+    ``defaults`` are the estimator's current parameters.  Parameters missing from the file get their defaults; a file
+    with unknown parameters is refused.
     """
     with _readable(path), open(path, "rb") as file:
         if not zipfile.is_zipfile(file):
@@ -138,7 +138,7 @@ def _detection(archive: Mapping[str, Any], meta: Mapping[str, Any], graph: Graph
     absent = next((name for name in _RECORD if name not in meta["record"]), None)
     if absent is not None:
         raise ValueError(f"its run record has no {absent}")
-    # Files that were written before they were told apart do not have them.
+    # Older files do not have them.
     unlinked = archive["unlinked"] if "unlinked" in archive else np.zeros(0, np.int64)
     if not _within(unlinked, n) or (np.diff(unlinked) <= 0).any():
         raise ValueError("its vertices without links are not among its vertices")
@@ -164,7 +164,7 @@ def _parts(path: Path) -> Iterator[npt.NDArray[np.uint8]]:
 
 
 def _plain(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Parameters as JSON has them."""
+    """Parameters as JSON values."""
     plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in params.items()}
     if not isinstance(params["random_state"], int | None):
         plain["random_state"] = seed
@@ -187,7 +187,7 @@ def _json_bytes(value: Any) -> npt.NDArray[np.uint8]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged or foreign file makes NumPy and zipfile raise into an InputError."""
+    """Turn errors of NumPy and zipfile on a damaged or foreign file into an InputError."""
     try:
         yield
     except FileNotFoundError:

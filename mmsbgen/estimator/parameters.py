@@ -1,4 +1,4 @@
-"""scikit-learn's conventions for parameters, held without importing it."""
+"""scikit-learn's parameter conventions, without importing it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mmsbgen.base.errors import ParameterError
 
 
 class Parameters:
-    """``get_params``, ``set_params`` and a ``repr`` that shows what differs from the defaults.
+    """``get_params``, ``set_params`` and a ``repr`` that shows the non-default parameters.
 
-    The parameters are the arguments of the class's constructor, which does nothing but store them.
+    The parameters are the arguments of the class's constructor, which only stores them.
     """
 
     @classmethod
@@ -20,14 +20,13 @@ class Parameters:
         return {parameter.name: parameter.default for parameter in parameters}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All parameters by name; ``deep`` changes nothing, as none of them is an estimator."""
+        """All parameters by name; ``deep`` has no effect, as no parameter is an estimator."""
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; returns the estimator.
 
-        Raises :class:`mmsbgen.base.errors.ParameterError` (a ValueError) for a name that there is not, and sets none
-        then.
+        Raises :class:`mmsbgen.base.errors.ParameterError` (a ValueError) for an unknown name, and sets none then.
         """
         known = self._defaults()
         odd = next((name for name in params if name not in known), None)

@@ -1,4 +1,4 @@
-"""What a result can be turned into: objects of other libraries, tables, and files that other programs open."""
+"""Exports of results: objects of other libraries, tables, and files for other programs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ FORMS = ("long", "wide", "communities")
 def long_columns(found: Clustering) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
     """The vertices ``[R]`` and columns ``[R]`` of the long table, by vertex and then by share, largest first.
 
-    Its rows are the shares that were kept, and memberships whose share was not: theirs is NaN.
+    Rows are the stored shares, and memberships without a stored share, which have NaN.
     """
     m = found.memberships
     n, r = m.indices.shape
@@ -62,12 +62,12 @@ def to_pandas(found: Clustering, form: str) -> Any:
 
 
 def _series(pandas: Any, ids: npt.NDArray[Any]) -> Any:
-    # Strings of NumPy's fixed width would be copied to their longest; objects keep every id as it is.
+    # NumPy pads strings to the longest one; objects do not.
     return ids if ids.dtype.kind == "i" else pandas.Series(ids.astype(object), dtype=object)
 
 
 def _index(pandas: Any, ids: npt.NDArray[Any]) -> Any:
     if ids.dtype.kind == "i":
         return pandas.Index(ids, name="id")
-    # Tuples are ids, not levels of an index.
+    # Tuples are ids here, not levels of a MultiIndex.
     return pandas.Index(ids.astype(object), name="id", dtype=object, tupleize_cols=False)

@@ -1,4 +1,4 @@
-"""Results as files that other programs open."""
+"""Results as files for other programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _csv(found: Clustering, path: Path, top: int) -> None:
     vertices, columns = long_columns(found)
     names = _texts(found.memberships.ids)
     with open(path, "w", encoding="utf-8", newline="") as file:
-        # A carriage return alone ends a line for whoever reads it, but is not what csv quotes.
+        # Readers take a carriage return as the end of a line, but csv does not quote it.
         odd = any("\r" in name for name in names if isinstance(name, str))
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
         writer.writerow(["id", *columns])
@@ -45,7 +45,7 @@ def _parquet(found: Clustering, path: Path, top: int) -> None:
     vertices, columns = long_columns(found)
     ids = found.memberships.ids
     named = pyarrow.array(ids[vertices]) if ids.dtype.kind == "i" else _words(pyarrow, _texts(ids), vertices)
-    # What was not kept is null: NaN would be a number in sums.
+    # Shares that are not stored become null, so that sums skip them.
     shares = pyarrow.array(columns["share"], from_pandas=True)
     table = pyarrow.table({"id": named, **columns, "share": shares})
     parquet.write_table(table, path, compression="zstd")
@@ -60,7 +60,7 @@ def _gexf(found: Clustering, path: Path, top: int) -> None:
     graph = _attributed(found, top, networkx)
     writer = library("networkx.readwrite.gexf", "GEXF files").GEXFWriter(encoding="utf-8", prettyprint=True)
     writer.add_graph(graph)
-    # networkx gives every graph a name, which the format's schema does not know.
+    # networkx writes a name attribute, which the GEXF schema does not allow.
     writer.graph_element.attrib.pop("name", None)
     with path.open("wb") as file:
         writer.write(file)
@@ -68,12 +68,12 @@ def _gexf(found: Clustering, path: Path, top: int) -> None:
 
 def _graphml(found: Clustering, path: Path, top: int) -> None:
     networkx = library("networkx", "GraphML files")
-    # The writer that goes through lxml where that is installed; this one is the same everywhere.
+    # write_graphml would use lxml where it is installed; this writer gives the same file everywhere.
     networkx.write_graphml_xml(_attributed(found, top, networkx), path)
 
 
 def _attributed(found: Clustering, top: int, networkx: Any) -> Any:
-    """The graph with vertices by number, their ids as labels, and attributes of one type each, never NaN."""
+    """The graph with vertex numbers as nodes, ids as labels, and attributes of one type each, never NaN."""
     source = found.needs_graph("drawings of the graph")
     made = networkx.Graph(name=_xml(source.name))
     names = _texts(found.memberships.ids)
@@ -94,7 +94,7 @@ def _attributed(found: Clustering, top: int, networkx: Any) -> Any:
 
 
 def _texts(ids: npt.NDArray[Any]) -> list[Any]:
-    """Ids for a file: integers and strings as they are, others by their ``repr``; beside others strings too."""
+    """Ids for a file: integers and strings unchanged; if there are others, all by their ``canonical_text``."""
     items: list[Any] = ids.tolist()
     if ids.dtype.kind == "O" and not all(type(item) is str for item in items):
         return list(map(canonical_text, items))
@@ -102,7 +102,7 @@ def _texts(ids: npt.NDArray[Any]) -> list[Any]:
 
 
 def _xml(text: str) -> str:
-    """``text`` without the characters that XML cannot have: they become escapes as Python writes them."""
+    """``text`` with characters that XML does not allow replaced by Python escapes."""
     return _NOT_XML.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
@@ -117,13 +117,13 @@ FORMATS: dict[str, Callable[[Clustering, Path, int], None]] = {
     "parquet": _parquet,
     "snap": _snap,
 }
-#: Formats that have the links of the graph in them.
+#: Formats that contain the links of the graph.
 NEED_LINKS = ("gexf", "graphml")
 _ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".tsv": "snap"}
 
 
 def format_of(path: Path, format: str | None) -> str:
-    """The format asked for, or the one that the name of the file says; raises InputError for others."""
+    """The given format, or the one of the file's suffix; raises InputError if it is unknown."""
     there = ", ".join(FORMATS)
     if format is None:
         format = _ENDINGS.get(path.suffix.lower())

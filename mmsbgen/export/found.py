@@ -1,4 +1,4 @@
-"""A result as all exports see it, and the libraries that some of them need."""
+"""The form of a result that exports use, and imports of optional libraries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.graph import Graph
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
 
-#: The extra that brings a library.
+#: The extra that installs each optional library.
 EXTRAS = {"cdlib": "cdlib", "networkx": "graph", "scipy": "graph", "pandas": "tables", "pyarrow": "tables"}
 
 
 def library(name: str, what: str) -> ModuleType:
-    """Import ``name`` (``pyarrow.parquet``, say); raises MissingDependencyError, which names the extra, without it."""
+    """Import a library such as ``pyarrow.parquet``; raises MissingDependencyError, naming the extra, if missing."""
     package = name.partition(".")[0]
     try:
         return importlib.import_module(name)
@@ -34,9 +34,9 @@ def library(name: str, what: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Clustering:
-    """Memberships, the cover made of them, and the graph where it is at hand; ``rule`` is what made the cover.
+    """Memberships, the cover computed from them by ``rule``, and the graph if available.
 
-    Communities go by the model's numbers, ``cover.labels``: those of the columns of pi and of ``memberships.beta``.
+    Communities are identified by ``cover.labels``, the column indices of pi and of ``memberships.beta``.
     """
 
     memberships: Memberships
@@ -46,18 +46,18 @@ class Clustering:
 
     @property
     def ids(self) -> list[Any]:
-        """Names of the vertices in the input, in their order."""
+        """Ids of the vertices in the input, in the order of vertex numbers."""
         names: list[Any] = self.memberships.ids.tolist()
         return names
 
     def needs_graph(self, what: str) -> Graph:
-        """The graph; raises InputError where it is not at hand."""
+        """The graph; raises InputError if it is not available."""
         if self.graph is None:
             raise InputError(f"{what} need the links, and this result has none: give the graph it was made of")
         return self.graph
 
     def placed(self) -> list[list[int]]:
-        """Of every vertex the numbers of its communities, those in which it has the largest shares first."""
+        """For every vertex the labels of its communities, by descending share."""
         found: list[list[int]] = [[] for _ in self.memberships.ids]
         for label, members in zip(self.cover.labels, self.cover.members, strict=True):
             for vertex in members.tolist():
@@ -69,11 +69,11 @@ class Clustering:
         return found
 
     def shares(self, vertex: int) -> dict[int, float]:
-        """The shares of a vertex that were kept, by community, largest first; zeros are left out."""
+        """The stored positive shares of a vertex by community, largest first."""
         m = self.memberships
         pairs = zip(m.indices[vertex].tolist(), m.values[vertex].tolist(), strict=True)
         return {label: share for label, share in pairs if share > 0}
 
     def main(self) -> npt.NDArray[np.int64]:
-        """Of the communities that each vertex is in ``[N]`` the one of its largest share; -1 where it is in none."""
+        """The main community of every vertex ``[N]``: the one of its largest share, -1 if it is in none."""
         return np.array([labels[0] if labels else -1 for labels in self.placed()], dtype=np.int64)

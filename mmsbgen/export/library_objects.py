@@ -9,7 +9,7 @@ from mmsbgen.export.found import Clustering, library
 
 
 def node_attributes(found: Clustering, top: int) -> list[dict[str, Any]]:
-    """What every vertex gets: see :meth:`mmsbgen.export.Exports.to_networkx`."""
+    """Attributes of every vertex; see :meth:`mmsbgen.export.Exports.to_networkx`."""
     if top < 0:
         raise InputError(f"top={top}: it is a number of shares, 0 or more")
     beta = found.memberships.beta.tolist()
@@ -91,7 +91,7 @@ def to_cdlib(found: Clustering, graph: Any, fuzzy: bool) -> Any:
         made = cdlib.FuzzyNodeClustering([], allocations, graph, "mmsbgen", told, overlap=True)
     else:
         made = cdlib.NodeClustering([], graph, "mmsbgen", told, overlap=True)
-    # The constructor takes string ids that begin with a backslash for numbers, so it does not get to see them.
+    # The constructor misreads string ids that begin with a backslash as numbers, so the ids are set afterwards.
     made.communities = communities
     made.node_coverage = cover.coverage
     return made

@@ -1,4 +1,4 @@
-"""Read the folder that a detection leaves back into a result."""
+"""Read the result folder of a detection."""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ from mmsbgen.scores.cover import words_of
 
 
 def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clustering:
-    """What ``mmsbgen detect -o`` or ``mmsbgen.detect(out=...)`` left in ``folder``.
+    """Read the results that ``mmsbgen detect -o`` or ``mmsbgen.detect(out=...)`` wrote.
 
-    ``graph`` is the graph it was made of; ``top`` the largest shares of a vertex that are read where all were written.
-    Raises InputError for a folder that is none, files that do not belong together, and another graph.
+    Args:
+        folder: the folder of results.
+        graph: the graph of the run.
+        top: number of largest shares of a vertex to read if the file holds all of pi.
+
+    Raises:
+        InputError: for a folder without results, files that do not belong together, or another graph.
     """
     if top < 1:
         raise InputError(f"top={top}: at least one share of a vertex is read")
@@ -59,9 +64,9 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None, str]:
-    """The graph that the run in ``folder`` was made on, or None and why it is not at hand.
+    """The graph of the run in ``folder`` and "", or None and the reason why it is not available.
 
-    It is read from ``given``, or else from the file that the run's record names.  Raises InputError where ``given``
+    It is read from ``given``, or else from the file named in the run record.  Raises InputError if ``given``
     cannot be read or is another graph, and for a folder without a record.
     """
     with _readable(folder / "run.json"):
@@ -72,7 +77,7 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
         return None, "its record does not name the graph's file"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)  # said when the run was made
+            warnings.simplefilter("ignore", GraphWarning)  # these were shown during the run
             graph = load_edge_list(given or Path(source))
     except InputError as error:
         if given is not None:
@@ -113,7 +118,7 @@ def _members(path: Path, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
 
 @contextmanager
 def zipped(file: IO[bytes]) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
-    """The arrays of an archive; raises BadZipFile for a file that is none."""
+    """Open the arrays of an archive; raises BadZipFile if the file is not an archive."""
     if not zipfile.is_zipfile(file):
         raise zipfile.BadZipFile("it is no whole archive")
     file.seek(0)

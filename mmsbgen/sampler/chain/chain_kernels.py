@@ -1,4 +1,4 @@
-"""The kernels of a run, each in the best configuration that is known."""
+"""Selects the kernels of a run, each in its best known configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.state.device_state import StateShape
 
-#: What every run has.
+#: Kernels of every run.
 _EVERY = (
     "exchange_slots",
     "theta_end",
@@ -33,10 +33,10 @@ def chosen(
     own: Iterable[str],
     kernels: dict[str, BoundKernel],
 ) -> None:
-    """Put the kernels of a run into ``kernels``: its ``own``, of mini-batches and phi's update, and what all have.
+    """Put the kernels of a run into ``kernels``: ``own`` (of mini-batches and phi's update) and the common ones.
 
-    ``block_links draws`` ends a block's rows in the sweeps that sample; ``add_rows`` adds rows to the posterior mean,
-    ``mean_rows`` reads it where rows are stored in 16 bits.
+    ``block_links draws`` completes a block's rows in sampling sweeps.  ``add_rows`` adds rows to the posterior mean;
+    ``mean_rows`` reads the mean if rows are stored in 16 bits.
     """
     own = tuple(own)
     wanted = [*own, *_EVERY, *(("explain_links", "explain_at") if options.refines else ())]
@@ -44,16 +44,16 @@ def chosen(
     for name in wanted:
         kernels[name] = runtime.kernel(name, problem)
     if kernels["gather_rows"].config["accumulate"]:
-        # A record of the other mode tells how fast that one is, not what is wanted here.
+        # A tuning record may be of the accumulating mode, which must not be used here.
         kernels["gather_rows"] = runtime.variant("gather_rows", problem, accumulate=False)
     if "update_phi" in kernels and not kernels["update_phi"].config["normalise"]:
         kernels["update_pi"] = runtime.kernel("update_pi", problem)
     if options.sample_sweeps:
-        # In the configuration of the kernel without draws: one choice, one record.
+        # Uses the configuration of the kernel without noise, so that one tuning record serves both.
         kernels[LINKS_DRAWN] = runtime.variant(LINKS, problem.replace(noise="on"))
     if options.average:
         kernels["add_rows"] = runtime.variant("gather_rows", problem, accumulate=True)
         if shape.stored.narrow:
-            # The mean is of reals, whatever the rows are stored in.
+            # The mean is stored in the real type, not in that of the rows.
             of_reals = MMSB.problem(**dict(problem) | {"storage": STORAGES[0]})
             kernels["mean_rows"] = runtime.variant("gather_rows", of_reals)

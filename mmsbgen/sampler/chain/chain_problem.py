@@ -1,4 +1,4 @@
-"""The problem of a run: the sizes and types for which its kernels are selected, and for which one would tune."""
+"""The problem of a run: the sizes and types by which its kernels are selected and tuned."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mmsbgen.sampler.options.options import Options
 
 
 def partner_rule(n_vertices: int, options: Options) -> PartnerRule:
-    """How partners are drawn in a graph of ``n_vertices``: ``n_partners`` clamped to the other vertices.
+    """How partners are drawn in a graph of ``n_vertices``; ``n_partners`` is clamped to the number of other vertices.
 
-    Where all others are partners, or only one, strata make no difference, and the rule is the uniform one.  Partners
-    that a star shares are clamped to all vertices, which are then taken once each.
+    If all other vertices are partners, or only one is, strata make no difference and the rule is ``uniform``.  Shared
+    partners of a star are clamped to ``n_vertices``; then every vertex is taken once.
     """
     if options.block:
         return PartnerRule("block", options.draws, seed=options.seed)
@@ -34,17 +34,18 @@ def partner_rule(n_vertices: int, options: Options) -> PartnerRule:
     return PartnerRule("stratified", n, n_link, seed=options.seed)
 
 
-#: bfloat16 on tensor cores and copies past registers begin here.
+#: First compute capability with bfloat16 on tensor cores and asynchronous copies to shared memory.
 _TENSOR_ARCHITECTURE = 80
 
 
 def products_of(options: Options, info: DeviceInfo) -> str:
-    """How a device multiplies for shared partners: as ``options`` say, else for blocks on tensor cores if it has them.
+    """How a device multiplies for shared partners: the given option, else ``half`` for blocks if it has tensor cores.
 
-    A block's held-out metrics with and without tensor cores do not differ (docs/reports/modes-blocks-h200.md).  No test
-    tells those of stars from a vertex's own partners, but with ``shared-uniform`` two of thirty means lie outside the
-    spread between seeds (modes-shared-half-h200.md), so that stars have to ask for tensor cores.
-    Raises :class:`InputError` where products on tensor cores are asked for and there are none.
+    Held-out metrics of blocks do not differ with and without tensor cores (docs/reports/modes-blocks-h200.md).  For
+    stars with ``shared-uniform``, two of thirty means lie outside the spread between seeds
+    (modes-shared-half-h200.md), so stars use tensor cores only on request.
+
+    Raises :class:`InputError` if ``half`` is requested on a device without tensor cores.
     """
     architecture = info.architecture.removeprefix("sm_")
     able = info.backend == "cuda" and architecture.isdigit() and int(architecture) >= _TENSOR_ARCHITECTURE
@@ -58,14 +59,14 @@ def products_of(options: Options, info: DeviceInfo) -> str:
 
 
 def problem_of(split: Split, options: Options, info: DeviceInfo) -> Problem:
-    """The problem of a run of ``options`` on a split graph and a device; tuning it makes the run's look-ups exact."""
+    """The problem of a run on a split graph and a device; tuning it gives exact matches for the run's kernels."""
     n_vertices = split.graph.n_vertices
     sized = options.sized_for(n_vertices, split.graph.n_links)
     return problem_of_sized(split, sized, partner_rule(n_vertices, sized), info)
 
 
 def problem_of_sized(split: Split, sized: Options, rule: PartnerRule, info: DeviceInfo) -> Problem:
-    """As :func:`problem_of`, of options that are sized for the graph."""
+    """As :func:`problem_of`, for options already sized for the graph."""
     return MMSB.problem(
         K=sized.n_communities,
         N=split.graph.n_vertices,
@@ -83,9 +84,9 @@ def problem_of_sized(split: Split, sized: Options, rule: PartnerRule, info: Devi
 
 
 def problem_of_graph(source: Any, options: Options, device: str | None = None) -> Problem:
-    """The problem of a run of ``options`` on a device by name, on what :func:`mmsbgen.graph.as_graph` takes.
+    """The problem of a run on a named device and on any input of :func:`mmsbgen.graph.as_graph`.
 
-    Raises :class:`InputError` for a graph or a device that cannot be had.
+    Raises :class:`InputError` for an invalid graph or an unavailable device.
     """
     strategy(options.mini_batch)
     info = select_device(device, *discover())

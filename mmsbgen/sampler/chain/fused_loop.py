@@ -1,4 +1,4 @@
-"""Many iterations of stars in one launch, where the device can: the fused mode of an iteration."""
+"""Fused mode: many iterations of stars in one launch of a persistent kernel."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Steps = Callable[[int], tuple[float, float]]
 
 
 def fused_by_default(backend: str, mini_batch: str) -> bool:
-    """Whether iterations are fused where a run does not say.
+    """Whether iterations are fused by default.
 
-    On an H200 (docs/reports/iteration.md) fused ones take 0.39 to 0.98 of the time of separate launches, but 1.05 of it
-    where all mini-batches are of non-links.  Nothing is timed at the start of a run, so that a seed gives one chain.
+    On an H200 (docs/reports/iteration.md) fused iterations take 0.39 to 0.98 of the time of separate launches, but 1.05
+    for mini-batches of non-links only.  The choice is not timed at run time, so that a seed gives one chain.
     """
     return backend == "cuda" and mini_batch != "random-node-non-link"
 
@@ -31,8 +31,8 @@ def fused_by_default(backend: str, mini_batch: str) -> bool:
 class Loop:
     """The persistent kernel of a chain.
 
-    Building one raises :class:`ConfigError` where the device has none, and :class:`CompileError` and
-    :class:`LaunchError` naming it and the configurations of its stages.
+    The constructor raises :class:`ConfigError` if the device does not support it.  :class:`CompileError` and
+    :class:`LaunchError` name the kernel and the configurations of its stages.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Loop:
             raise
 
     def run(self, iteration: int, count: int, steps: Steps) -> Event:
-        """Queue ``count`` iterations from ``iteration`` on; they must have been drawn ahead.
+        """Queue ``count`` iterations from ``iteration`` on; their mini-batches must have been drawn in advance.
 
         Raises :class:`LaunchError` naming the kernel and the configurations of its stages.
         """
@@ -96,6 +96,6 @@ class Loop:
             raise type(error)(f"{self._named}: {error}") from error
 
     def release(self) -> None:
-        """Give the device memory back."""
+        """Release the device memory."""
         for buffer in self._own.values():
             buffer.release()

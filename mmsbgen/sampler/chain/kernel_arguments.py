@@ -1,4 +1,4 @@
-"""Scalar arguments of the kernels of a chain: those of the run, and those of one iteration."""
+"""Scalar kernel arguments of a run and of one iteration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Real = np.floating[Any]
 
 
 class RunScalars(NamedTuple):
-    """What stays from iteration to iteration, by the kernels' names."""
+    """Scalars that are constant in a run, by the kernels' argument names."""
 
     n_partners: np.uint32
     n_link_partners: np.uint32
@@ -28,11 +28,11 @@ class RunScalars(NamedTuple):
     non_link_scale: Real
     link_scale: Real
     first_vertex: np.uint32 = np.uint32(0)
-    """Of the draws, which begin at the first vertex of all."""
+    """For the kernels that draw, which start at vertex 0."""
 
     @classmethod
     def of(cls, plan: Plan) -> RunScalars:
-        """Those of a plan."""
+        """The scalars of a plan."""
         options, rule, real = plan.options, plan.rule, plan.shape.real.type
         per_sweep = plan.sweeps.per_sweep if plan.sweeps else 1
         return cls(
@@ -49,7 +49,7 @@ class RunScalars(NamedTuple):
 
 
 class StepScalars(NamedTuple):
-    """What changes with every iteration, by the kernels' names."""
+    """Scalars that change in every iteration, by the kernels' argument names."""
 
     iteration: np.uint32
     n_vertices: np.uint32
@@ -67,7 +67,7 @@ class StepScalars(NamedTuple):
     def of(
         cls, iteration: int, batch: Batch, shared_round: int, eps: float, theta_step: float, groups: int, real: Any
     ) -> StepScalars:
-        """Those of an iteration with steps ``eps`` of phi and ``theta_step`` of theta; ``real`` is the reals' type."""
+        """The scalars of an iteration; ``eps`` is phi's step, ``theta_step`` theta's, ``real`` the type of reals."""
         return cls(
             np.uint32(iteration),
             np.uint32(batch.n_vertices),

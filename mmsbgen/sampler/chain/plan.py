@@ -1,4 +1,4 @@
-"""What a chain will be made of and what that needs, known before anything is allocated."""
+"""The parts of a chain and their memory needs, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ __all__ = ["Plan"]
 
 
 class Plan:
-    """A chain of ``options`` over a split graph on a device that is described, not opened.
+    """Plan of a chain on a split graph and a device that is not opened yet.
 
-    Raises :class:`mmsbgen.base.errors.InputError` for a graph without pairs, and for what the device cannot do.
+    Raises :class:`mmsbgen.base.errors.InputError` for a graph without pairs, and for options that the device does not
+    support.
     """
 
     def __init__(self, split: Split, options: Options, info: DeviceInfo) -> None:
@@ -57,17 +58,17 @@ class Plan:
         self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes())
 
     def require(self, used: int = 0) -> str:
-        """One line with what is needed and what there is; see :func:`mmsbgen.sampler.state.memory_needs.require`."""
+        """Check the memory; returns one line for people, see :func:`mmsbgen.sampler.state.memory_needs.require`."""
         return memory_needs.require(self.needs, self.info, used)
 
     @property
     def starts_from_sets(self) -> bool:
-        """Whether rows are ever placed by sets."""
+        """Whether a start may set rows from sets of vertices."""
         return self.options.start != "random" or self.options.phased
 
     @property
     def export_rows(self) -> int:
-        """Rows of the state that are read at a time."""
+        """Rows of the state read at a time."""
         first, stop = next(iter(State.chunk_ranges(self.shape)))
         return stop - first
 

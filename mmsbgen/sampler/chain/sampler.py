@@ -1,4 +1,4 @@
-"""One chain on one device: the six stages of the paper's Algorithm 1, in its order."""
+"""The sampler: one chain on one device, with the six stages of the paper's Algorithm 1."""
 
 from __future__ import annotations
 
@@ -32,13 +32,23 @@ from mmsbgen.sampler.state.stage_clock import StageClock
 
 
 class Sampler:
-    """A chain over a split graph.
+    """A chain on a split graph.
 
-    Building one checks that it fits (:class:`mmsbgen.base.errors.DeviceMemoryError` with the numbers if not),
-    allocates, and builds the kernels; :meth:`initialise` starts the chain; :meth:`advance` makes iterations,
-    :meth:`step` one by one launch a stage.  ``fused`` says whether iterations of stars are made many a launch, by one
-    persistent kernel: True or :class:`mmsbgen.base.errors.ConfigError`, None as :func:`fused_by_default` has it.
-    ``plan`` is that of these options on this device, where there is one already and it is known to fit.
+    The constructor checks the memory, allocates and builds the kernels.  :meth:`initialise` starts the chain.
+    :meth:`advance` runs one or more iterations; :meth:`step` runs one iteration with separate launches of its kernels.
+
+    Args:
+        split: the graph with its training links and held-out pairs.
+        options: the options of the run.
+        runtime: the device and the selection of kernels.
+        fused: whether one persistent kernel runs many iterations of stars per launch; None: if
+            :func:`fused_by_default` says so and the device supports it.
+        plan: the plan for these options on this device, if it exists and fits.
+
+    Raises:
+        DeviceMemoryError: if the chain does not fit.
+        ConfigError: if ``fused`` is True and the device does not support it.
+        InputError: if ``fused`` is True and the mini-batches or partners do not support it.
     """
 
     def __init__(
@@ -61,18 +71,18 @@ class Sampler:
         self.max_vertices, self.capacity = plan.max_vertices, plan.capacity
         self.rule, self.problem, self.shape, self.partners = plan.rule, plan.problem, plan.shape, plan.partners
         self.chain = self._first()
-        """What the chain knows of itself; :meth:`restore` takes another one."""
+        """State of the chain on the host; replaced by :meth:`restore`."""
         self.stages = StageClock(runtime.device)
         """Seconds by stage."""
 
         self.kernels: dict[str, BoundKernel] = {}
         self.values: dict[str, Any] = {}
-        """Arrays and scalars that stay, by the kernels' names."""
+        """Arrays and constant scalars, by the kernels' argument names."""
         self._at_step: dict[str, Any] = {}
-        """The same, with the scalars of the present iteration."""
+        """The same with the scalars of the current iteration."""
         self.held_values: dict[str, Any] = {}
         self.loop: Loop | None = None
-        """The kernel that makes many iterations a launch, in fused mode."""
+        """The persistent kernel, in fused mode."""
         self.state = State(self.device, self.shape, options.average)
         try:
             placed, held_out = buffers.place(self.device, plan.specs)
@@ -92,21 +102,21 @@ class Sampler:
             raise
 
     def restore(self, chain: ChainState) -> None:
-        """Take back a chain's state, as :attr:`chain` gave it, changed or not; arrays on the device stay."""
+        """Replace :attr:`chain`, the state on the host; arrays on the device do not change."""
         self.chain = chain
 
     @property
     def iteration(self) -> int:
-        """Iterations so far."""
+        """Number of iterations so far."""
         return self.chain.iteration
 
     @property
     def course(self) -> Phases:
-        """What has been decided of the run."""
+        """The phases of the run so far."""
         return self.chain.course
 
     def clear_mean(self) -> None:
-        """Let the posterior mean of pi begin anew."""
+        """Set the sums of the posterior mean of pi to zero."""
         for first, stop in self.state_chunks():
             zeros = np.zeros((stop - first, self.shape.row), self.shape.real)
             self.device.write(self.values["mean"], zeros, first)
@@ -114,7 +124,7 @@ class Sampler:
     def _first(self) -> ChainState:
         return ChainState.first(len(self.split.validation.pairs), self.options.n_communities)
 
-    # What is sampled -----------------------------------------------------------------------------------------
+    # Schedule ------------------------------------------------------------------------------------------------
 
     @property
     def theta_scale(self) -> float:
@@ -126,30 +136,30 @@ class Sampler:
 
     @property
     def time(self) -> float:
-        """The schedule's time: iterations of stars, sweeps of blocks since its clock was set."""
+        """Time of the schedule: iterations of stars and pairs, or sweeps of blocks with set-backs by refinements."""
         if self.options.block:
             return self.course.clock_at + (self.iteration - self.course.clock_from) / self.per_sweep
         return float(self.iteration)
 
     @property
     def per_sweep(self) -> int:
-        """Iterations in which blocks go through all vertices once; 1 for stars."""
+        """Iterations per sweep of blocks; 1 for other mini-batches."""
         return self.sweeps.per_sweep if self.sweeps else 1
 
     @property
     def limit(self) -> int:
-        """The last iteration, as far as is known."""
+        """The last iteration or, while that is open, the one at which it must be decided."""
         return self.course.limit(self.options, self.per_sweep)
 
     @property
     def sampling(self) -> bool:
-        """Whether the present iteration belongs to those that draw after the optimum."""
+        """Whether the current iteration is one of the sampling sweeps after the optimum."""
         begin = self.course.sampling_from
         return self.options.phased and begin is not None and self.iteration > begin
 
     @property
     def eps(self) -> float:
-        """The present iteration's step size."""
+        """Step size of the current iteration."""
         return SAMPLE_STEP if self.sampling else self.options.step_sizes(self.time)
 
     # Memory --------------------------------------------------------------------------------------------------
@@ -163,7 +173,7 @@ class Sampler:
         return DrawnAhead(self.strategy.stars, self.sources, partners, device, values, self.max_vertices, rounds, real)
 
     def _loop(self, asked: bool | None) -> Loop | None:
-        """Many iterations in one launch, where there is a kernel for them; only an error where ``asked`` for."""
+        """The persistent kernel, or None if it is not supported; raises only if ``asked``."""
         if not isinstance(self.batches, DrawnAhead) or not isinstance(self.partners, OwnPartners):
             if asked:
                 what = f"{self.options.mini_batch} mini-batches with {self.rule.name} partners"
@@ -177,11 +187,11 @@ class Sampler:
             return None
 
     def state_chunks(self) -> list[tuple[int, int]]:
-        """Ranges of vertices in which the state is read."""
+        """Ranges of vertices ``(first, stop)`` in which the state is read."""
         return list(State.chunk_ranges(self.shape))
 
     def close(self) -> None:
-        """Give all device memory back."""
+        """Release all device memory."""
         if self.loop is not None:
             self.loop.release()
         self.state.release()
@@ -190,9 +200,9 @@ class Sampler:
     # The chain -----------------------------------------------------------------------------------------------
 
     def initialise(self, start: Start | None = None) -> None:
-        """Start the chain: rows from Dirichlet(1, ..., 1) made on the device, or by the sets of ``start``.
+        """Start the chain: rows of pi are drawn from Dirichlet(1, ..., 1) or set from the sets of ``start``.
 
-        theta is drawn from Gamma(eta, 1); for blocks, whose first sweep moves it all the way, it is that of a guess.
+        theta is drawn from Gamma(eta, 1); for blocks it is a guess, which the first sweep replaces.
         """
         self.clipped()
         chain = self._first()
@@ -211,12 +221,12 @@ class Sampler:
         self.device.synchronize()
 
     def set_theta(self, theta: Array) -> None:
-        """Take theta ``[2, K]``, and beta of it."""
+        """Write theta ``[2, K]`` to the device and update beta."""
         self.state.set_theta(theta)
         self.kernels["update_beta"].launch(self.shape.row, self.values)
 
     def step(self) -> Batch:
-        """One iteration: queue its stages and return what it is about; nothing waits for the device."""
+        """Queue the stages of one iteration without waiting for the device; returns its mini-batch."""
         begin = time.perf_counter()
         batch = self.batches.batch(self.iteration + 1, self.launch)
         self.stages.add({"mini-batch": time.perf_counter() - begin})
@@ -228,7 +238,7 @@ class Sampler:
         if self.options.block:
             groups = links_groups(self.kernels[LINKS_DRAWN if self.sampling else LINKS].config)
         else:
-            # No more groups than pairs: of a star of few, the others would only be added up.
+            # At most one group per pair: further groups would only add zeros.
             groups = min(batch.n_pairs, self.capacity.groups)
         step, round_ = self._theta_step(eps, n), batch.first // self.max_vertices
         values.update(StepScalars.of(self.iteration, batch, round_, eps, step, groups, self.shape.real.type)._asdict())
@@ -242,7 +252,7 @@ class Sampler:
         return batch
 
     def advance(self, most: int) -> int:
-        """At least one and at most ``most`` iterations, as many as one launch can make; returns how many."""
+        """Queue as many iterations as one launch can run, from 1 to ``most``; returns their number."""
         if self.loop is None or not isinstance(self.batches, DrawnAhead):
             self.step()
             return 1
@@ -253,7 +263,7 @@ class Sampler:
         return len(sizes)
 
     def iterate(self, count: int) -> None:
-        """Queue ``count`` iterations, as many a launch as one can make."""
+        """Queue ``count`` iterations, with as few launches as possible."""
         end = self.iteration + count
         while self.iteration < end:
             self.advance(end - self.iteration)
@@ -265,18 +275,18 @@ class Sampler:
     def _theta_step(self, eps: float, n: int) -> float:
         if not self.options.block:
             return eps * self.theta_scale
-        # The share of the way that a whole sweep goes, spread over its blocks.
+        # The gain of a whole sweep, spread over its blocks.
         gain = 5.0 / (self.time + 5.0)
         return 1.0 - math.pow(1.0 - min(gain, 1.0 - 1e-9), n / self.split.graph.n_vertices)
 
     def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
-        """Queue a kernel with the arguments that it has among ``values``; its time counts towards a stage."""
+        """Queue a kernel with its arguments from ``values``; its time counts towards a stage."""
         self.stages.launched(stage, self.kernels[kernel].launch(count, values))
 
-    # What is seen of it --------------------------------------------------------------------------------------
+    # Reading the state ---------------------------------------------------------------------------------------
 
     def accumulate(self) -> None:
-        """Add the present pi and beta to their posterior means."""
+        """Add the current pi and beta to their posterior means."""
         mean, n = self.values["mean"], self.split.graph.n_vertices
         values = self.values | {"rows": mean, "sums": self.values["row_sums_out"]}
         values |= {"first": np.uint32(0), "n_rows": np.uint32(n)}
@@ -285,12 +295,15 @@ class Sampler:
         self.chain = chain._replace(beta_sum=chain.beta_sum + self.state.beta(), averaged=chain.averaged + 1)
 
     def beta(self) -> Array:
-        """beta ``[K]`` in float64; its posterior mean where that is kept."""
+        """beta ``[K]`` in float64; its posterior mean if there are samples."""
         averaged = self.chain.averaged
         return self.chain.beta_sum / averaged if averaged else self.state.beta()
 
     def rows(self, first: int, stop: int, mean: bool = False) -> tuple[Array, Array]:
-        """pi ``[stop - first, K]`` and row sums of some vertices; with ``mean`` the posterior mean of pi."""
+        """pi ``[stop - first, K]`` and row sums of a range of vertices.
+
+        With ``mean`` and if there are samples, the rows are those of the posterior mean of pi.
+        """
         assert stop - first <= self.values["rows"].shape[0], "more rows at a time than the buffer holds"
         values = self.values | {
             "sums": self.values["row_sums_out"],
@@ -313,7 +326,7 @@ class Sampler:
         return sums
 
     def clipped(self) -> int:
-        """Coordinates whose flow the split step has bounded so far."""
+        """Number of coordinates whose flow the split step has bounded so far."""
         found = int(self.device.download(self.values["clip_counts"]).sum(dtype=np.int64))
         self.device.write(self.values["clip_counts"], np.zeros(self.max_vertices, np.uint32))
         self.chain = self.chain._replace(clips=self.chain.clips + found)

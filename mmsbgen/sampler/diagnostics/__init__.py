@@ -1,1 +1,1 @@
-"""What is measured of a chain: held-out metrics, convergence, communities."""
+"""Diagnostics of a chain: held-out metrics, convergence, communities."""

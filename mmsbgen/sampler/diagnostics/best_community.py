@@ -1,4 +1,4 @@
-"""Which community is the best one of a link or of a vertex, found on the device."""
+"""The best community of each link or vertex, found on the device."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ def best_communities(sampler: Sampler, links: Ints) -> tuple[Ints, Array]:
 
 
 def leading_communities(sampler: Sampler) -> Ints:
-    """The largest entry's community ``[N]`` of every row of pi: what explains a vertex with itself, strengths alike."""
+    """The community ``[N]`` of the largest entry of every row of pi.
+
+    It is the one that explains the pair of a vertex with itself best if all communities are equally strong.
+    """
     vertices = np.arange(sampler.shape.n_vertices)
     with sampler.device.upload(np.ones(sampler.shape.row, sampler.shape.real)) as alike:
         return _explained(sampler, np.stack([vertices, vertices], axis=1), alike)[0]
 
 
 def _explained(sampler: Sampler, pairs: Ints, beta: Any) -> tuple[Ints, Array]:
-    """The pairs go through the device a part at a time, so that what they need is small whatever their number."""
+    """The best community and its share for ``pairs`` ``[P, 2]``, in parts to bound the memory."""
     device, values = sampler.device, sampler.values
     given = values | {"beta": beta, "pairs_a": values["explained_a"], "pairs_b": values["explained_b"]}
     best, shares = np.empty(len(pairs), np.int64), np.empty(len(pairs), sampler.shape.real)

@@ -1,4 +1,4 @@
-"""From memberships to communities: named rules, and what there is to say about a cover."""
+"""Memberships, the rules that turn them into communities, and covers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from mmsbgen.sampler.diagnostics.explained_links import (
     explained_at,
 )
 
-#: What a vertex needs of its links, in units of what it needs of its row: single links are chance more often.
+#: Threshold on the share of a vertex's links over the threshold on its row: single links are more often chance.
 _OF_LINKS = 1.2
-#: Share of its links by which alone a vertex is in the community that explains them.
+#: Share of a vertex's links that puts it into the community that explains them, whatever its row.
 _MOST = 0.5
-#: Elements of rows whose largest are sought at once: they stay in a core's cache, and NumPy lets other threads run.
+#: Elements of rows processed at a time in the search for the largest; they fit into a core's cache.
 _CACHED = 1 << 18
-#: Told the share that is done.
+#: Called with the share that is done.
 Tell = Callable[[float], None]
 
 
@@ -40,8 +40,8 @@ class Memberships:
     """The largest entries of every row of pi.
 
     ``indices`` and ``values`` are ``[N, r]``, largest first; ``beta`` ``[K]`` the strengths; ``ids`` ``[N]`` the
-    vertices' names in the input; ``delta`` the probability of a link across communities; ``unlinked`` the vertices
-    without a training link, ascending.  Where r = K nothing is left out.
+    vertices' ids in the input; ``delta`` the probability of a link across communities; ``unlinked`` the vertices
+    without a training link, ascending.  With r = K all of pi is stored.
     """
 
     ids: Array
@@ -57,27 +57,27 @@ class Memberships:
         return int(self.beta.size)
 
     def first(self, r: int) -> Memberships:
-        """The ``r`` largest entries only, in arrays that do not hold on to the others."""
+        """A copy with only the ``r`` largest entries of each row."""
         indices, values = (np.ascontiguousarray(array[:, :r]) for array in (self.indices, self.values))
         return replace(self, indices=indices, values=values)
 
     def rows(self, vertices: Ints) -> Array:
-        """pi ``[V, K]`` of some vertices ``[V]``; entries that were not kept are 0."""
+        """pi ``[V, K]`` of ``vertices`` ``[V]``; entries that are not stored are 0."""
         rows = np.zeros((len(vertices), self.k), self.values.dtype)
         np.put_along_axis(rows, self.indices[vertices].astype(np.int64), self.values[vertices], axis=1)
         return rows
 
     def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of ``rows`` or the entries that were kept.
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or the stored entries.
 
-        Of vertices without a training link nothing is known:
+        Vertices without a training link get the prior's mean row:
         :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.
         """
         read = explained_links.as_unknown(rows or self.rows, self.unlinked, self.k)
         return explained_links.link_probabilities(pairs, read, self.beta, self.delta)
 
     def dense(self) -> Array:
-        """pi ``[N, K]``; entries that were not kept are 0."""
+        """pi ``[N, K]``; entries that are not stored are 0."""
         return self.rows(np.arange(len(self.indices)))
 
 
@@ -108,7 +108,7 @@ def _largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A named way to make sets of vertices of memberships; ``threshold`` is its default."""
+    """A rule that turns memberships into sets of vertices; ``threshold`` is its default."""
 
     apply: Callable[[Memberships, RowSource, Array, float, Tell], tuple[Ints, Ints]]
     threshold: float
@@ -124,9 +124,9 @@ def _told(parts: Iterator[Explained], n_links: int, tell: Tell) -> Iterator[Expl
 
 
 def _gathered(m: Memberships, links: Array) -> Array:
-    """The links in an order in which consecutive ones share vertices: by the largest communities of their ends.
+    """The links sorted by the largest communities of their ends, so that consecutive links share vertices.
 
-    Rows are read once for a part of the links.  On com-DBLP this halves what is read.
+    Rows are read once per part of the links; on com-DBLP this halves the rows read.
     """
     first, second = np.sort(m.indices[links, 0], axis=1).T
     gathered: Array = links[np.lexsort((second, first))]
@@ -156,15 +156,15 @@ def _link(m: Memberships, rows: RowSource, links: Array, threshold: float, tell:
 
 
 def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
-    # Of a vertex that sits between communities pi says what it could explain, its links what there is to explain.
+    # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
     flat, r = np.zeros(m.indices.size), m.indices.shape[1]
     for ends, shares in _told(explained_at(_gathered(m, links), rows, m.beta, m.delta, m.indices), len(links), tell):
-        # One index each: NumPy adds at places of several dimensions twenty times more slowly.
+        # Flat indices: np.add.at is twenty times slower with several index arrays.
         np.add.at(flat, (ends[:, :, None] * r + np.arange(r)).ravel(), shares.ravel().astype(np.float64))
     degrees = np.bincount(links.ravel(), minlength=len(m.indices))[:, None]
     n_explained = flat.reshape(-1, r)
-    # One with fewer links than the strengths have it is mostly where nobody is linked, by its row.  Part of one link
-    # is no reason to put it elsewhere.
+    # A vertex with fewer links than the strengths predict has most of its row in communities without links.  Its links
+    # then decide, but a fraction of one link is not enough.
     most = (n_explained > max(threshold, _MOST) * degrees) & (n_explained >= 1.0)
     vertex, at = np.nonzero(((m.values > threshold) & (n_explained > _OF_LINKS * threshold * degrees)) | most)
     return vertex, m.indices[vertex, at].astype(np.int64)
@@ -184,7 +184,10 @@ RULES = {
 
 @dataclass(frozen=True)
 class Cover:
-    """Communities as sorted arrays of vertex numbers, largest first, with the community of the model behind each."""
+    """Communities as sorted arrays of vertex numbers, largest first.
+
+    ``labels`` are the corresponding communities of the model, as columns of pi.
+    """
 
     members: tuple[Ints, ...]
     labels: tuple[int, ...]
@@ -192,25 +195,25 @@ class Cover:
 
     @property
     def coverage(self) -> float:
-        """Share of vertices that are in some community."""
+        """Share of vertices that are in at least one community."""
         return self.covered / max(1, self.n_vertices)
 
     @property
     def covered(self) -> int:
-        """Number of vertices that are in some community."""
+        """Number of vertices that are in at least one community."""
         return int(np.count_nonzero(np.bincount(np.concatenate(self.members)))) if self.members else 0
 
     @property
     def overlap(self) -> float:
-        """Memberships of a covered vertex, in the mean."""
+        """Mean number of communities of a covered vertex."""
         return sum(len(m) for m in self.members) / max(1, self.covered)
 
 
 def checked_threshold(rule: str, threshold: float | None = None) -> float:
-    """The rule's threshold: the one given or its default.
+    """The given threshold, or the rule's default.
 
-    Raises :class:`InputError` for an unknown rule or a threshold that is no share (for ``top``: no whole number
-    from 1 on).
+    Raises :class:`InputError` for an unknown rule, or a threshold outside [0, 1) (for ``top``: one that is not a
+    positive integer).
     """
     if rule not in RULES:
         raise InputError(f"rule {rule!r} is not one of {', '.join(RULES)}")
@@ -225,7 +228,7 @@ def checked_threshold(rule: str, threshold: float | None = None) -> float:
 
 
 def entries_needed(rule: str, threshold: float, k: int) -> int:
-    """Largest entries of each row of pi that the rule sees, at most 256 above a threshold; ``link`` asks for rows."""
+    """Number of largest entries of each row of pi that the rule uses, at most 256 for ``share`` and ``threshold``."""
     above = int(1 / threshold) if threshold > 1 / 256 else 256
     needed = {
         "share": above,
@@ -247,10 +250,16 @@ def cover(
 ) -> Cover:
     """Apply a named rule; empty, too small and duplicate communities are dropped.
 
-    ``links`` ``[E, 2]`` are vertex numbers.  The rule sees the :func:`entries_needed` largest entries of ``m``, so
-    that further ones change nothing; ``link`` and ``share`` read whole ``rows``, by default what ``m`` has of them,
-    and ``tell`` the share of the links that are done.
-    Raises what :func:`checked_threshold` raises.
+    Args:
+        m: the memberships; the rule uses the :func:`entries_needed` largest entries.
+        links: ``[E, 2]``, vertex numbers.
+        rule: name of the rule.
+        threshold: threshold of the rule, by default its own.
+        min_size: smallest size of a community.
+        rows: source of whole rows for ``link`` and ``share``, by default the entries of ``m``.
+        tell: called by ``link`` and ``share`` with the share of the links that is done.
+
+    Raises the errors of :func:`checked_threshold`.
     """
     value = checked_threshold(rule, threshold)
     seen_by_rule = m.first(entries_needed(rule, value, m.k))

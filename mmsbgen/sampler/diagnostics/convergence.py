@@ -1,4 +1,4 @@
-"""Whether a run has converged, in numbers and in plain words."""
+"""Whether a run has converged, in numbers and as text."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from mmsbgen.sampler.diagnostics.communities import Memberships, largest
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.phases import TOLERANCE, WINDOW, settled
 
-#: Moments whose leading communities are remembered; beyond, every second one is forgotten.
+#: Most snapshots of leading communities; beyond it, every second one is dropped.
 _MOMENTS = 32
-#: Elements of the state above which the leading communities are looked up at every eighth evaluation only.
+#: Elements of the state above which a snapshot is taken at every eighth evaluation only.
 _LARGE = 1 << 24
-#: Share of vertices with the same leading community below which a run is called unsettled.
+#: Share of vertices with an unchanged leading community, below which communities count as unsettled.
 _AGREEMENT = 0.9
 
 
 class StabilityWatch:
-    """Remembers which community was each vertex's largest, as the run went on."""
+    """Snapshots of every vertex's largest community during a run."""
 
     def __init__(self) -> None:
         self.moments: list[tuple[int, npt.NDArray[np.int32]]] = []
         self._seen = 0
 
     def look(self, sampler: Sampler) -> None:
-        """Take note of the present state; call it at evaluations."""
+        """Take a snapshot of the current state; called at evaluations."""
         self._seen += 1
         if sampler.split.graph.n_vertices * sampler.shape.k > _LARGE and self._seen % 8:
             return
@@ -41,29 +41,29 @@ class StabilityWatch:
             leading = np.concatenate(parts)
         self.moments.append((sampler.iteration, leading.astype(np.int32)))
         if len(self.moments) > _MOMENTS:
-            # The latest stays.
+            # Keep the latest snapshot.
             self.moments = self.moments[1::2] if len(self.moments) % 2 == 0 else self.moments[::2]
 
     def agreement(self, begin: int) -> float | None:
-        """Share of vertices whose largest community is still that of half-way since ``begin``; None if not known."""
+        """Share of vertices whose largest community has not changed since half-way from ``begin``; None if unknown."""
         if len(self.moments) < 2:
             return None
         end, last = self.moments[-1]
         middle = begin + (end - begin) / 2
         when, before = min(self.moments[:-1], key=lambda moment: abs(moment[0] - middle))
         if abs(when - middle) > (end - begin) / 4:
-            # A run that was resumed late has seen no state from half-way.
+            # A run that was resumed late has no snapshot near half-way.
             return None
         return float(np.mean(before == last))
 
 
 def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: StabilityWatch) -> dict[str, Any]:
-    """What the run record says of convergence.
+    """The entry of the run record on convergence.
 
-    ``settled`` (at the end, of a run of open length when it set its end; None: too little to tell),
-    ``effective_communities`` (exp of the entropy of the mean row, of the entries that were kept), ``mean_row_sum``,
-    ``agreement`` (of the leading communities of the two halves since the last refinement), and ``text``, a verdict for
-    people.
+    ``settled``: whether the log-likelihood has settled at the end or, for a run of open length, when its end was set;
+    None if unknown.  ``effective_communities``: exp of the entropy of the mean row, from the stored entries.
+    ``mean_row_sum``: at the last evaluation.  ``agreement``: share of vertices whose leading community has not changed
+    since half-way from the last refinement.  ``text``: the verdict for people.
     """
     course, sweep = sampler.course, _sweep(sampler)
     since = [row for row in trace if row["iteration"] > course.changed_at]
@@ -81,7 +81,7 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Stabi
 
 
 def _sweep(sampler: Sampler) -> float:
-    """Iterations in which every vertex is updated once, of stars in the mean."""
+    """Iterations in which every vertex is updated once; for stars and pairs on average."""
     if sampler.options.block or not sampler.chain.vertex_updates:
         return float(sampler.per_sweep)
     return sampler.iteration * sampler.split.graph.n_vertices / sampler.chain.vertex_updates
@@ -101,7 +101,7 @@ def _text(sampler: Sampler, verdict: bool, agreement: float | None) -> str:
             f"{TOLERANCE:.1%} from {WINDOW} evaluations, or those of a sweep, to the next{same}. Communities may still "
             "change: give it more iterations (-n)."
         )
-    # The verdict is one of the end: noise moves the moment from which on it holds too far to name one.
+    # The text names the end only: noise makes the time of convergence too uncertain.
     if agreement is not None and agreement < _AGREEMENT:
         return (
             f"Warning: at the end, after {done}, the held-out log-likelihood has settled, the communities have not"
@@ -111,7 +111,7 @@ def _text(sampler: Sampler, verdict: bool, agreement: float | None) -> str:
 
 
 def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:
-    """Why nothing is known, and what would tell."""
+    """Text for an unknown verdict: the reason and the remedy."""
     said = "Not known whether the run has converged"
     if not len(sampler.split.validation.pairs):
         return f"{said}: no pairs are held out that could tell (--validation)."
@@ -126,6 +126,6 @@ def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:
 
 
 def _counted(value: float, unit: str) -> str:
-    """Two digits are enough of a few, whole numbers of many."""
+    """``value`` with its unit: two digits below 10, else rounded to an integer."""
     number = f"{value:.2g}" if value < 10 else f"{value:.0f}"
     return f"{number} {unit}" if number == "1" else f"{number} {unit}s"

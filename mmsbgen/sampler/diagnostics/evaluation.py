@@ -1,4 +1,4 @@
-"""Evaluations of a chain: metrics on the held-out pairs, and monitors of its health."""
+"""Evaluations of a chain: metrics on held-out pairs, and health checks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Trace = list[dict[str, Any]]
 
 
 def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics | None, ChainState]:
-    """Metrics on the validation pairs, None without any, and the chain's state with this sample in its means.
+    """Metrics on the validation pairs (None without pairs), and the chain's state with this sample in its means.
 
-    Samples that are not ``burnt_in`` begin the running mean anew.  The caller restores the state, or leaves the sample
-    out.
+    A sample that is not ``burnt_in`` restarts the running mean.  To include the sample, the caller passes the state to
+    ``sampler.restore``.
     """
     pairs, chain = sampler.split.validation, sampler.chain
     count = len(pairs.pairs)
@@ -61,11 +61,11 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics 
 
 
 def of_result(sampler: Sampler, pairs: HeldOut) -> dict[str, Any] | None:
-    """Metrics of ``pairs`` by the memberships that a run reports (the posterior mean where it is kept), on the host.
+    """Metrics of ``pairs`` from the final memberships (the posterior mean if there are samples), on the host.
 
-    ``auc``, ``log_likelihood`` (nats a pair, classes by their share in the graph), their standard errors as
-    ``auc_error`` and ``log_likelihood_error``, the balanced ``perplexity``, and how many ``links`` and ``non_links``
-    there are; None without pairs.
+    Keys: ``auc``, ``log_likelihood`` (nats per pair, classes weighted by their share in the graph), their standard
+    errors ``auc_error`` and ``log_likelihood_error``, the balanced ``perplexity``, and the numbers of ``links`` and
+    ``non_links``.  None without pairs.
     """
     links = np.asarray(pairs.labels, bool)
     if not links.size:
@@ -85,14 +85,14 @@ def of_result(sampler: Sampler, pairs: HeldOut) -> dict[str, Any] | None:
 
 
 def link_probabilities(sampler: Sampler, pairs: Ints) -> Floats:
-    """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), of whole rows.
+    """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from whole rows.
 
-    Of vertices without a training link nothing is known:
+    Vertices without a training link get the prior's mean row:
     :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.
     """
     beta, delta = sampler.beta(), sampler.options.crossing
     found = explained_links.link_probabilities(pairs, _rows(sampler, row_source(sampler)), beta, delta)
-    # Rows of 16 bits may sum to slightly more than 1; the kernels stop there too.
+    # Rows of 16 bits may sum to slightly more than 1; the kernels clamp in the same way.
     return np.minimum(found, 1.0 - BETA_FLOOR) if sampler.shape.stored.narrow else found
 
 
@@ -101,7 +101,7 @@ def _rows(sampler: Sampler, rows: RowSource) -> RowSource:
 
 
 def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
-    """Correct on the device what the kernel has, ``probabilities``, for pairs with an end of which no link is known."""
+    """Correct the kernel's ``probabilities``, on the device, for pairs with an end without training links."""
     split, device, held = sampler.split, sampler.device, sampler.held_values
     unknown = np.flatnonzero((split.training_adjacency.degrees[split.validation.pairs] == 0).any(axis=1))
     if not unknown.size:
@@ -118,9 +118,9 @@ def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
 
 
 def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
-    """One row of the trace: where the chain is, its metrics, and monitors of its health.
+    """One row of the trace: progress of the chain, metrics and health checks.
 
-    The sample enters the chain's means.  Raises :class:`MmsbgenError` where the state is no longer finite.
+    The sample enters the chain's means.  Raises :class:`MmsbgenError` if row sums are not finite.
     """
     sampler.device.synchronize()
     options = sampler.options

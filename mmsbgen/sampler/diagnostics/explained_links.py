@@ -1,7 +1,7 @@
-"""What rows of pi say of pairs: p(link), and how much of a link each community explains (eq. 3.5).
+"""Link probabilities from rows of pi, and the share of a link that each community explains (eq. 3.5).
 
-On the host all shares, a part of the links at a time; which community explains a link best, the kernel
-``explain_links`` says (:func:`mmsbgen.sampler.diagnostics.best_community.best_communities`).
+These functions compute on the host unless noted, a part of the links at a time.  The best community of a link is found
+on the device (:func:`mmsbgen.sampler.diagnostics.best_community.best_communities`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 #: Rows of pi ``[V, K]`` of the vertices ``[V]``.
 RowSource = Callable[[Ints], Array]
-#: Elements of rows of pi that are worked on at a time.
+#: Elements of rows of pi processed at a time.
 _BLOCK = 1 << 21
-#: The same of products of rows that are summed at once: they stay in a core's cache.
+#: Elements of products of rows summed at a time; they fit into a core's cache.
 _CACHED = 1 << 17
 
 
 def as_unknown(rows: RowSource, unlinked: Ints, k: int) -> RowSource:
-    """``rows`` for predictions: those of vertices ``unlinked``, ascending, are what is expected before a link is seen.
+    """``rows`` for predictions, with the prior's mean, 1/K, for the vertices ``unlinked`` (ascending).
 
-    Of a vertex without links the fit knows one thing, that it is linked to nobody, and puts it where nobody is linked:
-    no pair of it would ever be predicted.  But such a vertex is mostly one whose few links are held out or not known
-    yet.  Its row is the prior's mean then, 1/K in every community.
+    The fit puts a vertex without training links into communities without links, so that no link of it would be
+    predicted.  But the links of such a vertex are mostly held out or not known yet.
     """
     if not unlinked.size:
         return rows
@@ -57,9 +56,9 @@ def link_probabilities(pairs: Ints, rows: RowSource, beta: Floats, delta: float)
 
 
 class Explained(NamedTuple):
-    """Some links: their ``ends`` ``[C, 2]``, and ``shares`` ``[C, K]`` of p(link) that communities explain.
+    """Some links: their ``ends`` ``[C, 2]``, and the ``shares`` ``[C, K]`` of p(link) that communities explain.
 
-    What the shares lack to 1 is the chance that the ends acted in different communities.
+    The rest of the shares to 1 is the probability that the ends acted in different communities.
     """
 
     ends: Ints
@@ -67,9 +66,9 @@ class Explained(NamedTuple):
 
 
 def explained(links: Ints, rows: RowSource, beta: Floats, delta: float) -> Iterator[Explained]:
-    """The shares of ``links`` ``[E, 2]``, a part at a time: whole rows are too many to be held at once.
+    """The shares of ``links`` ``[E, 2]`` for all communities, a part of the links at a time to bound the memory.
 
-    What the tails of two rows have in common can explain a link better than the largest entry that they share.
+    Whole rows are needed: small entries of two rows together can explain a link better than their largest common one.
     """
     step = max(1, _BLOCK // beta.size)
     for first in range(0, len(links), step):
@@ -87,11 +86,11 @@ def explained(links: Ints, rows: RowSource, beta: Floats, delta: float) -> Itera
 def explained_at(
     links: Ints, rows: RowSource, beta: Floats, delta: float, at: npt.NDArray[np.integer[Any]]
 ) -> Iterator[Explained]:
-    """The shares ``[C, 2, r]`` of links that the communities ``at`` ``[N, r]`` of both their ends explain.
+    """The shares ``[C, 2, r]`` of links that the communities ``at`` ``[N, r]`` of both ends explain.
 
-    What :func:`explained` has, at the places asked for and in the precision of the rows: the sum over all communities
-    is one dot product a link, Z = delta + sum_k (beta_k - delta) pi_ak pi_bk.  Rows of a device may have a way of
-    their own (:class:`mmsbgen.sampler.diagnostics.state_rows.StateRows`).
+    As :func:`explained`, for selected communities and in the precision of the rows.  The sum over all communities is
+    one dot product per link, Z = delta + sum_k (beta_k - delta) pi_ak pi_bk.  If ``rows`` has a method
+    ``explained_at`` (:class:`mmsbgen.sampler.diagnostics.state_rows.StateRows`), it is used.
     """
     on_device = getattr(rows, "explained_at", None)
     if on_device is not None:

@@ -1,4 +1,4 @@
-"""Metrics on held-out pairs (docs/statistics.md): what a set of link probabilities is worth."""
+"""Metrics of link probabilities on held-out pairs (docs/statistics.md)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class HeldOutMetrics:
-    """One evaluation.  ``samples`` is the number of samples behind the running mean (1: this sample alone).
+    """Metrics of one evaluation, from this sample (``sample_...``) or from the running mean of samples.
 
-    ``perplexity`` is balanced: exp of minus the mean log-likelihood over links and non-links alike, of the
-    running mean; coin flipping scores 2.  ``log_likelihood`` weighs both classes by their share in the graph
-    (nats a pair).  ``auc`` ranks links against non-links by the running mean.  ``published_perplexity`` is what
-    the published programs print: averaged from the random start on, link terms without delta (1 - sum pi pi).
+    Attributes:
+        samples: number of samples in the running mean (1: this sample only).
+        perplexity: exp of minus the mean log-likelihood over links and non-links alike; coin flipping scores 2.
+        sample_perplexity: the same for this sample.
+        log_likelihood: mean log-likelihood in nats per pair, classes weighted by their share in the graph.
+        sample_log_likelihood: the same for this sample.
+        auc: area under the ROC curve of links against non-links, by the running mean.
+        published_perplexity: as the published programs print it: averaged from the random start on, link terms
+            without delta (1 - sum pi pi).
     """
 
     samples: int
@@ -32,7 +37,7 @@ class HeldOutMetrics:
 
 
 def auc(probabilities: Floats, links: Bools) -> float:
-    """Chance that a held-out link has a larger probability than a held-out non-link, ties counting half."""
+    """Probability that a held-out link ranks above a held-out non-link, ties counting half; NaN without a class."""
     negative = np.sort(probabilities[~links])
     positive = probabilities[links]
     if not negative.size or not positive.size:
@@ -43,7 +48,7 @@ def auc(probabilities: Floats, links: Bools) -> float:
 
 
 def auc_error(probabilities: Floats, links: Bools) -> float:
-    """Standard error of :func:`auc` as an estimate of that of all pairs (DeLong, DeLong and Clarke-Pearson 1988)."""
+    """Standard error of :func:`auc` as an estimate for all pairs (DeLong, DeLong and Clarke-Pearson 1988)."""
     positive, negative = np.sort(probabilities[links]), np.sort(probabilities[~links])
     variance = 0.0
     for these, those in ((positive, negative), (negative, positive)):
@@ -60,13 +65,13 @@ def perplexity(link_sum: float, non_link_sum: float, pairs: int) -> float:
 
 
 def weighted(link_sum: float, non_link_sum: float, links: int, non_links: int, density: float) -> float:
-    """density * mean over links + (1 - density) * mean over non-links; a class without pairs counts nothing."""
+    """density * mean over links + (1 - density) * mean over non-links; a class without pairs counts 0."""
     total = density * link_sum / links if links else 0.0
     return float(total + ((1.0 - density) * non_link_sum / non_links if non_links else 0.0))
 
 
 def weighted_error(values: Floats, links: Bools, density: float) -> float:
-    """Standard error of :func:`weighted` of ``values`` ``[H]`` of single pairs; a class of one pair counts nothing."""
+    """Standard error of :func:`weighted` for ``values`` ``[H]`` of single pairs; a class of one pair counts 0."""
     variance = 0.0
     for one, share in ((links, density), (~links, 1.0 - density)):
         if one.sum() > 1:
@@ -75,7 +80,7 @@ def weighted_error(values: Floats, links: Bools, density: float) -> float:
 
 
 def log_likelihoods(probabilities: Floats, links: Bools) -> Floats:
-    """log p(y) ``[H]`` of what was observed, given p(link)."""
+    """log p(y) ``[H]`` of the observed labels, given p(link)."""
     observed: Floats = np.where(
         links, np.log(np.maximum(probabilities, 1e-300)), np.log1p(-np.minimum(probabilities, 1 - 1e-16))
     )
@@ -83,10 +88,10 @@ def log_likelihoods(probabilities: Floats, links: Bools) -> Floats:
 
 
 def published(means: Floats, links: Bools) -> float:
-    """exp of minus the mean log-likelihood as the published programs have it.
+    """exp of minus the mean log-likelihood, as defined by the published programs.
 
-    ``means`` ``[H]`` are p(y = 1) over all samples from the random start on: for links without
-    delta (1 - sum pi pi) and floored at 1e-30, for non-links whole.
+    ``means`` ``[H]`` are means of p(y = 1) over all samples from the random start on: for links without
+    delta (1 - sum pi pi) and floored at 1e-30, for non-links complete.
     """
     total = np.log(np.maximum(means[links], 1e-30)).sum() + np.log1p(-means[~links]).sum()
     return math.exp(min(700.0, -float(total) / links.size))

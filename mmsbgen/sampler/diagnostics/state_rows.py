@@ -13,7 +13,7 @@ from mmsbgen.sampler.diagnostics.explained_links import Array, Explained, Floats
 
 
 class Rows:
-    """Reads rows ``[V, K]`` of pi of any vertices, or of its posterior mean where ``averaged``."""
+    """Reads rows ``[V, K]`` of pi, or of its posterior mean over ``averaged`` samples if that is not 0."""
 
     def __init__(self, sampler: Sampler, averaged: int) -> None:
         device, values, shape = sampler.device, sampler.values, sampler.shape
@@ -41,7 +41,7 @@ class Rows:
 
 
 class StateRows(Rows):
-    """Rows of the state, of whose links the device says itself how much some communities explain."""
+    """Rows of the state, with :meth:`explained_at` computed on the device."""
 
     def __init__(self, sampler: Sampler) -> None:
         super().__init__(sampler, 0)
@@ -72,6 +72,6 @@ class StateRows(Rows):
 
 
 def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
-    """Reads rows ``[V, K]`` of pi of any vertices (with ``mean`` of its posterior mean where that is kept)."""
+    """A reader of rows ``[V, K]`` of pi, or with ``mean`` of its posterior mean if there are samples."""
     averaged = sampler.chain.averaged if mean else 0
     return StateRows(sampler) if not averaged and "explain_at" in sampler.kernels else Rows(sampler, averaged)

@@ -1,4 +1,4 @@
-"""Mini-batches on the device: those drawn there ahead, those that the host draws, and blocks, with their partners."""
+"""Mini-batches on the device: blocks, and mini-batches drawn by the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmsbgen.sampler.minibatch.strategies import Registered, Sources
 
 
 class Batch(NamedTuple):
-    """What an iteration is about: the place of its first vertex and pair on the device, and how many there are."""
+    """A mini-batch on the device: index of its first vertex and pair, and their numbers."""
 
     first: int
     n_vertices: int
@@ -22,20 +22,20 @@ class Batch(NamedTuple):
 
 
 class Batches(Protocol):
-    """Where mini-batches come from."""
+    """Source of mini-batches."""
 
     def batch(self, iteration: int, queue: Launch) -> Batch:
-        """The mini-batch of an iteration; it and its partners are on the device when what is queued is done."""
+        """The mini-batch of an iteration; it and its partners are on the device when the queue is done."""
 
 
 class BlockBatches:
-    """Blocks, whose vertices are on the device for a whole sweep."""
+    """Blocks; the vertices of a whole sweep are on the device."""
 
     def __init__(self, sweeps: Sweeps, partners: Partners, device: Device, values: Mapping[str, Any]) -> None:
         self._sweeps, self._partners, self._device, self._values = sweeps, partners, device, dict(values)
 
     def batch(self, iteration: int, queue: Launch) -> Batch:
-        """A part of a sweep."""
+        """The block of an iteration."""
         first, n = self._sweeps.place(iteration, self._device, self._values["vertices"])
         self._values["iteration"] = np.uint32(iteration)
         self._partners.draw(queue, 1, n, self._values)
@@ -43,7 +43,7 @@ class BlockBatches:
 
 
 class HostBatches:
-    """Mini-batches that the host draws one by one."""
+    """Mini-batches drawn on the host, one by one."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class HostBatches:
         self._device, self._values, self._real = device, dict(values), real
 
     def batch(self, iteration: int, queue: Launch) -> Batch:
-        """A draw, written to the device; an empty one has no partners."""
+        """Draw a mini-batch and write it to the device; an empty one gets no partners."""
         batch = self._strategy.draw(self._sources, iteration)
         n, device, values = batch.vertices.size, self._device, self._values
         if n:

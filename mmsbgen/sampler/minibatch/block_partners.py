@@ -1,7 +1,7 @@
-"""Block mini-batches on a device: what they need beside the state, and their stages 2 and 3.
+"""Partners of block mini-batches: their device arrays, and stages 2 and 3.
 
-A block's vertices share their partners, so that no vertex has a list of its own: one launch draws the partners, one
-sums what they contribute as two dense products, one adds the links and ends the rows.
+All vertices of a block share their partners.  One launch draws the partners, one sums their contributions as two
+dense products, and one adds the links and completes the rows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from mmsbgen.sampler.minibatch.partners import Launch, half_wide, held_adjacency
 from mmsbgen.sampler.state.buffers import Spec
 from mmsbgen.sampler.state.device_state import StateShape
 
-#: block_links as it ends rows in the sweeps that draw after those that do not.
+#: The kernel that completes rows, without noise and with the noise of sampling sweeps.
 LINKS, LINKS_DRAWN = "block_links", "block_links draws"
 
 
 def theta_scales(per_sweep: int, non_link_factor: float, real: np.dtype[Any]) -> dict[str, Any]:
-    """By what a block's counts become those of all pairs.
+    """Factors that scale a block's counts to all pairs.
 
-    A vertex is in one of ``per_sweep`` blocks, and both ends of a pair count it.
+    A vertex is in one of ``per_sweep`` blocks, and a pair is counted by both of its ends.
     """
     half = 0.5 * per_sweep
     return {"non_link_scale": real.type(half * non_link_factor), "link_scale": real.type(half)}
 
 
 class BlockSharedPartners:
-    """Partners that the vertices of a block share."""
+    """Partners shared by the vertices of a block."""
 
     in_place = False
 
@@ -43,16 +43,16 @@ class BlockSharedPartners:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The draws, the products in single precision or on tensor cores, the ends of the rows."""
+        """Kernels that draw partners, multiply (in single precision or on tensor cores) and complete rows."""
         return ("shared_partners", *self._products, LINKS)
 
     @property
     def bytes_each(self) -> int:
-        """Nothing is drawn ahead."""
+        """0: nothing is drawn in advance."""
         return 0
 
     def specs(self, rounds: int) -> list[Spec]:
-        """The arrays that block mini-batches have instead of lists of partners and edge sets."""
+        """The arrays of shared partners, which replace partner lists and edge sets."""
         length = room(self._problem)
         return [
             *half_wide(self._problem, self._shape),
@@ -64,10 +64,10 @@ class BlockSharedPartners:
         ]
 
     def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
-        """One launch for one iteration."""
+        """Queue one launch for one iteration."""
         queue("partners", "shared_partners", 1, values)
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """The products, then links and the ends of the rows."""
+        """Queue the products, then the links and the completion of rows."""
         for name in (*self._products, LINKS_DRAWN if draws else LINKS):
             queue("update_phi", name, count, values)

@@ -1,4 +1,4 @@
-"""Blocks of vertices: in a sweep every vertex comes once, in an order that the device holds whole."""
+"""Blocks of vertices; each sweep contains every vertex once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Ints = npt.NDArray[np.int64]
 
 
 class Sweeps:
-    """The blocks of a run, in which ``size`` vertices at most are updated at a time.
+    """The blocks of a run, of at most ``size`` vertices each.
 
-    Vertices in descending order of degree are cut into strata of as many as there are blocks, and each block gets one
-    of every stratum: vertex ``(c + shift) % B`` of the stratum goes to block c, with a random shift for every stratum
-    and sweep.  So each vertex is in each block with chance 1/B, all blocks have about the same number of links, and a
-    block comes in descending order of degree: a hub that a device begins with does not keep it waiting at the end.
+    Vertices in descending order of degree are cut into strata of B vertices, B being the number of blocks.  Each block
+    gets one vertex of every stratum: vertex ``(c + shift) % B`` goes to block c, with a random shift for every stratum
+    and sweep.  So each vertex is in each block with chance 1/B, and all blocks have about the same number of links.
+    Within a block, degrees descend, so that hubs are processed first and do not delay the end of a launch.
     """
 
     def __init__(self, split: Split, size: int, seed: int) -> None:
@@ -35,14 +35,14 @@ class Sweeps:
         self._starts: Ints = np.zeros(1, np.int64)
 
     def shifts(self, sweep: int) -> Ints:
-        """The shift of every stratum ``[largest]`` in a sweep."""
+        """The shifts of the strata ``[largest]`` in a sweep."""
         drawn: Ints = np.random.Generator(np.random.PCG64([self._seed, 1, sweep])).integers(
             0, self.per_sweep, self.largest, np.int64
         )
         return drawn
 
     def order(self, sweep: int) -> tuple[npt.NDArray[np.uint32], Ints]:
-        """All vertices ``[N]``, block after block, and where each block begins ``[B + 1]``."""
+        """All vertices ``[N]``, block after block, and the start of each block ``[B + 1]``."""
         blocks = self.per_sweep
         places = np.arange(blocks)[:, None] + self.shifts(sweep)
         places -= blocks * (places >= blocks)
@@ -51,13 +51,16 @@ class Sweeps:
         return self._by_degree[places[there]], np.concatenate([[0], np.cumsum(there.sum(axis=1))])
 
     def block(self, iteration: int) -> npt.NDArray[np.uint32]:
-        """The vertices of an iteration, which count from 1."""
+        """The vertices of an iteration; iterations count from 1."""
         sweep, part = divmod(iteration - 1, self.per_sweep)
         order, starts = self.order(sweep)
         return order[starts[part] : starts[part + 1]]
 
     def place(self, iteration: int, device: Device, vertices: Any) -> tuple[int, int]:
-        """Where the vertices of an iteration begin in the device's array ``vertices`` ``[N]``, and their number."""
+        """Start of an iteration's vertices in the device array ``vertices`` ``[N]``, and their number.
+
+        Writes the array at the first iteration of each sweep.
+        """
         sweep, part = divmod(iteration - 1, self.per_sweep)
         if sweep != self._sweep:
             order, self._starts = self.order(sweep)

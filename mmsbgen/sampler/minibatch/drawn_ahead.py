@@ -1,6 +1,6 @@
-"""Star-shaped mini-batches and their partners, drawn on the device for several iterations ahead.
+"""Star-shaped mini-batches and their partners, drawn on the device several iterations in advance.
 
-Neither depends on the state, so that one launch serves many iterations, and an iteration needs nothing of the host.
+Neither depends on the state, so one launch draws for many iterations.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from mmsbgen.sampler.minibatch.batch_sources import Batch
 from mmsbgen.sampler.minibatch.partners import Launch, Partners
 from mmsbgen.sampler.minibatch.strategies import Ints, Sources, Stars
 
-#: Bytes that mini-batches drawn ahead may take; one iteration's are held in any case.
+#: Most bytes of mini-batches drawn in advance; one iteration is always held.
 _BYTES = 64 << 20
-#: Iterations that are drawn ahead at most.  The work of a run's last ones may be in vain, which weighs more on CPUs.
+#: Most iterations drawn in advance; draws beyond the end of a run are wasted, which costs more on CPUs.
 _MOST = {"cpu": 8, "gpu": 64}
 
 
 def rounds(kind: str, bytes_each: int) -> int:
-    """Iterations to draw ahead on a device of this ``kind`` where one needs ``bytes_each``."""
+    """Number of iterations to draw in advance on a device of this ``kind``, at ``bytes_each`` per iteration."""
     return max(1, min(_MOST[kind], _BYTES // max(1, bytes_each)))
 
 
 class DrawnAhead:
-    """The stars of the coming iterations; the device's arrays are refilled as they run out."""
+    """Stars of the next iterations; the device arrays are refilled when all are used."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class DrawnAhead:
         self._stars: Stars | None = None
 
     def batch(self, iteration: int, queue: Launch) -> Batch:
-        """The star of an iteration; draws ahead where it must."""
+        """The star of an iteration; refills if necessary."""
         n = int(self.sizes(iteration, queue)[0])
         return Batch(self.place(iteration) * self.stride, n, max(0, n - 1))
 
     def sizes(self, iteration: int, queue: Launch) -> Ints:
-        """Vertices of this iteration and of those after it that are drawn by then; draws ahead where it must."""
+        """Numbers of vertices of this iteration and of the later ones drawn so far; refills if necessary."""
         if self._stars is None or not self._first <= iteration < self._first + self.count:
             self._stars = self._refill(iteration, queue)
             self._first = iteration
         return self._stars.sizes[self.place(iteration) :]
 
     def place(self, iteration: int) -> int:
-        """Which of the iterations held is this one."""
+        """Index of an iteration among those held."""
         return iteration - self._first
 
     def _refill(self, iteration: int, queue: Launch) -> Stars:

@@ -1,8 +1,9 @@
-"""Where the partners of a mini-batch's vertices come from, and phi's update from them.
+"""Partners of a mini-batch's vertices, and phi's update from them.
 
-Each vertex has a list of its own (``uniform``, ``stratified``), or the vertices of a star share theirs (``shared``,
-``shared-uniform``): then no pair is looked up and the gradient is two dense products, with the links of each vertex
-beside them, or labelled among the partners.  Blocks share too (:mod:`mmsbgen.sampler.minibatch.block_partners`).
+Either each vertex has its own list (``uniform``, ``stratified``), or the vertices of a star share their partners
+(``shared``, ``shared-uniform``).  With shared partners no pair is looked up and the gradient is two dense products;
+links are added separately (``shared``) or labelled among the partners (``shared-uniform``).  For blocks see
+:mod:`mmsbgen.sampler.minibatch.block_partners`.
 """
 
 from __future__ import annotations
@@ -28,31 +29,34 @@ class Partners(Protocol):
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The kernels, in their order."""
+        """Names of the kernels, in launch order."""
 
     @property
     def bytes_each(self) -> int:
-        """Bytes of what is drawn for an iteration ahead."""
+        """Bytes per iteration drawn in advance."""
 
     @property
     def in_place(self) -> bool:
-        """Whether new rows are written where the old ones were, not into spare slots."""
+        """Whether new rows replace the old ones in place instead of using spare slots."""
 
     def specs(self, rounds: int) -> list[Spec]:
-        """The arrays for ``rounds`` iterations, beside the adjacency of training links."""
+        """The arrays for ``rounds`` iterations, without the adjacency of training links."""
 
     def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
-        """Queue the draws of ``rounds`` iterations from ``iteration`` on, whose vertices have ``places``."""
+        """Queue the draws of ``rounds`` iterations with room for ``places`` vertices in total.
+
+        ``values`` holds the first ``iteration``.
+        """
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """Queue phi's update of ``count`` vertices; the new rows are in spare slots then, unless it is ``in_place``.
+        """Queue phi's update of ``count`` vertices; new rows go to spare slots, unless ``in_place``.
 
-        With ``draws`` rows end with draws in a run that otherwise has none.
+        ``draws`` adds noise in the sampling sweeps of a run that otherwise has none.
         """
 
 
 class OwnPartners:
-    """A list of ``n`` partners for each vertex, every pair looked up."""
+    """A separate list of ``n`` partners for each vertex; every pair is looked up."""
 
     kernels = ("sample_partners", "update_phi")
     in_place = False
@@ -62,11 +66,11 @@ class OwnPartners:
 
     @property
     def bytes_each(self) -> int:
-        """Bytes of the lists of an iteration."""
+        """Bytes of the partner lists of an iteration."""
         return self._listed * (4 + self._real.itemsize)
 
     def specs(self, rounds: int) -> list[Spec]:
-        """Edge sets and lists."""
+        """Edge sets and partner lists."""
         return [
             *edge_sets(*self._sets),
             Spec("partners", "partners", (rounds * self._listed,), np.uint32),
@@ -74,16 +78,16 @@ class OwnPartners:
         ]
 
     def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
-        """One launch for all vertices of these iterations."""
+        """Queue one launch for all vertices of these iterations."""
         queue("partners", "sample_partners", places, values)
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """One launch."""
+        """Queue one launch."""
         queue("update_phi", "update_phi", count, values)
 
 
 class StarSharedPartners:
-    """Partners that the vertices of a star, or of a mini-batch of pairs, share."""
+    """Partners shared by the vertices of a star or of a mini-batch of pairs."""
 
     def __init__(self, split: Split, links: EdgeSet, held: EdgeSet, shape: StateShape, problem: Problem) -> None:
         self._split, self._sets, self._shape, self._problem = split, (links, held), shape, problem
@@ -91,23 +95,23 @@ class StarSharedPartners:
         self._drawn = ("draw_shared", star_tensor.AHEAD.name) if half else ("draw_shared",)
         products = tuple(spec.name for spec in star_tensor.KERNELS) if half else ("star_shared",)
         self._update = (*products, "star_rows")
-        # The last kernel reads rows of other vertices of the mini-batch where links have a stratum of their own alone.
+        # The last kernel reads rows of other vertices of the mini-batch only if links have their own stratum.
         self.in_place = problem["partners"] == LABELS
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The draws, the products, the ends of the rows."""
+        """Kernels that draw partners, multiply and complete rows."""
         return (*self._drawn, *self._update)
 
     @property
     def bytes_each(self) -> int:
-        """Bytes of an iteration's partners, of the places of all vertices among them, and of bits of pairs."""
+        """Bytes of an iteration's partners, of every vertex's index among them, and of the pair bits."""
         marks = self._problem["products"] == "half"
         looked_up = self._shape.spare_rows * half_room(self._problem) // 4 if marks else 0
         return 4 * (self._shape.n_vertices + 1) + room(self._problem) * (12 + self._shape.real.itemsize) + looked_up
 
     def specs(self, rounds: int) -> list[Spec]:
-        """Edge sets for the stars, what was drawn, and held-out pairs by vertex."""
+        """Edge sets, drawn partners, and held-out pairs by vertex."""
         length, real = room(self._problem), self._shape.real
         return [
             *edge_sets(*self._sets),
@@ -120,19 +124,19 @@ class StarSharedPartners:
         ]
 
     def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
-        """The draws; then for all vertices of these iterations which of their pairs must not be weighed."""
+        """Queue the draws, then (on tensor cores) the marks of pairs that must not count."""
         queue("partners", "draw_shared", rounds, values | {"n_rounds": np.uint32(rounds)})
         for name in self._drawn[1:]:
             queue("partners", name, places, values)
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """The products, then links and the ends of the rows."""
+        """Queue the products, then the links and the completion of rows."""
         for name in self._update:
             queue("update_phi", name, count, values)
 
 
 def edge_sets(links: EdgeSet, held: EdgeSet) -> list[Spec]:
-    """In which pairs are looked up."""
+    """Arrays of the edge sets for looking up pairs."""
     return [
         content("link_buckets", "edge sets", links.buckets),
         content("held_buckets", "edge sets", held.buckets),
@@ -140,7 +144,7 @@ def edge_sets(links: EdgeSet, held: EdgeSet) -> list[Spec]:
 
 
 def held_adjacency(split: Split) -> list[Spec]:
-    """Held-out pairs by vertex."""
+    """Arrays of the held-out pairs by vertex."""
     held = split.held_out_adjacency
     return [
         content("held_offsets", "adjacency", held.offsets.view(np.uint64)),
@@ -149,7 +153,7 @@ def held_adjacency(split: Split) -> list[Spec]:
 
 
 def half_wide(problem: Problem, shape: StateShape, rounds: int = 0) -> list[Spec]:
-    """What tensor cores multiply, two numbers a word; for stars also bits of pairs, of ``rounds`` iterations ahead."""
+    """Operands of tensor cores, two numbers per word; for stars also pair bits for ``rounds`` iterations."""
     if problem["products"] == "single":
         return []
     row, length, m = half_row(problem) // 2, half_room(problem), shape.spare_rows

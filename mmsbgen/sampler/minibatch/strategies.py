@@ -29,10 +29,10 @@ _NO_INTS: Ints = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class MiniBatch:
-    """One draw.
+    """One mini-batch.
 
-    ``vertices`` ``[M]``, distinct; ``pairs_a``, ``pairs_b`` ``[P]``; ``weights`` ``[P]``, the pair's inverse
-    chance, negative for non-links, 0 for pairs that must not count.  An empty batch is a no-op.
+    ``vertices`` ``[M]`` are distinct; ``pairs_a`` and ``pairs_b`` ``[P]`` are the ends of pairs.  ``weights`` ``[P]``
+    are inverse probabilities, negative for non-links, 0 for pairs that must not count.  An empty batch is a no-op.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class MiniBatch:
 
 @dataclass(frozen=True)
 class Sources:
-    """What strategies draw from: the split graph, its edge sets, and the options."""
+    """Input of the strategies: the split graph, its edge sets, and the options."""
 
     split: Split
     links: EdgeSet
@@ -57,14 +57,14 @@ class Sources:
         return self.split.graph.n_vertices
 
     def eligible(self, vertex: int) -> int:
-        """Non-links of a vertex that may be drawn: all others less its links and its held-out pairs."""
+        """Number of non-links of a vertex that may be drawn: all other vertices minus its links and held-out pairs."""
         degree = self.split.training_adjacency.row(vertex).size
         return self.n_vertices - 1 - degree - int(self.split.held_out_degree[vertex])
 
     def nonlink_factor(self) -> float:
-        """1, or where the strata are balanced the ratio of eligible links to eligible non-links.
+        """Factor of the weights of non-links: 1, or with ``balanced`` the ratio of eligible links to non-links.
 
-        The published programs balance: both strata then get the same total weight.
+        The published programs balance, so that both strata have the same total weight.
         """
         if self.options.nonlink_weight == "exact":
             return 1.0
@@ -76,12 +76,12 @@ class Strategy(Protocol):
     """Draws the mini-batch of an iteration."""
 
     def __call__(self, sources: Sources, iteration: int) -> MiniBatch:
-        """The draw of ``iteration``; the same for the same seed."""
+        """The mini-batch of ``iteration``; it depends on the seed and the iteration only."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A strategy with what the sampler must allocate for it; ``stars`` where the device can draw it ahead."""
+    """A strategy and its largest sizes; ``stars`` is set if the device can draw it in advance."""
 
     draw: Strategy
     doc: str
@@ -94,7 +94,7 @@ STRATEGIES: dict[str, Registered] = {}
 
 
 def strategy(name: str) -> Registered:
-    """The strategy called ``name``; raises :class:`InputError` listing those there are."""
+    """The strategy called ``name``; raises :class:`InputError`, with all names, if it is unknown."""
     if name not in STRATEGIES:
         raise InputError(f"mini-batch {name!r} is not one of {', '.join(sorted(STRATEGIES))}")
     return STRATEGIES[name]
@@ -102,10 +102,10 @@ def strategy(name: str) -> Registered:
 
 @dataclass(frozen=True)
 class Stars:
-    """What the host decides of the star-shaped mini-batches of R iterations; the device draws the rest.
+    """Host's part of the star-shaped mini-batches of R iterations; the device draws the other vertices.
 
-    ``centres`` ``[R]``; ``sizes`` ``[R]``, vertices with the centre, 0 where the star is empty; ``weights`` ``[R]``
-    of each of its pairs, negative for non-links.
+    ``centres`` ``[R]``; ``sizes`` ``[R]``, number of vertices including the centre, 0 for an empty star; ``weights``
+    ``[R]``, weight of each pair, negative for non-links.
     """
 
     centres: Ints
@@ -118,7 +118,7 @@ def _draw(sources: Sources, iterations: Ints, number: int, bound: int) -> Ints:
 
 
 def _stars(sources: Sources, first: int, count: int, links: bool | None) -> Stars:
-    """The stars of iterations ``first``, ...: of links, of non-links, or (None) of what a coin says."""
+    """The stars of ``count`` iterations from ``first`` on; ``links`` None chooses links or non-links by a coin."""
     n, iterations = sources.n_vertices, np.arange(first, first + count)
     centres = _draw(sources, iterations, 0, n)
     if links is None:
@@ -139,17 +139,17 @@ def random_node(sources: Sources, first: int, count: int) -> Stars:
 
 
 def random_node_link(sources: Sources, first: int, count: int) -> Stars:
-    """Its link half alone: every link is drawn with chance 2/N."""
+    """The link stratum of :func:`random_node` only: every link is drawn with chance 2/N."""
     return _stars(sources, first, count, True)
 
 
 def random_node_non_link(sources: Sources, first: int, count: int) -> Stars:
-    """Its non-link half alone."""
+    """The non-link stratum of :func:`random_node` only."""
     return _stars(sources, first, count, False)
 
 
 def _star(rule: Callable[[Sources, int, int], Stars]) -> Strategy:
-    """The whole mini-batch of a star on the host: the definition of what the kernel ``draw_stars`` draws."""
+    """Draws a star's mini-batch on the host: the reference for the kernel ``draw_stars``."""
 
     def draw(sources: Sources, iteration: int) -> MiniBatch:
         stars = rule(sources, iteration, 1)
@@ -167,9 +167,9 @@ def _star(rule: Callable[[Sources, int, int], Stars]) -> Strategy:
 
 
 def distinct_non_links(sources: Sources, vertex: int, iteration: int) -> Ints:
-    """Distinct eligible non-neighbours of ``vertex``: ``mini_batch_size`` of them, or all there are.
+    """Distinct eligible non-neighbours of ``vertex``: ``mini_batch_size`` of them, or all if there are fewer.
 
-    The first of a random permutation of all vertices that are neither linked nor held out nor ``vertex``.
+    They are the first of a random permutation of all vertices that are neither linked nor held out nor ``vertex``.
     """
     n, wanted = sources.n_vertices, min(sources.options.size, sources.eligible(vertex))
     adjacency, held = sources.split.training_adjacency, sources.split.held_out_adjacency
@@ -178,7 +178,7 @@ def distinct_non_links(sources: Sources, vertex: int, iteration: int) -> Ints:
 
 
 def random_pair(sources: Sources, iteration: int) -> MiniBatch:
-    """Pairs drawn uniformly with replacement from all N(N-1)/2; held-out ones get weight 0."""
+    """Pairs drawn uniformly with replacement from all N(N-1)/2; held-out pairs get weight 0."""
     n, m, seed = sources.n_vertices, sources.options.size, sources.options.seed
     a = below(seed, np.arange(m), 0, iteration, Purpose.mini_batch_pair, n)
     b = below(seed, np.arange(m), 1, iteration, Purpose.mini_batch_pair, n - 1)
@@ -195,7 +195,7 @@ def _signed(sources: Sources, a: Ints, b: Ints, link: float, non_link: float) ->
 
 
 def block(sources: Sources, iteration: int) -> MiniBatch:
-    """A block of vertices with all their links and shared partners, which inform theta too; no pairs of its own."""
+    """A block of vertices; it has no pairs, as theta is informed by the vertices' links and shared partners."""
     vertices = sweeps(sources).block(iteration).astype(np.int64)
     return MiniBatch("block", vertices, _NO_INTS, _NO_INTS, np.zeros(0))
 

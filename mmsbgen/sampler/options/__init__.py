@@ -1,1 +1,1 @@
-"""Options of a run, and the phases that it goes through."""
+"""Options of a run, and its phases."""

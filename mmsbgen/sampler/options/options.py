@@ -1,4 +1,4 @@
-"""Everything that a chain's future depends on, in one frozen value."""
+"""Options of the sampler, as one frozen dataclass."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PRODUCTS = ("single", "half")
 
 
 def blocks_per_sweep(n_vertices: int, size: int) -> int:
-    """Iterations in which blocks of at most ``size`` vertices go through all ``n_vertices`` once."""
+    """Number of blocks of at most ``size`` vertices that cover all ``n_vertices`` once."""
     return -(-n_vertices // min(size, n_vertices))
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """eps_t = a (1 + t/b)^-c; t counts iterations of star-shaped mini-batches, sweeps of block ones."""
+    """Step sizes eps_t = a (1 + t/b)^-c; t counts iterations of stars and pairs, or sweeps of blocks."""
 
     a: float
     b: float
@@ -49,22 +49,22 @@ class Schedule:
 STAR_SCHEDULE = Schedule(1024.0**-0.5, 1024.0, 0.5)
 #: tau = eps/2 = 0.1 (1 + s/100)^-0.6 over sweeps s.
 BLOCK_SCHEDULE = Schedule(0.2, 100.0, 0.6)
-#: eps of the sweeps that sample after the optimum.
+#: eps of the sampling sweeps after the optimum.
 SAMPLE_STEP = 0.06
-#: Iterations of star-shaped mini-batches where none are asked for.
+#: Default number of iterations of mini-batches of stars and pairs.
 STAR_ITERATIONS = 1000
-#: Sweeps of blocks after which a run ends even where its held-out log-likelihood still moves.
+#: Most sweeps before a run of open length sets its end, even if its held-out log-likelihood still changes.
 MOST_SWEEPS = 300
-#: Share of the links held out for test, where they are at least so many.
+#: Default share of the links held out for test, and the fewest links for which it applies.
 TEST_SHARE, FEWEST_TEST_LINKS = 0.01, 10
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to sample.  ``None`` stands for a default that depends on the graph or on other options.
+    """Options of the sampler.  ``None`` means a default that depends on the graph or on other options.
 
     The command line, the estimator, the service and workers derive their options from these fields.
-    Sizes that exceed what the graph has are clamped, and the weights with them.
+    Sizes larger than the graph are clamped, and the weights are adjusted.
     """
 
     n_communities: int = option(MISSING, "Number of communities of the model.", "python", least=1, most=2**24)
@@ -196,7 +196,7 @@ class Options:
         self._check_sampling()
 
     def _check_together(self) -> None:
-        """Choices that are right by themselves but not together."""
+        """Check combinations of options."""
         if self.block and self.partners == "shared-uniform":
             raise InputError(
                 "partners='shared-uniform' does not go with block mini-batches, whose links always have a stratum: "
@@ -233,12 +233,12 @@ class Options:
             )
 
     def sized_for(self, n_vertices: int, n_links: int = 0) -> Options:
-        """These options with what was left open chosen for a graph of ``n_vertices`` and ``n_links``.
+        """These options with defaults chosen for a graph of ``n_vertices`` and ``n_links``.
 
-        A star touches an eighth of the vertices, within 32 and 4096; a block 4096, or all; in large graphs a
-        sixteenth, up to 16384, so that a launch fills a GPU; from eight blocks of 32768 on these, whose fewer launches
-        save a GPU time (docs/reports/block-sizes.md: sweeps gain no less by them).  When evaluations come
-        and when the burn-in ends is settled here too.  ``iterations`` stays open where the run is to end by itself.
+        A star has an eighth of the vertices, between 32 and 4096.  A block has a sixteenth, between 4096 and 16384,
+        so that a launch fills a GPU.  Graphs of at least eight blocks of 32768 use that size: fewer launches are
+        faster, and a sweep gains as much (docs/reports/block-sizes.md).  The interval of evaluations and the end of
+        the burn-in are set here too.  ``iterations`` stays None if the run ends by its own convergence test.
         """
         star = max(32, min(4096, n_vertices // 8))
         block = 32768 if n_vertices >= 8 * 32768 else max(4096, min(16384, n_vertices // 16))
@@ -256,11 +256,11 @@ class Options:
         return dataclasses.replace(whole, evaluate_every=every, burn_in_iterations=whole.burn_in_end)
 
     def held_out_share(self, n_links: int) -> float:
-        """The share of ``n_links`` links that is held out for validation."""
+        """Share of ``n_links`` links to hold out for validation."""
         return min(0.05, max(0.01, 500 / max(1, n_links))) if self.validation is None else self.validation
 
     def test_share(self, n_links: int) -> float:
-        """The share of ``n_links`` links that is held out for test."""
+        """Share of ``n_links`` links to hold out for test."""
         if self.test is not None:
             return self.test
         return TEST_SHARE if self.validation != 0 and TEST_SHARE * n_links >= FEWEST_TEST_LINKS else 0.0
@@ -272,17 +272,17 @@ class Options:
 
     @property
     def refines(self) -> bool:
-        """Whether communities that come out empty get parts of others."""
+        """Whether empty communities are refilled with parts of others."""
         return self.phased and self.refine
 
     @property
     def shares(self) -> bool:
-        """Whether the vertices of a mini-batch share their partners."""
+        """Whether all vertices of a mini-batch use the same partners."""
         return self.block or self.partners in ("shared", "shared-uniform")
 
     @property
     def draws_noise(self) -> bool:
-        """Whether the steps of the first phase draw."""
+        """Whether the steps of the first phase add noise."""
         return not self.phased and self.noise is not False
 
     @property
@@ -320,15 +320,15 @@ class Options:
 
     @property
     def interval(self) -> int:
-        """Iterations between evaluations, of sized options: as given, a fiftieth of the run, or two sweeps."""
+        """``evaluate_every`` of sized options: as given, a fiftieth of the run, or two sweeps."""
         assert self.evaluate_every is not None
         return self.evaluate_every
 
     @property
     def burn_in_end(self) -> int | None:
-        """First iteration whose state enters running means and posterior averages, never the start.
+        """First iteration whose state enters running means and posterior averages, at least 1.
 
-        None where iterations are left open: means begin after the optimum.
+        None for a run of open length, whose means begin after the optimum.
         """
         if self.burn_in_iterations is not None or self.iterations is None:
             return self.burn_in_iterations

@@ -1,8 +1,8 @@
-"""The course of a run: what it decides as it goes, from the state and from its held-out metrics.
+"""Phases of a run, decided while it runs from the state and from held-out metrics.
 
-A run of block mini-batches without noise first optimises.  Communities that come out empty get parts of others
-(:mod:`mmsbgen.sampler.run.refine`), a few times.  Where its length is left open, it ends, or goes on to sample, when
-the held-out log-likelihood has settled.
+A run of block mini-batches without noise first optimises.  A few times, empty communities are refilled with parts of
+others (:mod:`mmsbgen.sampler.run.refine`).  A run of open length ends, or starts to sample, when the held-out
+log-likelihood has settled.
 """
 
 from __future__ import annotations
@@ -18,36 +18,41 @@ from mmsbgen.sampler.options.options import MOST_SWEEPS, Options
 
 #: Sweeps before the first refinement and between two.
 REFINE_SWEEPS = 30
-#: Refinements at most.
+#: Most refinements of a run.
 REFINE_ROUNDS = 3
-#: Where the schedule's clock stands after a refinement: what moved must settle, the rest must not melt.
+#: The schedule's time after a refinement, in sweeps: steps large enough for moved vertices to settle, but not so large
+#: that they destroy the other communities.
 RESTART = 20.0
-#: Evaluations whose mean is compared with that of as many before; more where they would span less than a sweep.
+#: Evaluations per window; the means of two successive windows are compared. A window spans at least a sweep.
 WINDOW = 5
-#: Relative gain in log-likelihood from one window to the next below which a run has settled.
+#: Relative gain in log-likelihood from one window to the next, below which a run has settled.
 TOLERANCE = 2e-3
-#: Sweeps before which no run ends by itself: where nothing is refined, the noise of single states may look like an end.
+#: Fewest sweeps of a run of open length: without refinements, the noise of single states may look like convergence.
 LEAST_SWEEPS = 60
-#: Sweeps of a run that cannot tell, as nothing is held out.
+#: Sweeps of a run of open length without held-out pairs.
 BLIND_SWEEPS = 100
-#: Sweeps that a run with noise from the start samples for after it has settled.
+#: Sampling sweeps, after it has settled, of a run that has noise from the start.
 NOISY_SWEEPS = 100
-#: Sweeps after an optimum whose link probabilities are averaged: the partners drawn make single states differ.
+#: Sweeps after an optimum whose link probabilities are averaged, as single states vary with the partners drawn.
 CLOSING_SWEEPS = 50
-#: Share of the sampling sweeps that enter no mean.
+#: Share of the sampling sweeps that is left out of means.
 WARM_UP = 0.2
 
 
 @dataclass(frozen=True)
 class Phases:
-    """What has been decided so far, a value; a checkpoint keeps it.
+    """Decisions of a run so far; immutable, stored in checkpoints.
 
-    ``clock_from``: the iteration at which the schedule's clock stood at ``clock_at`` sweeps.  ``refinements``: the
-    rounds so far, each with its iteration and how many communities were filled.  ``settled_at``: the iteration at
-    which a run of open length found that the metrics had settled, and set its end; None in one of given length, which
-    decides nothing.  ``sampling_from``: the last iteration before those that draw,
-    ``closing_from`` before those whose link probabilities are averaged where none draw.  ``end``: the last
-    of all, once that is known.  ``start``: the start's name, and ``trials`` what was tried for it.
+    Attributes:
+        start: name of the start.
+        trials: the starts that were tried and their metrics.
+        clock_from: the iteration at which the schedule's time was ``clock_at``.
+        clock_at: time of the schedule at ``clock_from``, in sweeps.
+        refinements: the refinements so far, each with its iteration and the number of communities filled.
+        settled_at: the iteration at which a run of open length had settled, if it has; None for one of given length.
+        sampling_from: the last iteration before the sampling sweeps.
+        closing_from: the last iteration before the sweeps whose link probabilities are averaged, if none sample.
+        end: the last iteration of a run of open length, once known.
     """
 
     start: str = "random"
@@ -66,17 +71,17 @@ class Phases:
 
     @property
     def changed_at(self) -> int:
-        """The iteration from which on the metrics are those of one undisturbed descent."""
+        """The iteration of the last refinement that filled a community, or 0."""
         return max((done["iteration"] for done in self.refinements if done["filled"]), default=0)
 
     def limit(self, options: Options, per_sweep: int) -> int:
-        """The iteration at which the run ends, as far as is known."""
+        """The iteration at which the run ends or, while that is open, at which its end must be decided."""
         if self.end is not None:
             return self.end
         return MOST_SWEEPS * per_sweep if options.iterations is None else options.iterations
 
     def ends_open(self, options: Options, iteration: int, per_sweep: int) -> bool:
-        """Whether a run of open length has come as far as it may without a decision."""
+        """Whether a run of open length has reached the maximum number of sweeps without a decision."""
         return options.iterations is None and self.end is None and iteration >= MOST_SWEEPS * per_sweep
 
     def burnt_in(self, options: Options, iteration: int) -> bool:
@@ -94,7 +99,7 @@ class Phases:
         if not self._may_refine(options) or self.sampling_from is not None or self.end is not None:
             return False
         if self.burnt_in(options, iteration):
-            # What a community means would change within the averages.
+            # A refinement would change the meaning of communities within the averages.
             return False
         left = self.limit(options, per_sweep) - iteration
         return min(iteration - self.changed_at, left) >= REFINE_SWEEPS * per_sweep
@@ -104,7 +109,7 @@ class Phases:
         return options.refines and len(done) < REFINE_ROUNDS and not (done and not done[-1]["filled"])
 
     def refined(self, iteration: int, filled: int, per_sweep: int) -> Phases:
-        """The course after a refinement; one that changed something sets the clock back."""
+        """The phases after a refinement; if it filled communities, the schedule's time is set back."""
         after = replace(self, refinements=[*self.refinements, {"iteration": iteration, "filled": filled}])
         if not filled:
             return after
@@ -112,7 +117,7 @@ class Phases:
         return replace(after, clock_at=min(RESTART, clock), clock_from=iteration)
 
     def decided(self, options: Options, trace: Sequence[dict[str, Any]], iteration: int, per_sweep: int) -> Phases:
-        """The course after an evaluation: a run of open length goes on, samples, or gets its end."""
+        """The phases after an evaluation: a run of open length continues, starts to sample, or gets its end."""
         if options.iterations is not None or self.end is not None:
             return self
         since = [row for row in trace if row["iteration"] > self.changed_at]
@@ -137,12 +142,16 @@ class Phases:
 
 
 def settled(trace: Sequence[dict[str, Any]], sweep: float = 1.0, begin: int = 0) -> bool | None:
-    """Whether the log-likelihood of the held-out pairs has stopped to rise; None where too little is known.
+    """Whether the held-out log-likelihood has stopped rising; None if there are too few evaluations.
 
-    The means of the last evaluations and of those before are compared: ``WINDOW`` of each, or all of a ``sweep`` each,
-    the iterations in which every vertex is updated once, where that has more.  Within less than a sweep most vertices
-    stand still, and so does what they predict.  ``begin`` is the iteration behind which the trace begins.  A fall
-    counts as settled: more sweeps fit the training links better and what is held out worse.
+    Compares the mean of the last window of evaluations with that of the window before.  A window has ``WINDOW``
+    evaluations, or all evaluations of a sweep if these are more: within less than a sweep, most vertices are not
+    updated.  A fall counts as settled: more sweeps fit the training links better and the held-out pairs worse.
+
+    Args:
+        trace: the evaluations to look at.
+        sweep: iterations in which every vertex is updated once.
+        begin: the iteration after which the trace begins.
     """
     rows = [(row["iteration"], row["sample_log_likelihood"]) for row in trace if "sample_log_likelihood" in row]
     if len(rows) < 2 * WINDOW:

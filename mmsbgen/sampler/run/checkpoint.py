@@ -1,7 +1,7 @@
-"""Checkpoints: one archive with everything that a run's future depends on.
+"""Checkpoints: one archive with everything needed to resume a run.
 
-Rows are written in the order of vertices, whatever slots they are in, a part at a time.  On the same device, with
-the same configurations, templates, compiler and libraries a resumed run gives the same bits as one that never stopped.
+Rows are written in the order of vertices, not of slots, a part at a time.  On the same device, with the same
+configurations, templates, compiler and libraries, a resumed run gives the same bits as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _COUNTERS = ("iteration", "samples", "averaged", "vertex_updates", "clips", "pub
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read from a checkpoint; the rows stay in the file."""
+    """Metadata of a checkpoint; the arrays are read from the file when the chain is restored."""
 
     path: Path
     meta: dict[str, Any]
@@ -64,7 +64,7 @@ class Checkpoint:
 
     @property
     def fused(self) -> bool:
-        """Whether the run made many iterations a launch."""
+        """Whether the run used fused iterations."""
         return _LOOP in self.meta["fingerprint"]
 
     @property
@@ -79,12 +79,12 @@ class Checkpoint:
 
 
 def device_name(info: DeviceInfo) -> str:
-    """What names a device in a checkpoint: on the same one the same configurations give the same bits."""
+    """Name of a device in checkpoints; on devices of the same name, the same configurations give the same bits."""
     return f"{info.backend} {info.platform} {info.name} {info.architecture}"
 
 
 def fingerprint(sampler: Sampler) -> dict[str, str]:
-    """What decides the bits beside options and graph: device, driver, compiler, versions, and each kernel's source."""
+    """All that affects the bits besides options and graph: device, driver, compiler, versions and kernel sources."""
     info = sampler.device.info
     found = {
         "device": device_name(info),
@@ -96,8 +96,8 @@ def fingerprint(sampler: Sampler) -> dict[str, str]:
         "mmsbgen": __version__,
     }
     if sampler.options.refines:
-        # Leiden's algorithm parts communities on the way, by igraph, which draws from Python's own generator.  The
-        # start, for which it may be asked too, is behind a chain that is kept.
+        # Refinements run Leiden's algorithm of igraph with Python's random generator.  The start may use it too, but a
+        # checkpoint is written after the start.
         found |= versions("igraph")
     for name, bound in sampler.kernels.items():
         found[f"{name} configuration"] = json.dumps(dict(bound.config), sort_keys=True)
@@ -109,14 +109,14 @@ def fingerprint(sampler: Sampler) -> dict[str, str]:
 
 
 def _source_digest(text: str) -> str:
-    """The digest of a rendered source less the comment that heads it: constants that Python works out count too."""
+    """Digest of a rendered source without its leading comment; it covers constants computed in Python."""
     return hashlib.sha256(_HEADER.sub("", text).encode()).hexdigest()
 
 
 def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool = False) -> None:
-    """Write a checkpoint; it replaces an older one of that name only when it is whole.
+    """Write a checkpoint atomically.
 
-    ``kept`` is whether the user asked for it, so that it stays when the run is finished.
+    ``kept``: whether the checkpoint is to stay after the run has finished.
     """
     sampler.device.synchronize()
     sampler.clipped()
@@ -139,7 +139,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
 
     def rows() -> Iterator[Array]:
         for first, stop in sampler.state_chunks():
-            yield shape.stored.nearest(sampler.rows(first, stop)[0])  # exact: the bits that are stored
+            yield shape.stored.nearest(sampler.rows(first, stop)[0])  # exact: rows are already in the storage type
 
     n, k = shape.n_vertices, shape.k
     slots = device.download(sampler.values["slots"])
@@ -159,7 +159,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged or foreign file makes NumPy and zipfile raise into an :class:`InputError`."""
+    """Turn errors of NumPy and zipfile on a damaged or foreign file into an :class:`InputError`."""
     try:
         yield
     except FileNotFoundError:
@@ -171,7 +171,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint's description; raises :class:`InputError` for a file that is none, or of a newer version."""
+    """Read a checkpoint's metadata; raises :class:`InputError` for another file or an unsupported version."""
     with _readable(path), open(path, "rb") as file, np.load(_archive(file)) as archive:
         meta = json.loads(archive["meta"].tobytes())
         version = int(meta["format"])
@@ -210,7 +210,7 @@ def _archive(file: BinaryIO) -> BinaryIO:
 
 
 def belongs(checkpoint: Checkpoint, graph: Graph) -> None:
-    """Raise :class:`InputError` when the checkpoint is one of another graph."""
+    """Raise :class:`InputError` if the checkpoint belongs to another graph."""
     if checkpoint.meta["graph"] != graph.digest:
         raise InputError(
             f"{checkpoint.path} belongs to another graph ({checkpoint.meta['graph_name']}) than {graph.name}; resume "
@@ -219,18 +219,18 @@ def belongs(checkpoint: Checkpoint, graph: Graph) -> None:
 
 
 def differences(checkpoint: Checkpoint, sampler: Sampler) -> list[str]:
-    """Why a resumed run will not give the bits that the stopped one would have; empty when it will."""
+    """Names of the differences that prevent a bitwise equal resumed run; empty if there are none."""
     before, now = checkpoint.meta["fingerprint"], fingerprint(sampler)
     changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
-    # Another configuration or template makes another source: only what no other part tells is named.
+    # A changed configuration or template implies a changed source, which is not named then.
     told = {f"{name} source" for name in sampler.kernels if {f"{name} configuration", f"{name} template"} & changed}
     return sorted(changed - told)
 
 
 def restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
-    """Put a chain where the checkpoint left it.
+    """Restore a chain from a checkpoint.
 
-    Raises :class:`InputError` when the checkpoint is damaged, or belongs to another graph or shape.
+    Raises :class:`InputError` if the checkpoint is damaged, or belongs to another graph or shape.
     """
     belongs(checkpoint, sampler.split.graph)
     with _readable(checkpoint.path):
@@ -280,7 +280,7 @@ def _shaped(archive: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> 
 
 
 def _restore_rows(path: Path, name: str, wanted: np.dtype[Any], sampler: Sampler, write: Any) -> None:
-    """Stream ``name.npy`` out of the archive into padded rows."""
+    """Stream ``name.npy`` from the archive and pass padded rows to ``write``."""
     shape = sampler.shape
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
         version = np.lib.format.read_magic(member)
@@ -293,4 +293,4 @@ def _restore_rows(path: Path, name: str, wanted: np.dtype[Any], sampler: Sampler
             rows = np.zeros((stop - first, shape.row), wanted)
             rows[:, : shape.k] = np.frombuffer(data, wanted).reshape(stop - first, shape.k)
             write(first, rows)
-        member.read(1)  # reading past the end compares the checksum of the whole
+        member.read(1)  # zipfile verifies the checksum at the end of the member

@@ -1,9 +1,8 @@
-"""How many communities: a search over a geometric grid, the held-out log-likelihood choosing.
+"""Choice of the number of communities: a search over a geometric grid by held-out log-likelihood.
 
-Of the numbers whose log-likelihood is within one standard error of the best one's, the smallest is taken (the
-one-standard-error rule of Breiman et al. 1984): more communities than the data tell apart are no gain.  The standard
-error is that of the difference to the best one.  It has two parts: which pairs happened to be held out, and which mode
-a chain happened to find, as the spread of chains that differ in their seed alone shows it.
+The smallest K whose log-likelihood is within one standard error of the best one is taken (the one-standard-error rule
+of Breiman et al. 1984).  The standard error is that of the difference to the best K.  It has two parts: the sampling
+of the held-out pairs, and the mode that a chain finds, estimated by chains that differ only in their seed.
 """
 
 from __future__ import annotations
@@ -29,30 +28,30 @@ from mmsbgen.sampler.run.refine import refine
 from mmsbgen.sampler.starts.start_methods import Start, by_label, communities, leiden, of_sets, seeded, training_graph
 
 Floats = npt.NDArray[np.float64]
-#: Share of a row from which a vertex is in a set of a warm start.
+#: Share of a row above which a vertex is in a set of a warm start.
 _INSIDE = 0.2
-#: Numbers in a row that are no better by a standard error before the grid ends.
+#: Successive K without an improvement by a standard error before the grid ends.
 _PATIENCE = 2
-#: Ratio of the number taken to the largest one below it that was tried, at which the search ends.
+#: Ratio of the K taken to the next smaller K tried, at which the search ends.
 _RATIO = 1.15
-#: Chains, of different seeds, of those numbers that decide.
+#: Chains with different seeds for each K that decides.
 _CHAINS = 3
 
 
 @dataclass(frozen=True)
 class KTrial:
-    """One number of communities: its start, and means over its chains of log-likelihood a held-out pair and of AUC."""
+    """Trial of one K: its start, and the means over its chains of log-likelihood per held-out pair and of AUC."""
 
     k: int
     start: str
     log_likelihood: float
     auc: float
     standard_error: float
-    """Of the log-likelihood's difference to the best one tried: of the pairs held out and of the chains' seeds."""
+    """Standard error of the difference in log-likelihood to the best K, from held-out pairs and seeds."""
     chains: int
-    """Chains that were run from that start."""
+    """Number of chains run from that start."""
     seed_deviation: float
-    """Standard deviation of log-likelihoods of chains that differ in their seed, pooled over all numbers."""
+    """Standard deviation of log-likelihoods between chains that differ in their seed, pooled over all K."""
 
 
 class _Fit(NamedTuple):
@@ -61,7 +60,7 @@ class _Fit(NamedTuple):
     logs: Floats
     """Log-likelihood ``[H]`` of every held-out pair."""
     value: float
-    """Their mean, both classes by their share in the graph."""
+    """Their mean, classes weighted by their share in the graph."""
     sets: Start
 
 
@@ -72,15 +71,23 @@ def choose_k(
     say: Callable[[str], None],
     asked: Callable[[], bool],
 ) -> tuple[int, list[KTrial]]:
-    """The number of communities for a split graph, and what was tried, in the order of K.
+    """Choose K for a split graph; returns it and the trials in the order of K.
 
-    ``make`` builds a chain of K communities with a seed, which is closed here.  The grid begins at half the number of
-    Leiden's communities and doubles as long as that pays.  Then the smallest number within a standard error of the best
-    is sought by halving, in ratio, what lies between it and the next one below.  Each is optimised from Leiden's
-    communities and, warm, from the sets that the next one below has found.  The best one, the one taken and the next
-    one below get chains of other seeds.
+    The grid begins at half the number of Leiden's communities and doubles while the log-likelihood improves.  Then the
+    interval between the smallest K within a standard error of the best and the next smaller K is bisected
+    geometrically.  Each K is optimised from Leiden's communities and from the sets found with a smaller K.  The best K,
+    the one taken and the next smaller one get chains with other seeds.
 
-    Raises :class:`InputError` where no pairs are held out, and KeyboardInterrupt once ``asked`` is true.
+    Args:
+        split: the graph with its held-out pairs.
+        make: builds a chain for a K and a seed; it is closed here.
+        seed: seed of the first chain of every K.
+        say: called with messages.
+        asked: returns true if the user asks to stop.
+
+    Raises:
+        InputError: if no pairs are held out or no K could be tried.
+        KeyboardInterrupt: if ``asked`` returns true.
     """
     if not len(split.validation.pairs):
         n_links, chosen = split.graph.n_links, "the number of communities is chosen on held-out pairs"
@@ -96,7 +103,7 @@ def choose_k(
 
 
 class _KSearch:
-    """The chains that were run, by their number of communities; those of a number have one start and many seeds."""
+    """State of the search: the chains by K; all chains of a K have the same kind of start and different seeds."""
 
     def __init__(
         self,
@@ -112,29 +119,29 @@ class _KSearch:
         self.most = max(2, split.graph.n_vertices // 2)
 
     def value(self, k: int) -> float:
-        """The mean log-likelihood of a number's chains."""
+        """Mean log-likelihood of the chains of ``k``."""
         return float(np.mean([fit.value for fit in self.fits[k]]))
 
     @property
     def best(self) -> int:
-        """The number whose chains have the best mean."""
+        """The K with the best mean log-likelihood."""
         return max(self.fits, key=self.value)
 
     @property
     def taken(self) -> int:
-        """The smallest number within a standard error of the best one."""
+        """The smallest K within a standard error of the best one."""
         best = self.best
         return min(k for k in self.fits if self.value(best) - self.value(k) <= self.error(k, best))
 
     @property
     def seed_variance(self) -> float:
-        """Variance of log-likelihoods of chains that differ in their seed, pooled over all numbers."""
+        """Variance of log-likelihoods between chains that differ in their seed, pooled over all K."""
         chains = [np.array([fit.value for fit in fits]) for fits in self.fits.values()]
         free = sum(values.size - 1 for values in chains)
         return sum(float(((values - values.mean()) ** 2).sum()) for values in chains) / free if free else 0.0
 
     def error(self, k: int, other: int) -> float:
-        """Standard error of the difference of two numbers' log-likelihoods: of the pairs held out, and of the seeds."""
+        """Standard error of the difference in log-likelihood between two K, from held-out pairs and seeds."""
         if k == other:
             return 0.0
         difference = np.mean([fit.logs for fit in self.fits[other]], axis=0)
@@ -143,7 +150,7 @@ class _KSearch:
         return math.sqrt(of_pairs**2 + self.seed_variance * sum(1 / len(self.fits[one]) for one in (k, other)))
 
     def grid(self) -> None:
-        """Double as long as that pays."""
+        """Double K while the log-likelihood improves."""
         with seeded(self.seed):
             natural = len(leiden(training_graph(self.split), 1.0))
         k, misses, warm = max(2, natural // 2), 0, None
@@ -156,7 +163,7 @@ class _KSearch:
             k *= 2
 
     def narrow(self) -> None:
-        """Find where the numbers within a standard error of the best begin, with several chains of all that decide."""
+        """Find the smallest K within a standard error of the best, with several chains of each K that decides."""
         while True:
             taken = self.taken
             smaller = [k for k in sorted(self.fits) if k < taken]
@@ -170,7 +177,7 @@ class _KSearch:
                 return
 
     def fit(self, k: int, warm: Start | None) -> bool:
-        """Run k from Leiden's communities and from ``warm``, and keep the better chain; False where k does not fit."""
+        """Run ``k`` from Leiden's communities and from ``warm`` and keep the better chain; False if none fits."""
         starts = [communities(self.split, k, self.seed)]
         if warm is not None:
             keep = warm.communities < k
@@ -185,19 +192,19 @@ class _KSearch:
         return bool(fits)
 
     def repeat(self, k: int) -> None:
-        """Run a number again with other seeds."""
+        """Run ``k`` again with other seeds."""
         self.say(f"Trying K={k} with other seeds")
         for other in range(len(self.fits[k]), _CHAINS):
-            # What fitted once and does not now, since memory is shared, counts as it is.
+            # If the chain does not fit any more, as other programs use the memory, its first result is counted again.
             self.fits[k] += self.again(k, (self.seed + other) % 2**64) or self.fits[k][:1]
 
     def again(self, k: int, seed: int) -> list[_Fit]:
-        """A chain of another seed; where it starts from Leiden's communities, these are found anew."""
+        """A chain with another seed; Leiden's communities, if they are its start, are found again with that seed."""
         start = self.fits[k][0].start
         return self.run(k, seed, [communities(self.split, k, seed) if start.name == "communities" else start])
 
     def run(self, k: int, seed: int, starts: list[Start]) -> list[_Fit]:
-        """Chains of k from each start; none where they do not fit in memory."""
+        """Chains of ``k``, one from each start; empty if they do not fit in memory."""
         try:
             sampler = self.make(k, seed)
         except DeviceMemoryError:
@@ -227,14 +234,14 @@ class _KSearch:
         return _Fit(start, metrics.auc, logs, metrics.sample_log_likelihood, _sets(sampler))
 
     def told(self, k: int) -> KTrial:
-        """What the search has to say of a number."""
+        """The trial of ``k`` for the record."""
         fits, auc = self.fits[k], float(np.mean([fit.auc for fit in self.fits[k]]))
         error, deviation = self.error(k, self.best), math.sqrt(self.seed_variance)
         return KTrial(k, fits[0].start.name, self.value(k), auc, error, len(fits), deviation)
 
 
 def _sets(sampler: Sampler) -> Start:
-    """The sets that the chain has found, largest first."""
+    """The sets of vertices that the chain has found, largest first."""
     vertices, labels = [], []
     for first, stop in sampler.state_chunks():
         at, values = largest(sampler.rows(first, stop)[0], min(sampler.shape.k, int(1 / _INSIDE)))

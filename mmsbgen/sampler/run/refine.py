@@ -1,8 +1,8 @@
-"""Give communities that came out empty a part of others that fall apart.
+"""Refinement: refill empty communities with parts of others.
 
-From any start some planted communities end up in one community of the model while others of the model stay empty:
-no step of a vertex at a time can part them again.  The links that a community explains tell: where Leiden cuts them
-into parts, a part moves to an empty community, and the chain goes on from there.
+From any start, some communities of the model contain several true communities while others stay empty; updates of
+single vertices cannot separate them.  Leiden's algorithm splits the links that a community explains.  If they fall
+into parts, a part moves to an empty community, and the chain continues.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from mmsbgen.sampler.starts.start_methods import by_label, seeded
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-#: Links below which a community counts as empty, of those that it explains best: a clique of three has as many.
+#: Fewest links that a non-empty community explains best: those of a clique of three vertices.
 _FEWEST_LINKS = 3
-#: Links from which a community may fall apart.
+#: Fewest links of a community that may be split.
 _ENOUGH_LINKS = 12
-#: Modularity of a cut from which its parts count.  Random graphs cut at up to about sqrt((1 - p) / (p n)): below this
-#: from 40 vertices on where half of all pairs are linked, from 90 on where a third are; smaller or sparser ones above.
+#: Modularity above which a community is split.  Splits of random graphs reach about sqrt((1 - p) / (p n)): less than
+#: this from 40 vertices on if half of all pairs are linked, from 90 on if a third are, and more in smaller or sparser
+#: graphs.
 _MODULARITY = 0.15
-#: Elements of rows that are moved at a time.
+#: Elements of rows processed at a time.
 _ELEMENTS = 1 << 22
-#: Share of its mass in the old community that a moved vertex keeps there.
+#: Share of its mass that a moved vertex keeps in the old community.
 _KEPT = 0.1
 
 
 @dataclass(frozen=True)
 class Move:
-    """The ``members`` ``[V]`` of a part go from one community to an empty one."""
+    """A move of ``members`` ``[V]`` from community ``source`` to the empty community ``target``."""
 
     source: int
     target: int
@@ -43,12 +44,12 @@ class Move:
 
 
 def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int) -> list[Move]:
-    """What to move: the parts that stand out most, one an empty community of ``k``.
+    """The moves: the most distinct parts, one for each empty community of ``k``.
 
-    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``shares`` ``[E]`` how
-    much of it.
+    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``shares`` ``[E]`` its
+    share of p(link).
     """
-    # What the prior leaves of an empty community in every row explains a little of many links, and none of them best.
+    # An empty community has a little mass in every row by the prior, but explains no link best.
     empty = np.flatnonzero(np.bincount(best, minlength=k) < _FEWEST_LINKS)
     if not empty.size:
         return []
@@ -58,7 +59,7 @@ def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int) -> list[Mov
 
 
 def _parts(links: Ints, labels: Ints, k: int, seed: int) -> list[tuple[float, int, Ints]]:
-    """Worth, community and members of every part but a community's largest one, those worth most first."""
+    """Score, community and members of the parts except each community's largest, by descending score."""
     import igraph
 
     found = []
@@ -79,9 +80,9 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int) -> list[tuple[float, in
 
 
 def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
-    """pi ``[V, K]`` of ``vertices`` ``[V]``, ascending, after the moves; sums of rows stay.
+    """pi ``[V, K]`` of ``vertices`` ``[V]``, ascending, after the moves; row sums are unchanged.
 
-    Members outside the range of ``vertices`` are passed over; those inside are among them.
+    Members outside the range of ``vertices`` are skipped; members inside it must be among them.
     """
     new = pi.copy()
     for move in wanted:
@@ -93,7 +94,7 @@ def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
 
 
 def refine(sampler: Sampler) -> int:
-    """Move parts into the empty communities of a chain; returns how many were filled."""
+    """Move parts into the empty communities of a chain; returns the number of communities filled."""
     options, links = sampler.options, sampler.split.training_links
     best, shares = best_communities(sampler, links)
     wanted = moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration)

@@ -1,4 +1,4 @@
-"""The folder of a run's results, before the run: what is there of others, and what would be lost."""
+"""Checks of a result folder before a run: existing results, and files that would be replaced."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from mmsbgen.base.errors import InputError
 
-#: What a run leaves in its folder.
+#: Files that a run writes into its folder.
 FILES = ("run.json", "memberships.npz", "communities.txt")
 
 
 def record_in(folder: Path) -> dict[str, Any] | None:
-    """The run record in ``folder``; None where there is none, or a ``run.json`` of something else."""
+    """The run record in ``folder``; None if it has none or its ``run.json`` is not a run record."""
     try:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -23,7 +23,7 @@ def record_in(folder: Path) -> dict[str, Any] | None:
 
 
 def keep_foreign(folder: Path) -> None:
-    """Raise :class:`InputError` when results would replace files that no run has left there."""
+    """Raise :class:`InputError` if results would replace files that no run has written."""
     if record_in(folder) is not None:
         return
     for path in (folder / name for name in reversed(FILES)):
@@ -35,10 +35,9 @@ def keep_foreign(folder: Path) -> None:
 
 
 def replaced(folder: Path, resumed: str | None) -> list[str]:
-    """What to say of results in ``folder`` that the run will replace.
+    """Messages on results in ``folder`` that the run will replace, and on an outdated report.
 
-    Those of the run that is resumed, on the graph with the digest ``resumed``, are no others; a report is out of date
-    in any case.
+    Results on the graph with the digest ``resumed`` belong to the resumed run and need no message.
     """
     record, said = record_in(folder), []
     if record is not None and record["graph"].get("digest") != resumed:

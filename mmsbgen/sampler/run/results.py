@@ -1,4 +1,4 @@
-"""What a run leaves behind: communities, memberships and the run record, as values and as files."""
+"""Results of a run: communities, memberships and the run record, as values and as files."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, Tell, la
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.scores.cover import cover_text, words_of
 
-#: By which library a backend reaches its devices.
+#: Python library of each backend.
 _LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
 
 
 def words_for_files(ids: npt.NDArray[Any]) -> list[str]:
-    """The words by which vertices ``[N]`` stand in the files of a result.
+    """Text forms of the ids ``[N]`` for the files of a result.
 
-    Raises InputError for ids that cannot stand there (:func:`mmsbgen.scores.cover.words_of`), also where the longest of
-    them would make the archive, which has all at one width, larger than the memory.
+    Raises InputError for ids that cannot be written (:func:`mmsbgen.scores.cover.words_of`), and if the archive would
+    exceed the memory because it stores all ids with the width of the longest.
     """
     words = words_of(ids)
     if ids.dtype == object:
@@ -47,9 +47,9 @@ def words_for_files(ids: npt.NDArray[Any]) -> list[str]:
 
 
 def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Memberships:
-    """The ``r`` largest entries of every row of pi (of its posterior mean where that is kept), streamed.
+    """The ``r`` largest entries of every row of pi (of its posterior mean if there are samples), read in parts.
 
-    ``tell`` is told the share of the rows that have been read.
+    ``tell`` is called with the share of rows read.
     """
     indices, values = [], []
     for first, stop in sampler.state_chunks():
@@ -70,10 +70,7 @@ def record(
     seconds: float,
     notes: dict[str, Any],
 ) -> dict[str, Any]:
-    """Everything that tells how a result came about, in values that JSON has: a number that is not finite is None.
-
-    ``notes`` are further entries.
-    """
+    """The run record as JSON values, with None for numbers that are not finite; ``notes`` are further entries."""
     graph = sampler.split.graph
     found: dict[str, Any] = {
         "mmsbgen": __version__,
@@ -123,7 +120,7 @@ def record(
 
 
 def _plain(value: Any) -> Any:
-    """``value`` in the types of JSON."""
+    """``value`` converted to JSON types."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -143,10 +140,10 @@ def as_json(value: dict[str, Any]) -> str:
 def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any], whole: Sampler | None) -> None:
     """Write ``communities.txt``, ``memberships.npz`` and ``run.json`` into the folder ``out``.
 
-    A community is a line of ids, tab-separated, as SNAP has them.  The archive holds ``ids``, ``beta``, and
-    either ``communities`` and ``shares`` ``[N, r]`` or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``.
-    All appear together, the record last, or none does: what was there of another run is not mixed with them, and where
-    a kill comes in between there is no record.
+    A community is a line of tab-separated ids, SNAP's format.  The archive holds ``ids``, ``beta``, and either
+    ``communities`` and ``shares`` ``[N, r]`` or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``.  The files
+    are replaced in one transaction, the record last, so that they never mix with files of another run.  After a kill
+    in between there is no record.
     """
     words = words_for_files(found.ids)
     ids = found.ids if found.ids.dtype != object else np.array(words)

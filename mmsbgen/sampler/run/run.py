@@ -1,4 +1,4 @@
-"""A run: iterations, evaluations at an interval, checkpoints, and an orderly end when it is interrupted."""
+"""The main loop of a run: iterations, evaluations at an interval, checkpoints, and interruption."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def run(
     stop: StopRequest | None = None,
     seconds_before: float = 0.0,
 ) -> float:
-    """Iterate until the options' number of iterations, appending to ``trace``; returns the seconds spent in all.
+    """Iterate to the end of the run, appending to ``trace``; returns the total seconds, with ``seconds_before``.
 
-    Ends early, after a whole iteration, when ``stop`` becomes true.  ``on_checkpoint`` is called every
-    ``checkpoint_seconds``, and at the end when the run was stopped or with ``checkpoint_at_end``.  A finished run ends
-    with an evaluation; where that is off the interval no checkpoint has it, so that a run that goes on from there
-    to more iterations has the trace and the running means of one that never ended.
+    The run stops early, after a whole iteration, if ``stop`` becomes true.  ``on_checkpoint`` is called every
+    ``checkpoint_seconds``, and at the end if the run was stopped or with ``checkpoint_at_end``.  A finished run ends
+    with an evaluation.  If that is off the interval, it is made after the checkpoint: a run resumed to more iterations
+    then has the trace and the running means of one that did not end there.
     """
     options, per_sweep = sampler.options, sampler.per_sweep
     begin = saved = time.monotonic()
@@ -59,7 +59,7 @@ def run(
     if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
         written = time.monotonic()
         on_checkpoint(sampler, trace, spent())
-        # No part of the chain's time: the file is as large as the state.
+        # The final checkpoint is as large as the state and does not count as time of the chain.
         begin += time.monotonic() - written
     if sampler.iteration >= sampler.limit and (not trace or trace[-1]["iteration"] != sampler.iteration):
         trace.append(evaluation(sampler, spent()))

@@ -1,4 +1,4 @@
-"""A finished chain that is kept as a checkpoint: its rows of pi are read from there, without a device."""
+"""A finished chain in a temporary checkpoint file, from which rows of pi are read without a device."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource
 from mmsbgen.sampler.run import checkpoint as checkpoints
 
 _LOCAL_HEADER = 30
-#: Elements of rows of pi that are worked on at a time.
+#: Elements of rows of pi processed at a time.
 _ELEMENTS = 1 << 22
 
 
 class SavedChain:
-    """A checkpoint in a file of its own, which goes when the object does.
+    """A checkpoint in a temporary file, which is deleted with the object.
 
-    Copies and pickles carry the whole file.
+    Deep copies and pickles contain the whole file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,7 +39,7 @@ class SavedChain:
 
     @classmethod
     def new(cls) -> SavedChain:
-        """A place for a chain that is yet to be written."""
+        """A new temporary folder for a chain that is not written yet."""
         try:
             return cls(Path(tempfile.mkdtemp(prefix="mmsbgen-")))
         except OSError as error:
@@ -50,7 +50,7 @@ class SavedChain:
 
     @classmethod
     def of_file(cls, file: IO[bytes]) -> SavedChain:
-        """A copy of what is left to read of ``file``."""
+        """A copy of the rest of ``file``, from its current position."""
         made = cls.new()
         with open(made.path, "wb") as copy:
             shutil.copyfileobj(file, copy, 1 << 20)
@@ -65,7 +65,7 @@ class SavedChain:
 
     @property
     def written(self) -> bool:
-        """Whether there is a chain."""
+        """Whether the file exists."""
         return self.path.exists()
 
     @property
@@ -74,9 +74,10 @@ class SavedChain:
         return self.path.stat().st_size
 
     def rows(self, averaged: int) -> RowSource:
-        """Reads rows ``[V, K]`` of pi, or of the mean of its ``averaged`` samples, with the bits that the run has.
+        """A reader of rows ``[V, K]`` of pi, or of its mean over ``averaged`` samples, bitwise equal to the run's.
 
-        The file has one sample less where the run ended off its interval of evaluations: that sample is its last state.
+        If the run ended off its interval of evaluations, the file's mean lacks the last sample, which is the last
+        state.
         """
         there = checkpoints.load(self.path)
         options, kept = there.options, there.meta["averaged"]
@@ -97,7 +98,7 @@ class SavedChain:
 
 
 def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
-    """``m`` with the ``r`` largest entries of all ``rows``."""
+    """``m`` with the ``r`` largest entries of each of ``rows``."""
     n, step = len(m.indices), max(1, _ELEMENTS // m.k)
     parts = [largest(rows(np.arange(first, min(first + step, n))), r) for first in range(0, n, step)]
     indices, values = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -105,7 +106,7 @@ def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
 
 
 def _remove(folder: Path, process: int) -> None:
-    # A process that was forked has the object too, but the file is its parent's.
+    # A forked process has a copy of the object, but must not delete its parent's file.
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 

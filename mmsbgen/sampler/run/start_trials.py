@@ -1,4 +1,4 @@
-"""Which start a run goes on from: several tried for some sweeps, the held-out log-likelihood choosing."""
+"""Choice of the start: several are tried for some sweeps, and the best held-out log-likelihood wins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmsbgen.sampler.starts.start_methods import STARTS, Start, forget
 
 #: Sweeps of a trial.
 SWEEPS = 25
-#: The same where the state has more than _LARGE elements.
+#: Sweeps of a trial if the state has more than _LARGE elements.
 SWEEPS_LARGE = 8
 _LARGE = 2_000_000
 
@@ -25,13 +25,14 @@ def choose(
     say: Callable[[str], None] = lambda text: None,
     sought: StartSearch | None = None,
 ) -> None:
-    """Start the chain as its options say; ``auto`` tries every start, and tells what takes its time by ``say``.
+    """Start the chain as its options say; ``auto`` tries several starts and takes the best.
 
-    A trial is no longer than a quarter of a run of given length.  In large graphs a random start is not tried, as it
-    needs more sweeps than a trial has.  Where nothing can choose, without held-out pairs or without a sweep to try,
-    Leiden's communities are taken.  Starts that are being ``sought`` are waited for, others are made here.
+    A trial takes at most a quarter of a run of given length.  In large graphs a random start is not tried, as it
+    needs more sweeps than a trial has.  Without held-out pairs, or if a trial would be shorter than a sweep,
+    ``auto`` takes Leiden's communities.  Starts in the background search ``sought`` are waited for; others are
+    computed here.
 
-    Raises KeyboardInterrupt once ``asked`` is true: half a trial must decide nothing, and nothing is lost yet.
+    Raises KeyboardInterrupt if ``asked`` returns true: an incomplete trial must not decide, and nothing is lost yet.
     """
     try:
         _choose(sampler, asked, say, sought)
@@ -91,7 +92,7 @@ def _choose(
 
 
 def trials_told(sampler: Sampler) -> list[str]:
-    """One line for people on what was tried, if anything was."""
+    """One line for people on the trials, or none if there were no trials."""
     trials = sampler.course.trials
     if not trials:
         return []

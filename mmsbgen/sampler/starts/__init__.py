@@ -1,1 +1,1 @@
-"""Where a chain starts."""
+"""Starts of a chain."""

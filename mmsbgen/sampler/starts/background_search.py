@@ -1,8 +1,8 @@
-"""Starts of a large graph, found by a process of its own while a run opens its device and compiles its kernels.
+"""Search for the starts of a large graph in a separate process, while the run opens its device and compiles kernels.
 
-igraph lets no other thread of its process run.  The process does what
-:data:`mmsbgen.sampler.starts.start_methods.STARTS` does, so that a start is the same whoever finds it; where there can
-be no process, it is found here.
+A process is used because igraph blocks all other threads of its own process.  It calls
+:data:`mmsbgen.sampler.starts.start_methods.STARTS`, so the starts are the same as without it.  If no process can be
+started, the search runs in this process.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start
 __all__ = ["StartSearch", "searching_for_starts"]
 
 log = logging.getLogger(__name__)
-#: Seconds between two looks at the process.
+#: Seconds between two polls of the process.
 _LOOK_S = 0.05
 
 
 class StartSearch:
-    """Starts ``names`` of ``split`` with ``k`` communities and ``seed``, being found; close it to end the process."""
+    """A running search for the starts ``names`` of ``split`` with ``k`` communities; ``close`` ends its process."""
 
     def __init__(self, split: Split, k: int, seed: int, names: Iterable[str]) -> None:
         self.names = tuple(names)
@@ -46,9 +46,9 @@ class StartSearch:
             log.warning("starts are found in this process, as there can be no other: %s", error)
 
     def start(self, name: str, asked: Callable[[], bool] = lambda: False) -> Start:
-        """The start ``name``, waited for; one that is not among ``names`` is found here.
+        """Wait for the start ``name``; one that is not among ``names`` is computed in this process.
 
-        Raises KeyboardInterrupt once ``asked`` is true.
+        Raises KeyboardInterrupt if ``asked`` returns true while waiting.
         """
         if self._found is None:
             self._found = self._read(asked)
@@ -56,7 +56,7 @@ class StartSearch:
         return found if found is not None else STARTS[name](self._split, self._k, self._seed)
 
     def close(self) -> None:
-        """End the process, whatever it is at."""
+        """End the process, even if it is still searching."""
         if self._process is not None:
             self._process.close()
 
@@ -78,9 +78,9 @@ class StartSearch:
 
 @contextmanager
 def searching_for_starts(split: Split, options: Options) -> Iterator[StartSearch | None]:
-    """Find meanwhile the starts that a run with ``options`` may begin from; None where that takes no time."""
+    """Search in the background for the starts that ``options`` may use; None for a small graph or a random start."""
     sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
-    # Of every start that is tried in a large graph: a random one is not.
+    # Random starts are not tried in large graphs.
     names = [name for name in STARTS if name != "random" and sized.start in ("auto", name)]
     if split.n_training_links <= MANY or not names:
         yield None

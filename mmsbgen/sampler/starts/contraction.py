@@ -1,8 +1,8 @@
-"""Leiden's communities at a resolution that gives K of them, where one run on the whole graph takes a second.
+"""About K communities by Leiden's algorithm in large graphs, where one run on the whole graph takes a second or more.
 
-One run at a high resolution finds many small communities.  In the graph that has one vertex for each of these a run
-takes hundredths of a second, so that the search for the resolution goes on there (Traag, Waltman, van Eck 2019 merge
-communities in just this way, level by level).
+One run at a high resolution finds many small communities.  The resolution is then searched on the contracted graph,
+which has one vertex per small community: there a run takes hundredths of a second.  The levels of Leiden's algorithm
+(Traag, Waltman, van Eck 2019) merge communities in the same way.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Share of K that the resolution of the first run is.  A community of modularity at resolution g holds less than 1/g of
-#: all links' ends, so that there are more than K/4; where links gather at all there are many times as many.
+#: Resolution of the first run as a share of K.  A community at resolution g holds less than 1/g of all links' ends, so
+#: there are more than K/4 communities; in a clustered graph there are many times as many.
 _FINE = 0.25
-#: Small communities that there must be for each of K, and by what the resolution rises until there are.
+#: Fewest small communities per community wanted, the factor by which the resolution rises, and the most runs.
 _EACH, _FINER, _TRIES = 3, 4.0, 3
-#: Runs on the graph of communities in search of a resolution, and the share of K by which it may miss.
+#: Most runs on the contracted graph, and the accepted deviation from K as a share of K.
 _RUNS, _NEAR = 12, 0.02
 
 
 def graph_of(n: int, links: Ints) -> igraph.Graph:
-    """igraph's graph of ``n`` vertices and ``links`` ``[E, 2]``, in their order.
+    """The igraph graph of ``n`` vertices and ``links`` ``[E, 2]``, in their order.
 
-    Its constructor takes three times as long for the same.
+    Three times as fast as passing the links to igraph's constructor.
     """
     import igraph
 
@@ -43,10 +43,10 @@ def graph_of(n: int, links: Ints) -> igraph.Graph:
 
 @dataclass(frozen=True)
 class Contracted:
-    """A graph with one vertex for each of ``C`` communities of another of ``n_links`` links.
+    """A graph with ``n_links`` links, contracted to one vertex for each of its ``C`` communities.
 
-    ``weights`` counts the links behind each of its links, ``ends`` ``[C]`` the ends of links in each community,
-    ``sizes`` ``[C]`` the vertices.
+    ``weights`` counts the original links between two communities, ``ends`` ``[C]`` the ends of links in each community,
+    ``sizes`` ``[C]`` its vertices.
     """
 
     graph: igraph.Graph
@@ -57,7 +57,7 @@ class Contracted:
 
     @classmethod
     def of(cls, links: Ints, labels: Ints) -> Contracted:
-        """Contract ``labels`` ``[N]``, from 0 on without gaps, of the graph of ``links`` ``[E, 2]``."""
+        """Contract the graph of ``links`` ``[E, 2]`` by ``labels`` ``[N]``, which count from 0 without gaps."""
         count, degrees = int(labels.max()) + 1, np.bincount(links.ravel(), minlength=labels.size)
         pairs = np.sort(labels[links], axis=1)
         pairs = pairs[pairs[:, 0] != pairs[:, 1]]
@@ -71,10 +71,10 @@ class Contracted:
         )
 
     def leiden(self, resolution: float) -> Ints:
-        """Labels ``[C]`` of communities for the modularity of the graph that was contracted.
+        """Labels ``[C]`` of communities by the modularity of the original graph.
 
-        igraph takes links from a vertex to itself for others; the ends of all links as the vertices' weights say the
-        same without them.
+        igraph miscounts self-loops.  The contracted graph has none; weighting its vertices by their numbers of link
+        ends gives the same modularity.
         """
         if not self.weights.size:
             return np.arange(self.sizes.size)
@@ -89,9 +89,9 @@ class Contracted:
 
 
 def labels_for(graph: igraph.Graph, links: Ints, k: int, fewest: float, tell: Callable[[int], None]) -> Ints:
-    """Labels ``[N]`` of Leiden's communities, of which about ``k`` have ``fewest`` vertices or more.
+    """Labels ``[N]`` of Leiden's communities, of which about ``k`` have at least ``fewest`` vertices.
 
-    ``graph`` is igraph's of ``links`` ``[E, 2]``; ``tell`` hears how many runs on all of it are done.
+    ``graph`` is the igraph graph of ``links`` ``[E, 2]``; ``tell`` is called with the number of runs done on it.
     """
     resolution = max(1.0, _FINE * k)
     for number in range(_TRIES):
@@ -105,9 +105,9 @@ def labels_for(graph: igraph.Graph, links: Ints, k: int, fewest: float, tell: Ca
 
 
 def merged_to(contracted: Contracted, k: int, fewest: float, finest: float) -> Ints:
-    """Labels ``[C]`` that make about ``k`` communities of ``fewest`` vertices or more, by resolutions below ``finest``.
+    """Labels ``[C]`` with about ``k`` communities of at least ``fewest`` vertices, for resolutions below ``finest``.
 
-    Raising the resolution from 0 first makes more of these, and then cuts them too small.
+    As the resolution rises from 0, the number of such communities first rises, then falls as they become too small.
     """
     low, high = 0.0, finest
     resolution, best, least = finest / 16, np.arange(contracted.sizes.size), np.inf
@@ -127,9 +127,9 @@ def merged_to(contracted: Contracted, k: int, fewest: float, finest: float) -> I
 
 
 def between(tried: list[tuple[float, int]], k: int) -> float:
-    """The resolution for ``k`` communities on the line through the two tried that come nearest.
+    """The resolution for ``k`` communities, extrapolated linearly from the two nearest trials.
 
-    The number of communities goes much like a line in the resolution, but not like one through 0.
+    The number of communities is nearly linear in the resolution, but not proportional to it.
     """
     (x, n), *others = sorted(tried, key=lambda one: abs(one[1] - k))[:2]
     for other_x, other_n in others:

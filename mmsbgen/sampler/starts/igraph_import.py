@@ -1,4 +1,4 @@
-"""igraph for processes of our own, which draw nothing with it."""
+"""Import igraph without matplotlib."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["import_without_pictures"]
 
 
 def import_without_pictures() -> None:
-    """Import igraph as where there is no matplotlib, whose ``pyplot`` takes five times as long as all of igraph.
+    """Import igraph without matplotlib, whose ``pyplot`` takes five times as long to import as igraph itself.
 
-    For processes of the command line and of workers alone: igraph draws nothing in them.  Where either library is
-    loaded already nothing is changed.
+    Only for processes of the command line and of workers, which do not plot with igraph.  Does nothing if either
+    library is already imported.
     """
     if "igraph" in sys.modules or "matplotlib" in sys.modules:
         return
-    sys.modules["matplotlib"] = None  # type: ignore[assignment]  # an import of it fails, igraph goes without
+    sys.modules["matplotlib"] = None  # type: ignore[assignment]  # makes its import fail, which igraph tolerates
     try:
         import igraph  # noqa: F401
     finally:

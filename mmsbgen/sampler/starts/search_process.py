@@ -1,7 +1,7 @@
-"""The process that finds starts, with the arguments N K SEED NAME...
+"""Program of the process that searches for starts; arguments: N K SEED NAME...
 
-It reads the training links ``[E, 2]`` from its input, as NumPy saves them, and sends the starts by their names
-(:class:`mmsbgen.sampler.starts.background_search.StartSearch`).
+It reads the training links ``[E, 2]`` from standard input in NumPy's file format and sends the starts by name to
+:class:`mmsbgen.sampler.starts.background_search.StartSearch`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where a chain starts: sets of vertices that most of the mass of a row is put on, found in the training links.
+"""Starts of a chain: sets of vertices found in the training links, on which rows of pi put most of their mass.
 
-A random start of a sparse graph needs hundreds of sweeps to find its communities, and may miss some; sets that a
-fast method finds are a start near one of the modes.  They only start the chain: what it makes of them shows in the
-held-out metrics, by which :func:`mmsbgen.sampler.run.start_trials.choose` chooses.
+From a random start, a chain on a sparse graph needs hundreds of sweeps to find its communities, and may miss some.
+Sets found by a fast method start the chain near a mode.  :func:`mmsbgen.sampler.run.start_trials.choose` chooses
+between starts by held-out metrics.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
-#: Mass of a vertex's row on the communities of its sets.
+#: Mass that a vertex's row puts on the communities of its sets.
 MASS = 0.9
-#: Runs of Leiden in search of a resolution that gives K communities.
+#: Most runs of Leiden in the search for the resolution with K communities.
 _LEIDEN_RUNS = 8
-#: Links from which one of them takes a second, so that few are to do; igraph lets no other thread run meanwhile.
+#: Links above which a run of Leiden takes a second or more: few runs are made, in a process of their own.
 MANY = 500_000
-#: Share of N/K vertices from which a community counts towards K.
+#: Smallest size of a community that counts towards K, as a share of N/K.
 _SIZEABLE = 0.1
-#: Share of an ego net that earlier ones may have taken.
+#: Largest share of an ego net that may be in earlier ones.
 _OVERLAP = 0.5
 
 
 @dataclass(frozen=True)
 class Start:
-    """Sets to start from: ``vertices`` ``[S]``, ascending, and the ``communities`` ``[S]`` that they are in.
+    """Sets to start from: ``vertices`` ``[S]``, ascending, and their ``communities`` ``[S]``.
 
-    A random start has none: its rows are drawn from Dirichlet(1, ..., 1), as are those of vertices in no set.
+    Rows of vertices in no set are drawn from Dirichlet(1, ..., 1); a random start has no sets.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Start:
     communities: Ints
 
     def rows(self, first: int, stop: int, shape: StateShape) -> tuple[Ints, Array]:
-        """The vertices ``[V]`` from ``first`` to below ``stop`` that are in sets, and their rows of pi ``[V, LD]``."""
+        """Vertices ``[V]`` in sets, from ``first`` to below ``stop``, and their rows of pi ``[V, LD]``."""
         inside = slice(*np.searchsorted(self.vertices, [first, stop]))
         vertices, at, sets = np.unique(self.vertices[inside], return_inverse=True, return_counts=True)
         rest = (1.0 - MASS) / shape.k
@@ -66,9 +66,10 @@ class Start:
         return vertices, rows
 
     def place(self, state: State, seed: int, kernel: BoundKernel | None = None) -> None:
-        """Write the rows of vertices in sets into a state whose slots are the identity; other rows stay.
+        """Write the rows of vertices in sets into a state whose slots are the identity; other rows are unchanged.
 
-        The device makes them by the ``kernel`` place_rows; without it the host does, which rounds those of 16 bits.
+        The device computes the rows if the ``kernel`` place_rows is given, else the host, which also rounds rows stored
+        in 16 bits.
         """
         if kernel is not None:
             self._place(state, kernel)
@@ -99,9 +100,9 @@ class Start:
 
 
 def first_theta(graph: Graph, options: Options) -> Floats:
-    """theta ``[2, K]`` to start from: drawn from Gamma(eta, 1), or for blocks that of a guess at the strengths.
+    """Initial theta ``[2, K]``: drawn from Gamma(eta, 1), or for blocks a guess.
 
-    The first sweep of blocks moves it all the way; communities are denser than the graph.
+    The guess assumes communities five times as dense as the graph; the first sweep of blocks replaces it.
     """
     if options.block:
         strength = min(0.9, max(0.05, 5 * graph.density))
@@ -112,7 +113,7 @@ def first_theta(graph: Graph, options: Options) -> Floats:
 
 
 def of_sets(name: str, sets: list[Ints]) -> Start:
-    """The start with one community a set."""
+    """The start with one community per set."""
     vertices = np.concatenate([np.zeros(0, np.int64), *sets])
     communities = np.repeat(np.arange(len(sets)), [len(members) for members in sets])
     order = np.argsort(vertices, kind="stable")
@@ -121,7 +122,7 @@ def of_sets(name: str, sets: list[Ints]) -> Start:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let igraph draw from a generator of this seed."""
+    """Make igraph use a random generator with this seed."""
     import igraph
 
     igraph.set_random_number_generator(random.Random(seed))
@@ -135,25 +136,25 @@ _graphs: weakref.WeakKeyDictionary[Split, igraph.Graph] = weakref.WeakKeyDiction
 
 
 def training_graph(split: Split) -> igraph.Graph:
-    """The training links as igraph has them, kept until :func:`forget`: making it takes three times what it holds."""
+    """The training links as an igraph graph, cached until :func:`forget`; building needs three times its memory."""
     if split not in _graphs:
         _graphs[split] = contraction.graph_of(split.graph.n_vertices, split.training_links)
     return _graphs[split]
 
 
 def forget(split: Split) -> None:
-    """Give back what :func:`training_graph` keeps."""
+    """Drop the graph cached by :func:`training_graph`."""
     _graphs.pop(split, None)
 
 
 def leiden(graph: igraph.Graph, resolution: float, iterations: int = 2) -> list[Ints]:
-    """Leiden's communities (Traag, Waltman, van Eck 2019) for modularity, largest first; single vertices left out."""
+    """Leiden's communities by modularity, largest first, without single vertices (Traag, Waltman, van Eck 2019)."""
     found: Any = graph.community_leiden(objective_function="modularity", resolution=resolution, n_iterations=iterations)
     return by_label(np.asarray(found.membership))
 
 
 def by_label(labels: Ints) -> list[Ints]:
-    """The sets of equal labels with more than one member, largest first."""
+    """Sets of members with equal labels, largest first; single members are left out."""
     order = np.argsort(labels, kind="stable")
     _, starts = np.unique(labels[order], return_index=True)
     sets = [members for members in np.split(order, starts[1:]) if members.size > 1]
@@ -161,8 +162,8 @@ def by_label(labels: Ints) -> list[Ints]:
 
 
 def communities(split: Split, k: int, seed: int) -> Start:
-    """Leiden's communities at a resolution that gives about ``k`` of some size; at most the ``k`` largest."""
-    # Small components stay apart at any resolution: were they counted, the large one would be left in one piece.
+    """At most ``k`` of Leiden's communities, at a resolution that gives about ``k`` that are large enough."""
+    # Small components are separate at any resolution; if they counted, the large component would not be split.
     fewest = _SIZEABLE * split.graph.n_vertices / k
     graph, large = training_graph(split), split.n_training_links > MANY
     total = None if large else _LEIDEN_RUNS
@@ -174,7 +175,7 @@ def communities(split: Split, k: int, seed: int) -> Start:
 
 
 def _searched(graph: igraph.Graph, k: int, fewest: float, told: Stage) -> list[Ints]:
-    """By runs on the whole graph: those sets of ``fewest`` vertices or more whose number came nearest to ``k``."""
+    """Search by runs on the whole graph: the sets of at least ``fewest`` vertices whose number is nearest to ``k``."""
     low, high = 1e-2, 1e4
     resolution, best = 1.0, None
     for number in range(_LEIDEN_RUNS):
@@ -185,7 +186,7 @@ def _searched(graph: igraph.Graph, k: int, fewest: float, told: Stage) -> list[I
         if abs(len(sets) - k) <= 0.03 * k:
             break
         low, high = (resolution, high) if len(sets) < k else (low, resolution)
-        # Near 1 the number of communities is about as steep in the resolution as this first guess has it.
+        # Near resolution 1 the number of communities is about proportional to the resolution.
         guess = resolution * k / max(1, len(sets))
         resolution = guess if low < guess < high else float(np.sqrt(low * high))
     assert best is not None
@@ -195,7 +196,8 @@ def _searched(graph: igraph.Graph, k: int, fewest: float, told: Stage) -> list[I
 def ego_nets(split: Split, k: int, seed: int) -> Start:
     """Up to ``k`` ego nets of low conductance that overlap little, locally minimal ones first (Gleich, Seshadhri 2012).
 
-    The conductance of a set is the share of its links' ends, or of the others' if those are fewer, that leave it.
+    The conductance of a set is the number of links that leave it, over the number of link ends inside or outside,
+    whichever is smaller.
     """
     adjacency, n = split.training_adjacency, split.graph.n_vertices
     degrees, offsets, neighbours = adjacency.degrees, adjacency.offsets, adjacency.neighbours
@@ -207,7 +209,7 @@ def ego_nets(split: Split, k: int, seed: int) -> Start:
     minimal = (degrees >= 2) & (conductance <= least)
     taken = np.zeros(n, bool)
     sets: list[Ints] = []
-    # A first pass over local minima, a second over all: what there is to find soon overlaps.
+    # The first pass takes local minima only, the second all ego nets.
     for eligible in (minimal, degrees >= 2):
         for vertex in np.argsort(conductance, kind="stable"):
             if len(sets) == k:
@@ -222,24 +224,24 @@ def ego_nets(split: Split, k: int, seed: int) -> Start:
 
 
 def _ego_conductance(split: Split) -> Floats:
-    """Conductance ``[N]`` of every vertex with its neighbours; infinite below two neighbours."""
+    """Conductance ``[N]`` of the ego net of every vertex; infinite for fewer than two neighbours."""
     adjacency, n = split.training_adjacency, split.graph.n_vertices
     degrees = adjacency.degrees.astype(np.float64)
     share = np.asarray(training_graph(split).transitivity_local_undirected(mode="zero"))
-    # Whole numbers, so that nets of equal conductance tie whatever the rounding of the share.
+    # Rounded, so that nets of equal conductance tie exactly.
     triangles = np.rint(share * degrees * (degrees - 1) / 2)
     ends = degrees[adjacency.neighbours]
     volume = degrees + np.bincount(np.repeat(np.arange(n), adjacency.degrees), ends, minlength=n)
     leaving = volume - 2 * (degrees + triangles)
     other = degrees.sum() - volume
     smaller = np.minimum(volume, other)
-    # A net that is nearly everything has nothing on its other side.
+    # A net with all links has no ends outside.
     conductance = np.where(smaller > 0, leaving / np.maximum(smaller, 1), 1.0)
     return np.where(degrees >= 2, conductance, np.inf)
 
 
 def scattered(split: Split, k: int, seed: int) -> Start:
-    """No sets: every row is drawn."""
+    """The random start: no sets, every row is drawn."""
     return of_sets("random", [])
 
 

@@ -1,4 +1,4 @@
-"""Device arrays beside the state.  One list says what there is, so that what is counted is what is allocated."""
+"""Device arrays other than the state; the same list of arrays is used to count memory and to allocate."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from mmsbgen.sampler.state.device_state import StateShape
 
 #: Blocks that sum the log-likelihoods of the held-out pairs.
 HELD_OUT_BLOCKS = 16
-#: Links of which is found at a time what explains them.
+#: Links processed at a time when finding the communities that explain them.
 EXPLAINED = 1 << 18
-#: Communities, over all links, of which is asked at a time how much they explain; twice so many of any one link.
+#: Most shares computed at a time over all links, and most communities for each end of a link.
 EXPLAINED_AT, MOST_AT = 1 << 22, 256
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One array: the kernels' name for it, what it is for, shape and type, and its content if it has one.
+    """One array: its kernel argument name, purpose, shape, type, and initial content if any.
 
-    ``held_out`` arrays take the names that the evaluation's kernels use, some of which an iteration uses too.
+    ``held_out`` arrays belong to the evaluation's kernels, some of whose names the iteration uses too.
     """
 
     name: str
@@ -46,9 +46,10 @@ class Spec:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The largest mini-batch: vertices, pairs; how many mini-batches are held; groups of theta's counts.
+    """Sizes of mini-batch arrays.
 
-    ``listed`` vertices are held of all those mini-batches.
+    ``vertices`` and ``pairs`` are those of the largest mini-batch, ``rounds`` the number of mini-batches held,
+    ``listed`` the vertices held of all of them, and ``groups`` the groups of theta's counts.
     """
 
     vertices: int
@@ -59,14 +60,14 @@ class Capacity:
 
 
 def content(name: str, purpose: str, array: Array, held_out: bool = False) -> Spec:
-    """The array that holds ``array``, which may be empty."""
-    # A device array cannot be empty; kernels never read the element that stands in.
+    """The spec of a device array with the content ``array``, which may be empty."""
+    # A device array cannot be empty; kernels never read the padding element.
     array = np.ascontiguousarray(array if array.size else np.zeros((1, *array.shape[1:]), array.dtype))
     return Spec(name, purpose, array.shape, array.dtype, array, held_out)
 
 
 def specs(split: Split, shape: StateShape, capacity: Capacity, export_rows: int) -> list[Spec]:
-    """All arrays beside the state and those of partners."""
+    """All arrays except those of the state and of partners."""
     real, m, rounds = shape.real, capacity.vertices, capacity.rounds
     pairs = max(capacity.pairs, rounds * m)
     kept = split.validation.pairs
@@ -96,7 +97,7 @@ def specs(split: Split, shape: StateShape, capacity: Capacity, export_rows: int)
 
 
 def explained_specs(n_links: int, shape: StateShape) -> list[Spec]:
-    """Arrays for the links of which is asked at a time what explains them: ends, community, share."""
+    """Arrays for the communities that explain links: ends, best community and its share, and selected shares."""
     size = (max(1, min(n_links, EXPLAINED)),)
     places = (max(1, min(EXPLAINED_AT, size[0] * 2 * min(MOST_AT, shape.k))),)
     ends = [Spec(f"explained_{end}", "explained links", size, np.uint32) for end in "ab"]
@@ -110,7 +111,7 @@ def explained_specs(n_links: int, shape: StateShape) -> list[Spec]:
 
 
 def bytes_by_purpose(wanted: Iterable[Spec]) -> dict[str, int]:
-    """Bytes of the arrays, summed by purpose."""
+    """Sum of the arrays' bytes by purpose."""
     sums: dict[str, int] = defaultdict(int)
     for spec in wanted:
         sums[spec.purpose] += spec.nbytes
@@ -118,7 +119,7 @@ def bytes_by_purpose(wanted: Iterable[Spec]) -> dict[str, int]:
 
 
 def place(device: Device, wanted: Iterable[Spec]) -> tuple[dict[str, Buffer], dict[str, Buffer]]:
-    """Allocate the arrays, zeros where they have no content; those of an iteration, and those of evaluations."""
+    """Allocate the arrays, zero-filled without content; returns those of iterations and those of evaluations."""
     iteration: dict[str, Buffer] = {}
     held_out: dict[str, Buffer] = {}
     try:
@@ -133,13 +134,13 @@ def place(device: Device, wanted: Iterable[Spec]) -> tuple[dict[str, Buffer], di
 
 
 def release(values: Iterable[Any]) -> None:
-    """Give the buffers among ``values`` back."""
+    """Release the buffers among ``values``."""
     for value in values:
         if isinstance(value, Buffer):
             value.release()
 
 
 def edge_set_scalars(links: EdgeSet, held: EdgeSet) -> dict[str, Any]:
-    """The kernels' scalar arguments of both edge sets."""
+    """Scalar kernel arguments of both edge sets."""
     both = edge_set_arguments("link", links) | edge_set_arguments("held", held)
     return {name: value for name, value in both.items() if not isinstance(value, np.ndarray)}

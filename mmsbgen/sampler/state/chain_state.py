@@ -1,4 +1,4 @@
-"""What a chain knows of itself beside its arrays on the device: a value, which a sampler gives and takes back."""
+"""The host's part of a chain's state, as an immutable value."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mmsbgen.sampler.options.phases import Phases
 
 
 class ChainState(NamedTuple):
-    """Counters, sums behind running means, and the course of the run.
+    """Counters, sums of running means, and the phases of the run.
 
-    ``published_sum`` ``[H]`` adds up the validation pairs' probabilities as the published programs have them, over
-    ``published_evaluations``; ``beta_sum`` ``[K]`` adds up beta over ``averaged`` samples.
+    ``published_sum`` ``[H]`` is the sum of the validation pairs' probabilities, as the published programs define them,
+    over ``published_evaluations``.  ``beta_sum`` ``[K]`` is the sum of beta over ``averaged`` samples.
     """
 
     published_sum: Array
@@ -23,24 +23,24 @@ class ChainState(NamedTuple):
     iteration: int = 0
     vertex_updates: int = 0
     clips: int = 0
-    """Coordinates whose flow the split step has bounded."""
+    """Number of coordinates whose flow the split step has bounded."""
     samples: int = 0
-    """Evaluations behind the running means of the validation pairs."""
+    """Number of evaluations in the running means of the validation pairs."""
     averaged: int = 0
-    """Samples behind the posterior means of pi and beta."""
+    """Number of samples in the posterior means of pi and beta."""
     published_evaluations: int = 0
     course: Phases = Phases()
 
     @classmethod
     def first(cls, n_pairs: int, k: int) -> ChainState:
-        """That of a chain that is yet to start."""
+        """The state before the first iteration."""
         return cls(np.zeros(n_pairs), np.zeros(k))
 
     def counted(self, iterations: int, vertices: int) -> ChainState:
-        """After ``iterations`` that updated so many ``vertices``."""
+        """The state with ``iterations`` and updated ``vertices`` added to the counters."""
         return self._replace(iteration=self.iteration + iterations, vertex_updates=self.vertex_updates + vertices)
 
     def to_given_length(self) -> ChainState:
-        """Of a run that looked for its end and now goes on to a given one: all means begin anew."""
+        """The state of a run of open length that continues to a given length; running and posterior means restart."""
         course = replace(self.course, settled_at=None, sampling_from=None, closing_from=None, end=None)
         return self._replace(samples=0, averaged=0, beta_sum=np.zeros_like(self.beta_sum), course=course)

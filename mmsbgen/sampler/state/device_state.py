@@ -1,10 +1,10 @@
-"""The chain's state on the device: pi and its row sums, and nothing else of that size.
+"""The chain's state on the device: pi, its row sums, theta and beta.
 
-Rows live in slots: ``slots[v]`` is the slot of vertex v, and there are as many spare slots as a mini-batch has
-vertices.  A step writes the new rows into spare slots and exchanges the slots, so that the old rows stay whole
-while others read them and no phi matrix exists: the phi rows of a mini-batch are the rows in its spare slots.  Where
-the kernel that ends the rows reads no other row (:attr:`mmsbgen.sampler.minibatch.partners.Partners.in_place`), new
-rows are written where the old ones were, and slots stay.
+Rows are stored in slots: ``slots[v]`` is the slot of vertex v, and there are as many spare slots as a mini-batch has
+vertices.  A step writes new rows into spare slots and then exchanges the slots, so that old rows stay valid while
+other vertices read them.  No phi matrix is needed: the phi rows of a mini-batch are the rows in its spare slots.  If
+the last kernel reads no other rows (:attr:`mmsbgen.sampler.minibatch.partners.Partners.in_place`), new rows replace
+the old ones in place and slots do not change.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import STORAGES, Storage, storage_named
 from mmsbgen.kernels.family import Array
 
-#: Rows that leave the device at a time.
+#: Most rows copied from or to the device at a time.
 CHUNK_ROWS = 16384
 
 
 @dataclass(frozen=True)
 class StateShape:
-    """Sizes of the state: N vertices, K communities, spare rows, the type of the reals, and how rows are stored."""
+    """Sizes and types of the state: N vertices, K communities, spare rows, type of reals, storage type of rows."""
 
     n_vertices: int
     k: int
@@ -41,17 +41,17 @@ class StateShape:
 
     @property
     def real(self) -> np.dtype[Any]:
-        """NumPy type of the reals."""
+        """NumPy type of real numbers."""
         return np.dtype(self.dtype)
 
     @property
     def stored(self) -> Storage:
-        """How rows of pi are stored."""
+        """Storage type of rows of pi."""
         return storage_named(self.storage, self.dtype)
 
     @property
     def slots(self) -> int:
-        """Rows that are allocated."""
+        """Number of allocated rows."""
         return self.n_vertices + self.spare_rows
 
     def bytes(self, average: bool = False) -> dict[str, int]:
@@ -69,7 +69,7 @@ class StateShape:
 
 
 class State:
-    """Device buffers of the state.  ``buffers`` has them under the kernels' argument names."""
+    """Device buffers of the state; ``buffers`` maps kernel argument names to them."""
 
     def __init__(self, device: Device, shape: StateShape, average: bool = False) -> None:
         self.device = device
@@ -91,7 +91,7 @@ class State:
             raise
 
     def release(self) -> None:
-        """Give the device memory back."""
+        """Release the device memory."""
         for buffer in self.buffers.values():
             buffer.release()
 
@@ -104,29 +104,29 @@ class State:
         return self.device.download(self.buffers["beta"])[: self.shape.k].astype(np.float64)
 
     def set_theta(self, theta: Array) -> None:
-        """Write theta ``[2, K]``; padding is 1, so that its beta is a number."""
+        """Write theta ``[2, K]``; it is padded with 1, so that beta of the padding is finite."""
         padded = np.ones((2, self.shape.row), self.shape.real)
         padded[:, : self.shape.k] = theta
         self.device.write(self.buffers["theta"], padded)
 
     @staticmethod
     def chunk_ranges(shape: StateShape) -> Iterator[tuple[int, int]]:
-        """Ranges of vertices ``(first, stop)`` in which rows leave or enter the device: about 64 MB each."""
+        """Ranges of vertices ``(first, stop)`` for copying rows, at most 64 MiB each unless a row is larger."""
         rows = max(1, min(CHUNK_ROWS, (64 << 20) // (shape.row * shape.real.itemsize)))
         for first in range(0, shape.n_vertices, rows):
             yield first, min(first + rows, shape.n_vertices)
 
     def set_rows(self, first: int, rows: Array, seed: int) -> None:
-        """Write rows ``[R, LD]`` of the vertices ``first, first + 1, ...`` in slot order; sums of phi stay.
+        """Write rows ``[R, LD]`` of the vertices ``first, first + 1, ...``; row sums of phi are unchanged.
 
-        Only for a state whose slots are still the identity: a fresh one.  Where rows are stored in 16 bits, ``seed``
-        rounds them with the bits of iteration 0.
+        Only for a state whose slots are the identity.  Rows stored in 16 bits are rounded stochastically by ``seed``,
+        with the draws of iteration 0.
         """
         vertices = np.arange(first, first + len(rows))
         self._write_rows(first, self.shape.stored.drawn(rows, vertices, seed, 0))
 
     def restore_rows(self, first: int, stored: Array, sums: Array) -> None:
-        """As :meth:`set_rows`, for rows ``[R, LD]`` as they are stored, with their sums ``[R]``."""
+        """As :meth:`set_rows`, for rows ``[R, LD]`` in the storage type, with their sums ``[R]``."""
         self._write_rows(first, stored)
         self.device.write(self.buffers["row_sums"], np.ascontiguousarray(sums, self.shape.real), first)
 
@@ -134,9 +134,9 @@ class State:
         self.device.write(self.buffers["pi"], np.ascontiguousarray(stored, self.shape.stored.dtype), first)
 
     def replace_rows(self, vertices: Array, rows: Array, seed: int = 0, iteration: int = 0) -> None:
-        """Write rows ``[V, K]`` of pi of some vertices ``[V]`` into their slots; their sums of phi stay.
+        """Write rows of pi ``[V, K]`` of ``vertices`` ``[V]`` into their slots; row sums of phi are unchanged.
 
-        Rows of 16 bits are rounded by draws of the iteration that its steps do not take.
+        Rows stored in 16 bits are rounded stochastically, with draws that the steps of ``iteration`` do not use.
         """
         slots = self.device.download(self.buffers["slots"])[vertices]
         padded = np.zeros((len(vertices), self.shape.row), self.shape.real)
@@ -146,7 +146,7 @@ class State:
             self.device.write(self.buffers["pi"], padded[i : i + 1], slot)
 
     def reset_slots(self) -> None:
-        """Make the slots the identity: vertex v in slot v, the spare slots behind."""
+        """Reset the slots: vertex v in slot v, followed by the spare slots."""
         n = self.shape.n_vertices
         self.device.write(self.buffers["slots"], np.arange(n, dtype=np.uint32))
         self.device.write(self.buffers["spares"], np.arange(n, self.shape.slots, dtype=np.uint32))

@@ -1,4 +1,4 @@
-"""What a run needs and what there is: numbers before anything is allocated."""
+"""Memory needs of a run, and the check that they fit before anything is allocated."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mmsbgen.base.host_memory import available_host_memory, readable
 
 __all__ = ["MemoryNeeds", "available_host_memory", "of_start", "readable", "require"]
 
-#: Bytes a link and a vertex that starts take at most through igraph, and once (docs/memory.md has the measurements).
+#: Most bytes that igraph takes for starts, per link or vertex, and a constant part (measured in docs/memory.md).
 IGRAPH_EACH, IGRAPH_ONCE = 230, 10_000_000
-#: Bytes an element that rounding rows to 16 bits takes.
+#: Bytes per element for rounding rows to 16 bits.
 NARROWED = 28
 
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """Bytes by purpose; ``device`` lives on the device, ``host`` in this process."""
+    """Bytes by purpose, on the ``device`` and on the ``host``."""
 
     device: Mapping[str, int]
     host: Mapping[str, int]
@@ -36,13 +36,13 @@ class MemoryNeeds:
 
 
 def of_start(n_vertices: int, n_links: int, rows: int) -> int:
-    """Bytes on the host that starts take at most: igraph's work, or its graph beside the ``rows`` placed at a time."""
+    """Most host bytes of starts: igraph's work, or its graph and the ``rows`` (in bytes) written at a time."""
     most = IGRAPH_EACH * (n_links + n_vertices) + IGRAPH_ONCE
     return max(most, most // 3 + rows)
 
 
 def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:
-    """One line with what is needed and what there is; raises :class:`DeviceMemoryError` when it does not fit.
+    """Check that a run fits; returns one line for people, raises :class:`DeviceMemoryError` if it does not fit.
 
     On a CPU the device's memory is the host's, so both sums count against the same limit.  ``used`` are bytes
     already allocated on the device.
