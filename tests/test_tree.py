@@ -36,7 +36,9 @@ def test_the_picture_has_every_layer_in_the_order_of_imports() -> None:
 
 def test_places_that_the_page_names_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    for name in re.findall(r"`(\w+(?:/\w+)+(?:\.py)?)/?`", page):
+    names = re.findall(r"`(\w+(?:/\w+)+(?:\.(?:py|jinja))?)/?`", page)
+    assert len(names) > 20
+    for name in names:
         places = (PACKAGE / name, PACKAGE / f"{name}.py", ROOT / name)
         assert any(place.exists() for place in places), name
 

@@ -51,7 +51,9 @@ class DeclaredOption:
         return kinds[0] if NoneType in get_args(self.hint) and len(kinds) == 1 else self.hint
 
     def checked(self, value: Any) -> Any:
-        """The validated value, an integer as a Python int; raises :class:`InputError` for an invalid one."""
+        """The validated value, a NumPy scalar as Python's; raises :class:`InputError` for an invalid one."""
+        if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+            value = value.item()
         if value is None and NoneType in get_args(self.hint):
             return None
         shown = f"{self.name}={value!r}"

@@ -153,8 +153,12 @@ def test_a_chain_whose_fastest_was_never_tuned_changes_nothing(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"template_digest": "old"}, "no trial of update_beta.* with the template of the chain"),
+        ({"template_digest": "old"}, "no trial of update_beta.* with the programs of the chain"),
         ({"device": [*GPU.identity[:3], "NVIDIA H100", *GPU.identity[4:]]}, "no trial of update_beta.* on NVIDIA H100"),
+        (
+            {"configs": [{"config": {"block_size": 64}, "program": "another", "median_s": 1e-2, "iqr_s": 0.0}]},
+            "no trial of update_beta.* with the programs of the chain",
+        ),
         ({"configs": "none"}, "is not a report of bench_chain.py"),
         ({"configs": []}, "is not a report of bench_chain.py.*a result without a configuration"),
     ],

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from mmsbgen.families.mmsb.blocks.link_kernels import links_groups
 from mmsbgen.sampler.diagnostics.evaluation import evaluate, evaluation
+from mmsbgen.sampler.minibatch.block_partners import LINKS
 from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.state.chain_state import ChainState
 
@@ -49,3 +53,23 @@ def test_means_begin_anew_where_a_run_gets_a_length():
     assert (after.iteration, after.samples, after.averaged, after.course) == (30, 0, 0, Phases("ego"))
     assert after.beta_sum.tolist() == [0, 0]
     assert state.beta_sum.tolist() == [1, 1], "the state before is as it was"
+
+
+@pytest.mark.opencl
+def test_theta_sums_the_groups_of_the_configuration_that_ran(pocl_device, chain, middling, monkeypatch):
+    """The first launch of block_links may replace a configuration that fails by one with other groups."""
+    sampler = chain(pocl_device, middling, mini_batch="block", mini_batch_size=20)
+    sampler.initialise()
+    replaced = SimpleNamespace(config={"groups": 3}, launch=lambda *_: pytest.fail("launched by its own name"))
+    update, launched = sampler.partners.update, {}
+
+    def replace_links(*given):
+        update(*given)
+        sampler.kernels[LINKS] = replaced
+
+    monkeypatch.setattr(sampler.partners, "update", replace_links)
+    monkeypatch.setattr(
+        sampler, "launch", lambda _stage, kernel, _count, values: launched.update({kernel: dict(values)})
+    )
+    sampler.step()
+    assert launched["theta_end"]["n_groups"] == links_groups(replaced.config)

@@ -83,16 +83,19 @@ def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -
         chains: Configurations that rank before the fastest one of a chain are left out.
 
     Raises:
-        InputError: A chain has no trial in ``bundle``.
+        InputError: A chain has no trial in ``bundle``, or only ones of other programs.
     """
     by_key: dict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in bundle.trials:
         if trial.status == "ok":
             by_key[trial.key].append(trial)
     for chain in chains:
-        if not any(chain.is_of(key) for key in by_key):
+        pairs = {(t.config_digest, t.program) for key, every in by_key.items() if chain.is_of(key) for t in every}
+        tuned = {config for config, _ in pairs}
+        measured = [found for found in chain.configs if found[0] in tuned]
+        if not pairs or (measured and not pairs.intersection(measured)):
             raise InputError(
-                f"no trial of {chain.kernel}, {chain.problem} on {chain.device[3]} with the template of the chain: "
+                f"no trial of {chain.kernel}, {chain.problem} on {chain.device[3]} with the programs of the chain: "
                 "time the chain again"
             )
     kept: list[TrialRecord] = []

@@ -170,7 +170,7 @@ class Index:
                     barred += 1
                 elif not valid(config):
                     refused += 1
-                elif changed == _CHANGED or self._has_changed(there, found, program):
+                elif changed >= _CHANGED or self._has_changed(there, found, program):
                     changed += 1
                 else:
                     notes = "; carried over to this problem's sizes" if carried else ""

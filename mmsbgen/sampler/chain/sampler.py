@@ -235,14 +235,15 @@ class Sampler:
         if not n:
             return batch
         eps, values = self.eps, self._at_step
-        if self.options.block:
-            groups = links_groups(self.kernels[LINKS_DRAWN if self.sampling else LINKS].config)
-        else:
-            # At most one group per pair: further groups would only add zeros.
-            groups = min(batch.n_pairs, self.capacity.groups)
+        # At most one group per pair: further groups would only add zeros.
+        groups = min(batch.n_pairs, self.capacity.groups)
         step, round_ = self._theta_step(eps, n), batch.first // self.max_vertices
         values.update(StepScalars.of(self.iteration, batch, round_, eps, step, groups, self.shape.real.type)._asdict())
         self.partners.update(self.launch, n, values, self.sampling)
+        if self.options.block:
+            # Read after the launch: it replaces a configuration that fails.
+            links = self.kernels[LINKS_DRAWN if self.sampling else LINKS]
+            values["n_groups"] = np.uint32(links_groups(links.config))
         if not self.partners.in_place:
             self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
         if batch.n_pairs:

@@ -7,7 +7,7 @@ import math
 from dataclasses import MISSING, dataclass
 from typing import Any
 
-from mmsbgen.base.declared_options import check_options, option
+from mmsbgen.base.declared_options import check_options, option, options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
@@ -186,6 +186,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check_options(self)
+        object.__setattr__(self, "eta", tuple(map(float, self.eta)))
         if len(self.eta) != 2 or not all(0 < value < math.inf for value in self.eta):
             raise InputError(f"eta={self.eta}: it must be two positive numbers, for non-links and for links")
         if self.start == "auto" and not self.block:
@@ -340,6 +341,8 @@ class Options:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Options:
-        """The inverse of :meth:`as_dict`."""
+        """The inverse of :meth:`as_dict`; earlier versions wrote flags that were given as 0 or 1 as they were."""
+        flags = {name for name, declared in options_of(cls).items() if declared.kind is bool}
+        values = {name: bool(x) if name in flags and x is not None else x for name, x in values.items()}
         schedule = values.get("schedule")
         return cls(**(values | {"schedule": Schedule(**schedule) if schedule else None, "eta": tuple(values["eta"])}))
