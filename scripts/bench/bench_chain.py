@@ -26,7 +26,7 @@ from _report import Report
 from mmsbgen.backends import Device, DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.db.exchange import jsonl
-from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.ranking import candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mmsb import MMSB
@@ -73,7 +73,7 @@ def tried(
         and trial.key.device.identity == key.device.identity
     ]
     by_uid = {trial.uid: trial for trial in same}
-    best = [by_uid[one.uid] for one in ranked(map(candidate, same))]
+    best = [by_uid[one.uid] for one in ranked(map(candidate, of_newest_programs(same)))]
     alone = [(dict(trial.config), trial.median_s) for trial in best]
     wanted = [dict(used), *(config for config, _ in alone[:most]), dict(spec.default(problem, traits))]
     found: list[Tried] = []

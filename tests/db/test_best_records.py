@@ -175,3 +175,10 @@ def test_a_chain_needs_a_number_of_best(tmp_path: Path) -> None:
     report = _report(tmp_path / "chain.json", (64, 1e-2, 0.0))
     done = exported(tmp_path, Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), "--chain", report)
     assert (done.exit_code, "--chain needs --best" in done.output) == (2, True)
+
+
+def test_an_older_program_of_a_configuration_is_not_shipped() -> None:
+    old = _trial(64, 1e-6, round=1, extra={"program": "old"}, created_at="2025-01-01T00:00:00Z")
+    new = [_trial(64, 2e-3, run=1), _trial(128, 1e-3, run=1)]
+    shipped = best_records(Bundle(runs=RUNS, trials=[old, *new]), 2).trials
+    assert {trial.uid for trial in shipped} == {trial.uid for trial in new}

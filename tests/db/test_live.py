@@ -114,3 +114,26 @@ def test_an_empty_database_has_empty_pages(url: str) -> None:
         assert paging.trials(store, limit=1) == paging.runs(store, limit=1) == ([], None)
         assert paging.count_by_device(store) == []
         assert LiveIndex(store).update() == {}
+
+
+def test_a_new_program_of_a_known_configuration_is_found(store: Store, make: Any) -> None:
+    runs = [RunRecord(strategy="random") for _ in range(2)]
+    key = make.key(params={"width": 64})
+    stamps = ("2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
+    old, new = (
+        make.trial(key, time, run=run.uuid, round=round_, created_at=stamp, extra={"program": name})
+        for run, time, round_, stamp, name in zip(runs, (1e-3, 2e-3), (1, 0), stamps, ("old", "new"), strict=True)
+    )
+    live = LiveIndex(store, shipped=None)
+
+    def ask() -> Selection:
+        return live.select(key, valid=lambda config: True, default={}, program=lambda key, config: "new")
+
+    store.add_bundle(Bundle([runs[0]], [], [old], []))
+    assert ask().tier == "default"
+    store.add_bundle(Bundle([runs[1]], [], [new], []))
+    live.update()
+    assert (ask().tier, ask().trial_ref) == ("exact", new.uid)
+    best = store.best(key)
+    assert best is not None
+    assert best.uid == new.uid

@@ -286,3 +286,43 @@ def test_explain_an_exact_record_and_an_empty_store(memory: Store, make: Any) ->
     (near,) = nearest(parts(make.key()), Index(memory).groups(make.key()))
     assert near.differences == ()
     assert near.configurations == 1
+
+
+def test_a_stale_record_hides_no_current_one_of_its_configuration(make: Any) -> None:
+    """The older run re-timed its finalists, so its records rank first."""
+    older, newer = (
+        {"run": run, "created_at": f"{year}-01-01T00:00:00Z"} for run, year in (("a" * 32, 2025), ("b" * 32, 2026))
+    )
+    old = [make.trial(time=1e-3, round=1, extra={"program": "old"}, **older)]
+    old.append(make.trial(config={"block": 32}, time=2e-3, round=1, extra={"program": "old"}, **older))
+    new = make.trial(time=3e-3, extra={"program": "new"}, **newer)
+    index = Index.of_trials([*old, new])
+    chosen = choose(index, make.key(), program=lambda key, config: "new")
+    assert (chosen.tier, chosen.config, chosen.trial_ref) == ("exact", {"block": 64}, new.uid)
+    again = choose(Index.of_trials([*old, new]), make.key(), program=lambda key, config: "old")
+    assert again.trial_ref in {trial.uid for trial in old}, "the package of before finds its own"
+    (near,) = nearest(parts(make.key()), index.groups(make.key()))
+    assert near.configurations == 2
+
+
+def test_many_stale_records_hide_no_current_one(make: Any) -> None:
+    rendered: list[int] = []
+
+    def program(key: Key, config: Any) -> str:
+        rendered.append(config["n"])
+        return "new"
+
+    trials = []
+    for n in range(100):
+        config = {"n": n}
+        trials.append(
+            make.trial(config=config, time=1.0 + n, extra={"program": "old"}, created_at="2025-01-01T00:00:00Z")
+        )
+    key = make.key()
+    stale = choose(Index.of_trials(trials), key, program=program)
+    assert (stale.tier, len(rendered)) == ("default", 64), "rendering is bounded"
+    rendered.clear()
+    newer = make.trial(config={"n": 99}, time=500.0, run="b" * 32, extra={"program": "new"})
+    chosen = choose(Index.of_trials([*trials, newer]), key, program=program)
+    assert (chosen.trial_ref, chosen.expected_s) == (newer.uid, 500.0)
+    assert len(rendered) == 65

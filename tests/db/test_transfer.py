@@ -143,3 +143,35 @@ def test_the_family_carries_over_what_is_not_valid_as_it_is() -> None:
     assert carry(BLOCK, at_1024, at_128) == BLOCK | {"block_size": 32}, "128 work-items for a row of 32 vectors"
     assert carry({"old": 1}, at_1024, at_128) == {"old": 1}, "a record with other axes is left for the check to refuse"
     assert carry(BLOCK, {"gone": 1}, at_128) == BLOCK
+
+
+def test_a_stale_record_of_a_near_problem_hides_no_current_one(make: Any) -> None:
+    def trial(width: int, program: str, time: float, **more: Any) -> Any:
+        stamp = "2026-01-01T00:00:00Z" if program == "new" else "2025-01-01T00:00:00Z"
+        return make.trial(
+            key(make, width), time, config={"name": "a"}, extra={"program": program}, created_at=stamp, **more
+        )
+
+    old = [trial(64, "old", 1.0, round=1)]
+    for new in (trial(64, "new", 2.0, run="b" * 32), trial(96, "new", 2.0)):
+        chosen = choose(Index.of_trials([*old, new]), key(make, 70), program=lambda key, config: "new")
+        assert (chosen.tier, chosen.trial_ref) == ("problem", new.uid)
+    chosen = choose(Index.of_trials([*old, new]), key(make, 70), program=lambda key, config: "old")
+    assert chosen.trial_ref == old[0].uid
+
+
+def test_slowdowns_are_those_of_the_newest_programs(make: Any) -> None:
+    """What was fast with an older program is slow today."""
+    trials = [
+        make.trial(
+            key(make, 64), time, config={"name": name}, run=run * 32, round=round_, created_at=stamp, extra=extra
+        )
+        for name, time, run, round_, stamp, extra in (
+            ("a", 1.0, "a", 1, "2025-01-01T00:00:00Z", {"program": "old"}),
+            ("a", 3.0, "b", 0, "2026-01-01T00:00:00Z", {"program": "new"}),
+            ("b", 2.0, "b", 0, "2026-01-01T00:00:00Z", {"program": "new"}),
+        )
+    ]
+    chosen = choose(Index.of_trials(trials), key(make, 70), program=lambda key, config: "new")
+    assert chosen.config == {"name": "b"}
+    assert choose(Index.of_trials(trials), key(make, 70)).config == {"name": "b"}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 import pytest
 
-from mmsbgen.db.records.tuning_records import KernelRecord, ProblemRecord
+from mmsbgen.db.records.tuning_records import PROGRAM, KernelRecord, ProblemRecord, TrialRecord
 from mmsbgen.families import family
 from mmsbgen.report.tuning.cases import cases_of, comparable, device_label, problem_texts
 from tests.records import GPU, PHI, trial
@@ -35,6 +36,17 @@ def test_the_newest_state_of_a_template_counts() -> None:
     (case,) = cases_of([new, old])
     assert case.best_s == 2e-4
     assert case.date == "2026-11-21"
+
+
+def test_the_newest_program_of_each_configuration_counts() -> None:
+    def of(program: str, seconds: float, minute: int, **axes: int) -> TrialRecord:
+        return replace(trial(seconds, digest=PROGRAM, minute=minute, **axes), extra={"program": program})
+
+    old, new = of("old", 1e-5, 0), replace(of("new", 2e-4, 1), run=uuid.uuid4().hex)
+    only = of("another", 3e-4, 0, block_size=64)
+    (case,) = cases_of([new, replace(old, round=1), old, only])
+    assert (case.best_s, case.worst_s) == (2e-4, 3e-4)
+    assert case.trials == [new, only]
 
 
 def test_a_default_that_is_another_by_now() -> None:

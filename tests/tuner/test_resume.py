@@ -16,11 +16,21 @@ import psutil
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import (
+    PROGRAM,
+    KernelRecord,
+    Key,
+    ProblemRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
 from mmsbgen.db.store.tuning_store import Store, open_store
-from mmsbgen.tuner.run import earlier_trials
-from mmsbgen.tuner.run.earlier_trials import end_dead_runs, this_process
+from mmsbgen.families import family
+from mmsbgen.tuner.run import earlier_trials, tune
+from mmsbgen.tuner.run.earlier_trials import end_dead_runs, known_finals, known_trials, order_of_going_on, this_process
 from tests.conftest import IN_CI
+from tests.records import GPU
 
 KILLS = 12
 
@@ -146,3 +156,33 @@ def test_runs_whose_process_is_gone_are_ended(store: Store, tmp_path: Path, monk
         "other container": "running",
         "old": "running",
     }
+
+
+def stored(store: Store, block: int, program: str) -> TrialRecord:
+    """A stored trial of a search."""
+    kernel = KernelRecord("mmsb", "update_phi", PROGRAM)
+    key = Key(GPU, ToolchainRecord("nvcc", "13"), kernel, ProblemRecord("mmsb", {"K": 64}))
+    run = RunRecord(strategy="exhaustive")
+    store.begin_run(run)
+    config, extra = {"block": block}, {"program": program}
+    trial = TrialRecord(run=run.uuid, key=key, config=config, status="ok", times=(1e-3,), extra=extra)
+    store.add_trial(trial)
+    return trial
+
+
+def test_a_configuration_of_another_program_is_untried(store: Store) -> None:
+    old, present = stored(store, 1, "old"), stored(store, 2, "new")
+    configs = [{"block": n} for n in (2, 1, 3)]
+    order = [c["block"] for c in order_of_going_on(store, old.key, configs, (), lambda config: "new")]
+    assert order == [1, 3, 2]
+    assert known_trials(store, old.key, program=lambda config: "new").keys() == {present.config_digest}
+
+
+def test_a_tune_renders_each_stored_configuration_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = [stored(store, block, "new") for block in (1, 1, 2)]
+    rendered: list[object] = []
+    monkeypatch.setattr(tune, "program_digest", lambda family, key, config: rendered.append(config["block"]) or "new")
+    program = tune._programs(family(), trials[0].key)
+    assert len(known_trials(store, trials[0].key, program=program)) == 2
+    assert known_finals(store, trials[0].key, [], program=program) == []
+    assert sorted(rendered) == [1, 2]

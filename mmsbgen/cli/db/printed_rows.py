@@ -10,7 +10,7 @@ from typing import Any
 
 from mmsbgen.cli.shared.common import seconds
 from mmsbgen.db.records.nearness import Difference, phrase
-from mmsbgen.db.records.ranking import candidate, cost, ranked
+from mmsbgen.db.records.ranking import candidate, cost, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection.explain_selection import nearest
 from mmsbgen.db.selection.index import Group, shipped_groups, without
@@ -206,7 +206,8 @@ def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "tim
         by_key[trial.key].append(trial)
     rows = []
     for found in by_key.values():
-        usable = [t for t in found if t.status == "ok" and not marks.reason(t.key, t.config_digest)]
+        newest = of_newest_programs(t for t in found if t.status == "ok")
+        usable = [t for t in newest if not marks.reason(t.key, t.config_digest)]
         order = ranked(candidate(t, objective) for t in usable if math.isfinite(cost(t, objective)))
         if order:
             row = trial_row(next(trial for trial in found if trial.uid == order[0].uid), marks)

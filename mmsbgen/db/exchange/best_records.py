@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest
-from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.ranking import candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
 
 MOST_TIMES = 31
@@ -75,7 +75,7 @@ def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -
     """The ``most`` best configurations of each key, with the last timing of each in every run.
 
     Their ranking stays the same.  Trials with more than :data:`MOST_TIMES` times are reduced to that many quantiles.
-    Failures are left out.
+    Failures are left out, and so are older programs of a configuration.
 
     Args:
         bundle: The records.
@@ -99,7 +99,8 @@ def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -
                 "time the chain again"
             )
     kept: list[TrialRecord] = []
-    for key, every in by_key.items():
+    for key, recorded in by_key.items():
+        every = of_newest_programs(recorded)
         left_out = set[str]().union(*(chain.slower(every) for chain in chains if chain.is_of(key)))
         trials = [trial for trial in every if trial.config_digest not in left_out]
         best = {found.config_digest for found in ranked(map(candidate, trials))[:most]}

@@ -15,7 +15,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import canonical_json
-from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.ranking import candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
 
 OURS = "mmsbgen"
@@ -71,7 +71,8 @@ def _problem_size(key: Key) -> Any:
 def _last(bundle: Bundle) -> list[TrialRecord]:
     """One trial of each configuration: the best-ranked one, or the newest failure."""
     by_uid = {trial.uid: trial for trial in bundle.trials}
-    order = [by_uid[c.uid] for c in ranked(candidate(t) for t in bundle.trials if t.status == "ok")]
+    newest = of_newest_programs(t for t in bundle.trials if t.status == "ok")
+    order = [by_uid[c.uid] for c in ranked(map(candidate, newest))]
     order += sorted((t for t in bundle.trials if t.status != "ok"), key=lambda t: t.created_at, reverse=True)
     found: dict[str, TrialRecord] = {}
     for trial in order:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import canonical_json
@@ -31,9 +31,29 @@ class Candidate(NamedTuple):
     program: str = ""
     """Digest of the program's tokens."""
 
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The digests of the configuration and of its program."""
+        return self.config_digest, self.program
+
+
+_Measured = TypeVar("_Measured", Candidate, TrialRecord)
+
+
+def of_newest_programs(found: Iterable[_Measured]) -> list[_Measured]:
+    """Those of the program that was measured last with their configuration, in the order given."""
+    found = list(found)
+    newest: dict[str, tuple[str, str]] = {}
+    for one in found:
+        last = (one.created_at, one.program)
+        newest[one.config_digest] = max(newest.get(one.config_digest, last), last)
+    return [one for one in found if one.program == newest[one.config_digest][1]]
+
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The candidates of one key, one for each configuration, best first.
+    """The candidates of one key, one for each configuration and program, best first.
+
+    A configuration whose program has changed has one for each program.  "Configuration" below means both.
 
     Within a run, configurations are ordered by their last round, latest first, then by the median of that round.
 
@@ -41,24 +61,24 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     else the newest run.  Runs are merged by median time, newest first: a configuration never precedes one that was
     better in the run that represents it.
     """
-    runs: defaultdict[str, dict[str, Candidate]] = defaultdict(dict)
+    runs: defaultdict[str, dict[tuple[str, str], Candidate]] = defaultdict(dict)
     ended: dict[str, str] = {}
     for candidate in candidates:
-        kept = runs[candidate.run].get(candidate.config_digest)
+        kept = runs[candidate.run].get(candidate.identity)
         if kept is None or candidate.round > kept.round:
-            runs[candidate.run][candidate.config_digest] = candidate
+            runs[candidate.run][candidate.identity] = candidate
         ended[candidate.run] = max(ended.get(candidate.run, ""), candidate.created_at)
     newest = sorted(runs, key=lambda run: (ended[run], run), reverse=True)
     compared = [run for run in newest if any(candidate.round > 0 for candidate in runs[run].values())]
-    speaks: dict[str, str] = {}
+    speaks: dict[tuple[str, str], str] = {}
     for run in [*compared, *newest]:
         for config in runs[run]:
             speaks.setdefault(config, run)
-    places: dict[str, tuple[float, int]] = {}
+    places: dict[tuple[str, str], tuple[float, int]] = {}
     for run in newest:
         so_far = 0.0
         for candidate in sorted(runs[run].values(), key=lambda c: (-c.round, c.median_s, c.uid)):
-            config = candidate.config_digest
+            config = candidate.identity
             if speaks[config] == run:
                 so_far = max(so_far, candidate.median_s)
                 places[config] = (so_far, len(places))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, Difference, differences, parts, problem_distance
+from mmsbgen.db.records.ranking import of_newest_programs
 from mmsbgen.db.records.tuning_records import PROGRAM, Key
 from mmsbgen.db.selection.index import Group, Program
 
@@ -65,14 +66,15 @@ def nearest(
     """
     found = []
     for group in groups:
-        best, there, asked = group.candidates[0], parts(group.key), dict(wanted)
+        newest = of_newest_programs(group.candidates)
+        best, there, asked = newest[0], parts(group.key), dict(wanted)
         there[_DIGEST] = best.program or there[_DIGEST]
         if program is not None and asked.get(_DIGEST) == PROGRAM:
             asked[_DIGEST] = program(group.key, json.loads(best.config_json))
         differing = differences(asked, {name: there[name] for name in there if name in asked}, irrelevant=irrelevant)
         weight = _weight(differing)
         stale = any(d.part == _DIGEST for d in differing)
-        count, told = len(group.candidates), str(there[_DIGEST])
+        count, told = len(newest), str(there[_DIGEST])
         record = NearRecord(group.key, group.source, count, best.uid, best.median_s, tuple(differing), told, stale)
         found.append((weight, group.shipped, best.median_s, record))
     found.sort(key=lambda entry: entry[:3])

@@ -16,7 +16,7 @@ from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
-from mmsbgen.db.records.ranking import Candidate, candidate, ranked
+from mmsbgen.db.records.ranking import Candidate, candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, TrialRecord
 from mmsbgen.db.selection.transfer import Carry, Group, Loss, Near, TransferChoice, loss_of, ordered, unchanged
 
@@ -33,7 +33,9 @@ _Kernel = tuple[str, str]
 _FOLDS, _MOST = 24, 40
 """Maximum numbers of problems and of configurations for estimating losses, to bound the time at start-up."""
 _CHANGED = 64
-"""After this many records of an option with changed programs, its remaining records count as changed too."""
+"""After this many records of an option with changed programs, runs with such a record are not rendered further.
+
+Their remaining records count as changed too, unless their configurations have been rendered."""
 Program = Callable[[Key, Mapping[str, Any]], str]
 """Returns the present program digest of a recorded configuration; empty if it cannot be rendered."""
 
@@ -102,7 +104,7 @@ class Index:
         self._plans: dict[tuple[str, _Measure], _Plan] = {}
         self._orders: dict[tuple[str, _Measure, int], list[TransferChoice]] = {}
         self._losses: dict[tuple[Any, ...], Loss | None] = {}
-        self._programs: dict[str, str] = {}
+        self._programs: dict[tuple[Key, str], str] = {}
 
     @classmethod
     def of_trials(cls, trials: Iterable[TrialRecord]) -> Index:
@@ -151,7 +153,7 @@ class Index:
             weights: Contribution of a factor of e to the distance, for parameters whose weight is not 1.
             carry: Adapts a configuration to another problem.
             program: Returns the present digest of a record's program; records with another digest are not used.
-                Called once for each record that would be selected.
+                Called once for each key and configuration that would be selected.
         """
         measure = _Measure(frozenset(irrelevant), tuple(sorted((weights or {}).items())))
         plan = self._plans.get((key.key, measure))
@@ -165,13 +167,18 @@ class Index:
             if asked not in self._orders:
                 self._orders[asked] = ordered(near, key.problem.params, carry)
             changed = 0
+            of_runs: set[str] = set()
+            skipped: dict[str, Any] | None = None  # the records of a configuration follow each other
             for config, found, there, carried in self._orders[asked]:
+                if config == skipped:
+                    continue
                 if self.quarantined(key, config | dict(modes or {}), program) is not None:
-                    barred += 1
+                    barred, skipped = barred + 1, config
                 elif not valid(config):
-                    refused += 1
-                elif changed >= _CHANGED or self._has_changed(there, found, program):
+                    refused, skipped = refused + 1, config
+                elif self._has_changed(there, found, program, render=changed < _CHANGED or found.run not in of_runs):
                     changed += 1
+                    of_runs.add(found.run)
                 else:
                     notes = "; carried over to this problem's sizes" if carried else ""
                     notes += _notes(refused, barred, 0 if tier == "exact" else stale + changed)
@@ -183,13 +190,19 @@ class Index:
             reason = "no usable record for this kernel"
         return Selection(dict(default), "default", reason + _notes(refused, barred, stale))
 
-    def _has_changed(self, key: Key, found: Candidate, program: Program | None) -> bool:
-        """Whether a record's program has changed since it was measured."""
+    def _has_changed(self, key: Key, found: Candidate, program: Program | None, *, render: bool) -> bool:
+        """Whether a record's program has changed since it was measured.
+
+        Unless ``render``, a program that has not been rendered before counts as changed.
+        """
         if program is None:
             return False
-        if found.uid not in self._programs:
-            self._programs[found.uid] = program(key, json.loads(found.config_json))
-        return not found.program or found.program != self._programs[found.uid]
+        asked = key, found.config_digest
+        if asked not in self._programs:
+            if not render:
+                return True
+            self._programs[asked] = program(key, json.loads(found.config_json))
+        return not found.program or found.program != self._programs[asked]
 
     def loss(self, key: Key, tier: str, measure: _Measure, carry: Carry) -> Loss | None:
         """The loss of selections of ``tier``, estimated from the records of a key's kernel.
@@ -199,7 +212,11 @@ class Index:
         """
         asked = (key.kernel, tier, key.device.key if tier == "problem" else "", measure)
         if asked not in self._losses:
-            groups = [group for group in self.groups(key) if group.key.kernel == key.kernel]
+            groups = [
+                group._replace(candidates=of_newest_programs(group.candidates))
+                for group in self.groups(key)
+                if group.key.kernel == key.kernel
+            ]
             folds = []
             for target in groups:
                 if tier == "problem" and target.key.device.key != key.device.key:
@@ -226,9 +243,10 @@ class Index:
         failure = self._barred[kernel].get((key.key, digest(config))) if self._barred[kernel] else None
         if failure is None or program is None or not failure.program:
             return failure
-        if failure.uid not in self._programs:
-            self._programs[failure.uid] = program(key, config)
-        return failure if failure.program == self._programs[failure.uid] else None
+        asked = key, failure.config_digest
+        if asked not in self._programs:
+            self._programs[asked] = program(key, config)
+        return failure if failure.program == self._programs[asked] else None
 
     def quarantine(self, failure: QuarantineRecord) -> bool:
         """Exclude a failed configuration from selection, in later runs too; returns False if it was not stored.

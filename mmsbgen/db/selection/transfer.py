@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mmsbgen.db.records.canonical_json import canonical_json
-from mmsbgen.db.records.ranking import Candidate
+from mmsbgen.db.records.ranking import Candidate, of_newest_programs
 from mmsbgen.db.records.tuning_records import Key
 
 REACH = 0.4
@@ -92,37 +92,56 @@ def unchanged(config: Config, before: Mapping[str, Any], after: Mapping[str, Any
 
 
 def ordered(near: Sequence[Near], params: Mapping[str, Any], carry: Carry) -> list[TransferChoice]:
-    """The configurations of ``near``, sorted nearest first, for the problem ``params``, best first."""
+    """The configurations of ``near``, sorted nearest first, for the problem ``params``, best first.
+
+    A configuration has a choice for each of its records, one after the other, nearest and newest program first: the
+    first may be of a program that has changed.  Records of an exact problem with older programs come last.
+    """
     if len(near) == 1 and near[0].distance == 0:
         group = near[0].group
-        return [TransferChoice(json.loads(found.config_json), found, group.key, False) for found in group.candidates]
+        found = [one for part in _by_age(group) for one in part]
+        return [TransferChoice(json.loads(one.config_json), one, group.key, False) for one in found]
     near = near[:NEAREST]
     weights = [math.exp((near[0].distance - member.distance) / REACH) for member in near]
     charged = UNTRIED * sum(weights)
     scores: dict[str, float] = {}
-    choices: dict[str, TransferChoice] = {}
+    choices: dict[str, list[TransferChoice]] = {}
     for member, weight in zip(near, weights, strict=True):
-        for text, (choice, slower) in _slowdowns(member.group, params, carry).items():
-            choices.setdefault(text, choice)
+        for text, (found_there, slower) in _slowdowns(member.group, params, carry).items():
+            choices.setdefault(text, []).extend(found_there)
             scores[text] = scores.get(text, charged) + weight * (slower - UNTRIED)
     # Sorting is stable: ties are broken by the nearest problem, then by the order there.
-    return [choices[text] for text in sorted(choices, key=lambda text: round(scores[text], 12))]
+    best_first = sorted(choices, key=lambda text: round(scores[text], 12))
+    return [choice for text in best_first for choice in choices[text]]
 
 
-def _slowdowns(group: Group, params: Mapping[str, Any], carry: Carry) -> dict[str, tuple[TransferChoice, float]]:
+def _by_age(group: Group) -> tuple[list[Candidate], list[Candidate]]:
+    """The candidates of the newest programs of their configurations, and those of older programs."""
+    newest = of_newest_programs(group.candidates)
+    if len(newest) == len(group.candidates):
+        return newest, []
+    uids = {one.uid for one in newest}
+    return newest, [one for one in group.candidates if one.uid not in uids]
+
+
+def _slowdowns(group: Group, params: Mapping[str, Any], carry: Carry) -> dict[str, tuple[list[TransferChoice], float]]:
     """Each configuration of a group adapted to ``params``, with the logarithm of its slowdown against the best.
+
+    The slowdowns are those of the newest programs.
 
     The slowdowns follow the order of the group: a configuration that ranks behind re-timed finalists counts as at least
     as slow as they are.
     """
-    found: dict[str, tuple[TransferChoice, float]] = {}
-    best = so_far = group.candidates[0].median_s
-    for one in group.candidates:
-        so_far = max(so_far, one.median_s)
+    found: dict[str, tuple[list[TransferChoice], float]] = {}
+    newest, older = _by_age(group)
+    best = so_far = newest[0].median_s
+    for place, one in enumerate([*newest, *older]):
+        if place < len(newest):
+            so_far = max(so_far, one.median_s)
         before: Config = json.loads(one.config_json)
         after = carry(dict(before), group.key.problem.params, params)
         choice = TransferChoice(after, one, group.key, after != before)
-        found.setdefault(canonical_json(after), (choice, math.log(so_far / best)))
+        found.setdefault(canonical_json(after), ([], math.log(so_far / best)))[0].append(choice)
     return found
 
 

@@ -17,7 +17,7 @@ from mmsbgen.base.progress import Stage, stage
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import canonical_json, utc_now
-from mmsbgen.db.records.ranking import Candidate, candidate, cost, ranked
+from mmsbgen.db.records.ranking import Candidate, candidate, cost, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import (
     DeviceRecord,
     KernelRecord,
@@ -301,9 +301,10 @@ class Store:
         """The best trial for exactly this key, quarantined or not, or None.
 
         The order is that of :func:`mmsbgen.db.records.ranking.ranked`.  ``objective`` is one of
-        :data:`mmsbgen.db.records.ranking.OBJECTIVES`; trials without a value of it are left out.
+        :data:`mmsbgen.db.records.ranking.OBJECTIVES`; trials without a value of it are left out, as are those of older
+        programs of their configuration.
         """
-        found = self.trials(key=key, status="ok")
+        found = of_newest_programs(self.trials(key=key, status="ok"))
         trials = {trial.uid: trial for trial in found if math.isfinite(cost(trial, objective))}
         order = ranked(candidate(trial, objective) for trial in trials.values())
         return trials[order[0].uid] if order else None

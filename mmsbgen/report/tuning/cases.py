@@ -11,7 +11,7 @@ from typing import Any
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import digest
-from mmsbgen.db.records.ranking import candidate, ranked
+from mmsbgen.db.records.ranking import candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import DeviceRecord, KernelRecord, TrialRecord
 from mmsbgen.families import family
 from mmsbgen.kernels.family import KernelSpec
@@ -22,7 +22,7 @@ _PLATFORMS = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel O
 
 @dataclass
 class Case:
-    """Successful trials of a kernel on one device for one problem, with the newest version of its template.
+    """Successful trials of a kernel on one device for one problem, with the newest program of each configuration.
 
     ``times`` has the median seconds of every working configuration, ``configs`` its values, by the configuration's
     digest.
@@ -125,7 +125,10 @@ class Case:
 
 
 def cases_of(trials: Iterable[TrialRecord]) -> list[Case]:
-    """Cases sorted by device, kernel and problem; of several versions of a template only the newest."""
+    """Cases sorted by device, kernel and problem; of several programs of a configuration only the newest.
+
+    Of records with a digest of the whole template, only those of the newest template count.
+    """
     groups: dict[Any, dict[str, list[TrialRecord]]] = defaultdict(lambda: defaultdict(list))
     for trial in trials:
         key = trial.key
@@ -136,7 +139,7 @@ def cases_of(trials: Iterable[TrialRecord]) -> list[Case]:
     for states in groups.values():
         newest = max(states.values(), key=lambda members: max(trial.created_at for trial in members))
         key = newest[0].key
-        found.append(Case(key.device, key.kernel, dict(key.problem.params), newest))
+        found.append(Case(key.device, key.kernel, dict(key.problem.params), of_newest_programs(newest)))
     return sorted(found, key=_order)
 
 

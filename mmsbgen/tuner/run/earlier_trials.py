@@ -80,14 +80,19 @@ def known_trials(
 
 
 def order_of_going_on(
-    store: Store, key: Key, configs: Sequence[dict[str, Value]], known: Collection[str]
+    store: Store,
+    key: Key,
+    configs: Sequence[dict[str, Value]],
+    known: Collection[str],
+    program: Callable[[Config], str] | None = None,
 ) -> list[dict[str, Value]]:
     """Sort ``configs``: first those of the digests ``known``, which take no time, then the untried, then the tried.
 
     Trials that were stopped early are not known and are measured again.  A resumed run with too little time for the
-    whole space reaches untried configurations before these.
+    whole space reaches untried configurations before these.  Trials of another program than ``program`` gives do not
+    count.
     """
-    tried = {trial.config_digest for trial in store.trials(key=key)}
+    tried = {trial.config_digest for trial in _of_program(store, key, program)}
     return sorted(configs, key=lambda config: 0 if (name := digest(config)) in known else 1 + (name in tried))
 
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
@@ -189,8 +188,21 @@ def _jobs(
     jobs = []
     for spec, moved in zip(specs, traffic, strict=True):
         key, space = key_of(info, spec, problem), candidates(spec, problem, traits, fixed)
-        jobs.append(_Job(spec, space, key, partial(program_digest, family, key), max(moved, max(traffic) / 20)))
+        jobs.append(_Job(spec, space, key, _programs(family, key), max(moved, max(traffic) / 20)))
     return jobs
+
+
+def _programs(family: KernelFamily, key: Key) -> Callable[[Config], str]:
+    """The function from a configuration to the digest of its program, which renders each once."""
+    found: dict[str, str] = {}
+
+    def program(config: Config) -> str:
+        name = digest(dict(config))
+        if name not in found:
+            found[name] = program_digest(family, key, config)
+        return found[name]
+
+    return program
 
 
 class _NoTurnsError(Exception):
@@ -248,7 +260,7 @@ class _Session:
             evaluate = self._evaluator(kernel, made, ahead)
             space, strategy = job.space, self.place.run.strategy
             if strategy == "exhaustive" and not self.retune:
-                configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known)
+                configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known, made.program)
                 space = replace(space, configs=configs)
             search_in_parallel(
                 self.place.lanes,
