@@ -300,7 +300,8 @@ def test_the_same_command_again_times_no_finals_because_one_was_given_up(store: 
     store.begin_run(before)
     seconds = 1e3 if overtaken else 1e-11
     for round_, trial in ((1, tried.trials[1]), (2, tried.trials[0])):
-        final = replace(trial, run=before.uuid, times=(seconds / round_,) * 5, round=round_, extra={})
+        extra = {"program": trial.program}
+        final = replace(trial, run=before.uuid, times=(seconds / round_,) * 5, round=round_, extra=extra)
         store.add_trial(replace(final, created_at=utc_now()))
     report = faked(store, strategy="random", budget_trials=8)
     again = [trial for trial in store.trials(run=report.run) if trial.round == 0]
