@@ -108,8 +108,12 @@ class ChildProcess:
             self._close()
             raise
         self.pid = self._process.pid
-        if sys.platform == "linux":
-            _limit(self.pid, address_space)
+        try:
+            if sys.platform == "linux":
+                _limit(self.pid, address_space)
+        except BaseException:
+            self.close()
+            raise
 
     def exit_code(self) -> int | None:
         """The exit code, negative for a signal, or None while the process runs."""
@@ -179,5 +183,7 @@ def _limit(pid: int, address_space: int) -> None:
         Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
     if address_space:
         with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_AS, (address_space, address_space))
+            _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+            limit = address_space if hard == resource.RLIM_INFINITY else min(address_space, hard)
+            resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
             resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,24 +75,29 @@ def device(
 def test_the_driver_is_told_by_nvml_where_it_is_there(
     driver: Driver, compiler: Counting, monkeypatch: pytest.MonkeyPatch, works: bool | None, version: str
 ) -> None:
-    class NVMLError(Exception):
-        pass
+    """None: there is no such library."""
 
-    def begin() -> None:
-        if not works:
-            raise NVMLError("Driver Not Loaded")
+    def version_into(text: Any, size: int) -> int:
+        assert size == len(text)
+        text.value = b"580.159.03"
+        return 0
 
-    library = SimpleNamespace(
-        NVMLError=NVMLError,
-        nvmlInit=begin,
-        nvmlSystemGetDriverVersion=lambda: "580.159.03",
-        nvmlShutdown=lambda: None,
-    )
+    def load(name: str) -> SimpleNamespace:
+        if works is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return SimpleNamespace(
+            nvmlInit_v2=lambda: 0 if works else 9,
+            nvmlSystemGetDriverVersion=version_into,
+            nvmlShutdown=lambda: 0,
+        )
+
+    library = SimpleNamespace(CDLL=load, create_string_buffer=ctypes.create_string_buffer)
     monkeypatch.setattr(cuda_device, "_driver", lambda: driver)
     monkeypatch.setattr(cuda_device, "find_compiler", lambda: compiler)
     monkeypatch.setattr(driver, "get_driver_version", lambda: 13000)
+    monkeypatch.setattr(cuda_device, "ctypes", library)
     # None in the place of a module is one that is not installed.
-    monkeypatch.setitem(sys.modules, "pynvml", None if works is None else library)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
     (info,), _ = cuda_device.discover()
     assert info.driver == version
 

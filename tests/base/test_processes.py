@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from mmsbgen.backends import Device
+from mmsbgen.base import processes
 from mmsbgen.base.processes import ChildProcess, python_command, python_environment
 
 CHILD = """
@@ -85,6 +86,42 @@ def test_a_limit_of_memory(start: Callable[..., ChildProcess]) -> None:
     assert child.connection.recv() == "no memory"
     child.connection.send("open('/proc/self/oom_score_adj').read()")
     assert child.connection.recv() == "1000\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no other process")
+def test_a_limit_is_no_higher_than_the_hard_limit(
+    start: Callable[..., ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import resource
+
+    real, hard, given = resource.prlimit, 1 << 40, []
+
+    def prlimit(pid: int, which: int, limits: tuple[int, int] | None = None) -> tuple[int, int]:
+        if which != resource.RLIMIT_AS:
+            return real(pid, which) if limits is None else real(pid, which, limits)
+        given.extend([] if limits is None else [limits])
+        return hard, hard
+
+    monkeypatch.setattr(resource, "prlimit", prlimit)
+    start(address_space=hard + 1)
+    start(address_space=hard - 1)
+    assert given == [(hard, hard), (hard - 1, hard - 1)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no other process")
+def test_a_child_that_cannot_be_limited_is_ended(
+    start: Callable[..., ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def refuse(pid: int, address_space: int) -> None:
+        seen.append(psutil.Process(pid))
+        raise PermissionError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(processes, "_limit", refuse)
+    with pytest.raises(PermissionError):
+        start(address_space=1 << 30)
+    assert not seen[0].is_running()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a child of its parent's end")

@@ -70,7 +70,7 @@ def opened(name: str) -> Device:
 
 @pytest.fixture(scope="session", params=[DEVICES[0], DEVICES[-1]])
 def chain_device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """PoCL, then the first CUDA device: laws of long chains, of kernels whose steps are checked on every platform."""
+    """PoCL, then the first CUDA device, for laws of long chains; one of test_prior runs on Intel's runtime too."""
     with opened(request.param) as found:
         yield found
 

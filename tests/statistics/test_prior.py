@@ -8,6 +8,7 @@ from scipy import stats
 
 from mmsbgen.backends import Device
 from mmsbgen.families.mmsb.reference import equations
+from tests.conftest import open_or_skip
 from tests.statistics.laws import Floats, dirichlet_rows, mean_largest
 from tests.statistics.toys import BlockRows, ListedRows
 
@@ -64,6 +65,14 @@ def test_chains_find_the_prior(chain_device: Device, kind: type[ListedRows | Blo
         chains.advance(round(7 / (eps / 2)))
         expect_prior(*chains.rows())
         assert chains.clips() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.opencl
+def test_chains_find_the_prior_on_intel() -> None:
+    """The cheapest of these laws on the other OpenCL runtime."""
+    with open_or_skip("intel") as device:
+        test_chains_find_the_prior(device, ListedRows, 10, 0.03)
 
 
 @pytest.mark.parametrize(("k", "eps", "steps"), [(10, 1e-3, 1000), (50, 1e-3, 200), (300, 0.01, 100)])

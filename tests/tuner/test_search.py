@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import math
 import random
+import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -125,6 +128,34 @@ def test_a_strategy_is_a_function_of_its_seed(strategy: str, space: Candidates) 
     assert (orders[0] == orders[2]) is (strategy == "exhaustive")
     assert 1 < len(orders[0]) <= 40
     assert orders[0][0] == tuple(sorted(space.default.items()))
+
+
+def test_searches_of_two_threads_are_those_of_each_alone() -> None:
+    """Both wait in every measurement, so that their turns alternate; each also takes a lock there, as fleets do."""
+    space = candidates(MMSB.kernel("theta_end"), PROBLEM, CPU)
+    shared = threading.Lock()
+
+    def order(seed: int, together: bool) -> list[str]:
+        seen: list[str] = []
+
+        def ask(configs: Sequence[Config]) -> list[float]:
+            with shared:
+                seen.extend(repr(sorted(config.items())) for config in configs)
+                time.sleep(0.002 * together)
+            return [1 + random.Random(text).random() for text in seen[-len(configs) :]]
+
+        search("genetic_algorithm", space, ask, budget=30, seed=seed)
+        return seen
+
+    random.seed(5)
+    np.random.seed(5)
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    alone = [order(seed, False) for seed in (1, 2)]
+    assert alone[0] != alone[1]
+    with ThreadPoolExecutor(2) as pool:
+        pending = [pool.submit(order, seed, True) for seed in (1, 2)]
+        assert [future.result(timeout=60) for future in pending] == alone
+    assert before == (random.getstate(), np.random.get_state()[1].tolist())
 
 
 @pytest.mark.parametrize("strategy", ["default", "exhaustive", "random"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -367,14 +368,13 @@ def _describe(driver: Any, index: int, compiler: str) -> DeviceInfo:
 def _driver_version(api: int) -> str:
     """Return the version of driver and CUDA, for example "580.159.03 (CUDA 13.0)"."""
     cuda = f"CUDA {api // 1000}.{api % 1000 // 10}"
-    try:
-        import pynvml
-    except ImportError:
-        return cuda
-    with contextlib.suppress(pynvml.NVMLError):
-        pynvml.nvmlInit()
-        try:
-            return f"{pynvml.nvmlSystemGetDriverVersion()} ({cuda})"
-        finally:
-            pynvml.nvmlShutdown()
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+        text = ctypes.create_string_buffer(96)
+        if library.nvmlInit_v2() == 0:
+            try:
+                if library.nvmlSystemGetDriverVersion(text, len(text)) == 0:
+                    return f"{text.value.decode()} ({cuda})"
+            finally:
+                library.nvmlShutdown()
     return cuda

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,8 @@ NAMES = (
 )
 _SMALL = 8
 """Spaces up to this size are tried exhaustively: they are too small for the populations of strategies."""
+_GENERATORS_LOCK = threading.Lock()
+"""Held while a strategy runs with its own states of the global generators, and never while it waits for seconds."""
 _IDLE_VISITS = 5000
 """Successive visits to known configurations after which a strategy counts as converged and is stopped."""
 
@@ -70,10 +73,10 @@ def run(
     generators = _Generators(seed)
 
     def measure(wanted: Sequence[Config]) -> list[float]:
-        with generators.exchanged():
+        with generators.waiting():
             return evaluate(wanted)
 
-    with _quiet(), generators.exchanged():
+    with _quiet(), generators.running():
         from kernel_tuner.interface import Options
         from kernel_tuner.searchspace import Searchspace
         from kernel_tuner.util import TuningBudget
@@ -171,19 +174,33 @@ def _quiet() -> Iterator[None]:
 class _Generators:
     """Seeded states of the global generators of Python and NumPy, which kernel_tuner draws from.
 
-    They are swapped with the caller's while kernel_tuner runs, and back while it waits for a measurement.
+    They are swapped with the caller's while kernel_tuner runs, and back while it waits for a measurement.  Strategies
+    of several threads take turns by a lock.  A measurement may take other locks, so this one is released before it
+    begins and taken again after it ended.
     """
 
     def __init__(self, seed: int) -> None:
         self._held: tuple[Any, Any] = random.Random(seed).getstate(), np.random.RandomState(seed % 2**32).get_state()
 
     @contextmanager
-    def exchanged(self) -> Iterator[None]:
-        """Swap the states held here with those in use, until the block is left."""
+    def running(self) -> Iterator[None]:
+        """Take the lock and put the states held here in use, until the block is left."""
+        with _GENERATORS_LOCK:
+            self._exchange()
+            try:
+                yield
+            finally:
+                self._exchange()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within :meth:`running`: put the caller's states back and release the lock, until the block is left."""
         self._exchange()
+        _GENERATORS_LOCK.release()
         try:
             yield
         finally:
+            _GENERATORS_LOCK.acquire()
             self._exchange()
 
     def _exchange(self) -> None:
