@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -152,9 +153,14 @@ def test_searches_of_two_threads_are_those_of_each_alone() -> None:
     before = random.getstate(), np.random.get_state()[1].tolist()
     alone = [order(seed, False) for seed in (1, 2)]
     assert alone[0] != alone[1]
-    with ThreadPoolExecutor(2) as pool:
-        pending = [pool.submit(order, seed, True) for seed in (1, 2)]
-        assert [future.result(timeout=60) for future in pending] == alone
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            pending = [pool.submit(order, seed, True) for seed in (1, 2)]
+            assert [future.result(timeout=60) for future in pending] == alone
+    finally:
+        sys.setswitchinterval(interval)
     assert before == (random.getstate(), np.random.get_state()[1].tolist())
 
 
