@@ -171,8 +171,8 @@ def test_a_forked_process_leaves_the_chain_to_its_parent(tmp_path):
     """In an interpreter of its own, as forking a process with threads is no good."""
     code = (
         "import os, sys, numpy as np\n"
-        "from mmsbgen.sampler.run.saved_chain import KeptChain\n"
-        "chain = KeptChain.new()\n"
+        "from mmsbgen.sampler.run.saved_chain import SavedChain\n"
+        "chain = SavedChain.new()\n"
         "chain.path.write_bytes(b'rows')\n"
         "child = os.fork()\n"
         "if not child:\n"

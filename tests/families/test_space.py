@@ -272,9 +272,11 @@ def test_local_memory_is_what_the_source_declares(placement: str, rows: int, k: 
         return
     text = render(spec, problem, config, CUDA).text
     length = -(-k // 16) * 16 // 4
-    declared = 16 * length * text.count("__shared__ realv") + 4 * 2 * rows * (2 if "team_sums[2]" in text else 0)
+    assert "#define LOCAL __shared__" in text
+    vectors = text.count("LOCAL rowv ") + text.count("LOCAL realv ")
+    declared = 16 * length * vectors + 4 * 2 * rows * (2 if "team_sums[2]" in text else 0)
     assert declared == shared_bytes(problem, config, CUDA)
-    assert text.count("__shared__ realv") == sum(
+    assert vectors == sum(
         rows if name == "probs" else 1
         for name, place in zip(("probs", "grads", "pi"), places(config), strict=True)
         if place == "S"

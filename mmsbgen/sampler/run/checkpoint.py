@@ -6,7 +6,6 @@ configurations, templates, compiler and libraries, a resumed run gives the same 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import zipfile
@@ -101,16 +100,10 @@ def fingerprint(sampler: Sampler) -> dict[str, str]:
         found |= versions("igraph")
     for name, bound in sampler.kernels.items():
         found[f"{name} configuration"] = json.dumps(dict(bound.config), sort_keys=True)
-        found[f"{name} template"] = bound.source.digest
-        found[f"{name} source"] = _source_digest(bound.source.text)
+        found[f"{name} source"] = bound.source.digest
     if sampler.loop is not None:
-        found[_LOOP] = _source_digest(sampler.loop.rendered.source.text)
+        found[_LOOP] = sampler.loop.rendered.source.digest
     return found
-
-
-def _source_digest(text: str) -> str:
-    """Digest of a rendered source without its leading comment; it covers constants computed in Python."""
-    return hashlib.sha256(_HEADER.sub("", text).encode()).hexdigest()
 
 
 def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool = False) -> None:
@@ -222,8 +215,8 @@ def differences(checkpoint: Checkpoint, sampler: Sampler) -> list[str]:
     """Names of the differences that prevent a bitwise equal resumed run; empty if there are none."""
     before, now = checkpoint.meta["fingerprint"], fingerprint(sampler)
     changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
-    # A changed configuration or template implies a changed source, which is not named then.
-    told = {f"{name} source" for name in sampler.kernels if {f"{name} configuration", f"{name} template"} & changed}
+    # A changed configuration implies a changed source, which is not named then.
+    told = {f"{name} source" for name in sampler.kernels if f"{name} configuration" in changed}
     return sorted(changed - told)
 
 
