@@ -3,12 +3,8 @@
 
     scripts/check_variants.py --device pocl --seconds 900
 
-A configuration is valid for several K and types: each round takes it at another of them, with the other parameters of
-the problem drawn at random, the same every time.  Results are kept in build/check-variants/ as they come, so a run may
-be interrupted at any time and still writes its report.
-
-A later run checks what is left, and what renders to another program since; remove the file there to check all anew,
-such as after a change of a reference or a tolerance.
+Each round takes a configuration at another K and type that it is valid for.  Results are kept in build/check-variants/:
+a later run checks what is left and what renders to another program since.  Remove the file there to check all anew.
 """
 
 from __future__ import annotations
