@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from mmsbgen.base.atomic_files import write_bytes
+from mmsbgen.base.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,10 +64,9 @@ class BinaryCache:
 
     def store(self, key: str, data: bytes, log: str) -> None:
         """Store a binary and its log."""
-        with contextlib.suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError, InputError):
             data = log.replace("\0", "").encode() + b"\0" + data
-            self._publish(f"{key}.bin", hashlib.sha256(data).digest() + data)
+            write_bytes(self.folder / f"{key}.bin", hashlib.sha256(data).digest() + data)
             if not self._pruned:
                 self._pruned = True
                 self._prune()
@@ -74,16 +75,6 @@ class BinaryCache:
         """Delete a binary that turned out to be unusable."""
         with contextlib.suppress(OSError):
             (self.folder / f"{key}.bin").unlink(missing_ok=True)
-
-    def _publish(self, name: str, data: bytes) -> None:
-        handle, draft = tempfile.mkstemp(prefix=".draft-", dir=self.folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(draft).replace(self.folder / name)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
 
     def _prune(self) -> None:
         entries = sorted(((path.stat(), path) for path in self.folder.glob("*.bin")), key=lambda e: -e[0].st_mtime)
