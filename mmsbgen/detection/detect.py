@@ -11,12 +11,13 @@ from mmsbgen.detection.check_request import check_request
 from mmsbgen.detection.load_graph import load_graph
 from mmsbgen.detection.plan_chain import plan_chain
 from mmsbgen.detection.publish import publish
-from mmsbgen.detection.request import RULE, TOP, Detection, Request
+from mmsbgen.detection.request import Detection, Request
+from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chain import run_chain
 from mmsbgen.detection.split_graph import split_graph
 from mmsbgen.detection.start_chain import built_chain, start_chain
 
-__all__ = ["RULE", "TOP", "Detection", "Request", "detect", "perform"]
+__all__ = ["Detection", "Request", "detect", "perform"]
 
 
 def detect(
@@ -26,9 +27,9 @@ def detect(
     random_state: int | None = None,
     device: str | None = None,
     database: str | Path | None = None,
-    rule: str = RULE,
+    rule: str = ResultOptions.rule,
     threshold: float | None = None,
-    top: int = TOP,
+    top: int = ResultOptions.top,
     whole: bool = False,
     out: str | Path | None = None,
     resume: str | Path | None = None,

@@ -18,14 +18,10 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 
-__all__ = ["CHECKPOINT", "RULE", "TOP", "Detection", "Request", "checkpoint_in"]
+__all__ = ["CHECKPOINT", "Detection", "Request", "checkpoint_in"]
 
 #: The checkpoint of a run, in the folder of its results.
 CHECKPOINT = "checkpoint.npz"
-#: Default number of entries stored per row of pi.
-TOP: int = ResultOptions.top
-#: Default rule that turns memberships into communities.
-RULE: str = ResultOptions.rule
 
 
 def checkpoint_in(place: Path) -> Path:
@@ -108,9 +104,9 @@ class Request:
     options: Mapping[str, Any]
     device: str | None = None
     database: str | Path | None = None
-    rule: str = RULE
+    rule: str = ResultOptions.rule
     threshold: float | None = None
-    top: int = TOP
+    top: int = ResultOptions.top
     whole: bool = False
     out: Path | None = None
     resume: Path | None = None

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.detection.request import TOP, Request
+from mmsbgen.detection.request import Request
+from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.diagnostics.communities import checked_threshold
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.run import checkpoint as checkpoints
@@ -49,7 +50,7 @@ def has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Requ
     done, course = checkpoint.meta["iteration"], checkpoint.meta["course"]
     end = course["end"] if options.iterations is None else options.iterations
     record = None if request.out is None else result_folder.record_in(request.out)
-    if end is None or done < end or record is None or request.whole or request.top != TOP:
+    if end is None or done < end or record is None or request.whole or request.top != ResultOptions.top:
         return
     if request.out is None or not all((request.out / name).exists() for name in result_folder.FILES):
         return

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError, ParameterError
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.detection.detect import perform
-from mmsbgen.detection.request import RULE, TOP, Request
+from mmsbgen.detection.request import Request
+from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fitted, FittedChain
 from mmsbgen.estimator.parameters import Parameters
@@ -78,9 +79,9 @@ class MMSB(Parameters, Fitted):
     n_communities: int | Literal["auto"] = "auto"
     _: KW_ONLY
     random_state: int | np.random.Generator | np.random.RandomState | None = None
-    rule: str = RULE
+    rule: str = ResultOptions.rule
     threshold: float | None = None
-    top: int = TOP
+    top: int = ResultOptions.top
     sparse_output: bool = False
     keep_chain: bool = True
     device: str | None = None
