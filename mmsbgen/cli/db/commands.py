@@ -205,12 +205,7 @@ def export_(
     if chains and most is None:
         raise click.UsageError("--chain needs --best")
     with _reading(ctx) as store:
-        device = picked_device(store, device)
-        picked: dict[str, Any] = {
-            "kernel": checked_kernel(store, kernel),
-            "problem": checked_parameters(store, problem),
-        }
-        bundle = formats.chosen(store.bundle(), device=device, **picked)
+        bundle = _picked_bundle(store, kernel, device, problem)
     if most is not None:
         bundle = _best_records(bundle, most, chains)
     formats.write(bundle if with_host else formats.anonymous(bundle), file, form)
@@ -329,25 +324,26 @@ def report_(
 
     need_matplotlib()
     from mmsbgen.cli.report import written
-    from mmsbgen.db.exchange import formats
     from mmsbgen.report.tuning.sweep_pictures import read_baseline
     from mmsbgen.report.tuning.tuning_page import tuning_page
 
     output = Output(as_json, as_csv)
     with _reading(ctx) as store:
-        device = picked_device(store, device)
-        picked: dict[str, Any] = {
-            "kernel": checked_kernel(store, kernel),
-            "problem": checked_parameters(store, problem),
-        }
-        bundle = formats.chosen(store.bundle(), device=device, **picked)
-        where = store.location
+        bundle, where = _picked_bundle(store, kernel, device, problem), store.location
     if not bundle.trials:
         raise InputError(
             f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"
         )
     plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
     written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, output)
+
+
+def _picked_bundle(store: Store, kernel: str | None, device: str | None, problem: Sequence[str]) -> Bundle:
+    """The records that pass the filters of a command."""
+    from mmsbgen.db.exchange import formats
+
+    picked: dict[str, Any] = {"kernel": checked_kernel(store, kernel), "problem": checked_parameters(store, problem)}
+    return formats.chosen(store.bundle(), device=picked_device(store, device), **picked)
 
 
 def _best_records(bundle: Bundle, most: int, reports: Sequence[Path]) -> Bundle:
