@@ -58,7 +58,9 @@ class Detection(Exports):
         return [ids[members].tolist() for members in self.cover.members]
 
     def predict_links(self, pairs: Any) -> npt.NDArray[np.float64]:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2), from the stored entries of pi.
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2).
+
+        What a row has outside its stored entries counts as divided among the other communities as it is on average.
 
         Raises :class:`InputError` for an id that is not in the graph.
         """

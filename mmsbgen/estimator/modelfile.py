@@ -69,6 +69,8 @@ def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) 
         archive.add("links", graph.links)
         archive.add("communities", m.indices)
         archive.add("shares", m.values)
+        archive.add("rest", m.rest)
+        archive.add("spread", m.spread)
         archive.add("beta", m.beta)
         archive.add("unlinked", m.unlinked)
         archive.add("cover_members", np.concatenate([np.zeros(0, np.int64), *cover.members]))
@@ -142,7 +144,10 @@ def _detection(archive: Mapping[str, Any], meta: Mapping[str, Any], graph: Graph
     unlinked = archive["unlinked"] if "unlinked" in archive else np.zeros(0, np.int64)
     if not _within(unlinked, n) or (np.diff(unlinked) <= 0).any():
         raise ValueError("its vertices without links are not among its vertices")
-    found = Memberships(graph.ids, indices, values, beta, float(meta["delta"]), unlinked)
+    rest, spread = (archive[name] if name in archive else np.zeros(0) for name in ("rest", "spread"))
+    if rest.shape not in ((0,), (n,)) or spread.shape not in ((0,), beta.shape):
+        raise ValueError("its memberships do not fit together")
+    found = Memberships(graph.ids, indices, values, beta, float(meta["delta"]), unlinked, rest, spread)
     return Detection(found, cover, meta["trace"], meta["record"], bool(meta["interrupted"]), None, graph)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError
 from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, load_edge_list
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, largest
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, largest, outside
 from mmsbgen.sampler.run.result_folder import FILES
 from mmsbgen.scores.cover import words_of
 
@@ -99,11 +99,16 @@ def _memberships(path: Path, delta: float, top: int) -> Memberships:
         if "pi" in archive:
             pi = archive["pi"]
             indices, values = largest(pi, min(top, pi.shape[1]))
+            rest, spread = outside(pi, indices, values)
         else:
             indices, values = archive["communities"], archive["shares"]
+            # Older files do not have them.
+            rest, spread = (archive[name] if name in archive else np.zeros(0) for name in ("rest", "spread"))
     if indices.shape != values.shape or len(indices) != len(ids) or indices.min() < 0 or indices.max() >= beta.size:
         raise ValueError("its arrays do not fit together")
-    return Memberships(ids, indices, values, beta, delta)
+    if rest.shape not in ((0,), (len(ids),)) or spread.shape not in ((0,), beta.shape):
+        raise ValueError("its arrays do not fit together")
+    return Memberships(ids, indices, values, beta, delta, rest=rest, spread=spread)
 
 
 def _members(path: Path, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:

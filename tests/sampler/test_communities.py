@@ -7,7 +7,14 @@ import pytest
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.sampler.diagnostics import communities
-from mmsbgen.sampler.diagnostics.communities import Memberships, checked_threshold, cover, entries_needed, largest
+from mmsbgen.sampler.diagnostics.communities import (
+    Memberships,
+    checked_threshold,
+    cover,
+    entries_needed,
+    largest,
+    outside,
+)
 
 PI = np.array(
     [
@@ -147,3 +154,33 @@ def test_fewer_entries_hold_on_to_no_others():
     kept = of(PI).first(1)
     assert kept.values.tolist() == [[0.70], [0.60], [0.90], [0.59], [0.34]]
     assert kept.values.base is None or kept.values.base.size == kept.values.size
+
+
+def test_what_is_outside_the_stored_entries_is_kept():
+    """However the entries are cut, the mass is the same, and rows completed with it sum to 1."""
+    pi = np.random.default_rng(6).dirichlet(np.full(12, 0.4), 40)
+    cut = {}
+    for r in (12, 5):
+        at, best = largest(pi, r)
+        m = Memberships(np.arange(40), at, best, np.full(12, 0.5))
+        rest, spread = outside(pi, at, best)
+        cut[r] = Memberships(m.ids, at, best, m.beta, rest=rest, spread=spread).first(3)
+    assert np.allclose(cut[12].rest, cut[5].rest)
+    assert np.allclose(cut[12].spread, cut[5].spread)
+    assert cut[5].rest.sum() == pytest.approx(cut[5].spread.sum())
+    completed = cut[5].completed_rows(np.arange(40))
+    assert np.allclose(completed.sum(axis=1), 1.0)
+    stored = cut[5].dense()
+    assert np.array_equal(completed[stored > 0], stored[stored > 0])
+
+
+def test_predictions_from_stored_entries_come_close_to_those_of_whole_rows():
+    rng = np.random.default_rng(7)
+    pi, beta = rng.dirichlet(np.linspace(0.05, 0.4, 30), 200), rng.uniform(0.2, 0.9, 30)
+    pairs = np.array([(a, b) for a in range(200) for b in range(a)])
+    at, best = largest(pi, 30)
+    whole = Memberships(np.arange(200), at, best, beta, 1e-3)
+    right, kept = whole.link_probabilities(pairs), whole.first(4)
+    without = Memberships(kept.ids, kept.indices, kept.values, beta, 1e-3).link_probabilities(pairs)
+    error, before = (np.abs(np.log(p / right)).mean() for p in (kept.link_probabilities(pairs), without))
+    assert error < before / 3

@@ -41,7 +41,9 @@ class Memberships:
 
     ``indices`` and ``values`` are ``[N, r]``, largest first; ``beta`` ``[K]`` the strengths; ``ids`` ``[N]`` the
     vertices' ids in the input; ``delta`` the probability of a link across communities; ``unlinked`` the vertices
-    without a training link, ascending.  With r = K all of pi is stored.
+    without a training link, ascending.  With r = K all of pi is stored.  ``rest`` ``[N]`` is the mass of each row
+    outside its stored entries, ``spread`` ``[K]`` the sum of those parts by community; both are 0 if not
+    known.
     """
 
     ids: Array
@@ -50,6 +52,14 @@ class Memberships:
     beta: Floats
     delta: float = DELTA
     unlinked: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    rest: Floats = field(default_factory=lambda: np.zeros(0))
+    spread: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        if not self.rest.size:
+            object.__setattr__(self, "rest", np.zeros(len(self.indices)))
+        if not self.spread.size:
+            object.__setattr__(self, "spread", np.zeros(self.beta.size))
 
     @property
     def k(self) -> int:
@@ -59,7 +69,9 @@ class Memberships:
     def first(self, r: int) -> Memberships:
         """A copy with only the ``r`` largest entries of each row."""
         indices, values = (np.ascontiguousarray(array[:, :r]) for array in (self.indices, self.values))
-        return replace(self, indices=indices, values=values)
+        left = self.values[:, r:].astype(np.float64)
+        spread = self.spread + np.bincount(self.indices[:, r:].ravel(), left.ravel(), self.k)
+        return replace(self, indices=indices, values=values, rest=self.rest + left.sum(axis=1), spread=spread)
 
     def rows(self, vertices: Ints) -> Array:
         """pi ``[V, K]`` of ``vertices`` ``[V]``; entries that are not stored are 0."""
@@ -67,18 +79,41 @@ class Memberships:
         np.put_along_axis(rows, self.indices[vertices].astype(np.int64), self.values[vertices], axis=1)
         return rows
 
+    def completed_rows(self, vertices: Ints) -> Array:
+        """pi ``[V, K]`` of ``vertices`` ``[V]``, with ``rest`` divided among the other entries as ``spread`` is."""
+        rows = self.rows(vertices)
+        if not self.rest[vertices].any():
+            return rows
+        others = np.repeat(self.spread[None], len(vertices), axis=0)
+        np.put_along_axis(others, self.indices[vertices].astype(np.int64), 0.0, axis=1)
+        total = others.sum(axis=1)
+        scale = np.divide(self.rest[vertices], total, out=np.zeros(len(vertices)), where=total > 0)
+        completed: Array = rows + (others * scale[:, None]).astype(rows.dtype)
+        return completed
+
     def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or the stored entries.
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or :meth:`completed_rows`.
 
         Vertices without a training link get the prior's mean row:
         :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.
         """
-        read = explained_links.as_unknown(rows or self.rows, self.unlinked, self.k)
+        read = explained_links.as_unknown(rows or self.completed_rows, self.unlinked, self.k)
         return explained_links.link_probabilities(pairs, read, self.beta, self.delta)
 
     def dense(self) -> Array:
         """pi ``[N, K]``; entries that are not stored are 0."""
         return self.rows(np.arange(len(self.indices)))
+
+
+def outside(rows: Array, indices: npt.NDArray[np.int32], values: Array) -> tuple[Floats, Floats]:
+    """The mass ``[R]`` of each of ``rows`` ``[R, K]`` outside its entries ``indices``, ``values``, and by community.
+
+    The second array ``[K]`` is the sum over the rows.  Rounding never makes them negative.
+    """
+    inside = np.bincount(indices.ravel(), values.ravel(), rows.shape[1])
+    rest = rows.sum(axis=1, dtype=np.float64) - values.sum(axis=1, dtype=np.float64)
+    spread = rows.sum(axis=0, dtype=np.float64) - inside
+    return rest.clip(min=0.0), spread.clip(min=0.0)
 
 
 def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:

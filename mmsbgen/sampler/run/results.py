@@ -20,7 +20,7 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.base.versions import versions
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, Tell, largest
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, Tell, largest, outside
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.scores.cover import cover_text, words_of
 
@@ -51,15 +51,28 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
 
     ``tell`` is called with the share of rows read.
     """
-    indices, values = [], []
+    indices, values, rest, spread = [], [], [], np.zeros(sampler.shape.k)
     for first, stop in sampler.state_chunks():
-        at, best = largest(sampler.rows(first, stop, mean=True)[0], r)
+        rows = sampler.rows(first, stop, mean=True)[0]
+        at, best = largest(rows, r)
         indices.append(at)
         values.append(best)
+        if r < sampler.shape.k:
+            left, by_community = outside(rows, at, best)
+            rest.append(left)
+            spread += by_community
         tell(stop / sampler.shape.n_vertices)
     ids = np.asarray(sampler.split.graph.ids)
-    found = (np.concatenate(indices), np.concatenate(values))
-    return Memberships(ids, *found, sampler.beta(), sampler.options.crossing, sampler.split.unlinked)
+    return Memberships(
+        ids,
+        np.concatenate(indices),
+        np.concatenate(values),
+        sampler.beta(),
+        sampler.options.crossing,
+        sampler.split.unlinked,
+        np.concatenate([np.zeros(0), *rest]),
+        spread,
+    )
 
 
 def record(
@@ -141,8 +154,9 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
     """Write ``communities.txt``, ``memberships.npz`` and ``run.json`` into the folder ``out``.
 
     A community is a line of tab-separated ids, SNAP's format.  The archive holds ``ids``, ``beta``, and either
-    ``communities`` and ``shares`` ``[N, r]`` or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``.  The files
-    are replaced in one transaction, the record last, so that they never mix with files of another run.  After a kill
+    ``communities`` and ``shares`` ``[N, r]``, ``rest`` ``[N]`` and ``spread`` ``[K]`` (:class:`Memberships`) or,
+    streamed from the sampler ``whole``, ``pi`` ``[N, K]``.  The files are
+    replaced in one transaction, the record last, so that they never mix with files of another run.  After a kill
     in between there is no record.
     """
     words = words_for_files(found.ids)
@@ -155,6 +169,8 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
             if whole is None:
                 archive.add("communities", found.indices)
                 archive.add("shares", found.values)
+                archive.add("rest", found.rest)
+                archive.add("spread", found.spread)
             else:
                 shape = (whole.shape.n_vertices, whole.shape.k)
                 archive.add_parts("pi", shape, whole.shape.real, _rows(whole))

@@ -18,7 +18,7 @@ import numpy as np
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.storage import storage_named
 from mmsbgen.kernels.family import Array
-from mmsbgen.sampler.diagnostics.communities import Memberships, largest
+from mmsbgen.sampler.diagnostics.communities import Memberships, largest, outside
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource
 from mmsbgen.sampler.run import checkpoint as checkpoints
 
@@ -100,9 +100,17 @@ class SavedChain:
 def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
     """``m`` with the ``r`` largest entries of each of ``rows``."""
     n, step = len(m.indices), max(1, _ELEMENTS // m.k)
-    parts = [largest(rows(np.arange(first, min(first + step, n))), r) for first in range(0, n, step)]
-    indices, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return replace(m, indices=indices, values=values)
+    indices, values, rest, spread = [], [], [], np.zeros(m.k)
+    for first in range(0, n, step):
+        part = rows(np.arange(first, min(first + step, n)))
+        at, best = largest(part, r)
+        left, by_community = outside(part, at, best)
+        indices.append(at)
+        values.append(best)
+        rest.append(left)
+        spread += by_community
+    found = (np.concatenate(indices), np.concatenate(values), np.concatenate(rest))
+    return replace(m, indices=found[0], values=found[1], rest=found[2], spread=spread)
 
 
 def _remove(folder: Path, process: int) -> None:
