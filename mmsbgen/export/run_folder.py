@@ -96,6 +96,7 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
 def _memberships(path: Path, delta: float, top: int) -> Memberships:
     with open(path, "rb") as file, zipped(file) as archive:
         ids, beta = archive["ids"], archive["beta"]
+        unlinked = archive["unlinked"] if "unlinked" in archive else np.zeros(0, np.int64)  # older files have none
         if "pi" in archive:
             pi = archive["pi"]
             indices, values = largest(pi, min(top, pi.shape[1]))
@@ -106,9 +107,11 @@ def _memberships(path: Path, delta: float, top: int) -> Memberships:
             rest, spread = (archive[name] if name in archive else np.zeros(0) for name in ("rest", "spread"))
     if indices.shape != values.shape or len(indices) != len(ids) or indices.min() < 0 or indices.max() >= beta.size:
         raise ValueError("its arrays do not fit together")
+    if unlinked.size and (unlinked.min() < 0 or unlinked.max() >= len(ids) or (np.diff(unlinked) <= 0).any()):
+        raise ValueError("its vertices without links are not among its vertices")
     if rest.shape not in ((0,), (len(ids),)) or spread.shape not in ((0,), beta.shape):
         raise ValueError("its arrays do not fit together")
-    return Memberships(ids, indices, values, beta, delta, rest=rest, spread=spread)
+    return Memberships(ids, indices, values, beta, delta, unlinked, rest, spread)
 
 
 def _members(path: Path, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:

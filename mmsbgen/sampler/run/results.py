@@ -153,11 +153,10 @@ def as_json(value: dict[str, Any]) -> str:
 def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any], whole: Sampler | None) -> None:
     """Write ``communities.txt``, ``memberships.npz`` and ``run.json`` into the folder ``out``.
 
-    A community is a line of tab-separated ids, SNAP's format.  The archive holds ``ids``, ``beta``, and either
-    ``communities`` and ``shares`` ``[N, r]``, ``rest`` ``[N]`` and ``spread`` ``[K]`` (:class:`Memberships`) or,
-    streamed from the sampler ``whole``, ``pi`` ``[N, K]``.  The files are
-    replaced in one transaction, the record last, so that they never mix with files of another run.  After a kill
-    in between there is no record.
+    A community is a line of tab-separated ids, SNAP's format. The archive holds ``ids``, ``beta``, ``unlinked``, and
+    either ``communities`` and ``shares`` ``[N, r]``, ``rest`` ``[N]`` and ``spread`` ``[K]`` (:class:`Memberships`)
+    or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``. The files are replaced in one transaction, the record
+    last, so that they never mix with files of another run. After a kill in between there is no record.
     """
     words = words_for_files(found.ids)
     ids = found.ids if found.ids.dtype != object else np.array(words)
@@ -166,6 +165,7 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
         with published_archive(out / "memberships.npz", together) as archive:
             archive.add("ids", ids)
             archive.add("beta", found.beta)
+            archive.add("unlinked", found.unlinked)
             if whole is None:
                 archive.add("communities", found.indices)
                 archive.add("shares", found.values)
