@@ -32,11 +32,12 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 
 
 @click.command(
-    help="Find overlapping communities in GRAPH, an edge list (plain or .gz, SNAP style; - is standard input)."
+    help="Find overlapping communities in GRAPH, an edge list or a CSV of links (plain or .gz; - is standard input)."
 )
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("-k", "--communities", "k", type=Communities(), help="Number of communities of the model, or auto.")
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
+@click.option("--columns", metavar="A,B", help="Columns of a link's two ends: names, or numbers from 1.")
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
 @shared_option("database", "Tuning database: a path or URL.")
 @declared_flags(Options)
@@ -85,6 +86,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         fused=given["fused"],
         keep_checkpoint=given["keep"],
         overwrite=given["overwrite"],
+        columns=None if given["columns"] is None else _two_columns(given["columns"]),
         k_auto=given["k"] == "auto",
         on_progress=report.progress,
         on_making=report.making,
@@ -116,6 +118,13 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         summary(found)
     if found.interrupted:
         _interrupted(found, graph)
+
+
+def _two_columns(given: str) -> tuple[str, str]:
+    first, comma, second = (part.strip() for part in given.partition(","))
+    if not (first and comma and second) or "," in second:
+        raise InputError(f"--columns {given!r}: give two names or numbers, such as --columns source,target")
+    return first, second
 
 
 def _notes(error: BaseException) -> list[str]:

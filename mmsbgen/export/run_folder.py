@@ -70,7 +70,8 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
     cannot be read or is another graph, and for a folder without a record.
     """
     with _readable(folder / "run.json"):
-        recorded = _record(folder)["graph"]
+        record = _record(folder)
+        recorded, columns = record["graph"], record.get("columns")
         source, digest = recorded.get("file"), recorded["digest"]
         size = f"{recorded['vertices']} and {recorded['links']}"
     if given is None and source is None:
@@ -78,7 +79,7 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)  # these were shown during the run
-            graph = load_edge_list(given or Path(source))
+            graph = load_edge_list(given or Path(source), columns)
     except InputError as error:
         if given is not None:
             raise

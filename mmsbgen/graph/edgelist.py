@@ -1,8 +1,9 @@
-"""Reader for SNAP-style edge lists.
+"""Reader for edge lists.
 
-The format is one link per line, two ids separated by spaces or tabs, as plain text or gzip (detected by the first
-bytes, not the name).  A field that begins with ``#`` starts a comment, and so does ``%`` at the start of a line.  Blank
-lines, Windows line ends and a byte-order mark are accepted.
+A file with commas, semicolons, bars, or tabs around blanks is a table (:mod:`mmsbgen.graph.text_tables`).  All others
+are SNAP-style edge lists: one link per line, two ids separated by spaces or tabs.  Both are plain text or gzip, which
+is detected by the first bytes and not by the name.  A field that begins with ``#`` starts a comment, and so does ``%``
+at the start of a line.  Blank lines, Windows line ends and a byte-order mark are accepted.
 
 Ids are integers if every id of the file is a 64-bit signed integer in its shortest form; vertices are then numbered by
 ascending id.  Otherwise all ids are strings, unchanged (``007`` is not ``7``), in code-point order.
@@ -14,23 +15,27 @@ Isolated vertices are listed in a comment, ids separated by blanks or commas::
 
 from __future__ import annotations
 
-import io
-import itertools
+import csv
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import read_bytes, unpacked
+from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph._tokens import Fields, parse_integers, split_fields
-from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers, string_ids
+from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, build_graph, number_integers, string_ids
+from mmsbgen.graph.text_tables import USUAL_COLUMNS, find_delimiter, read_ends
 
 # With blocks of this size, temporary arrays stay small and in the cache.
 _BLOCK_BYTES = 1 << 22
+#: The begin of a file from which the kind of its columns is found.
+_SAMPLE_BYTES = 1 << 16
 _SUFFIXES = {".gz", ".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist", ".dat", ".ungraph"}
 _FOREIGN = {
     b"BZh": ("bzip2", "bunzip2"),
@@ -41,35 +46,33 @@ _FOREIGN = {
 # Without the first letter, whose case varies: search with a fixed prefix is fast in a large file.
 _ISOLATED = re.compile(rb"solated (?:nodes|vertices)[^:\n]*:([^\n]*)")
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
-_NUMBER = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
-#: Usual column names of edge lists.
-_COLUMN = re.compile(
-    rb"head|tail|start|end|(from|to|source|target|src|dst|tgt)([_ ]?(node|vertex|user|id))?([_ ]?id)?"
-    rb"|(node|vertex|user|id)[_ ]?(id)?[_ ]?[ab12]",
-    re.IGNORECASE,
-)
 
 
-def load_edge_list(path: str | os.PathLike[str]) -> Graph:
-    """Read an edge list (module docstring) into a :class:`~mmsbgen.graph.Graph`.
+def load_edge_list(path: str | os.PathLike[str], columns: tuple[Any, Any] | None = None) -> Graph:
+    """Read an edge list (module docstring) or a table of links into a :class:`~mmsbgen.graph.Graph`.
+
+    ``columns`` are the two columns of a table's ends, by name or by number from 1 on; by default they are found.
 
     Self-loops and repeated links are dropped and counted in ``Graph.report``.  If every link is listed in both
     directions, one duplicate per link is counted.  If only some are, the file is probably directed: direction is
     dropped with a :class:`~mmsbgen.graph.GraphWarning`.
 
     Raises:
-        InputError: If the file cannot be read, is damaged, is not UTF-8, has no link, or has a line without exactly
-            two fields (a third would be a weight).  The message gives file, line, value and remedy.
+        InputError: If the file cannot be read, is damaged, has no link, or can be read in more than
+            one way (:mod:`mmsbgen.graph.text_tables`).  The message gives file, value and remedy.
     """
     file = Path(path)
     with stage(f"reading {file.name}", unit="B") as told:
-        return _load(file, told)
+        return _load(file, told, columns)
 
 
-def _load(file: Path, told: Stage) -> Graph:
+def _load(file: Path, told: Stage, columns: tuple[Any, Any] | None) -> Graph:
     text = _read(file)
     isolated = _isolated_ids(text)
     name, whole = _short_name(file), None if _passes(file) else str(file.absolute())
+    table = _table(file, text, columns)
+    if table is not None:
+        return _graph_of_words(table, isolated, name, whole)
     numbers = _integer_pairs(file, text, told)
     extra = _as_int64(isolated)
     if numbers is not None and extra is not None:
@@ -78,7 +81,32 @@ def _load(file: Path, told: Stage) -> Graph:
         return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
     words = [word for block in _checked_blocks(file, text, told) for word in block.words()]
-    _refuse_odd_words(file, words, text)
+    return _graph_of_words(_without_header(file, words), isolated, name, whole)
+
+
+def _table(file: Path, text: bytes, columns: tuple[Any, Any] | None) -> list[bytes] | None:
+    """The ids of all links of a table in order, ``[2 L]``; None for a plain edge list."""
+    begin = text[: text.find(b"\n", _SAMPLE_BYTES) + 1 or len(text)]
+    try:
+        is_csv = ".csv" in file.suffixes
+        delimiter = find_delimiter(begin.decode("utf-8"), is_csv=is_csv)
+        if delimiter is None and columns is None:
+            return None
+        ends = read_ends(text.decode("utf-8"), delimiter, columns)
+    except csv.Error as error:
+        raise InputError(f"{file}: {error}; mend the line") from None
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return [word.encode() for pair in zip(*ends, strict=True) for word in pair]
+
+
+def _graph_of_words(words: list[bytes], isolated: list[bytes], name: str, whole: str | None) -> Graph:
+    """The graph of the ids ``[2 L]`` of all links in order; ids are integers if all are."""
+    numbers = _as_int64([*words, *isolated])
+    if numbers is not None:
+        ids, places = number_integers(numbers)
+        places = places[: len(words)]
+        return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
     distinct = sorted({*words, *isolated})
     index = {word: place for place, word in enumerate(distinct)}
     places = np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
@@ -105,81 +133,34 @@ def _checked_blocks(file: Path, text: bytes, told: Stage) -> Iterator[Fields]:
         block = split_fields(text[begin:end])
         bad = block.first_line_without_two()
         if bad is not None:
-            raise _wrong_line(file, lines_before + bad + 1, block.line(bad), text, block.text.split(b"\n")[bad])
+            raise _wrong_line(file, lines_before + bad + 1, block.line(bad), block.text.split(b"\n")[bad])
         yield block
         begin, lines_before = end, lines_before + block.n_lines
         told.tell(end, len(text))
 
 
-def _wrong_line(file: Path, number: int, fields: list[bytes], text: bytes, line: bytes) -> InputError:
-    tabbed = [part.strip() for part in line.strip().split(b"\t")]
-    where = f"{file}, line {number}: {_show(line.strip() if len(tabbed) > 1 else b' '.join(fields))}"
-    for separator in ",;":
-        if separator.encode() in b" ".join(fields):
-            return _wrong_separator(where, separator, file, text)
-    spaced = next((part for part in tabbed if not all(map(_NUMBER.fullmatch, part.split())) and b" " in part), None)
-    if len(tabbed) > 1 and spaced is not None:
-        # awk '{print $1, $2}' would make a link of the two words of the first id.
-        columns = "" if len(tabbed) == 2 else "cut -f 1,2 | "
-        return InputError(
-            f"{where}: tabs separate the fields, and {_show(spaced)} has a blank in it, which ids cannot have. Replace "
-            f"the blanks in them{' and keep the first two columns' if columns else ''}: "
-            + _filtered(file, f"{columns}tr ' ' '_'")
-        )
+def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes) -> InputError:
+    where = f"{file}, line {number}: {_show(line.strip())}"
     if len(fields) == 1:
         return InputError(f"{where} has one field; a link is two ids separated by a tab or spaces: mend the line")
     return InputError(
-        f"{where} has {len(fields)} fields; the third, {_show(fields[2])}, would be a weight, and the model takes "
-        "unweighted links. Keep the lines that count as links and only their first two columns: "
-        f"awk '{{print $1, $2}}' (ids may not contain blanks; begin a header or comment with #)"
+        f"{where} has {len(fields)} fields, and a link has two; the third, {_show(fields[2])}, may be a weight. "
+        "Say which columns are the two ends: --columns A,B with numbers from 1 on (columns=(A, B) in Python)"
     )
 
 
-def _wrong_separator(where: str, separator: str, file: Path, text: bytes) -> InputError:
-    turn, header = f"tr '{separator}' '\\t'", _header(text, separator.encode())
-    if header is None:
-        return InputError(
-            f"{where}: fields are separated by {separator!r}; use tabs or spaces: {_filtered(file, turn)}"
-        )
-    number, line = header
-    return InputError(
-        f"{where}: fields are separated by {separator!r}, and line {number}, {_show(line)}, looks like a header, which "
-        f"would be a link; use tabs or spaces, without it: {_filtered(file, f'tail -n +{number + 1} | {turn}')}"
-    )
+def _without_header(file: Path, words: list[bytes]) -> list[bytes]:
+    """``words`` ``[2 L]`` without the first two if they are a header: usual names, or words over integers.
 
-
-def _header(text: bytes, separator: bytes) -> tuple[int, bytes] | None:
-    """Number and text of the first line with fields if it is a header, else None."""
-    lines = ((number, line.strip()) for number, line in enumerate(io.BytesIO(text), 1))
-    found = list(itertools.islice((each for each in lines if each[1] and each[1][:1] not in (b"#", b"%")), 2))
-    words, *below = ([word.strip(b" \t\"'") for word in line.split(separator)][:2] for _, line in found)
-    if len(words) < 2:
-        return None
-    integers = any(len(ids) == 2 and all(map(_INTEGER.fullmatch, ids)) for ids in below)
-    over_integers = integers and not any(map(_INTEGER.fullmatch, words))
-    return found[0] if over_integers or all(map(_COLUMN.fullmatch, words)) else None
-
-
-def _filtered(file: Path, command: str) -> str:
-    """A shell command line that filters the file through ``command``."""
-    if file.suffix == ".gz":
-        return f"zcat {file.name} | {command} > links.txt"
-    first, bar, rest = command.partition(" | ")
-    return f"{first} < {file.name}{bar}{rest} > links.txt"
-
-
-def _refuse_odd_words(file: Path, words: list[bytes], text: bytes) -> None:
-    """Raise InputError for stray separators, and for a header over integer ids, which would be read as strings."""
+    Raises InputError for stray separators.
+    """
     for word in words:
         if word[0] in b",;" or word[-1] in b",;":
-            separator = next(c for c in ",;" if c.encode() in word)
-            raise _wrong_separator(f"{file}: {_show(word)}", separator, file, text)
-    header = words[:2]
-    if len(words) > 2 and not any(map(_INTEGER.fullmatch, header)) and all(map(_INTEGER.fullmatch, words[2:])):
-        raise InputError(
-            f"{file}: the first line with fields, {_show(b' '.join(header))}, is a header over integer ids; "
-            "put # before it"
-        )
+            raise InputError(f"{file}: {_show(word)} has a separator at its end, and others have none: mend the line")
+    top, below = words[:2], words[2:]
+    usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not set(top) & set(below)
+    over_integers = not any(map(_INTEGER.fullmatch, top)) and all(map(_INTEGER.fullmatch, below))
+    return below if below and (usual or over_integers) else words
 
 
 def _isolated_ids(text: bytes) -> list[bytes]:
@@ -207,32 +188,39 @@ def _read(file: Path) -> bytes:
     for magic, (kind, tool) in _FOREIGN.items():
         if raw.startswith(magic):
             raise InputError(f"{file} is a {kind} archive; unpack it first ({tool}), or use gzip")
-    raw = unpacked(file, raw).removeprefix(b"\xef\xbb\xbf")
+    raw = _as_utf8(file, unpacked(file, raw))
     if b"\r" in raw and b"\n" not in raw:
         raw = raw.replace(b"\r", b"\n")
-    _refuse_other_text(file, raw)
-    return raw if raw.endswith(b"\n") else raw + b"\n"
-
-
-def _refuse_other_text(file: Path, raw: bytes) -> None:
     if not raw.strip():
         raise InputError(f"{file} is empty; an edge list has one link a line: two ids separated by a tab or spaces")
     if raw.startswith(b"%%MatrixMarket"):
         raise InputError(f"{file} is in MatrixMarket format; read it by scipy.io.mmread and pass the sparse matrix")
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{file} is UTF-16 text; convert it: iconv -f utf-16 -t utf-8 {file.name} > links.txt")
+    return raw if raw.endswith(b"\n") else raw + b"\n"
+
+
+def _as_utf8(file: Path, raw: bytes) -> bytes:
+    """The text in UTF-8 without a byte-order mark; what is neither UTF-8 nor UTF-16 is taken for Latin-1."""
+    try:
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raw = raw.decode("utf-16").encode()
+    except UnicodeError as error:
+        raise InputError(f"{file} begins as UTF-16 text and is not ({error}); give an edge list as text") from None
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in raw:
         line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise InputError(f"{file}, line {line}: byte 0x00, which no text has; give an edge list, plain or gzip")
-    if not raw.isascii():
-        try:
-            raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = raw.count(b"\n", 0, error.start) + 1
-            raise InputError(
-                f"{file}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8 text; convert the file, "
-                f"such as by iconv -f latin1 -t utf-8 {file.name} > links.txt"
-            ) from None
+    if raw.isascii():
+        return raw
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        warn_user(
+            f"{file}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8; the file is read as Latin-1",
+            GraphWarning,
+        )
+        return raw.decode("latin-1").encode()
+    return raw
 
 
 def _show(field: bytes) -> str:

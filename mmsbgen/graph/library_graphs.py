@@ -1,4 +1,4 @@
-"""Graphs from objects of scipy.sparse, networkx and igraph, none of which is imported here."""
+"""Graphs from objects of scipy.sparse, networkx, igraph and networkit, none of which is imported here."""
 
 from __future__ import annotations
 
@@ -51,19 +51,16 @@ def _has_arcs(first: Int64Array, second: Int64Array) -> bool:
 
 
 def from_networkx(source: Any, name: str | None) -> Graph:
-    """Convert a networkx graph of any kind."""
+    """Convert a networkx graph of any kind; weights are ignored, as by networkx where ``weight=None``."""
     name = name or str(getattr(source, "name", "")) or "networkx graph"
     nodes = list(source.nodes)
     index = {node: place for place, node in enumerate(nodes)}
-    ends = []
-    for u, v, weight in source.edges(data="weight", default=1):
-        _unweighted(name, u, v, weight)
-        ends.append((index[u], index[v]))
+    ends = [(index[u], index[v]) for u, v in source.edges()]
     return _build(nodes, ends, name, source.is_directed())
 
 
 def from_igraph(source: Any, name: str | None) -> Graph:
-    """Convert an igraph graph; ids are the ``name`` of its vertices, or their indices."""
+    """Convert an igraph graph; ids are the ``name`` of its vertices, or their indices. Weights are ignored."""
     own = source["name"] if "name" in source.attributes() else None
     name = name or str(own or "igraph graph")
     nodes: list[Any] = list(range(source.vcount()))
@@ -76,11 +73,15 @@ def from_igraph(source: Any, name: str | None) -> Graph:
                 f"{name}: two vertices have the name {twice!r}; give them different names, or delete the attribute "
                 "(del g.vs['name']) to go by their indices"
             )
-    ends = source.get_edgelist()
-    if "weight" in source.es.attributes():
-        for (u, v), weight in zip(ends, source.es["weight"], strict=True):
-            _unweighted(name, nodes[u], nodes[v], weight)
-    return _build(nodes, ends, name, source.is_directed())
+    return _build(nodes, source.get_edgelist(), name, source.is_directed())
+
+
+def from_networkit(source: Any, name: str | None) -> Graph:
+    """Convert a networkit graph; ids are its node numbers. Weights are ignored."""
+    nodes = list(source.iterNodes())
+    index = {node: place for place, node in enumerate(nodes)}
+    ends = ((index[u], index[v]) for u, v in source.iterEdges())
+    return _build(nodes, ends, name or "networkit graph", source.isDirected())
 
 
 def is_one(weight: Any) -> bool:
@@ -89,14 +90,6 @@ def is_one(weight: Any) -> bool:
         return not isinstance(weight, str) and bool(weight == 1)
     except (TypeError, ValueError):  # an array or a missing value of pandas
         return False
-
-
-def _unweighted(name: str, u: Any, v: Any, weight: Any) -> None:
-    if not is_one(weight):
-        raise InputError(
-            f"{name}: edge {u!r} - {v!r} has weight {weight!r}; the model takes unweighted links. Keep the edges "
-            "that count as links and delete the weight attribute of each"
-        )
 
 
 def _build(nodes: list[Any], ends: Iterable[tuple[int, int]], name: str, is_directed: bool) -> Graph:

@@ -6,6 +6,7 @@ Objects of other libraries are recognised by the module of their class, so that 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from mmsbgen.graph.edge_tables import from_table
 from mmsbgen.graph.edgelist import load_edge_list
 from mmsbgen.graph.graph import Graph, Int64Array, build_graph, number_integers
 from mmsbgen.graph.ids import number_ids
-from mmsbgen.graph.library_graphs import from_igraph, from_networkx, from_scipy
+from mmsbgen.graph.library_graphs import from_igraph, from_networkit, from_networkx, from_scipy
 
 _LIBRARIES = {
     "networkx": ("is_directed", from_networkx),
     "igraph": ("get_edgelist", from_igraph),
+    "networkit": ("iterEdges", from_networkit),
     "scipy": ("tocoo", from_scipy),
 }
 _TABLES = ("pandas", "polars", "pyarrow")
@@ -32,14 +34,16 @@ def as_graph(source: Any, *, name: str | None = None, columns: tuple[Any, Any] |
     ``source`` is one of
 
     * a :class:`~mmsbgen.graph.Graph`, returned unchanged;
-    * the path of an edge list (:func:`~mmsbgen.graph.load_edge_list`);
-    * an array ``[L, 2]`` of integers or strings, or of Python objects; a list or tuple of pairs of any hashable values;
+    * the path of an edge list or a table of links (:func:`~mmsbgen.graph.load_edge_list`);
+    * an array ``[L, 2]`` of integers or strings, or of Python objects; any iterable of pairs of hashable values;
     * a square scipy.sparse matrix or array ``[N, N]`` of zeros and ones; it is directed if neither symmetric nor
       triangular; ids are ``0 .. N - 1``, vertices without entries are isolated;
-    * a networkx graph of any kind, including isolated nodes;
-    * an igraph graph; ids are the vertices' attribute ``name`` if present, else their indices;
+    * a networkx graph of any kind, including isolated nodes; weights are ignored;
+    * an igraph graph; ids are the vertices' attribute ``name`` if present, else their indices; weights are ignored;
+    * a networkit graph; ids are its node numbers; weights are ignored;
     * a pandas or polars data frame or a pyarrow table with one link per row; ``columns`` names its two columns of ids,
-      by default a usual pair of names such as ``source`` and ``target``, or its only two columns.
+      by default a usual pair of names such as ``source`` and ``target``, or its only two columns; those of a file may
+      be numbers from 1 on.
 
     Ids may be any hashable values and are not changed.  Vertices are numbered in the order of the ids
     (:mod:`mmsbgen.graph.ids`), independent of the input order.  Direction, self-loops and repeated links are dropped,
@@ -49,14 +53,15 @@ def as_graph(source: Any, *, name: str | None = None, columns: tuple[Any, Any] |
         InputError: For any other source, for links with weights, or if no link remains.
     """
     library = _library_of(source)
-    if columns is not None and library not in _TABLES:
+    is_path = isinstance(source, str | os.PathLike)
+    if columns is not None and library not in _TABLES and not is_path:
         raise InputError(
             f"columns={columns!r} name those of a table; a {type(source).__qualname__} has none: leave it out"
         )
     if isinstance(source, Graph):
         return source
-    if isinstance(source, str | os.PathLike):
-        return load_edge_list(source)
+    if is_path:
+        return load_edge_list(source, columns)
     if library in _TABLES:
         return from_table(source, library, columns, name or f"{library} table")
     if library:
@@ -65,11 +70,13 @@ def as_graph(source: Any, *, name: str | None = None, columns: tuple[Any, Any] |
         raise InputError("the array is masked in places, where it has no ids; leave those rows out")
     if isinstance(source, np.ndarray):
         return _from_array(source, name or "array")
-    if isinstance(source, list | tuple):
-        return _from_rows(source, name or "list")
+    if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping):
+        rows = source if isinstance(source, list | tuple) else list(source)
+        return _from_rows(rows, name or type(source).__name__)
     raise InputError(
         f"a {type(source).__module__}.{type(source).__qualname__} is no graph; give the path of an edge list, an "
-        "array of shape (n, 2), a list of pairs, a scipy.sparse matrix, a networkx or igraph graph, or a data frame"
+        "array of shape (n, 2), pairs of ids, a scipy.sparse matrix, a graph of networkx, igraph or networkit, or a "
+        "data frame"
     )
 
 

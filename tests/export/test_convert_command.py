@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
-from mmsbgen.export.run_folder import read_folder
+from mmsbgen.export.run_folder import graph_of_run, read_folder
 from mmsbgen.graph import load_edge_list
 from mmsbgen.scores import read_cover
 from mmsbgen.scores.cover import words_of
@@ -51,6 +51,7 @@ def convert(*args: Any, code: int = 0) -> Any:
 
 
 def test_what_detect_wrote_is_what_it_returned(graph: Path, tmp_path: Path) -> None:
+    pairs = np.array([(a, b) for a in range(30) for b in range(a)])
     for whole in (False, True):
         found = mmsbgen.detect(graph, 5, out=tmp_path / "out", whole=whole, top=3, **FAST)
         read = read_folder(tmp_path / "out", load_edge_list(graph), top=3)
@@ -58,6 +59,8 @@ def test_what_detect_wrote_is_what_it_returned(graph: Path, tmp_path: Path) -> N
         assert all(map(np.array_equal, read.cover.members, found.cover.members))
         for name in ("ids", "indices", "values", "beta"):
             assert np.array_equal(getattr(read.memberships, name), getattr(found.memberships, name)), name
+        predicted = (memberships.link_probabilities(pairs) for memberships in (read.memberships, found.memberships))
+        np.testing.assert_allclose(*predicted, rtol=1e-5)
         assert read.memberships.delta == found.memberships.delta
         assert read.rule == found.record["rule"]
 
@@ -173,3 +176,25 @@ def test_ids_that_files_cannot_have_are_refused_before_the_run(tmp_path: Path) -
     read = read_folder(tmp_path / "out")
     assert words_of(found.memberships.ids) == read.ids
     assert all(map(np.array_equal, read.cover.members, found.cover.members))
+
+
+def test_the_graph_of_a_table_is_read_by_the_columns_of_its_run(tmp_path: Path) -> None:
+    file = tmp_path / "ring.csv"
+    file.write_text("".join(f"{at},{a},{b}\n" for at, (a, b) in enumerate(RING)))
+    words = f"detect {file} -k 3 -n 2 -m 8 --device pocl --start random -q -o {tmp_path / 'out'}"
+    refused = CliRunner().invoke(main, words.split())
+    assert (refused.exit_code, (tmp_path / "out").exists()) == (2, False)
+    assert "--columns A,B" in refused.output
+    done = CliRunner().invoke(main, [*words.split(), "--columns", "2,3"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["columns"] == ["2", "3"]
+    graph, reason = graph_of_run(tmp_path / "out")
+    assert reason == ""
+    assert {frozenset(pair) for pair in graph.ids[graph.links].tolist()} == set(map(frozenset, RING))
+
+
+@pytest.mark.parametrize("columns", ["2", "2,", "2,3,4", "2,9"])
+def test_columns_that_are_none_are_refused(graph: Path, columns: str) -> None:
+    done = CliRunner().invoke(main, ["detect", str(graph), "-k", "3", "--columns", columns])
+    assert done.exit_code == 2, done.output
+    assert columns.split(",")[0] in done.output

@@ -32,7 +32,7 @@ function form() {
   const body = el(
     "form",
     { class: "panel" },
-    field("Graph", graph, "an edge list: two ids a line, plain or .gz"),
+    field("Graph", graph, "an edge list or a CSV of links, plain or .gz"),
     el(
       "div",
       { class: "row" },

@@ -1,0 +1,215 @@
+"""Links from text with columns: CSV, TSV and their like.
+
+Delimiter, header and the two columns of ids are found from the content.  If more than one reading is possible, the file
+is refused, and the message shows the first rows as they were understood.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from mmsbgen.base.errors import InputError
+
+#: Names that the two columns of a link usually have, in lower case.
+USUAL_COLUMNS = (
+    ("source", "target"),
+    ("from", "to"),
+    ("u", "v"),
+    ("src", "dst"),
+    ("src", "tgt"),
+    ("head", "tail"),
+    ("start", "end"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+    ("id1", "id2"),
+    ("id_1", "id_2"),
+    ("vertex1", "vertex2"),
+    ("user1", "user2"),
+    ("from_id", "to_id"),
+    ("source_id", "target_id"),
+    ("fromnodeid", "tonodeid"),
+)
+#: Names of a column of weights, in lower case.
+WEIGHT_COLUMNS = ("weight", "weights")
+
+_MARKS = {",": "commas", ";": "semicolons", "|": "bars", "\t": "tabs"}
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
+_SAMPLE_LINES = 200
+_SHOWN_ROWS = 3
+
+Row = list[str]
+
+
+def find_delimiter(text: str, *, is_csv: bool) -> str | None:
+    """The delimiter of a table, or None for ids that are separated by blanks.
+
+    ``text`` is the begin of a file, in whole lines.  ``is_csv`` says that the file's name ends in ``.csv``.
+
+    Raises:
+        InputError: If more than one delimiter divides all lines into as many columns.
+    """
+    lines = list(islice(_lines(text), _SAMPLE_LINES))
+    if not any(mark in text for mark in (*_MARKS, '"')):
+        return None
+    widths = {mark: {len(row) for row in _rows(lines, mark)} for mark in _MARKS}
+    even = [mark for mark, found in widths.items() if len(found) == 1 and found != {1}]
+    blanks = {len(re.split(r"\s#", line)[0].split()) for line in lines} == {2}
+    if "\t" in even:
+        # Tabs around ids without blanks are read by the faster reader of plain edge lists.
+        return None if blanks and not any('"' in line for line in lines) else "\t"
+    if blanks and not is_csv and not any(re.search(r"[,;|]\s|\s[,;|]", line) for line in lines):
+        if not even:
+            return None
+        words = ", ".join(_MARKS[mark] for mark in even)
+        raise InputError(
+            f"it is not clear whether blanks or {words} separate the columns of {lines[0]!r}; if {words} do, rename "
+            "the file to .csv"
+        )
+    if len(even) > 1:
+        words = " or ".join(_MARKS[mark] for mark in even)
+        raise InputError(
+            f"it is not clear whether {words} separate the columns of {lines[0]!r}; quote ids with such signs"
+        )
+    if even:
+        return even[0]
+    present = [mark for mark in ",;|" if all(mark in line for line in lines)]
+    return present[0] if len(present) == 1 else None
+
+
+def read_ends(text: str, delimiter: str | None, columns: tuple[Any, Any] | None) -> tuple[Row, Row]:
+    """The ids ``[L]`` and ``[L]`` of the two ends of every link, as they are written.
+
+    ``delimiter`` None stands for blanks.  ``columns`` are two names of the header, or two numbers from 1 on.
+
+    Raises:
+        InputError: For rows of different lengths, unclear columns, weights other than 1, and missing ids.
+    """
+    rows = list(_rows(_lines(text), delimiter))
+    if not rows:
+        raise InputError("there is no link; give at least one pair of ids")
+    shown = _shown(rows)
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise InputError(
+                f"row {number} has {len(row)} columns and the first has {len(rows[0])}; give one link a row. {shown}"
+            )
+    if columns is None:
+        header, ends = _found_columns(rows, shown)
+    else:
+        header, ends = _named_columns(rows, columns, shown)
+    body = rows[header:]
+    if columns is None and header:
+        _refuse_weights(rows[0], body)
+    first, second = ([row[end] for row in body] for end in ends)
+    comment = next((word for word in (*first, *second) if " #" in word), None)
+    if comment is not None:
+        raise InputError(f"{comment!r} may end in a comment; put comments of a table on lines of their own")
+    mixed = next(
+        (word for word in (*first, *second) if " " in word and all(map(_NUMBER.fullmatch, word.split()))), None
+    )
+    if mixed is not None:
+        raise InputError(f"{mixed!r} in one column is several numbers; separate all columns by the same sign. {shown}")
+    missing = next((row for row in body if not (row[ends[0]] and row[ends[1]])), None)
+    if missing is not None:
+        raise InputError(f"the row {missing} lacks an id; delete it, or name the vertex")
+    return first, second
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        stripped = line.strip()
+        if stripped and stripped[0] not in "#%":
+            yield line.strip("\r ")
+
+
+def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[Row]:
+    if delimiter is None:
+        yield from (line.split() for line in lines)
+        return
+    for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True):
+        yield [word.strip() for word in row]
+
+
+def _found_columns(rows: list[Row], shown: str) -> tuple[int, tuple[int, int]]:
+    """Number of header rows, and the columns of the two ends."""
+    names = [name.lower() for name in rows[0]]
+    usual = [pair for pair in USUAL_COLUMNS if all(names.count(name) == 1 for name in pair)]
+    may_be_ids = len(names) == 2 and any(word in rows[0] for row in rows[1:] for word in row)
+    if len(usual) == 1 and len(rows) > 1 and not may_be_ids:
+        return 1, (names.index(usual[0][0]), names.index(usual[0][1]))
+    if len(names) != 2:
+        raise InputError(f"it is not clear which columns are the two ends of a link; name them: {_REMEDY}. {shown}")
+    header = _has_header(rows)
+    if header is None:
+        raise InputError(
+            f"it is not clear whether the first row is a header or a link. If it is a link, give --columns 1,2. If it "
+            f"is a header, give its names or delete it. {shown}"
+        )
+    return int(header), (0, 1)
+
+
+def _has_header(rows: list[Row]) -> bool | None:
+    """Whether the first of ``rows`` of two ids is a header; None if that is not clear."""
+    top, body = rows[0], rows[1:]
+    if top == ["0", "1"] and body:
+        return None  # the names that pandas gives to columns without names
+    if all(map(_INTEGER.fullmatch, top)):
+        return False
+    if body and all(_INTEGER.fullmatch(word) for row in body for word in row):
+        return None if any(map(_INTEGER.fullmatch, top)) else True
+    ids = {word for row in body for word in row}
+    return False if any(word in ids for word in top) else None
+
+
+def _has_titles(rows: list[Row]) -> bool:
+    """Whether the first of ``rows`` cannot be a link: a column has no name, or a word over numbers."""
+    top, body = rows[0], rows[1:]
+    words_over_numbers = (
+        not _NUMBER.fullmatch(word) and all(_NUMBER.fullmatch(row[at]) for row in body) for at, word in enumerate(top)
+    )
+    return bool(body) and (not all(top) or any(words_over_numbers))
+
+
+def _named_columns(rows: list[Row], columns: tuple[Any, Any], shown: str) -> tuple[int, tuple[int, int]]:
+    names = rows[0]
+    if not isinstance(columns, tuple | list) or len(columns) != 2 or columns[0] == columns[1]:
+        raise InputError(f"columns={columns!r}: name two, those of the two ends of a link. {shown}")
+    ends = [str(column) for column in columns]
+    if all(names.count(end) == 1 for end in ends) and not all(map(_INTEGER.fullmatch, ends)):
+        return 1, (names.index(ends[0]), names.index(ends[1]))
+    numbers = [end for end in ends if end.isascii() and end.isdigit() and 1 <= int(end) <= len(names)]
+    if len(numbers) == 2:
+        first, second = int(ends[0]) - 1, int(ends[1]) - 1
+        # Only a row that cannot be a link is skipped: words over integers, or two usual names.
+        usual = (names[first].lower(), names[second].lower()) in USUAL_COLUMNS
+        return int(usual or _has_titles(rows)), (first, second)
+    odd = next(end for end in ends if names.count(end) != 1 and end not in numbers)
+    raise InputError(f"there is no column {odd!r}, or several; name two columns, or give their numbers. {shown}")
+
+
+def _refuse_weights(names: Row, body: list[Row]) -> None:
+    for at, name in enumerate(names):
+        if name.lower() in WEIGHT_COLUMNS:
+            for row in body:
+                if not re.fullmatch(r"1(\.0*)?", row[at]):
+                    raise InputError(
+                        f"a link has {name} {row[at]!r}, and the model takes unweighted links. To count every row as a "
+                        f"link, name the columns of its ends: {_REMEDY}"
+                    )
+
+
+_REMEDY = "--columns A,B with names or numbers from 1 on (columns=(A, B) in Python)"
+
+
+def _shown(rows: list[Row]) -> str:
+    lines = ("  ".join(f"{at}: {_cut(word)!r}" for at, word in enumerate(row[:8], 1)) for row in rows[:_SHOWN_ROWS])
+    return "Its first rows, as columns:\n  " + "\n  ".join(lines)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
