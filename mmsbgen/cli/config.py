@@ -16,7 +16,7 @@ from mmsbgen.cli.shared.logs import json_option, log_options
 
 _HELP = """Show what the configuration file and the environment set, or every key that there is.
 
-What was typed counts, else the environment, else the file, else the default. The file is TOML: at its top stand log,
+Precedence: command line, environment, file, default. The file is TOML: at its top stand log,
 log-file, and device and database for all commands; a table has the options of a command by their long names.
 
 \b

@@ -60,7 +60,7 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 @click.option(
     "--overwrite",
     is_flag=True,
-    help="Give up what another run left to go on from, or no run made, in the folder of -o.",
+    help="Overwrite existing files and checkpoints in the folder of -o.",
 )
 @json_option("Print the run record instead of a summary.")
 @log_options
@@ -184,7 +184,7 @@ def _schedule(a: float | None, mini_batch: str) -> Any:
     if a is None:
         return None
     if not a > 0:
-        raise InputError(f"--step-size {a}: it must be positive, such as 0.03")
+        raise InputError(f"--step-size must be positive, got {a}; 0.03 is usual")
     return replace(BLOCK_SCHEDULE if mini_batch == "block" else STAR_SCHEDULE, a=a)
 
 

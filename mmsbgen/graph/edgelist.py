@@ -45,6 +45,8 @@ _FOREIGN = {
 }
 # Without the first letter, whose case varies: search with a fixed prefix is fast in a large file.
 _ISOLATED = re.compile(rb"solated (?:nodes|vertices)[^:\n]*:([^\n]*)")
+#: Comments and blank lines before the first link.
+_COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
 
 
@@ -81,14 +83,16 @@ def _load(file: Path, told: Stage, columns: tuple[Any, Any] | None) -> Graph:
         return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
     words = [word for block in _checked_blocks(file, text, told) for word in block.words()]
-    return _graph_of_words(_without_header(file, words), isolated, name, whole)
+    return _graph_of_words(_without_header(file, words, text), isolated, name, whole)
 
 
 def _table(file: Path, text: bytes, columns: tuple[Any, Any] | None) -> list[bytes] | None:
     """The ids of all links of a table in order, ``[2 L]``; None for a plain edge list."""
-    begin = text[: text.find(b"\n", _SAMPLE_BYTES) + 1 or len(text)]
+    comments = _COMMENTS.match(text)
+    start = comments.end() if comments else 0
+    begin = text[start : text.find(b"\n", start + _SAMPLE_BYTES) + 1 or len(text)]
     try:
-        is_csv = ".csv" in file.suffixes
+        is_csv = ".csv" in file.name.lower()
         delimiter = find_delimiter(begin.decode("utf-8"), is_csv=is_csv)
         if delimiter is None and columns is None:
             return None
@@ -149,17 +153,27 @@ def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes) -> In
     )
 
 
-def _without_header(file: Path, words: list[bytes]) -> list[bytes]:
+def _without_header(file: Path, words: list[bytes], text: bytes) -> list[bytes]:
     """``words`` ``[2 L]`` without the first two if they are a header: usual names, or words over integers.
 
-    Raises InputError for stray separators.
+    Raises InputError for stray separators, and for a line without a tab in a file that is separated by tabs.
     """
+    lines = [line.strip(b" \r") for line in text.split(b"\n") if line.strip() and line.strip()[:1] not in b"#%"]
+    if b"\t" in lines[0].strip():
+        bad = next((line for line in lines if b"\t" not in line.strip()), None)
+        if bad is not None:
+            raise InputError(f"{file}: {_show(bad)} has no tab between two ids, and the first link has: mend the line")
     for word in words:
         if word[0] in b",;" or word[-1] in b",;":
             raise InputError(f"{file}: {_show(word)} has a separator at its end, and others have none: mend the line")
     top, below = words[:2], words[2:]
     usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not set(top) & set(below)
     over_integers = not any(map(_INTEGER.fullmatch, top)) and all(map(_INTEGER.fullmatch, below))
+    if below and b"\t" in lines[0] and not usual and not over_integers and not set(top) & set(below):
+        shown = _show(b" ".join(top))
+        warn_user(
+            f"{file}: the first row, {shown}, is read as a link; if it is a header, put # before it", GraphWarning
+        )
     return below if below and (usual or over_integers) else words
 
 

@@ -13,6 +13,8 @@ from itertools import islice
 from typing import Any
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.user_warning import warn_user
+from mmsbgen.graph.graph import GraphWarning
 
 #: Names that the two columns of a link usually have, in lower case.
 USUAL_COLUMNS = (
@@ -39,6 +41,9 @@ WEIGHT_COLUMNS = ("weight", "weights")
 _MARKS = {",": "commas", ";": "semicolons", "|": "bars", "\t": "tabs"}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
+_ATTRIBUTES = re.compile(r"\S+\s+\S+\s+\{.*\}")
+#: A first line by which a file tells Excel the delimiter.
+_EXCEL = re.compile(r"sep=([,;|\t])\r?\n")
 _SAMPLE_LINES = 200
 _SHOWN_ROWS = 3
 
@@ -53,8 +58,12 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
     Raises:
         InputError: If more than one delimiter divides all lines into as many columns.
     """
+    excel = _EXCEL.match(text)
+    if excel:
+        return excel[1]
     lines = list(islice(_lines(text), _SAMPLE_LINES))
-    if not any(mark in text for mark in (*_MARKS, '"')):
+    # With attributes behind the ids, as networkx writes them, commas separate those.
+    if not any(mark in text for mark in (*_MARKS, '"')) or all(map(_ATTRIBUTES.fullmatch, lines)):
         return None
     widths = {mark: {len(row) for row in _rows(lines, mark)} for mark in _MARKS}
     even = [mark for mark, found in widths.items() if len(found) == 1 and found != {1}]
@@ -77,6 +86,8 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
         )
     if even:
         return even[0]
+    if lines and all(line.startswith('"') for line in lines):
+        return " "
     present = [mark for mark in ",;|" if all(mark in line for line in lines)]
     return present[0] if len(present) == 1 else None
 
@@ -89,7 +100,11 @@ def read_ends(text: str, delimiter: str | None, columns: tuple[Any, Any] | None)
     Raises:
         InputError: For rows of different lengths, unclear columns, weights other than 1, and missing ids.
     """
-    rows = list(_rows(_lines(text), delimiter))
+    text = text[excel.end() :] if (excel := _EXCEL.match(text)) else text
+    lines = list(_lines(text))
+    if delimiter is not None:
+        _refuse_unclear_lines(text, lines, delimiter)
+    rows = list(_rows(lines, delimiter))
     if not rows:
         raise InputError("there is no link; give at least one pair of ids")
     shown = _shown(rows)
@@ -120,6 +135,19 @@ def read_ends(text: str, delimiter: str | None, columns: tuple[Any, Any] | None)
     return first, second
 
 
+def _refuse_unclear_lines(text: str, lines: list[str], delimiter: str) -> None:
+    """Raise InputError for quotes that are not closed in their line, and for comments that may be links."""
+    torn = next((line for line in lines if line.count('"') % 2), None)
+    if torn is not None:
+        raise InputError(f"{_cut(torn)!r} has a quote that is not closed; a row must be one line: mend or delete it")
+    begin = text.find(lines[0]) if lines else 0
+    link = next((line for line in text[begin:].split("\n") if line.startswith(("#", "%")) and delimiter in line), None)
+    if link is not None:
+        raise InputError(
+            f"{_cut(link)!r} is a comment by its first sign, and may be a link; quote its first id, or delete the line"
+        )
+
+
 def _lines(text: str) -> Iterator[str]:
     for line in text.split("\n"):
         stripped = line.strip()
@@ -129,7 +157,7 @@ def _lines(text: str) -> Iterator[str]:
 
 def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[Row]:
     if delimiter is None:
-        yield from (line.split() for line in lines)
+        yield from (re.split(r"\s#", line)[0].split() for line in lines)
         return
     for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True):
         yield [word.strip() for word in row]
@@ -158,7 +186,7 @@ def _has_header(rows: list[Row]) -> bool | None:
     top, body = rows[0], rows[1:]
     if top == ["0", "1"] and body:
         return None  # the names that pandas gives to columns without names
-    if all(map(_INTEGER.fullmatch, top)):
+    if all(map(_NUMBER.fullmatch, top)):
         return False
     if body and all(_INTEGER.fullmatch(word) for row in body for word in row):
         return None if any(map(_INTEGER.fullmatch, top)) else True
@@ -166,29 +194,25 @@ def _has_header(rows: list[Row]) -> bool | None:
     return False if any(word in ids for word in top) else None
 
 
-def _has_titles(rows: list[Row]) -> bool:
-    """Whether the first of ``rows`` cannot be a link: a column has no name, or a word over numbers."""
-    top, body = rows[0], rows[1:]
-    words_over_numbers = (
-        not _NUMBER.fullmatch(word) and all(_NUMBER.fullmatch(row[at]) for row in body) for at, word in enumerate(top)
-    )
-    return bool(body) and (not all(top) or any(words_over_numbers))
-
-
 def _named_columns(rows: list[Row], columns: tuple[Any, Any], shown: str) -> tuple[int, tuple[int, int]]:
     names = rows[0]
     if not isinstance(columns, tuple | list) or len(columns) != 2 or columns[0] == columns[1]:
         raise InputError(f"columns={columns!r}: name two, those of the two ends of a link. {shown}")
     ends = [str(column) for column in columns]
-    if all(names.count(end) == 1 for end in ends) and not all(map(_INTEGER.fullmatch, ends)):
-        return 1, (names.index(ends[0]), names.index(ends[1]))
     numbers = [end for end in ends if end.isascii() and end.isdigit() and 1 <= int(end) <= len(names)]
+    if all(names.count(end) == 1 for end in ends) and len(numbers) < 2:
+        return 1, (names.index(ends[0]), names.index(ends[1]))
+    if len(numbers) == 2 and not all(names) and any(end in names for end in ends):
+        raise InputError(f"columns={columns!r} may be names or numbers; give the columns other names. {shown}")
     if len(numbers) == 2:
         first, second = int(ends[0]) - 1, int(ends[1]) - 1
-        # Only a row that cannot be a link is skipped: words over integers, or two usual names.
+        pairs = [[row[first], row[second]] for row in rows]
         usual = (names[first].lower(), names[second].lower()) in USUAL_COLUMNS
-        return int(usual or _has_titles(rows)), (first, second)
-    odd = next(end for end in ends if names.count(end) != 1 and end not in numbers)
+        header = usual or _has_header(pairs)
+        if header is None:
+            warn_user(f"the first row, {pairs[0]}, is read as a link; if it is a header, give its names", GraphWarning)
+        return int(header is True), (first, second)
+    odd = next((end for end in ends if names.count(end) != 1 and end not in numbers), ends[0])
     raise InputError(f"there is no column {odd!r}, or several; name two columns, or give their numbers. {shown}")
 
 
@@ -203,7 +227,7 @@ def _refuse_weights(names: Row, body: list[Row]) -> None:
                     )
 
 
-_REMEDY = "--columns A,B with names or numbers from 1 on (columns=(A, B) in Python)"
+_REMEDY = "--columns A,B (columns=(A, B) in Python), by names of a header or, without one, by numbers from 1 on"
 
 
 def _shown(rows: list[Row]) -> str:

@@ -60,7 +60,7 @@ def test_all_is_told_in_words_with_what_to_do(pocl_device: Device, tmp_path: Pat
     words = ["doctor", "--device", pocl_device.info.spec, "--database", str(tmp_path / "none.sqlite3")]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
-    for text in ("Python", "of memory left", "can be written", "Portable Computing Language, driver", "checked,"):
+    for text in ("Python", "of memory free", "can be written", "Portable Computing Language, driver", "checked,"):
         assert text in result.stdout
     assert "there is no tuning database at" in result.stdout
     assert f"-> mmsbgen tune --device {pocl_device.info.spec}" in result.stdout

@@ -56,6 +56,9 @@ READ: list[tuple[str, str | bytes, set[tuple[Any, ...]]]] = [
     ("header.txt", "Source Target\nann bob\nbob cid\n", {("ann", "bob"), ("bob", "cid")}),
     ("header-over-integers.txt", "person friend\n1 2\n2 3\n", {(1, 2), (2, 3)}),
     ("comments-behind.txt", "1\t2 # first\n2\t3\n", {(1, 2), (2, 3)}),
+    ("excel-sep.csv", "sep=;\r\nsource;target\r\nann;bob\r\n", {("ann", "bob")}),
+    ("r-table.txt", '"from" "to"\n"a" "b"\n"b" "c d"\n', {("a", "b"), ("b", "c d")}),
+    ("long-comments.csv", "# c\n" * 18_000 + "Ann Lee,Bob\nBob,Cy Ray\n", {("Ann Lee", "Bob"), ("Bob", "Cy Ray")}),
     ("letters.txt", "u v\nv w\n", {("u", "v"), ("v", "w")}),
     ("letters.csv", "u,v\nv,w\n", {("u", "v"), ("v", "w")}),
     ("commas-in-ids.txt", "a,b c,d,e\nc,d,e f\n", {("a,b", "c,d,e"), ("c,d,e", "f")}),
@@ -78,6 +81,11 @@ REFUSED: list[tuple[str, str, str]] = [
     ("two-delimiters.txt", "a;b,c;d\nc;d,e;f\n", "commas"),
     ("unclear.txt", "a b,c\nd e,f\n", "not clear whether blanks or commas separate"),
     ("comments-behind.csv", "1,2\n2,3 # last\n", "may end in a comment"),
+    ("torn.csv", 'source,target,text\na,b,"hi\n#tag"\nc,d,"x"\n', "a quote that is not closed"),
+    ("open-quote.csv", 'source,target\na,"b\nc,d\n', "a quote that is not closed"),
+    ("hashtags.csv", "source,target\nb,c\n#a,b\n", "may be a link"),
+    ("attributes.txt", "1 2 {'w': 3, 'x': 4}\n2 3 {'w': 1, 'x': 4}\n", "may be a weight"),
+    ("no-tab.txt", "a\tb\nAnn Lee\t\n", "has no tab between two ids"),
     ("missing.csv", "source,target\nann,\n", "lacks an id"),
 ]
 
@@ -114,9 +122,12 @@ def test_unclear_columns_are_shown_as_they_were_understood(tmp_path: Path) -> No
         (NUMBERS.to_csv(header=False), ("2", "3"), TENS),
         (NAMES.assign(weight=[1, 2, 0.5]).to_csv(index=False), ("source", "target"), PEOPLE),
         ("person,friend\nann,bob\n", ("person", "friend"), {("ann", "bob")}),
-        ("person,friend\nann,bob\n", (1, 2), {("friend", "person"), ("ann", "bob")}),
-        (NAMES.rename(columns={"source": "who", "target": "whom"}).to_csv(), (2, 3), PEOPLE),
-        ("who,whom,times\nann,bob,3\n", (1, 2), {("ann", "bob")}),
+        (NAMES.rename(columns={"source": "who", "target": "whom"}).to_csv(), ("who", "whom"), PEOPLE),
+        ("who,whom,times\nann,bob,3\n", ("who", "whom"), {("ann", "bob")}),
+        ("1,2,NA\n2,3,5\n", (1, 2), {(1, 2), (2, 3)}),
+        ("0,1\n5,6\n", ("0", "1"), {(5, 6)}),
+        ("1 2 {'w': 3, 'x': 4}\n2 3 {'w': 1, 'x': 4}\n", (1, 2), {(1, 2), (2, 3)}),
+        ("1 2 5 # first\n2 3 6\n", (1, 2), {(1, 2), (2, 3)}),
         ("1 2 0.5\n2 3 0.7\n", (1, 2), {(1, 2), (2, 3)}),
         ("# of 2026\n1 2 0.5\n", (3, 1), {("0.5", "1")}),
     ],
@@ -145,6 +156,15 @@ def test_other_encodings_are_read_as_latin_1_with_a_warning(tmp_path: Path) -> N
     with pytest.warns(GraphWarning, match=r"line 2: byte 0xe9 is not UTF-8; the file is read as Latin-1"):
         graph = load_edge_list(file)
     assert links(graph) == {("José", "Zoë")}
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"), [("person,friend\nann,bob\n", (1, 2)), ("person\tfriend\nann\tbob\n", None)]
+)
+def test_a_first_row_that_may_be_a_header_is_told(tmp_path: Path, content: str, columns: Any) -> None:
+    with pytest.warns(GraphWarning, match="the first row, .*person.*friend.*, is read as a link"):
+        graph = load_edge_list(save(tmp_path, "g.txt", content), columns)
+    assert links(graph) == {("friend", "person"), ("ann", "bob")}
 
 
 def test_a_wrong_line_far_down_is_found(tmp_path: Path) -> None:

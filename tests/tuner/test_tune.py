@@ -327,9 +327,9 @@ def test_a_fixed_axis(store: Store) -> None:
     ("options", "message"),
     [
         ({"strategy": "clever"}, "no strategy 'clever'"),
-        ({"budget_trials": 0}, "a budget of 0 trials"),
-        ({"budget_seconds": -1.0}, "a budget of -1.0 seconds"),
-        ({"budget_seconds": math.inf}, "a budget of inf seconds"),
+        ({"budget_trials": 0}, "the budget of trials must be at least 1, got 0"),
+        ({"budget_seconds": -1.0}, r"the budget of seconds must be positive, got -1\.0"),
+        ({"budget_seconds": math.inf}, "the budget of seconds must be positive, got inf"),
         ({"fixed": {"colour": 1}}, "no axis 'colour'"),
         ({"fixed": {"block_size": 5}}, "block_size=5 is not one of"),
     ],

@@ -149,7 +149,7 @@ def _memory() -> Iterator[Finding]:
     from mmsbgen.base.processes import cores
 
     left, source = available_host_memory()
-    what = f"{readable(left)} of memory left by {source}; {cores()} cores"
+    what = f"{readable(left)} of memory free ({source}); {cores()} cores"
     details = {"available_bytes": left, "source": source, "cores": cores()}
     if left < _FREE_MEMORY:
         yield Finding("memory", "problem", what, "End other programs, or raise the limit of the control group", details)

@@ -51,7 +51,7 @@ def summary(found: Detection) -> None:
     test = record["held_out"]["test"]
     if test is not None:
         click.echo(
-            f"Test pairs, which decided nothing: AUC {auc_text(test, 4)}{_error(test['auc_error'])}, balanced "
+            f"Test pairs (not used in fitting): AUC {auc_text(test, 4)}{_error(test['auc_error'])}, balanced "
             f"perplexity {test['perplexity']:.3f}, log-likelihood {test['log_likelihood']:.4g}"
             f"{_error(test['log_likelihood_error'])} a pair (of the memberships; standard errors; "
             f"{plural(test['links'], 'link')}, "

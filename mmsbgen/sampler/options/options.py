@@ -113,9 +113,7 @@ class Options:
         choices=PRODUCTS,
     )
     step: str = option("split", "How a step keeps memberships positive.", choices=STEPS)
-    noise: bool | None = option(
-        None, "Whether steps draw; without, the chain optimises. Default: stars draw, blocks optimise first."
-    )
+    noise: bool | None = option(None, "Sample rather than optimise. Default: stars sample, blocks optimise first.")
     sample_sweeps: int = option(
         0,
         "Sweeps that draw after the optimum; with --average their mean becomes the memberships.",

@@ -170,9 +170,9 @@ def check_arguments(
     check_objective(objective)
     check_strategy(strategy)
     if budget_trials is not None and budget_trials < 1:
-        raise InputError(f"a budget of {budget_trials} trials: it must be at least 1")
+        raise InputError(f"the budget of trials must be at least 1, got {budget_trials}")
     if budget_seconds is not None and not 0 < budget_seconds < math.inf:
-        raise InputError(f"a budget of {budget_seconds} seconds: it must be positive")
+        raise InputError(f"the budget of seconds must be positive, got {budget_seconds}")
     axes = {axis.name for spec in specs for axis in spec.space.axes}
     unknown = sorted(set(fixed) - axes)
     if unknown:

@@ -67,7 +67,7 @@ function summary(found) {
     Communities: `${count(found.count)} of K = ${count(found.n_communities)} have members`,
     Coverage: `${percent(found.coverage, 1)} of the vertices, each in ${number(found.overlap, 3)} on average`,
     "Validation pairs": told(validation),
-    "Test pairs": `${told(test)} (these decided nothing)`,
+    "Test pairs": `${told(test)} (not used in fitting)`,
     Course: found.convergence.text ?? "–",
     Device: `${found.device}, ${seconds(spent)} in all stages`,
   };
