@@ -51,7 +51,9 @@ def test_files(ring, tmp_path):
     cli(ring, "-k", 5, "-n", 30, "-o", out, "--top", 2, "--rule", "threshold", "--threshold", 0.1)
     assert sorted(p.name for p in out.iterdir()) == ["communities.txt", "memberships.npz", "run.json"]
     with np.load(out / "memberships.npz", allow_pickle=False) as archive:
-        assert sorted(archive) == ["beta", "communities", "ids", "shares"]
+        assert sorted(archive) == ["beta", "communities", "ids", "rest", "shares", "spread", "unlinked"]
+        np.testing.assert_allclose(archive["rest"] + archive["shares"].sum(axis=1), 1.0, rtol=1e-5)
+        np.testing.assert_allclose(archive["spread"].sum(), archive["rest"].sum(), rtol=1e-4)
         assert archive["communities"].shape == archive["shares"].shape == (30, 2)
         ids, top, shares = archive["ids"].tolist(), archive["communities"], archive["shares"]
         assert archive["beta"].shape == (5,)
@@ -84,7 +86,7 @@ def test_files(ring, tmp_path):
 
     cli(ring, "-k", 5, "-n", 30, "-o", tmp_path / "whole", "--whole", "--average")
     with np.load(tmp_path / "whole" / "memberships.npz", allow_pickle=False) as archive:
-        assert sorted(archive) == ["beta", "ids", "pi"]
+        assert sorted(archive) == ["beta", "ids", "pi", "unlinked"]
         np.testing.assert_allclose(archive["pi"].sum(axis=1), 1.0, atol=1e-5)
     assert json.loads((tmp_path / "whole" / "run.json").read_text())["samples_averaged"] == 16
 

@@ -229,7 +229,7 @@ def test_one_community_is_taken_as_the_command_takes_it(sqlite_service: Service)
         ({"n_communities": 5, "seed": -1}, EDGES, 422, "query.seed"),
         ({"n_communities": 5}, b"", 422, "the upload is empty"),
         ({"n_communities": 5}, b"1 2 3\n", 422, "the upload, line 1"),
-        ({"n_communities": 5}, b"1 2\n\xff\xfe\n", 422, "not UTF-8"),
+        ({"n_communities": 5}, b"1 2\n\xff\xfe\n", 422, "the upload, line 2"),
         ({"n_communities": 5}, gzip.compress(EDGES, mtime=0)[:-6], 422, "cut off"),
         ({"n_communities": 5}, gzip.compress(gzip.compress(EDGES, mtime=0), mtime=0), 422, "gzip twice"),
         ({"n_communities": 5}, b"\x1f\x8b" + bytes(50), 422, "damaged gzip"),
