@@ -70,7 +70,8 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
     blanks = {len(re.split(r"\s#", line)[0].split()) for line in lines} == {2}
     if "\t" in even:
         # Tabs around ids without blanks are read by the faster reader of plain edge lists.
-        return None if blanks and not any('"' in line for line in lines) else "\t"
+        quoted = any(word.startswith('"') for line in lines for word in line.split())
+        return None if blanks and not quoted else "\t"
     if blanks and not is_csv and not any(re.search(r"[,;|]\s|\s[,;|]", line) for line in lines):
         if not even:
             return None

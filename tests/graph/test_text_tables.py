@@ -59,6 +59,7 @@ READ: list[tuple[str, str | bytes, set[tuple[Any, ...]]]] = [
     ("excel-sep.csv", "sep=;\r\nsource;target\r\nann;bob\r\n", {("ann", "bob")}),
     ("r-table.txt", '"from" "to"\n"a" "b"\n"b" "c d"\n', {("a", "b"), ("b", "c d")}),
     ("long-comments.csv", "# c\n" * 18_000 + "Ann Lee,Bob\nBob,Cy Ray\n", {("Ann Lee", "Bob"), ("Bob", "Cy Ray")}),
+    ("marks-in-ids.txt", "a'\"b\tc;d\nc;d\te,f\n", {("a'\"b", "c;d"), ("c;d", "e,f")}),
     ("letters.txt", "u v\nv w\n", {("u", "v"), ("v", "w")}),
     ("letters.csv", "u,v\nv,w\n", {("u", "v"), ("v", "w")}),
     ("commas-in-ids.txt", "a,b c,d,e\nc,d,e f\n", {("a,b", "c,d,e"), ("c,d,e", "f")}),
