@@ -47,6 +47,7 @@ _FOREIGN = {
 _ISOLATED = re.compile(rb"solated (?:nodes|vertices)[^:\n]*:([^\n]*)")
 #: Comments and blank lines before the first link.
 _COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
+_LINE = re.compile(rb"[^\n]+")
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
 
 
@@ -158,9 +159,11 @@ def _without_header(file: Path, words: list[bytes], text: bytes) -> list[bytes]:
 
     Raises InputError for stray separators, and for a line without a tab in a file that is separated by tabs.
     """
-    lines = [line.strip(b" \r") for line in text.split(b"\n") if line.strip() and line.strip()[:1] not in b"#%"]
-    if b"\t" in lines[0].strip():
-        bad = next((line for line in lines if b"\t" not in line.strip()), None)
+    if not words:
+        return words
+    tabbed = b"\t" in next(_link_lines(text))
+    if tabbed:
+        bad = next((line for line in _link_lines(text) if b"\t" not in line), None)
         if bad is not None:
             raise InputError(f"{file}: {_show(bad)} has no tab between two ids, and the first link has: mend the line")
     for word in words:
@@ -169,12 +172,20 @@ def _without_header(file: Path, words: list[bytes], text: bytes) -> list[bytes]:
     top, below = words[:2], words[2:]
     usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not set(top) & set(below)
     over_integers = not any(map(_INTEGER.fullmatch, top)) and all(map(_INTEGER.fullmatch, below))
-    if below and b"\t" in lines[0] and not usual and not over_integers and not set(top) & set(below):
+    if below and tabbed and not usual and not over_integers and not set(top) & set(below):
         shown = _show(b" ".join(top))
         warn_user(
             f"{file}: the first row, {shown}, is read as a link; if it is a header, put # before it", GraphWarning
         )
     return below if below and (usual or over_integers) else words
+
+
+def _link_lines(text: bytes) -> Iterator[bytes]:
+    """The lines that are neither blank nor a comment, stripped, one at a time."""
+    for match in _LINE.finditer(text):
+        line = match[0].strip()
+        if line and line[:1] not in b"#%":
+            yield line
 
 
 def _isolated_ids(text: bytes) -> list[bytes]:

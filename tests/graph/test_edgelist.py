@@ -180,6 +180,7 @@ def test_any_integers_in_blocks_of_any_size(
     [
         (b"", ["is empty", "two ids"]),
         (b" \n\t\r\n", ["is empty"]),
+        (b"# isolated nodes: a b\n", ["no link"]),
         (b"# nothing\n", ["no link", "at least one pair"]),
         (b"1 1\n2 2\n", ["no link", "2 self-loops were dropped"]),
         (b"1 2\n\n3\n", ["line 3: '3' has one field", "mend the line"]),
