@@ -14,6 +14,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.graph.graph import Graph, build_graph, number_integers
 from mmsbgen.graph.ids import number_ids
 from mmsbgen.graph.library_graphs import is_one
+from mmsbgen.graph.text_tables import WEIGHT_COLUMNS
 
 #: Usual names of the two columns of a link.
 USUAL = (("source", "target"), ("from", "to"), ("u", "v"), ("src", "dst"), ("Source", "Target"))
@@ -63,7 +64,7 @@ def _ends(found: list[Any], columns: tuple[Any, Any] | None, name: str) -> tuple
 
 def _no_weights(table: Any, library: str, found: list[Any], name: str) -> None:
     for column in found:
-        if str(column).lower() in ("weight", "weights"):
+        if str(column).lower() in WEIGHT_COLUMNS:
             part = _column(table, library, column)
             lacks = _first_missing(part, library) is not None
             odd = [None] if lacks else [value for value in _list(part, library) if not is_one(value)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -110,10 +110,25 @@ def outside(rows: Array, indices: npt.NDArray[np.int32], values: Array) -> tuple
 
     The second array ``[K]`` is the sum over the rows.  Rounding never makes them negative.
     """
+    if indices.shape[1] == rows.shape[1]:
+        return np.zeros(len(rows)), np.zeros(rows.shape[1])
     inside = np.bincount(indices.ravel(), values.ravel(), rows.shape[1])
     rest = rows.sum(axis=1, dtype=np.float64) - values.sum(axis=1, dtype=np.float64)
     spread = rows.sum(axis=0, dtype=np.float64) - inside
     return rest.clip(min=0.0), spread.clip(min=0.0)
+
+
+def largest_of_parts(parts: Iterable[Array], r: int, k: int) -> tuple[npt.NDArray[np.int32], Array, Floats, Floats]:
+    """Indices and values ``[N, r]`` as :func:`largest`, and :func:`outside` of all rows ``[N, k]``, read in parts."""
+    indices, values, rest, spread = [], [], [], np.zeros(k)
+    for rows in parts:
+        at, best = largest(rows, r)
+        left, by_community = outside(rows, at, best)
+        indices.append(at)
+        values.append(best)
+        rest.append(left)
+        spread += by_community
+    return np.concatenate(indices), np.concatenate(values), np.concatenate(rest), spread
 
 
 def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:

@@ -20,7 +20,7 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.base.versions import versions
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, Tell, largest, outside
+from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, Tell, largest_of_parts
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.scores.cover import cover_text, words_of
 
@@ -51,28 +51,15 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
 
     ``tell`` is called with the share of rows read.
     """
-    indices, values, rest, spread = [], [], [], np.zeros(sampler.shape.k)
-    for first, stop in sampler.state_chunks():
-        rows = sampler.rows(first, stop, mean=True)[0]
-        at, best = largest(rows, r)
-        indices.append(at)
-        values.append(best)
-        if r < sampler.shape.k:
-            left, by_community = outside(rows, at, best)
-            rest.append(left)
-            spread += by_community
-        tell(stop / sampler.shape.n_vertices)
-    ids = np.asarray(sampler.split.graph.ids)
-    return Memberships(
-        ids,
-        np.concatenate(indices),
-        np.concatenate(values),
-        sampler.beta(),
-        sampler.options.crossing,
-        sampler.split.unlinked,
-        np.concatenate([np.zeros(0), *rest]),
-        spread,
-    )
+
+    def parts() -> Iterator[Array]:
+        for first, stop in sampler.state_chunks():
+            yield sampler.rows(first, stop, mean=True)[0]
+            tell(stop / sampler.shape.n_vertices)
+
+    indices, values, rest, spread = largest_of_parts(parts(), r, sampler.shape.k)
+    ids, split = np.asarray(sampler.split.graph.ids), sampler.split
+    return Memberships(ids, indices, values, sampler.beta(), sampler.options.crossing, split.unlinked, rest, spread)
 
 
 def record(

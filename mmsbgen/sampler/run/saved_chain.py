@@ -18,7 +18,7 @@ import numpy as np
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.storage import storage_named
 from mmsbgen.kernels.family import Array
-from mmsbgen.sampler.diagnostics.communities import Memberships, largest, outside
+from mmsbgen.sampler.diagnostics.communities import Memberships, largest_of_parts
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource
 from mmsbgen.sampler.run import checkpoint as checkpoints
 
@@ -100,17 +100,9 @@ class SavedChain:
 def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
     """``m`` with the ``r`` largest entries of each of ``rows``."""
     n, step = len(m.indices), max(1, _ELEMENTS // m.k)
-    indices, values, rest, spread = [], [], [], np.zeros(m.k)
-    for first in range(0, n, step):
-        part = rows(np.arange(first, min(first + step, n)))
-        at, best = largest(part, r)
-        left, by_community = outside(part, at, best)
-        indices.append(at)
-        values.append(best)
-        rest.append(left)
-        spread += by_community
-    found = (np.concatenate(indices), np.concatenate(values), np.concatenate(rest))
-    return replace(m, indices=found[0], values=found[1], rest=found[2], spread=spread)
+    parts = (rows(np.arange(first, min(first + step, n))) for first in range(0, n, step))
+    indices, values, rest, spread = largest_of_parts(parts, r, m.k)
+    return replace(m, indices=indices, values=values, rest=rest, spread=spread)
 
 
 def _remove(folder: Path, process: int) -> None:
