@@ -17,14 +17,13 @@ for other programs.
 
 gexf and graphml: the graph with its communities as attributes of the vertices, for Gephi and others.
 Of each vertex: community (where it has the largest share; -1 for none), communities (all it is in, separated by |),
-n_communities, share and strength (of community), memberships (the largest shares, as community:share).
+n_communities, share and strength (of community), memberships (the share of each, as community:share).
 
-parquet and csv: a row for every share that was kept, with id, community, share and member (whether the rule puts the
-vertex there).
+parquet and csv: a row for every membership, with id, community and share. The shares of a vertex sum to 1.
 
 snap: a community a line, ids separated by tabs.
 
-Communities go by their numbers in the model, those that the summary shows.
+Communities are numbered from 0, the largest, as in communities.txt.
 """
 
 
@@ -37,11 +36,8 @@ Communities go by their numbers in the model, those that the summary shows.
     type=click.Path(path_type=Path),
     help="The run's edge list, where it is no longer where the run found it; for gexf and graphml.",
 )
-@click.option(
-    "--top", type=click.IntRange(min=0), default=5, show_default=True, help="Shares in the attributes of a vertex."
-)
 @log_options
-def convert(results: Path, out: Path, format: str | None, graph: Path | None, top: int) -> None:
+def convert(results: Path, out: Path, format: str | None, graph: Path | None) -> None:
     """Convert a run folder or a saved model to one file."""
     from mmsbgen.export.export_files import NEED_LINKS, format_of, write
     from mmsbgen.export.run_folder import graph_of_run, read_folder
@@ -63,6 +59,6 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None, to
             if links is None:
                 raise InputError(f"a {chosen} file has the links, and {why}: give the run's edge list with --graph")
             found = replace(found, graph=links)
-    write(found, out, chosen, top)
+    write(found, out, chosen)
     if not is_quiet(click.get_current_context()):
         click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)

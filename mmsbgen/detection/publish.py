@@ -38,8 +38,8 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     entries = min(max(needed, request.top), sampler.shape.k)
     wide = results.memberships(sampler, entries, partial(request.on_making, "memberships"))
     making = partial(request.on_making, f"communities by the rule {request.rule}")
-    found = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler), tell=making)
-    memberships = wide.first(request.top)
+    found, numbered = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler), tell=making)
+    memberships = results.with_codes(numbered.first(request.top), sampler)
     interrupted = sampler.iteration < sampler.limit
     rule = {"name": request.rule, "threshold": threshold}
     notes: dict[str, Any] = {"tried": [asdict(one) for one in finished.tried]} if finished.tried else {}

@@ -15,8 +15,9 @@ from mmsbgen.export import Clustering, Exports
 from mmsbgen.graph import Graph
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
+from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.diagnostics.memberships import Memberships
 
 __all__ = ["CHECKPOINT", "Detection", "Request", "checkpoint_in"]
 
@@ -34,7 +35,7 @@ class Detection(Exports):
     """Result of a run.
 
     Attributes:
-        memberships: the largest entries of every row of pi.
+        memberships: the largest entries of every row of pi; column c is that of community c.
         cover: the communities as vertex numbers; ``communities`` has them as ids, largest first.
         trace: one mapping per evaluation.
         record: the run record: graph, problem, seed, configurations and their tiers, timings, device, versions.
@@ -59,8 +60,6 @@ class Detection(Exports):
 
     def predict_links(self, pairs: Any) -> npt.NDArray[np.float64]:
         """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2).
-
-        What a row has outside its stored entries counts as divided among the other communities as it is on average.
 
         Raises :class:`InputError` for an id that is not in the graph.
         """

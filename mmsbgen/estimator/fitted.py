@@ -16,7 +16,7 @@ from mmsbgen.export import Clustering, Exports
 from mmsbgen.export.found import library
 from mmsbgen.graph import Graph
 from mmsbgen.graph.ids import numbered_pairs
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, checked_threshold, cover, entries_needed
+from mmsbgen.sampler.diagnostics.communities import Cover, checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnostics.explained_links import RowSource
 from mmsbgen.sampler.diagnostics.held_out import log_likelihoods
 from mmsbgen.sampler.run.saved_chain import SavedChain, with_largest
@@ -48,10 +48,9 @@ class Fitted(Exports):
         self._cache = {}
         self.detection_ = found
         self.ids_ = found.memberships.ids
-        self.strengths_ = found.memberships.beta
+        self.strengths_ = self.exported().strengths
         self.communities_ = found.communities
-        self.community_labels_ = list(found.cover.labels)
-        self.n_communities_ = found.memberships.k
+        self.n_communities_ = len(found.communities)
         self.n_vertices_in_ = fit.graph.n_vertices
         self.n_links_in_ = fit.graph.n_links
         self.n_iter_ = int(found.record["iterations"])
@@ -62,20 +61,23 @@ class Fitted(Exports):
 
     @property
     def memberships_(self) -> Any:
-        """pi ``[N, K]``, a NumPy array or, with ``sparse_output``, a ``scipy.sparse.csr_array``."""
-        m, kind = self._fitted("memberships_").found.memberships, "sparse" if self.sparse_output else "dense"
+        """Shares ``[N, C]`` of every vertex in its communities: rows sum to 1, or 0 for a vertex in none.
+
+        A NumPy array or, with ``sparse_output``, a ``scipy.sparse.csr_array``.
+        """
+        self._fitted("memberships_")
+        kind = "sparse" if self.sparse_output else "dense"
         if kind not in self._cache:
-            self._cache[kind] = _sparse(m) if self.sparse_output else _dense(m)
+            found = self.exported()
+            self._cache[kind] = _sparse(found) if self.sparse_output else _dense(found)
         return self._cache[kind]
 
     @property
     def labels_(self) -> npt.NDArray[np.int64]:
-        """The main community of every vertex ``[N]``, as a column of ``memberships_``; -1 for a vertex in none."""
-        fit = self._fitted("labels_")
+        """The community of every vertex's largest share ``[N]``, as an index into ``communities_``; -1 for none."""
+        self._fitted("labels_")
         if "labels" not in self._cache:
-            self._cache["labels"] = (
-                self.exported().main() if fit.found.cover.members else np.full(self.n_vertices_in_, -1)
-            )
+            self._cache["labels"] = self.exported().labels()
         labels: npt.NDArray[np.int64] = self._cache["labels"]
         return labels
 
@@ -102,7 +104,7 @@ class Fitted(Exports):
                     f"{m.indices.shape[1]} were kept: fit with top={needed}, or with keep_chain=True"
                 )
             m = with_largest(m, rows, needed)
-        return cover(m, fit.graph.links, rule, value, rows=rows)
+        return cover(m, fit.graph.links, rule, value, rows=rows)[0]
 
     def predict_link_proba(self, pairs: Any) -> npt.NDArray[np.float64]:
         """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2); raises InputError for an id not in the graph."""
@@ -155,29 +157,31 @@ class Fitted(Exports):
         m = fit.found.memberships
         if fit.chain is None or m.indices.shape[1] == m.k:
             return None
-        return fit.chain.rows(int(fit.found.record["samples_averaged"]))
+        return fit.chain.rows(int(fit.found.record["samples_averaged"]), m.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fit" in vars(self)
 
 
-def _dense(m: Memberships) -> npt.NDArray[Any]:
-    needed = len(m.indices) * m.k * m.values.itemsize
-    left, source = available_host_memory()
+def _dense(found: Clustering) -> npt.NDArray[np.float64]:
+    n, count = len(found.memberships.indices), len(found.cover.members)
+    needed, (left, source) = 8 * n * count, available_host_memory()
     if needed > left:
         raise InputError(
-            f"memberships of {len(m.indices)} vertices in {m.k} communities take {readable(needed)}, and {source} "
+            f"memberships of {n} vertices in {count} communities take {readable(needed)}, and {source} "
             f"leaves {readable(left)}: set sparse_output=True"
         )
-    dense: npt.NDArray[Any] = m.dense()
+    dense = np.zeros((n, count))
+    vertices, communities, shares = found.affiliations
+    dense[vertices, communities] = shares
     return dense
 
 
-def _sparse(m: Memberships) -> Any:
+def _sparse(found: Clustering) -> Any:
     sparse = library("scipy.sparse", "sparse memberships")
-    n, r = m.indices.shape
-    order = np.argsort(m.indices, axis=1)
-    columns, values = (np.take_along_axis(array, order, axis=1).ravel() for array in (m.indices, m.values))
-    made = sparse.csr_array((values, columns, np.arange(0, n * r + 1, r)), shape=(n, m.k))
-    made.eliminate_zeros()
+    _, communities, shares = found.affiliations
+    made = sparse.csr_array(
+        (shares, communities, found.offsets), shape=(len(found.memberships.indices), len(found.cover.members))
+    )
+    made.sort_indices()
     return made

@@ -47,7 +47,7 @@ class MMSB(Parameters, Fitted):
             bits on the same device with the same configurations, for any order of links and vertices.
         rule: how memberships become communities: ``share``, ``threshold``, ``link`` or ``top``.
         threshold: the rule's threshold; each rule has its own default.
-        top: number of largest shares of every vertex that results hold.
+        top: number of largest entries of every row of pi that results hold exactly.
         sparse_output: whether ``memberships_`` is a ``scipy.sparse.csr_array`` rather than a NumPy array.
         keep_chain: whether to store the chain in a temporary file of about the size of its state (N K numbers).
             ``partial_fit`` needs it; other rules and link probabilities are exact only with it.
@@ -61,12 +61,11 @@ class MMSB(Parameters, Fitted):
 
     Attributes:
         ids_: ids of the vertices ``[N]`` in the input, in the order of the rows of ``memberships_``.
-        memberships_: pi ``[N, K]``; shares that are not stored (see ``top``) are 0.
         communities_: lists of ids, largest community first.
-        community_labels_: the column of ``memberships_`` of each community.
-        labels_: the main community of every vertex ``[N]``, as a column of ``memberships_``; -1 for a vertex in none.
-        strengths_: beta ``[K]``, the probability of a link between two vertices wholly in a community.
-        n_communities_: K.
+        memberships_: shares ``[N, C]`` of every vertex in its communities; rows sum to 1, or 0 for a vertex in none.
+        labels_: the community of every vertex's largest share ``[N]``; -1 for a vertex in none.
+        strengths_: the probability ``[C]`` of a link between two vertices wholly in a community.
+        n_communities_: the number of communities found, C.
         n_vertices_in_, n_links_in_: N and E of the graph.
         n_iter_: number of iterations.
         seed_: the seed.

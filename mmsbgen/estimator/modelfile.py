@@ -28,11 +28,12 @@ from mmsbgen.estimator.fitted import FittedChain
 from mmsbgen.graph import Graph, LoadReport
 from mmsbgen.graph.graph import object_ids
 from mmsbgen.graph.id_json import from_json, to_json
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
+from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.options.options import Schedule
 from mmsbgen.sampler.run.saved_chain import SavedChain
 
-FORMAT = 1
+FORMAT = 2
 KIND = "mmsbgen model"
 #: Entries of the run record that the estimator reads.
 _RECORD = ("iterations", "options", "rule", "held_out", "samples_averaged")
@@ -73,9 +74,11 @@ def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) 
         archive.add("spread", m.spread)
         archive.add("beta", m.beta)
         archive.add("unlinked", m.unlinked)
+        archive.add("columns", m.columns)
+        archive.add("codes", m.codes)
         archive.add("cover_members", np.concatenate([np.zeros(0, np.int64), *cover.members]))
         archive.add("cover_sizes", np.array(sizes, np.int64))
-        archive.add("cover_labels", np.array(cover.labels, np.int64))
+        archive.add("cover_background", np.array(cover.background, np.int64))
         if chain and fit.chain is not None:
             archive.add_parts("chain", (fit.chain.bytes,), np.uint8, _parts(fit.chain.path))
 
@@ -94,7 +97,7 @@ def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], Fitte
             meta = json.loads(archive["meta"].tobytes())
             if meta["kind"] != KIND:
                 raise ValueError(f"it is a {meta['kind']}")
-            if meta["format"] > FORMAT:
+            if meta["format"] != FORMAT:
                 raise _of_another_version(path, meta["version"], "whose models have another form")
             params, fitted = (_params(meta[name], defaults) for name in ("params", "fitted_params"))
             unknown = sorted((params | fitted).keys() - defaults.keys())
@@ -129,25 +132,26 @@ def _detection(archive: Mapping[str, Any], meta: Mapping[str, Any], graph: Graph
     indices, values = archive["communities"], archive["shares"]
     if indices.ndim != 2 or indices.shape[0] != n or values.shape != indices.shape or not _within(indices, beta.size):
         raise ValueError("its memberships do not fit together")
-    members, sizes, labels = (archive[f"cover_{name}"] for name in ("members", "sizes", "labels"))
-    if (
-        sizes.sum() != members.size
-        or sizes.size != labels.size
-        or not (_within(members, n) and _within(labels, beta.size))
-    ):
+    members, sizes, background = (archive[f"cover_{name}"] for name in ("members", "sizes", "background"))
+    if sizes.sum() != members.size or not (_within(members, n) and _within(background, sizes.size)):
         raise ValueError("its communities do not fit together")
-    cover = Cover(tuple(np.split(members, np.cumsum(sizes)[:-1])) if sizes.size else (), tuple(labels.tolist()), n)
+    sets = np.split(members, np.cumsum(sizes)[:-1]) if sizes.size else []
+    cover = Cover(tuple(sets), n, tuple(background.tolist()))
     absent = next((name for name in _RECORD if name not in meta["record"]), None)
     if absent is not None:
         raise ValueError(f"its run record has no {absent}")
-    # Older files do not have them.
-    unlinked = archive["unlinked"] if "unlinked" in archive else np.zeros(0, np.int64)
+    unlinked, rest, spread, columns, codes = (
+        archive[name] for name in ("unlinked", "rest", "spread", "columns", "codes")
+    )
     if not _within(unlinked, n) or (np.diff(unlinked) <= 0).any():
         raise ValueError("its vertices without links are not among its vertices")
-    rest, spread = (archive[name] if name in archive else np.zeros(0) for name in ("rest", "spread"))
-    if rest.shape not in ((0,), (n,)) or spread.shape not in ((0,), beta.shape):
+    if (
+        rest.shape != (n,)
+        or not beta.shape == spread.shape == columns.shape
+        or codes.shape not in ((0, 0), (n, beta.size))
+    ):
         raise ValueError("its memberships do not fit together")
-    found = Memberships(graph.ids, indices, values, beta, float(meta["delta"]), unlinked, rest, spread)
+    found = Memberships(graph.ids, indices, values, beta, float(meta["delta"]), unlinked, rest, spread, columns, codes)
     return Detection(found, cover, meta["trace"], meta["record"], bool(meta["interrupted"]), None, graph)
 
 

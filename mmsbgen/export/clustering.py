@@ -24,22 +24,22 @@ class Exports:
         """A ``cdlib.FuzzyNodeClustering``, or without ``fuzzy`` a ``cdlib.NodeClustering``.
 
         ``graph`` is the networkx or igraph graph for cdlib's measures, by default a networkx graph of the links.
-        The allocations are the stored shares, keyed by the index of a community in ``communities``.
+        The allocations are a vertex's shares of its communities, keyed by their index in ``communities``.
         """
         from mmsbgen.export.library_objects import to_cdlib
 
         return to_cdlib(self.exported(), graph, fuzzy)
 
-    def to_networkx(self, graph: Any = None, *, top: int = 5) -> Any:
+    def to_networkx(self, graph: Any = None) -> Any:
         """A ``networkx.Graph`` whose nodes are the ids, with attributes; a given ``graph`` is copied.
 
-        Attributes: ``communities`` (list), ``community`` (the one of them with the vertex's largest share; -1 if none),
-        ``share`` and ``strength`` of ``community`` (0 if none), ``memberships`` (the ``top`` largest shares by
-        community).
+        Attributes: ``community`` (the one of the vertex's largest share, -1 if it is in none), ``memberships`` (its
+        share of each of its communities, largest first; they sum to 1), and ``share`` and ``strength`` of
+        ``community`` (0 if none).
         """
         from mmsbgen.export.library_objects import to_networkx
 
-        return to_networkx(self.exported(), graph, top)
+        return to_networkx(self.exported(), graph)
 
     def to_igraph(self, graph: Any = None) -> Any:
         """An ``igraph.VertexCover`` on ``graph``, or on a graph of the links with ids as vertex attribute ``name``."""
@@ -50,23 +50,21 @@ class Exports:
     def to_pandas(self, form: str = "long") -> Any:
         """A pandas data frame.
 
-        ``long``: one row per stored share, with ``id``, ``community``, ``share`` and ``member`` (whether the rule
-        assigns the vertex to the community).  ``wide``: one row per vertex, indexed by id, one column per community of
-        the model.  ``communities``: one row per non-empty community, indexed by its number, with ``size``,
-        ``strength``, ``members``.
+        ``long``: one row per membership, with ``id``, ``community`` and ``share``.  ``wide``: one row per vertex,
+        indexed by id, one column per community.  ``communities``: one row per community, with ``size``, ``strength``,
+        ``background`` and ``members``.
         """
         from mmsbgen.export.data_frames import to_pandas
 
         return to_pandas(self.exported(), form)
 
-    def export(self, path: str | os.PathLike[str], format: str | None = None, *, top: int = 5) -> Path:
+    def export(self, path: str | os.PathLike[str], format: str | None = None) -> Path:
         """Write a file for other programs; returns its path.
 
         ``format`` is one of :data:`mmsbgen.export.export_files.FORMATS`, by default taken from the suffix: ``gexf``
         and ``graphml`` (Gephi and others), ``parquet`` and ``csv`` (the long table), ``snap`` (one community per line,
-        also for ``.txt`` and ``.tsv``). ``top`` is the number of shares in a vertex's attributes.  The file is written
-        atomically.
+        also for ``.txt`` and ``.tsv``).  The file is written atomically.
         """
         from mmsbgen.export.export_files import write
 
-        return write(self.exported(), Path(path), format, top)
+        return write(self.exported(), Path(path), format)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -24,11 +23,11 @@ from mmsbgen.scores.cover import cover_text, words_of
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _snap(found: Clustering, path: Path, top: int) -> None:
+def _snap(found: Clustering, path: Path) -> None:
     path.write_text(cover_text(words_of(found.memberships.ids), found.cover.members), encoding="utf-8", newline="")
 
 
-def _csv(found: Clustering, path: Path, top: int) -> None:
+def _csv(found: Clustering, path: Path) -> None:
     vertices, columns = long_columns(found)
     names = _texts(found.memberships.ids)
     with open(path, "w", encoding="utf-8", newline="") as file:
@@ -36,28 +35,25 @@ def _csv(found: Clustering, path: Path, top: int) -> None:
         odd = any("\r" in name for name in names if isinstance(name, str))
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
         writer.writerow(["id", *columns])
-        for vertex, community, share, member in zip(vertices.tolist(), *_lists(columns), strict=True):
-            writer.writerow([names[vertex], community, "" if math.isnan(share) else share, int(member)])
+        for vertex, community, share in zip(vertices.tolist(), *_lists(columns), strict=True):
+            writer.writerow([names[vertex], community, share])
 
 
-def _parquet(found: Clustering, path: Path, top: int) -> None:
+def _parquet(found: Clustering, path: Path) -> None:
     pyarrow, parquet = library("pyarrow", "Parquet files"), library("pyarrow.parquet", "Parquet files")
     vertices, columns = long_columns(found)
     ids = found.memberships.ids
     named = pyarrow.array(ids[vertices]) if ids.dtype.kind == "i" else _words(pyarrow, _texts(ids), vertices)
-    # Shares that are not stored become null, so that sums skip them.
-    shares = pyarrow.array(columns["share"], from_pandas=True)
-    table = pyarrow.table({"id": named, **columns, "share": shares})
-    parquet.write_table(table, path, compression="zstd")
+    parquet.write_table(pyarrow.table({"id": named, **columns}), path, compression="zstd")
 
 
 def _words(pyarrow: Any, names: list[Any], vertices: npt.NDArray[np.int64]) -> Any:
     return pyarrow.array(names, type=pyarrow.string()).take(pyarrow.array(vertices))
 
 
-def _gexf(found: Clustering, path: Path, top: int) -> None:
+def _gexf(found: Clustering, path: Path) -> None:
     networkx = library("networkx", "GEXF files")
-    graph = _attributed(found, top, networkx)
+    graph = _attributed(found, networkx)
     writer = library("networkx.readwrite.gexf", "GEXF files").GEXFWriter(encoding="utf-8", prettyprint=True)
     writer.add_graph(graph)
     # networkx writes a name attribute, which the GEXF schema does not allow.
@@ -66,25 +62,25 @@ def _gexf(found: Clustering, path: Path, top: int) -> None:
         writer.write(file)
 
 
-def _graphml(found: Clustering, path: Path, top: int) -> None:
+def _graphml(found: Clustering, path: Path) -> None:
     networkx = library("networkx", "GraphML files")
     # write_graphml would use lxml where it is installed; this writer gives the same file everywhere.
-    networkx.write_graphml_xml(_attributed(found, top, networkx), path)
+    networkx.write_graphml_xml(_attributed(found, networkx), path)
 
 
-def _attributed(found: Clustering, top: int, networkx: Any) -> Any:
+def _attributed(found: Clustering, networkx: Any) -> Any:
     """The graph with vertex numbers as nodes, ids as labels, and attributes of one type each, never NaN."""
     source = found.needs_graph("drawings of the graph")
     made = networkx.Graph(name=_xml(source.name))
     names = _texts(found.memberships.ids)
-    for vertex, row in enumerate(node_attributes(found, top)):
+    for vertex, row in enumerate(node_attributes(found)):
         shares = "|".join(f"{label}:{share:.4f}" for label, share in row["memberships"].items())
         made.add_node(
             vertex,
             label=_xml(str(names[vertex])),
             community=row["community"],
-            communities="|".join(map(str, row["communities"])),
-            n_communities=len(row["communities"]),
+            communities="|".join(map(str, row["memberships"])),
+            n_communities=len(row["memberships"]),
             share=float(row["share"]),
             strength=float(row["strength"]),
             memberships=shares,
@@ -110,7 +106,7 @@ def _lists(columns: dict[str, npt.NDArray[Any]]) -> list[list[Any]]:
     return [column.tolist() for column in columns.values()]
 
 
-FORMATS: dict[str, Callable[[Clustering, Path, int], None]] = {
+FORMATS: dict[str, Callable[[Clustering, Path], None]] = {
     "csv": _csv,
     "gexf": _gexf,
     "graphml": _graphml,
@@ -134,12 +130,12 @@ def format_of(path: Path, format: str | None) -> str:
     return format
 
 
-def write(found: Clustering, path: Path, format: str | None, top: int) -> Path:
+def write(found: Clustering, path: Path, format: str | None) -> Path:
     """See :meth:`mmsbgen.export.Exports.export`."""
     writer = FORMATS[format_of(path, format)]
     with stage(f"writing {path.name}"), published(path) as partial:
         try:
-            writer(found, partial, top)
+            writer(found, partial)
         except UnicodeEncodeError as error:
             raise InputError(
                 f"an id has the character {error.object[error.start]!r}, a surrogate, which no file of text can have: "

@@ -5,18 +5,23 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.graph import Graph
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
+from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.sampler.diagnostics.memberships import Memberships
 
 #: The extra that installs each optional library.
 EXTRAS = {"cdlib": "cdlib", "networkx": "graph", "scipy": "graph", "pandas": "tables", "pyarrow": "tables"}
+
+#: Least share of a vertex in a community before scaling, so that a member's share is never 0.
+_LEAST = 1e-9
 
 
 def library(name: str, what: str) -> ModuleType:
@@ -32,11 +37,22 @@ def library(name: str, what: str) -> ModuleType:
         ) from None
 
 
+class Affiliations(NamedTuple):
+    """The memberships of vertices in communities ``[S]``, by vertex and then by share, largest first.
+
+    ``shares`` are the entries of pi, scaled to the sum 1 over the communities of a vertex.
+    """
+
+    vertices: npt.NDArray[np.int64]
+    communities: npt.NDArray[np.int64]
+    shares: npt.NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Clustering:
     """Memberships, the cover computed from them by ``rule``, and the graph if available.
 
-    Communities are identified by ``cover.labels``, the column indices of pi and of ``memberships.beta``.
+    Community c of the cover is column c of the memberships.
     """
 
     memberships: Memberships
@@ -50,30 +66,47 @@ class Clustering:
         names: list[Any] = self.memberships.ids.tolist()
         return names
 
+    @property
+    def strengths(self) -> npt.NDArray[np.float64]:
+        """The probability ``[C]`` of a link between two vertices wholly in a community."""
+        return np.asarray(self.memberships.beta[: len(self.cover.members)], np.float64)
+
     def needs_graph(self, what: str) -> Graph:
         """The graph; raises InputError if it is not available."""
         if self.graph is None:
             raise InputError(f"{what} need the links, and this result has none: give the graph it was made of")
         return self.graph
 
-    def placed(self) -> list[list[int]]:
-        """For every vertex the labels of its communities, by descending share."""
-        found: list[list[int]] = [[] for _ in self.memberships.ids]
-        for label, members in zip(self.cover.labels, self.cover.members, strict=True):
-            for vertex in members.tolist():
-                found[vertex].append(label)
-        for vertex, labels in enumerate(found):
-            if len(labels) > 1:
-                shares = self.shares(vertex)
-                labels.sort(key=lambda label: (-shares.get(label, 0.0), label))
-        return found
+    @cached_property
+    def affiliations(self) -> Affiliations:
+        """Every vertex's communities and its share of each."""
+        m, members = self.memberships, self.cover.members
+        vertices = np.concatenate([np.zeros(0, np.int64), *members])
+        communities = np.repeat(np.arange(len(members)), [len(one) for one in members])
+        stored = m.indices[vertices] == communities[:, None]
+        # An entry that is not stored counts as the mean of those that are not.
+        unstored = m.rest[vertices] / max(1, m.width - m.indices.shape[1])
+        shares = np.where(stored.any(axis=1), (m.values[vertices] * stored).sum(axis=1), unstored)
+        shares = shares.astype(np.float64).clip(min=_LEAST)
+        shares /= np.bincount(vertices, shares, len(m.indices))[vertices]
+        order = np.lexsort((communities, -shares, vertices))
+        return Affiliations(vertices[order], communities[order], shares[order])
+
+    @cached_property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """The first of each vertex's :attr:`affiliations`, ``[N + 1]``."""
+        counts = np.bincount(self.affiliations.vertices, minlength=len(self.memberships.indices))
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def shares(self, vertex: int) -> dict[int, float]:
-        """The stored positive shares of a vertex by community, largest first."""
-        m = self.memberships
-        pairs = zip(m.indices[vertex].tolist(), m.values[vertex].tolist(), strict=True)
-        return {label: share for label, share in pairs if share > 0}
+        """The communities of a vertex and its share of each, largest first."""
+        inside = slice(*self.offsets[vertex : vertex + 2].tolist())
+        found = self.affiliations
+        return dict(zip(found.communities[inside].tolist(), found.shares[inside].tolist(), strict=True))
 
-    def main(self) -> npt.NDArray[np.int64]:
-        """The main community of every vertex ``[N]``: the one of its largest share, -1 if it is in none."""
-        return np.array([labels[0] if labels else -1 for labels in self.placed()], dtype=np.int64)
+    def labels(self) -> npt.NDArray[np.int64]:
+        """The community of every vertex's largest share ``[N]``; -1 for a vertex in none."""
+        found = np.full(len(self.memberships.indices), -1)
+        vertices, first = np.unique(self.affiliations.vertices, return_index=True)
+        found[vertices] = self.affiliations.communities[first]
+        return found

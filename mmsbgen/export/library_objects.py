@@ -8,31 +8,27 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.export.found import Clustering, library
 
 
-def node_attributes(found: Clustering, top: int) -> list[dict[str, Any]]:
+def node_attributes(found: Clustering) -> list[dict[str, Any]]:
     """Attributes of every vertex; see :meth:`mmsbgen.export.Exports.to_networkx`."""
-    if top < 0:
-        raise InputError(f"top={top}: it is a number of shares, 0 or more")
-    beta = found.memberships.beta.tolist()
+    strengths = found.strengths.tolist()
     rows = []
-    for vertex, labels in enumerate(found.placed()):
+    for vertex, label in enumerate(found.labels().tolist()):
         shares = found.shares(vertex)
-        main = labels[0] if labels else -1
         rows.append(
             {
-                "community": main,
-                "communities": labels,
-                "share": shares.get(main, 0.0),
-                "strength": beta[main] if labels else 0.0,
-                "memberships": dict(list(shares.items())[:top]),
+                "community": label,
+                "memberships": shares,
+                "share": shares.get(label, 0.0),
+                "strength": strengths[label] if shares else 0.0,
             }
         )
     return rows
 
 
-def to_networkx(found: Clustering, graph: Any, top: int) -> Any:
+def to_networkx(found: Clustering, graph: Any) -> Any:
     """See :meth:`mmsbgen.export.Exports.to_networkx`."""
     networkx = library("networkx", "node attributes")
-    attributes = dict(zip(found.ids, node_attributes(found, top), strict=True))
+    attributes = dict(zip(found.ids, node_attributes(found), strict=True))
     if graph is None:
         made = links_networkx(found, networkx)
     else:
@@ -83,11 +79,7 @@ def to_cdlib(found: Clustering, graph: Any, fuzzy: bool) -> Any:
     communities = [[ids[v] for v in members.tolist()] for members in cover.members]
     told = {key: value for key, value in found.rule.items() if value is not None}
     if fuzzy:
-        place = {label: at for at, label in enumerate(cover.labels)}
-        allocations = {
-            ids[v]: {place[label]: share for label, share in found.shares(v).items() if label in place}
-            for v in range(len(ids))
-        }
+        allocations = {ids[v]: found.shares(v) for v in range(len(ids))}
         made = cdlib.FuzzyNodeClustering([], allocations, graph, "mmsbgen", told, overlap=True)
     else:
         made = cdlib.NodeClustering([], graph, "mmsbgen", told, overlap=True)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError
 from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, load_edge_list
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, largest, outside
+from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, outside
 from mmsbgen.sampler.run.result_folder import FILES
 from mmsbgen.scores.cover import words_of
 
@@ -42,18 +43,19 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clus
         record = _record(folder)
         rule, delta = dict(record["rule"]), float(record["options"]["delta"])
         vertices, digest, name = (record["graph"][key] for key in ("vertices", "digest", "name"))
-        labels, sizes = (list(map(int, record["communities"][key])) for key in ("labels", "sizes"))
+        background, sizes = (list(map(int, record["communities"][key])) for key in ("background", "sizes"))
     if graph is not None and graph.digest != digest:
         raise InputError(f"{graph.name} is another graph than {name}, whose communities are in {folder}: give that one")
     with _readable(folder / "memberships.npz"):
-        m = _memberships(folder / "memberships.npz", delta, top)
+        with open(folder / "memberships.npz", "rb") as file:
+            m = read_memberships(file, delta, top)
         if len(m.ids) != vertices:
             raise ValueError(f"it has {len(m.ids)} vertices, run.json {vertices}")
     with _readable(folder / "communities.txt"):
-        members = _members(folder / "communities.txt", m.ids)
-        if [len(one) for one in members] != sizes or not all(0 <= label < m.k for label in labels):
+        members = read_members((folder / "communities.txt").read_bytes(), m.ids)
+        if [len(one) for one in members] != sizes or not set(background) <= set(range(len(sizes))):
             raise ValueError("its communities are not those of run.json")
-    return Clustering(m, Cover(tuple(members), tuple(labels), len(m.ids)), graph, rule)
+    return Clustering(m, Cover(tuple(members), len(m.ids), tuple(background)), graph, rule)
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -94,31 +96,40 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
     return None, f"{source} is no longer the graph that the run was made on"
 
 
-def _memberships(path: Path, delta: float, top: int) -> Memberships:
-    with open(path, "rb") as file, zipped(file) as archive:
-        ids, beta = archive["ids"], archive["beta"]
-        unlinked = archive["unlinked"] if "unlinked" in archive else np.zeros(0, np.int64)  # older files have none
+def read_memberships(file: IO[bytes], delta: float, top: int = 16) -> Memberships:
+    """The memberships in a ``memberships.npz``, with the ``top`` largest entries of a row if the file holds all of pi.
+
+    Raises ValueError, KeyError and BadZipFile for a damaged or foreign file.
+    """
+    with zipped(file) as archive:
+        ids, beta, unlinked, columns = (archive[name] for name in ("ids", "beta", "unlinked", "columns"))
         if "pi" in archive:
             pi = archive["pi"]
             indices, values = largest(pi, min(top, pi.shape[1]))
             rest, spread = outside(pi, indices, values)
+            codes = encoded(pi)
         else:
-            indices, values = archive["communities"], archive["shares"]
-            # Older files do not have them.
-            rest, spread = (archive[name] if name in archive else np.zeros(0) for name in ("rest", "spread"))
-    if indices.shape != values.shape or len(indices) != len(ids) or indices.min() < 0 or indices.max() >= beta.size:
+            indices, values, rest, spread, codes = (
+                archive[name] for name in ("communities", "shares", "rest", "spread", "codes")
+            )
+    fitting = (
+        indices.shape == values.shape
+        and len(indices) == len(ids) == rest.size
+        and beta.shape == columns.shape == spread.shape
+        and codes.shape in ((0, 0), (len(ids), beta.size))
+    )
+    if not fitting or indices.min() < 0 or indices.max() >= beta.size:
         raise ValueError("its arrays do not fit together")
     if unlinked.size and (unlinked.min() < 0 or unlinked.max() >= len(ids) or (np.diff(unlinked) <= 0).any()):
         raise ValueError("its vertices without links are not among its vertices")
-    if rest.shape not in ((0,), (len(ids),)) or spread.shape not in ((0,), beta.shape):
-        raise ValueError("its arrays do not fit together")
-    return Memberships(ids, indices, values, beta, delta, unlinked, rest, spread)
+    return Memberships(ids, indices, values, beta, delta, unlinked, rest, spread, columns, codes)
 
 
-def _members(path: Path, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
+def read_members(text: bytes, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
+    """The vertex numbers of every community of a ``communities.txt``; raises ValueError for an unknown id."""
     place = {word: vertex for vertex, word in enumerate(words_of(ids))}
-    with open(path, encoding="utf-8", newline="\n") as file:
-        lines = [line.rstrip("\n").split("\t") for line in file]
+    # Not splitlines(): an id may contain characters such as U+2028.
+    lines = [line.split("\t") for line in text.decode("utf-8").split("\n")[:-1]]
     odd = next((word for line in lines for word in line if word not in place), None)
     if odd is not None:
         raise ValueError(f"{odd!r} is no vertex of memberships.npz")

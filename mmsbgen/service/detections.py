@@ -13,11 +13,12 @@ from itertools import combinations
 from threading import Lock
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from mmsbgen.base.errors import InputError
+from mmsbgen.export.found import Clustering
+from mmsbgen.export.run_folder import read_members, read_memberships
 from mmsbgen.jobs import Job, Queue
+from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.scores.cover import words_of
 from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, Vertex
 
 __all__ = ["DetectionView", "DetectionViews"]
@@ -32,58 +33,39 @@ _KEPT = 4
 
 @dataclass(frozen=True)
 class DetectionView:
-    """The results of one job.
-
-    Attributes:
-        record: The run record.
-        members: Vertex ids of every community, the largest community first.
-        ids: Ids ``[N]`` of all vertices.
-        indices: Communities of the model ``[N, r]`` in which each vertex has its largest memberships.
-        shares: These memberships ``[N, r]``.
-        beta: Strengths ``[K]`` of the model's communities.
-    """
+    """The results of one job: the run record, and memberships and communities."""
 
     record: dict[str, Any]
-    members: list[list[str]]
-    ids: npt.NDArray[Any]
-    indices: npt.NDArray[np.int64]
-    shares: npt.NDArray[np.float64]
-    beta: npt.NDArray[np.float64]
+    found: Clustering
 
     @cached_property
-    def labels(self) -> Sequence[int]:
-        """The community of the model behind each community."""
-        found: list[int] = self.record["communities"]["labels"]
-        return found
+    def names(self) -> list[str]:
+        """The id of every vertex, as text."""
+        return words_of(self.found.memberships.ids)
 
     @cached_property
-    def place(self) -> dict[str, int]:
+    def row(self) -> dict[str, int]:
         """The row of a vertex, by its id."""
-        return {str(name): row for row, name in enumerate(self.ids.tolist())}
-
-    @cached_property
-    def number(self) -> dict[int, int]:
-        """The number of a community, by its number in the model."""
-        return {label: number for number, label in enumerate(self.labels)}
+        return {name: row for row, name in enumerate(self.names)}
 
     @cached_property
     def result(self) -> DetectionResult:
         """The result without the members."""
-        record = self.record
+        record, cover = self.record, self.found.cover
         told = record["communities"]
-        listed = zip(self.members[:MOST_COMMUNITIES], self.labels, strict=False)
+        listed = zip(cover.members[:MOST_COMMUNITIES], self.found.strengths.tolist(), strict=False)
         return DetectionResult(
             vertices=record["graph"]["vertices"],
             links=record["graph"]["links"],
-            n_communities=int(self.beta.size),
+            n_communities=self.found.memberships.k,
             coverage=told["coverage"],
             overlap=told["overlap"],
             communities=[
-                Community(number=number, size=len(members), strength=float(self.beta[label]))
-                for number, (members, label) in enumerate(listed)
+                Community(number=number, size=len(members), strength=strength, background=number in cover.background)
+                for number, (members, strength) in enumerate(listed)
             ],
             count=told["count"],
-            shared=_shared(self.members[:MOST_OVERLAPPING]),
+            shared=_shared([members.tolist() for members in cover.members[:MOST_OVERLAPPING]]),
             trace=record["trace"],
             held_out=record["held_out"],
             convergence=record["convergence"],
@@ -93,30 +75,22 @@ class DetectionView:
 
     def page(self, number: int, offset: int, limit: int) -> MemberPage:
         """A page of a community's members.  Raises ``InputError`` if there is no such community."""
-        if not 0 <= number < len(self.members):
-            raise InputError(f"there is no community {number}: they are numbered from 0 to {len(self.members) - 1}")
-        members, label = self.members[number], self.labels[number]
-        shown = members[offset : offset + limit]
+        sets = self.found.cover.members
+        if not 0 <= number < len(sets):
+            raise InputError(f"there is no community {number}: they are numbered from 0 to {len(sets) - 1}")
+        shown = sets[number][offset : offset + limit].tolist()
         after = offset + limit
         return MemberPage(
             number=number,
-            size=len(members),
-            members=[Member(id=name, share=self._share(name, label)) for name in shown],
-            next=after if after < len(members) else None,
+            size=len(sets[number]),
+            members=[Member(id=self.names[row], share=self.found.shares(row)[number]) for row in shown],
+            next=after if after < len(sets[number]) else None,
         )
 
     def vertex(self, name: str) -> Vertex | None:
         """The memberships of a vertex; None if there is no vertex with that id."""
-        row = self.place.get(name)
-        if row is None:
-            return None
-        pairs = zip(self.indices[row].tolist(), self.shares[row].tolist(), strict=True)
-        return Vertex(id=name, memberships=[(self.number.get(label, -1), share) for label, share in pairs])
-
-    def _share(self, name: str, label: int) -> float | None:
-        row = self.place[name]
-        at = np.flatnonzero(self.indices[row] == label)
-        return float(self.shares[row, at[0]]) if at.size else None
+        row = self.row.get(name)
+        return None if row is None else Vertex(id=name, memberships=list(self.found.shares(row).items()))
 
 
 class DetectionViews:
@@ -148,29 +122,22 @@ class DetectionViews:
         def file(name: str) -> bytes:
             return b"".join(self._queue.read(job, "output", name))
 
-        # Not splitlines(): an id may contain characters such as U+2028.
-        lines = file("communities.txt").decode("utf-8").split("\n")[:-1]
+        record = json.loads(file("run.json"))
         try:
-            archive = np.load(io.BytesIO(file("memberships.npz")), allow_pickle=False)
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
-            raise InputError(f"the memberships of the job {job} cannot be read: {error}") from error
-        with archive:
-            return DetectionView(
-                json.loads(file("run.json")),
-                [line.split("\t") for line in lines],
-                archive["ids"],
-                archive["communities"].astype(np.int64),
-                archive["shares"].astype(np.float64),
-                archive["beta"].astype(np.float64),
-            )
+            m = read_memberships(io.BytesIO(file("memberships.npz")), float(record["options"]["delta"]))
+            members = read_members(file("communities.txt"), m.ids)
+            background = tuple(record["communities"]["background"])
+        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+            raise InputError(f"the result of the job {job} cannot be read: {error}") from error
+        return DetectionView(record, Clustering(m, Cover(tuple(members), len(m.ids), background)))
 
 
-def _shared(members: Sequence[Sequence[str]]) -> list[tuple[int, int, int]]:
+def _shared(members: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
     """Pairs of communities with the number of vertices in both, largest number first."""
-    of: defaultdict[str, list[int]] = defaultdict(list)
-    for number, names in enumerate(members):
-        for name in names:
-            of[name].append(number)
+    of: defaultdict[int, list[int]] = defaultdict(list)
+    for number, vertices in enumerate(members):
+        for vertex in vertices:
+            of[vertex].append(number)
     counts: Counter[tuple[int, int]] = Counter()
     for numbers in of.values():
         if len(numbers) > 1:

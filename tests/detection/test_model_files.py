@@ -36,7 +36,7 @@ def test_save_and_load(fitted, tmp_path):
     for name in ("memberships_", "labels_", "strengths_", "ids_"):
         assert np.array_equal(getattr(back, name), getattr(fitted, name)), name
         assert getattr(back, name).dtype == getattr(fitted, name).dtype, name
-    for name in ("communities_", "community_labels_", "n_iter_", "seed_", "trace_", "record_", "interrupted_"):
+    for name in ("communities_", "n_iter_", "seed_", "trace_", "record_", "interrupted_"):
         assert getattr(back, name) == getattr(fitted, name), name
     assert back.get_communities("link", 0.01) == fitted.get_communities("link", 0.01)
     assert np.array_equal(back.predict_link_proba([(0, 1)]), fitted.predict_link_proba([(0, 1)]))
@@ -108,7 +108,7 @@ def test_files_that_are_no_models(fitted, tmp_path):
         MMSB.load(tmp_path)
 
     with pytest.raises(InputError, match=r"written by mmsbgen 99\.0, .* this is .*: load it with that version"):
-        MMSB.load(changed(path, "meta", meta(format=2, version="99.0")))
+        MMSB.load(changed(path, "meta", meta(format=3, version="99.0")))
     with pytest.raises(InputError, match="it is a cake"):
         MMSB.load(changed(path, "meta", meta(kind="cake")))
     for name, change in (
@@ -120,7 +120,7 @@ def test_files_that_are_no_models(fitted, tmp_path):
         ("shares", lambda a: a[:, :2]),
         ("cover_members", lambda a: a + 30),
         ("cover_sizes", lambda a: a[1:]),
-        ("cover_labels", lambda a: a - 20),
+        ("cover_background", lambda a: np.array([20])),
     ):
         with pytest.raises(InputError, match="no model of mmsbgen"):
             MMSB.load(changed(path, name, change))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -43,31 +42,29 @@ class Given(Exports):
 
 
 def result(ids: list[Any] | None = None, links: bool = True) -> Given:
-    """Two triangles and a vertex in both, one in none; of four communities 3 and 1 have members."""
+    """Two triangles and a vertex in both, one in none; columns 2 and 3 have no members."""
     names = dict(zip("abcdef", ids or "abcdef", strict=True))
     graph = as_graph([(names[u], names[v]) for u, v in LINKS])
     place = {name: vertex for vertex, name in enumerate(graph.ids.tolist())}
     shares = {
-        "a": [(3, 0.75), (0, 0.25)],
-        "b": [(3, 1.0), (0, 0.0)],
-        "c": [(1, 0.5), (3, 0.375)],
+        "a": [(0, 0.75), (3, 0.25)],
+        "b": [(0, 1.0), (3, 0.0)],
+        "c": [(1, 0.5), (0, 0.375)],
         "d": [(1, 0.875), (2, 0.125)],
-        "e": [(2, 0.5), (0, 0.25)],
-        "f": [(0, 0.5), (2, 0.5)],
+        "e": [(2, 0.5), (3, 0.25)],
+        "f": [(3, 0.5), (2, 0.5)],
     }
     rows = sorted((place[names[letter]], row) for letter, row in shares.items())
     m = Memberships(
         graph.ids,
         np.array([[k for k, _ in row] for _, row in rows], np.int32),
         np.array([[share for _, share in row] for _, row in rows], np.float32),
-        np.array([0.1, 0.25, 0.3, 0.5]),
+        np.array([0.5, 0.25, 0.3, 0.1]),
         1e-3,
     )
     # The share that puts e into community 1 was not kept.
     members = tuple(np.array(sorted(place[names[v]] for v in one), np.int64) for one in ("abc", "cde"))
-    return Given(
-        Clustering(m, Cover(members, (3, 1), 6), graph if links else None, {"name": "share", "threshold": 0.125})
-    )
+    return Given(Clustering(m, Cover(members, 6), graph if links else None, {"name": "share", "threshold": 0.125}))
 
 
 ODD = [0, ("t", 1), frozenset({"x"}), None, "f\x00\x1b<&>\ud800", 2.5]
@@ -80,11 +77,11 @@ def test_cdlib() -> None:
     assert isinstance(fuzzy, cdlib.FuzzyNodeClustering)
     assert fuzzy.communities == [["a", "b", "c"], ["c", "d", "e"]]
     assert fuzzy.allocation_matrix == {
-        "a": {0: 0.75},
+        "a": {0: 1.0},
         "b": {0: 1.0},
-        "c": {1: 0.5, 0: 0.375},
-        "d": {1: 0.875},
-        "e": {},
+        "c": {1: pytest.approx(4 / 7), 0: pytest.approx(3 / 7)},
+        "d": {1: 1.0},
+        "e": {1: 1.0},
         "f": {},
     }
     assert (fuzzy.method_name, fuzzy.overlap, fuzzy.node_coverage) == ("mmsbgen", True, 5 / 6)
@@ -104,25 +101,17 @@ def test_cdlib() -> None:
 
 
 def test_networkx() -> None:
-    graph = result().to_networkx(top=1)
+    graph = result().to_networkx()
     assert set(map(frozenset, graph.edges)) == set(map(frozenset, LINKS))
     assert graph.nodes["c"] == {
         "community": 1,
-        "communities": [1, 3],
-        "share": 0.5,
+        "memberships": {1: pytest.approx(4 / 7), 0: pytest.approx(3 / 7)},
+        "share": pytest.approx(4 / 7),
         "strength": 0.25,
-        "memberships": {1: 0.5},
     }
-    assert graph.nodes["e"] == {
-        "community": 1,
-        "communities": [1],
-        "share": 0.0,
-        "strength": 0.25,
-        "memberships": {2: 0.5},
-    }
-    assert graph.nodes["f"]["community"] == -1
-    assert graph.nodes["f"]["communities"] == []
-    assert (graph.nodes["f"]["share"], graph.nodes["f"]["strength"]) == (0.0, 0.0)
+    assert list(graph.nodes["c"]["memberships"]) == [1, 0], "the largest share first"
+    assert graph.nodes["e"] == {"community": 1, "memberships": {1: 1.0}, "share": 1.0, "strength": 0.25}
+    assert graph.nodes["f"] == {"community": -1, "memberships": {}, "share": 0.0, "strength": 0.0}
     own = nx.DiGraph(LINKS, name="own")
     own.nodes["a"]["color"] = "red"
     given = result(links=False).to_networkx(own)
@@ -160,38 +149,36 @@ def test_igraph() -> None:
 
 def test_pandas() -> None:
     frame = result().to_pandas()
-    assert list(frame.columns) == ["id", "community", "share", "member"]
-    assert frame.dtypes.astype(str).to_list()[1:] == ["int64", "float64", "bool"]
+    assert list(frame.columns) == ["id", "community", "share"]
+    assert frame.dtypes.astype(str).to_list()[1:] == ["int64", "float64"]
     rows = list(frame.itertuples(index=False, name=None))
-    assert rows[:5] == [
-        ("a", 3, 0.75, True),
-        ("a", 0, 0.25, False),
-        ("b", 3, 1.0, True),
-        ("c", 1, 0.5, True),
-        ("c", 3, 0.375, True),
+    assert rows == [
+        ("a", 0, 1.0),
+        ("b", 0, 1.0),
+        ("c", 1, pytest.approx(4 / 7)),
+        ("c", 0, pytest.approx(3 / 7)),
+        ("d", 1, 1.0),
+        ("e", 1, 1.0),
     ]
-    unkept = frame[(frame.id == "e") & frame.member]
-    assert unkept.community.to_list() == [1]
-    assert unkept.share.isna().all(), "its share was not kept"
-    assert len(frame) == 12
     wide = result().to_pandas("wide")
-    assert wide.shape == (6, 4)
-    assert wide.loc["c"].to_list() == [0, 0.5, 0, 0.375]
+    assert wide.shape == (6, 2)
+    assert wide.loc["c"].to_list() == pytest.approx([3 / 7, 4 / 7])
+    assert wide.loc["f"].to_list() == [0, 0]
     communities = result().to_pandas("communities")
-    assert communities.loc[3].to_list() == [3, 0.5, ["a", "b", "c"]]
-    assert communities.index.to_list() == [3, 1]
+    assert communities.loc[0].to_list() == [3, 0.5, False, ["a", "b", "c"]]
+    assert communities.index.to_list() == [0, 1]
     with pytest.raises(InputError, match="form 'tall' is not one of long, wide, communities"):
         result().to_pandas("tall")
     odd = result(ODD)
     expected = odd.found.memberships.ids.tolist()
     assert odd.to_pandas("wide").index.to_list() == expected
-    assert odd.to_pandas()["id"].drop_duplicates().to_list() == expected
+    assert odd.to_pandas()["id"].drop_duplicates().to_list() == [name for name in expected if name != ODD[5]]
     assert all(set(one) <= set(ODD) for one in odd.to_pandas("communities")["members"])
     numbers = result([5, 1, 2, 3, 4, 0]).to_pandas()
     assert str(numbers["id"].dtype) == "int64"
-    empty = Given(Clustering(odd.found.memberships, Cover((), (), 6), odd.found.graph))
+    empty = Given(Clustering(odd.found.memberships, Cover((), 6), odd.found.graph))
     assert len(empty.to_pandas("communities")) == 0
-    assert not empty.to_pandas()["member"].any()
+    assert len(empty.to_pandas()) == 0
     assert len(empty.to_igraph()) == 0
     assert empty.to_cdlib(igraph.Graph(n=6)).communities == []
 
@@ -205,10 +192,9 @@ def test_parquet_and_csv_have_the_long_table(tmp_path: Path, ids: list[Any]) -> 
     found = result(ids)
     frame = found.to_pandas()
     table = pyarrow.parquet.read_table(found.export(tmp_path / "found.parquet"))
-    assert [str(field.type) for field in table.schema][1:] == ["int64", "double", "bool"]
-    assert table.column("share").null_count == 1
+    assert [str(field.type) for field in table.schema][1:] == ["int64", "double"]
     back = table.to_pandas()
-    for name in ("community", "share", "member"):
+    for name in ("community", "share"):
         pd.testing.assert_series_equal(back[name], frame[name])
     kept = all(type(name) is type(ids[0]) for name in ids)
     assert back["id"].to_list() == (frame["id"].to_list() if kept else [repr(name) for name in frame["id"]])
@@ -216,9 +202,7 @@ def test_parquet_and_csv_have_the_long_table(tmp_path: Path, ids: list[Any]) -> 
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == [str(name) for name in back["id"]]
     assert [int(row["community"]) for row in rows] == frame["community"].to_list()
-    assert [row["member"] == "1" for row in rows] == frame["member"].to_list()
-    shares = [float(row["share"]) if row["share"] else math.nan for row in rows]
-    assert np.array_equal(shares, frame["share"].to_numpy(), equal_nan=True)
+    assert [float(row["share"]) for row in rows] == frame["share"].to_list()
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])
@@ -231,7 +215,7 @@ def test_ids_that_no_text_can_have_are_refused(tmp_path: Path, format: str) -> N
 @pytest.mark.parametrize("format", ["gexf", "graphml"])
 def test_gephi_files(tmp_path: Path, format: str) -> None:
     found = result(ODD)
-    path = found.export(tmp_path / f"found.{format}", top=2)
+    path = found.export(tmp_path / f"found.{format}")
     text = path.read_text(encoding="utf-8")
     ET.fromstring(text.encode())
     assert "nan" not in text.lower().replace("xmlns:xsi", "")
@@ -250,11 +234,11 @@ def test_gephi_files(tmp_path: Path, format: str) -> None:
     }
     assert told == {
         "community": 1,
-        "communities": "1|3",
+        "communities": "1|0",
         "n_communities": 2,
-        "share": 0.5,
+        "share": pytest.approx(4 / 7),
         "strength": 0.25,
-        "memberships": "1:0.5000|3:0.3750",
+        "memberships": "1:0.5714|0:0.4286",
     }
     assert node[None]["label"] == "None"
     alone = node[ODD[5]]
@@ -266,7 +250,7 @@ def test_gephi_files(tmp_path: Path, format: str) -> None:
 
 def test_gexf_is_what_its_schema_says(tmp_path: Path) -> None:
     """Read by classes that are made of the official schema, which has no other elements, attributes and words."""
-    path = result(ODD).export(tmp_path / "found.gexf", top=2)
+    path = result(ODD).export(tmp_path / "found.gexf")
     parser = XmlParser(config=ParserConfig(fail_on_unknown_properties=True, fail_on_converter_warnings=True))
     read = parser.from_bytes(path.read_bytes(), gexfpy.Gexf)
     declared = {found.id: (found.title, found.type.value) for found in read.graph.attributes[0].attribute}
@@ -282,7 +266,7 @@ def test_gexf_is_what_its_schema_says(tmp_path: Path) -> None:
     assert len(nodes) == len(ODD)
     shared = next(node for node in nodes if node.label == "frozenset({'x'})")
     values = {declared[value.for_value][0]: value.value for value in shared.attvalues[0].attvalue}
-    assert (values["community"], values["communities"], values["share"]) == ("1", "1|3", "0.5")
+    assert (values["community"], values["communities"], float(values["share"])) == ("1", "1|0", pytest.approx(4 / 7))
     assert {edge.source for edge in read.graph.edges[0].edge} <= {node.id for node in nodes}
     known_attributes(ET.parse(path).getroot(), read)
 
@@ -304,10 +288,10 @@ def known_attributes(element: ET.Element, read: Any) -> None:
 
 def test_graphml_is_read_by_igraph(tmp_path: Path) -> None:
     found = result(ODD)
-    graph = igraph.Graph.Read_GraphML(str(found.export(tmp_path / "found.graphml", top=2)))
+    graph = igraph.Graph.Read_GraphML(str(found.export(tmp_path / "found.graphml")))
     assert (graph.vcount(), graph.ecount(), graph.is_directed()) == (len(ODD), len(found.found.graph.links), False)
     shared = graph.vs.find(label="frozenset({'x'})")
-    assert (shared["community"], shared["communities"], shared["share"]) == (1, "1|3", 0.5)
+    assert (shared["community"], shared["communities"], shared["share"]) == (1, "1|0", pytest.approx(4 / 7))
 
 
 def test_snap(tmp_path: Path) -> None:
@@ -334,8 +318,6 @@ def test_refusals(tmp_path: Path) -> None:
         result().export(tmp_path / "found", "docx")
     with pytest.raises(InputError, match="drawings of the graph need the links"):
         result(links=False).export(tmp_path / "found.gexf")
-    with pytest.raises(InputError, match="top=-1"):
-        result().export(tmp_path / "found.gexf", top=-1)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):
         result().export(tmp_path / "file" / "found.csv")
@@ -368,11 +350,12 @@ def test_a_missing_library_names_the_extra(library: str, call: str, extra: str, 
         "from mmsbgen.base.errors import MissingDependencyError\n"
         "from mmsbgen.export import Clustering, Exports\n"
         "from mmsbgen.graph import as_graph\n"
-        "from mmsbgen.sampler.diagnostics.communities import Cover, Memberships\n"
+        "from mmsbgen.sampler.diagnostics.communities import Cover\n"
+        "from mmsbgen.sampler.diagnostics.memberships import Memberships\n"
         "g = as_graph([(0, 1), (1, 2)])\n"
         "m = Memberships(g.ids, np.zeros((3, 1), np.int32), np.ones((3, 1)), np.ones(1))\n"
         "class Given(Exports):\n"
-        "    def exported(self): return Clustering(m, Cover((np.arange(3),), (0,), 3), g)\n"
+        "    def exported(self): return Clustering(m, Cover((np.arange(3),), 3), g)\n"
         "try:\n"
         f"    Given().{call}\n"
         "except MissingDependencyError as error:\n"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.sampler.diagnostics import communities
-from mmsbgen.sampler.diagnostics.communities import (
-    Memberships,
-    checked_threshold,
-    cover,
-    entries_needed,
-    largest,
-    outside,
-)
+from mmsbgen.sampler.diagnostics import memberships
+from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, entries_needed
+from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, decoded, encoded, largest, outside
 
 PI = np.array(
     [
@@ -32,14 +28,16 @@ def of(pi: np.ndarray, beta=(0.5, 0.5, 0.5), r: int = 3, delta: float = 1e-7) ->
     return Memberships(np.arange(len(pi)), *largest(pi, r), np.array(beta), delta)
 
 
-def members(found) -> dict[int, list[int]]:
-    return {label: there.tolist() for label, there in zip(found.labels, found.members, strict=True)}
+def members(result) -> dict[int, list[int]]:
+    """The communities by their columns of pi before they were numbered."""
+    found, m = result
+    return {label: there.tolist() for label, there in zip(m.columns.tolist(), found.members, strict=False)}
 
 
 def test_threshold():
-    found = cover(of(PI), LINKS, "threshold")
-    assert members(found) == {0: [0, 1, 3, 4], 1: [0, 1, 2, 3, 4]}
-    assert found.labels == (1, 0)
+    found, m = cover(of(PI), LINKS, "threshold")
+    assert members((found, m)) == {0: [0, 1, 3, 4], 1: [0, 1, 2, 3, 4]}
+    assert m.columns.tolist() == [1, 0, 2]
     assert found.coverage == 1.0
     assert found.overlap == pytest.approx(9 / 5)
     assert members(cover(of(PI), LINKS, "threshold", 0.55)) == {0: [0, 1], 1: [2, 3]}
@@ -55,7 +53,7 @@ def test_top():
 def test_duplicates_and_empty_communities_are_dropped():
     pi = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
     assert members(cover(of(pi), LINKS, "threshold")) == {0: [0, 1, 2]}
-    nothing = cover(of(pi), LINKS, "threshold", 0.9)
+    nothing, _ = cover(of(pi), LINKS, "threshold", 0.9)
     assert (nothing.members, nothing.coverage, nothing.overlap) == ((), 0.0, 0.0)
 
 
@@ -75,7 +73,7 @@ def test_link_between_strangers_is_explained_by_none():
 
 def test_link_agrees_with_a_loop():
     rng = np.random.default_rng(3)
-    pi, beta = rng.dirichlet(np.full(6, 0.3), 40), rng.uniform(0.05, 0.9, 6)
+    pi, beta = rng.dirichlet(np.full(6, 0.3), 40), rng.uniform(0.25, 0.9, 6)
     links = np.unique(np.sort(rng.integers(0, 40, (150, 2)), axis=1), axis=0)
     links = links[links[:, 0] != links[:, 1]]
     right: dict[int, set[int]] = {}
@@ -91,7 +89,7 @@ def test_link_agrees_with_a_loop():
 @pytest.mark.parametrize("r", [1, 3, 7, 8])
 def test_largest_of_many_rows_are_those_of_each(monkeypatch, r):
     """A part of the rows at a time, in several threads: in their order, with the ties of each."""
-    monkeypatch.setattr(communities, "_CACHED", 40)
+    monkeypatch.setattr(memberships, "_CACHED", 40)
     rows = np.random.default_rng(r).integers(0, 5, (203, 8)) / 8
     at, values = largest(rows, r)
     assert at.dtype == np.int32
@@ -145,7 +143,7 @@ def test_entries_beyond_those_that_a_rule_needs_change_nothing(rule, threshold):
     links = np.array([(a, b) for a in range(50) for b in range(a)])
     needed = entries_needed(rule, threshold, 600)
     found = [cover(of(pi, beta, r), links, rule, threshold, rows=lambda v: pi[v]) for r in (needed, 300, 600)]
-    assert len(found[0].members) > 1
+    assert len(found[0][0].members) > 1
     for other in found[1:]:
         assert members(other) == members(found[0])
 
@@ -184,3 +182,69 @@ def test_predictions_from_stored_entries_come_close_to_those_of_whole_rows():
     without = Memberships(kept.ids, kept.indices, kept.values, beta, 1e-3).link_probabilities(pairs)
     error, before = (np.abs(np.log(p / right)).mean() for p in (kept.link_probabilities(pairs), without))
     assert error < before / 3
+
+
+def test_columns_are_numbered_as_communities_are():
+    """Column c is that of community c, whatever it was in the chain; predictions do not change."""
+    rng = np.random.default_rng(8)
+    pi, beta = rng.dirichlet(np.full(9, 0.3), 60), rng.uniform(0.6, 0.9, 9)
+    links = np.array([(a, b) for a in range(60) for b in range(a) if rng.random() < (pi[a] * pi[b]) @ beta])
+    before = of(pi, beta, r=9, delta=1e-3)
+    found, m = cover(before, links, "share")
+    assert [len(one) for one in found.members] == sorted(map(len, found.members), reverse=True)
+    assert sorted(m.columns.tolist()) == list(range(9))
+    assert np.array_equal(m.dense(), by_column(pi, m.columns))
+    assert np.allclose(m.link_probabilities(links), before.link_probabilities(links), rtol=1e-12)
+    assert np.array_equal(m.first(3).renumbered(np.argsort(m.columns), np.zeros(9)).dense(), before.first(3).dense())
+
+
+def test_rows_in_one_byte_an_entry_predict_as_whole_rows_do():
+    """An entry's square root is off by at most 1/510, so that p(link) is off by little of itself."""
+    rng = np.random.default_rng(9)
+    pi = rng.dirichlet(np.linspace(0.05, 0.4, 30), 200)
+    assert np.abs(np.sqrt(encoded(pi) / 255 * (encoded(pi) / 255)) - np.sqrt(pi)).max() <= 1 / 510
+    assert np.allclose(decoded(encoded(pi), np.float64).sum(axis=1), 1.0)
+    pairs = np.array([(a, b) for a in range(200) for b in range(a)])
+    whole = of(pi, rng.uniform(0.2, 0.9, 30), r=30, delta=1e-3)
+    coded = replace(whole.first(4), codes=encoded(pi))
+    right = whole.link_probabilities(pairs)
+    assert np.abs(np.log(coded.link_probabilities(pairs) / right)).mean() < 0.02
+
+
+TRIANGLES = [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
+
+
+def test_an_uncovered_vertex_goes_where_its_neighbours_explain_most():
+    """6 is linked to both triangles, 7 only to 6; both have most of their rows where nobody is linked."""
+    pi = np.concatenate([np.eye(4)[[0, 0, 0, 1, 1, 1]], [[0.02, 0.04, 0.94, 0.0], [0.01, 0.0, 0.0, 0.99]]])
+    links = np.array([*TRIANGLES, (0, 6), (3, 6), (6, 7)])
+    m = of(pi, beta=(0.9,) * 4, r=4, delta=0.1)
+    assert members(cover(m, links, "share")) == {0: [0, 1, 2], 1: [3, 4, 5, 6, 7]}
+    assert members(cover(m, links, "threshold", 0.5)) == {0: [0, 1, 2], 1: [3, 4, 5]}
+
+
+def test_a_small_component_without_a_community_is_one():
+    """Vertices 3 to 5 share no column; a pair, a vertex alone and the whole graph are no communities."""
+    pi = np.eye(4)[[0, 0, 0, 1, 2, 3, 0, 1, 1]]
+    links = np.array([*TRIANGLES, (6, 7)])
+    m = of(pi, beta=(0.9, 0.8, 0.7, 0.6), r=4, delta=1e-3)
+    found, numbered = cover(m, links, "share")
+    assert [one.tolist() for one in found.members] == [[0, 1, 2], [3, 4, 5]]
+    assert numbered.columns.tolist() == [0, -1, 1, 2, 3]
+    assert numbered.beta.tolist() == [0.9, 1.0, 0.8, 0.7, 0.6]
+    assert numbered.k == 4
+    assert np.allclose(numbered.link_probabilities(links), m.link_probabilities(links), rtol=1e-12)
+    whole, _ = cover(of(np.eye(4), beta=(0.9,) * 4, r=4), np.array([(0, 1), (1, 2), (2, 3)]), "share")
+    assert whole.members == ()
+
+
+def test_a_background_keeps_only_vertices_without_another_community():
+    """Column 1 is as strong as the density of the graph; it explains more than half of the links of 2 and of 6."""
+    pi = np.array([[1.0, 0], [1.0, 0], [0.5, 0.5], [0, 1.0], [0, 1.0], [0, 1.0], [0, 1.0]])
+    links = np.array([(0, 1), (0, 2), (1, 2), (2, 3), (4, 5), (5, 6), (2, 6)])
+    m = of(pi, beta=(0.9, len(links) / 21), r=2, delta=1e-6)
+    found, _ = cover(m, links, "threshold", 0.4)
+    assert [one.tolist() for one in found.members] == [[3, 4, 5, 6], [0, 1, 2]]
+    assert found.background == (0,)
+    stronger, _ = cover(of(pi, beta=(0.9, 0.4), r=2, delta=1e-6), links, "threshold", 0.4)
+    assert ([one.tolist() for one in stronger.members], stronger.background) == ([[2, 3, 4, 5, 6], [0, 1, 2]], ())

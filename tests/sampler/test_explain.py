@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mmsbgen.sampler.diagnostics import explained_links
-from mmsbgen.sampler.diagnostics.communities import Memberships, cover, largest
+from mmsbgen.sampler.diagnostics.communities import RULES
 from mmsbgen.sampler.diagnostics.explained_links import explained, explained_at
+from mmsbgen.sampler.diagnostics.memberships import Memberships, largest
 
 #: So small that across communities nothing is explained: sums of shares are 1 to the last bit.
 NEVER = 1e-300
@@ -103,7 +104,7 @@ def test_rows_of_unknown_vertices_are_not_read(example, dtype, unlinked):
         asked.append(vertices.tolist())
         return pi[vertices]
 
-    found = explained_links.as_unknown(rows, np.array(unlinked, np.int64), 7)(wanted)
+    found = explained_links.as_unknown(rows, np.array(unlinked, np.int64), np.full(7, 1 / 7))(wanted)
     assert asked == [[v for v in wanted.tolist() if v not in unlinked]]
     assert found.dtype == dtype
     right = np.where(np.isin(wanted, unlinked)[:, None], dtype(1 / 7), pi[wanted])
@@ -120,8 +121,12 @@ def test_no_links():
 def members(pi, links, rule, threshold=None, delta=NEVER, beta=None) -> dict[int, list[int]]:
     k = pi.shape[1]
     m = Memberships(np.arange(len(pi)), *largest(pi, k), np.full(k, 0.5) if beta is None else np.array(beta), delta)
-    found = cover(m, np.array(links, np.int64).reshape(-1, 2), rule, threshold)
-    return {label: there.tolist() for label, there in zip(found.labels, found.members, strict=True)}
+    value = RULES[rule].threshold if threshold is None else threshold
+    found = RULES[rule].apply(m, m.rows, np.array(links, np.int64).reshape(-1, 2), value, lambda share: None)
+    sets: dict[int, list[int]] = {}
+    for vertex, community in sorted(zip(*map(np.ndarray.tolist, found), strict=True)):
+        sets.setdefault(community, []).append(vertex)
+    return {c: there for c, there in sorted(sets.items()) if len(there) > 1}
 
 
 def one_hot(*communities: int, k: int = 3) -> np.ndarray:
@@ -151,8 +156,8 @@ def test_a_link_counts_for_communities_by_what_they_explain():
         assert members(pi, links, rule, 0.49, beta=beta) == {1: [0, 1]}
         assert members(pi, links, rule, 0.76, beta=beta) == {}
     assert members(pi, links, "link", 0.74, beta=beta) == {1: [0, 1]}
-    # What else they need holds for both, and equal sets count once; of most of its links a vertex needs no share.
-    assert members(pi, links, "share", 0.2, beta=beta) == {0: [0, 1]}
+    # What else they need holds for both; of most of its links a vertex needs no share.
+    assert members(pi, links, "share", 0.2, beta=beta) == {0: [0, 1], 1: [0, 1]}
     assert members(pi, links, "share", 0.22, beta=beta) == {1: [0, 1]}
     # A part of one link is not enough for that, parts that make a whole one are.
     assert members(pi, links, "share", 0.5, beta=beta) == {}

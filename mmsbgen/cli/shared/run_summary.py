@@ -26,10 +26,10 @@ def _error(value: float | None) -> str:
 def summary(found: Detection) -> None:
     """Print communities with size and strength, overlap, coverage, metrics and time by stage."""
     cover, record = found.cover, found.record
-    count, k = len(cover.members), found.memberships.k
-    rule = record["rule"]
+    count, rule = len(cover.members), record["rule"]
     click.echo(
-        f"{count} of {k} communities have members (rule {rule['name']} {rule['threshold']:g})" + (":" if count else ".")
+        f"{plural(count, 'community', 'communities')} (K = {found.memberships.k}, rule {rule['name']} "
+        f"{rule['threshold']:g})" + (":" if count else ".")
     )
     if count:
         _communities(found)
@@ -87,11 +87,11 @@ def _seconds(value: float) -> str:
 def _communities(found: Detection) -> None:
     cover, beta, ids = found.cover, found.memberships.beta, found.memberships.ids
     rows = []
-    for label, members in list(zip(cover.labels, cover.members, strict=True))[:20]:
+    for label, members in enumerate(cover.members[:20]):
         names = " ".join(plain(i, 24) for i in ids[members[:8]]) + (" ..." if len(members) > 8 else "")
-        rows.append(
-            {"community": str(label), "vertices": str(len(members)), "strength": f"{beta[label]:.3g}", "members": names}
-        )
+        name = f"{label} (background)" if label in cover.background else str(label)
+        strength = f"{beta[label]:.3g}"
+        rows.append({"community": name, "vertices": str(len(members)), "strength": strength, "members": names})
     print_table({"community": "right", "vertices": "right", "strength": "right", "members": "left"}, rows)
     if len(cover.members) > 20:
         click.echo(f"... and {len(cover.members) - 20} smaller ones")

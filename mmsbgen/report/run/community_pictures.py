@@ -71,17 +71,12 @@ def shared_members(cover: Cover, most: int) -> Ints:
     return shared
 
 
-def name_of(saved: SavedRun, place: int) -> str:
-    """The name of a community: its number in the model."""
-    return str(saved.cover.labels[place])
-
-
 def sizes(saved: SavedRun) -> Picture | None:
     """The picture of sizes by rank, and strength over size; None without communities."""
     count = np.array([len(members) for members in saved.cover.members], float)
     if not count.size:
         return None
-    strengths = saved.strengths
+    strengths = saved.result.strengths
     figure, ((left, right),) = panels(1, 2, 8.6, 3.3)
     rank = np.arange(1, count.size + 1)
     if count.size <= 80 and count.max() / count.min() <= 200:
@@ -121,8 +116,8 @@ def sizes(saved: SavedRun) -> Picture | None:
 
 
 def memberships(saved: SavedRun) -> Picture | None:
-    """The picture of memberships per vertex, and of vertices' largest shares; None without memberships."""
-    if not saved.memberships.values.size:
+    """The picture of memberships per vertex, and of vertices' largest shares; None without communities."""
+    if not saved.cover.members:
         return None
     n_of = np.bincount(np.concatenate([np.zeros(0, np.int64), *saved.cover.members]), minlength=saved.cover.n_vertices)
     counts = np.bincount(n_of)
@@ -140,7 +135,8 @@ def memberships(saved: SavedRun) -> Picture | None:
     left.set_xlabel("communities that a vertex is in")
     left.set_ylabel("vertices")
     left.grid(axis="y")
-    largest = saved.memberships.values[:, 0].astype(float).clip(0, 1)
+    found = saved.result.affiliations
+    largest = found.shares[np.unique(found.vertices, return_index=True)[1]]
     right.hist(largest, bins=np.linspace(0, 1, 26).tolist(), color=COLOURS[2], linewidth=0)
     right.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     right.set_xlim(0, 1)
@@ -149,8 +145,8 @@ def memberships(saved: SavedRun) -> Picture | None:
     right.grid(axis="y")
     overlapping = int(counts[2:].sum())
     caption = (
-        "Left: how many of the communities that the rule made each vertex is in (grey: none). Right: the largest entry "
-        "of each vertex's row of pi; far to the right vertices belong to one community, to the left to several or none."
+        "Left: how many of the communities that the rule made each vertex is in (grey: none). Right: the largest share "
+        "of each vertex in its communities; 100 % for a vertex in one community."
     )
     alt = (
         f"{int(counts[0])} vertices are in no community, {int(counts[1:2].sum())} in one and {overlapping} in two or "
@@ -202,7 +198,7 @@ def overlaps(saved: SavedRun) -> Picture | None:
         return None
     order = side_by_side(share)
     shown = share[np.ix_(order, order)]
-    names = [name_of(saved, place) for place in order.tolist()]
+    names = [str(place) for place in order.tolist()]
     side = 3.2 + 0.115 * count
     figure, axes = single(side + 1.2, side)
     masked = np.ma.masked_where(shown <= 0, shown)

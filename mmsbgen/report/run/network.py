@@ -14,7 +14,7 @@ from matplotlib.patches import Wedge
 from mmsbgen.base.id_text import plain
 from mmsbgen.graph import Graph
 from mmsbgen.report.run.community_links import apart, layout, links_between
-from mmsbgen.report.run.community_pictures import incidence, name_of, shared_members
+from mmsbgen.report.run.community_pictures import incidence, shared_members
 from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import (
     COLOURS,
@@ -63,7 +63,7 @@ def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
     links = renumbered[graph.links]
     found = incidence(saved.cover)
     sets = [found.communities[found.offsets[v] : found.offsets[v + 1]] for v in linked]
-    main = np.array([_main(saved, int(v), s) for v, s in zip(linked, sets, strict=True)])
+    main = saved.result.labels()[linked]
     shared = [np.intersect1d(sets[u], sets[v]) for u, v in links]
     where = layout(linked.size, links, np.array([1.0 if common.size else 0.25 for common in shared]))
     radius = _radius(where)
@@ -86,7 +86,7 @@ def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
     if linked.size <= _NAMED:
         for vertex, (x, y) in zip(linked, where, strict=True):
             axes.text(x, y + radius * 1.2, plain(graph.ids[vertex], 14), fontsize=7, ha="center", va="bottom", zorder=5)
-    _tags(axes, saved, where, main, colours)
+    _tags(axes, where, main, colours)
     several = sum(len(s) > 1 for s in sets)
     axes.legend(
         handles=[
@@ -120,16 +120,6 @@ def _radius(where: Floats) -> float:
     return float(np.clip(0.4 * nearest, 0.0045 * extent, 0.013 * extent))
 
 
-def _main(saved: SavedRun, vertex: int, communities: Ints) -> int:
-    """The community in which a vertex has its largest share, of those that it is in; -1 if it is in none."""
-    if not communities.size:
-        return -1
-    row = saved.memberships.indices[vertex].tolist()
-    labels = [saved.cover.labels[c] for c in communities.tolist()]
-    places = [row.index(label) if label in row else len(row) for label in labels]
-    return int(communities[int(np.argmin(places))])
-
-
 def map_colours(saved: SavedRun, graph: Graph | None) -> list[str]:
     """A colour for each community; connected or overlapping communities differ as far as there are colours."""
     count = len(saved.cover.members)
@@ -157,7 +147,7 @@ def _dots(axes: Axes, where: Floats, main: Ints, sets: list[Ints], colours: list
     axes.add_collection(PatchCollection(wedges, facecolors=faces, edgecolors=PAPER, linewidths=0.3, zorder=3))
 
 
-def _tags(axes: Axes, saved: SavedRun, where: Floats, main: Ints, colours: list[str]) -> None:
+def _tags(axes: Axes, where: Floats, main: Ints, colours: list[str]) -> None:
     """Write the names of communities at the middle of their members, without scattered or overlapping ones."""
     placed: list[tuple[float, float]] = []
     room = 0.035 * float(np.ptp(where, axis=0).max())
@@ -172,7 +162,7 @@ def _tags(axes: Axes, saved: SavedRun, where: Floats, main: Ints, colours: list[
         if all(abs(x - a) > room or abs(y - b) > room * 0.7 for a, b in placed):
             placed.append((x, y))
             box = {"boxstyle": "round,pad=0.2", "facecolor": PAPER, "edgecolor": colours[community], "alpha": 0.88}
-            axes.text(x, y, name_of(saved, community), fontsize=8, ha="center", va="center", zorder=6, bbox=box)
+            axes.text(x, y, str(community), fontsize=8, ha="center", va="center", zorder=6, bbox=box)
 
 
 def _frame(axes: Axes, where: Floats, room: float) -> None:
@@ -231,7 +221,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
     for place, ((x, y), r) in enumerate(zip(where, radius, strict=True)):
         inside = r > 0.34
         axes.text(
-            x, y if inside else y - r, name_of(saved, place), zorder=5, ha="center", va="center" if inside else "top",
+            x, y if inside else y - r, str(place), zorder=5, ha="center", va="center" if inside else "top",
             fontsize=8 if r > 0.45 or not inside else 7, color=on_scale(brightness[place]) if inside else INK,
         )  # fmt: skip
     left_out = f" The {total - count} smaller communities are left out." if total > count else ""
@@ -244,11 +234,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
     a, b = pairs[int(np.argmax(strength))] if pairs else (0, 1)
     alt = (
         f"Drawing of the {count} largest communities of {total} with {len(pairs)} connections ({what})."
-        + (
-            f" The strongest joins communities {name_of(saved, a)} and {name_of(saved, b)}: {strength.max():,.0f}."
-            if pairs
-            else ""
-        )
+        + (f" The strongest joins communities {a} and {b}: {strength.max():,.0f}." if pairs else "")
         + left_out
     )
     return Picture("community-graph", "Communities and what leads between them", caption, alt, figure)
@@ -256,7 +242,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
 
 def _faces(axes: Axes, saved: SavedRun, count: int) -> tuple[list[object], list[float]]:
     """Colours of discs by strength, and their brightness; adds a colour bar."""
-    known = saved.strengths[:count]
+    known = saved.result.strengths[:count]
     top = float(known.max())
     wide = top > 10 * float(known.min()) and top > 0
     norm = LogNorm(max(float(known.min()), top / 1000), top, clip=True) if wide else Normalize(0.0, top)

@@ -90,7 +90,7 @@ def _tiles(saved: SavedRun) -> list[Tile]:
     tiles = [
         Tile(f"{record['graph']['vertices']:,}", "vertices"),
         Tile(f"{record['graph']['links']:,}", "links"),
-        Tile(f"{len(cover.members):,} of {saved.memberships.k:,}", "communities have members"),
+        Tile(f"{len(cover.members):,}", f"communities found (K = {saved.result.memberships.k:,})"),
         Tile(f"{cover.coverage:.1%}", "of the vertices are in a community"),
     ]
     if cover.members:
@@ -110,12 +110,12 @@ def _tiles(saved: SavedRun) -> list[Tile]:
 
 
 def _communities(saved: SavedRun) -> Section:
-    cover, ids, strengths = saved.cover, saved.memberships.ids, saved.strengths
+    cover, ids, strengths = saved.cover, saved.result.memberships.ids, saved.result.strengths
     rows = []
     for place, members in enumerate(cover.members[:_COMMUNITIES]):
         shown = [plain(name, 24) for name in ids[members[:_MEMBERS]].tolist()]
         names = "  ".join(shown) + (" …" if len(members) > _MEMBERS else "")
-        rows.append((community_pictures.name_of(saved, place), f"{len(members):,}", f"{strengths[place]:.3g}", names))
+        rows.append((str(place), f"{len(members):,}", f"{strengths[place]:.3g}", names))
     rest = len(cover.members) - len(rows)
     note = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""
     columns = ("community", "members", "strength", "ids")
@@ -148,7 +148,7 @@ def _overlap(saved: SavedRun, graph: Graph | None) -> Section | None:
     rows: list[tuple[str, ...]] = []
     for i, j in zip(*np.unravel_index(order, weight.shape), strict=True):
         if weight[i, j] > 0:
-            names = (community_pictures.name_of(saved, int(i)), community_pictures.name_of(saved, int(j)))
+            names = (str(i), str(j))
             links = () if between is None else (f"{between[i, j]:,}",)
             rows.append((*names, f"{shared[i, j]:,}", *links))
     columns = ("community", "and", "shared members", *(() if between is None else ("links between",)))

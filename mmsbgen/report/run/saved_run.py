@@ -7,27 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from mmsbgen.base.errors import InputError
+from mmsbgen.export.found import Clustering
 from mmsbgen.export.run_folder import read_folder
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
+from mmsbgen.sampler.diagnostics.communities import Cover
 
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run's record, the largest entries of every row of pi, and its communities."""
+    """A run's record and its result."""
 
     folder: Path
     record: dict[str, Any]
-    memberships: Memberships
-    cover: Cover
+    result: Clustering
 
     @property
-    def strengths(self) -> npt.NDArray[np.float64]:
-        """beta of each community of the cover, float64 ``[C]``."""
-        return np.asarray(self.memberships.beta, np.float64)[np.array(self.cover.labels, np.int64)]
+    def cover(self) -> Cover:
+        """The communities."""
+        return self.result.cover
 
 
 def load(folder: Path) -> SavedRun:
@@ -41,4 +38,4 @@ def load(folder: Path) -> SavedRun:
     absent = {"trace", "seconds", "iterations", "options"} - record.keys()
     if absent:
         raise InputError(f"{file} has no {min(absent)}: run `mmsbgen detect -o` again")
-    return SavedRun(folder, record, found.memberships, found.cover)
+    return SavedRun(folder, record, found)

@@ -1,159 +1,31 @@
-"""Memberships, the rules that turn them into communities, and covers."""
+"""The rules that turn memberships into communities, and covers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.processes import cores
-from mmsbgen.families.mmsb.numbers.row_layout import DELTA
-from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
-    Floats,
     Ints,
     RowSource,
     explained,
     explained_at,
 )
+from mmsbgen.sampler.diagnostics.memberships import Memberships
+from mmsbgen.sampler.diagnostics.uncovered import attached, small_components
 
 #: Threshold on the share of a vertex's links over the threshold on its row: single links are more often chance.
 _OF_LINKS = 1.2
 #: Share of a vertex's links that puts it into the community that explains them, whatever its row.
 _MOST = 0.5
-#: Elements of rows processed at a time in the search for the largest; they fit into a core's cache.
-_CACHED = 1 << 18
 #: Called with the share that is done.
 Tell = Callable[[float], None]
-
-
-@dataclass(frozen=True)
-class Memberships:
-    """The largest entries of every row of pi.
-
-    ``indices`` and ``values`` are ``[N, r]``, largest first; ``beta`` ``[K]`` the strengths; ``ids`` ``[N]`` the
-    vertices' ids in the input; ``delta`` the probability of a link across communities; ``unlinked`` the vertices
-    without a training link, ascending.  With r = K all of pi is stored.  ``rest`` ``[N]`` is the mass of each row
-    outside its stored entries, ``spread`` ``[K]`` the sum of those parts by community; both are 0 if not
-    known.
-    """
-
-    ids: Array
-    indices: npt.NDArray[np.int32]
-    values: npt.NDArray[np.floating[Any]]
-    beta: Floats
-    delta: float = DELTA
-    unlinked: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    rest: Floats = field(default_factory=lambda: np.zeros(0))
-    spread: Floats = field(default_factory=lambda: np.zeros(0))
-
-    def __post_init__(self) -> None:
-        if not self.rest.size:
-            object.__setattr__(self, "rest", np.zeros(len(self.indices)))
-        if not self.spread.size:
-            object.__setattr__(self, "spread", np.zeros(self.beta.size))
-
-    @property
-    def k(self) -> int:
-        """Number of communities of the model."""
-        return int(self.beta.size)
-
-    def first(self, r: int) -> Memberships:
-        """A copy with only the ``r`` largest entries of each row."""
-        indices, values = (np.ascontiguousarray(array[:, :r]) for array in (self.indices, self.values))
-        left = self.values[:, r:].astype(np.float64)
-        spread = self.spread + np.bincount(self.indices[:, r:].ravel(), left.ravel(), self.k)
-        return replace(self, indices=indices, values=values, rest=self.rest + left.sum(axis=1), spread=spread)
-
-    def rows(self, vertices: Ints) -> Array:
-        """pi ``[V, K]`` of ``vertices`` ``[V]``; entries that are not stored are 0."""
-        rows = np.zeros((len(vertices), self.k), self.values.dtype)
-        np.put_along_axis(rows, self.indices[vertices].astype(np.int64), self.values[vertices], axis=1)
-        return rows
-
-    def completed_rows(self, vertices: Ints) -> Array:
-        """pi ``[V, K]`` of ``vertices`` ``[V]``, with ``rest`` divided among the other entries as ``spread`` is."""
-        rows = self.rows(vertices)
-        if not self.rest[vertices].any():
-            return rows
-        others = np.repeat(self.spread[None], len(vertices), axis=0)
-        np.put_along_axis(others, self.indices[vertices].astype(np.int64), 0.0, axis=1)
-        total = others.sum(axis=1)
-        scale = np.divide(self.rest[vertices], total, out=np.zeros(len(vertices)), where=total > 0)
-        completed: Array = rows + (others * scale[:, None]).astype(rows.dtype)
-        return completed
-
-    def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or :meth:`completed_rows`.
-
-        Vertices without a training link get the prior's mean row:
-        :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.
-        """
-        read = explained_links.as_unknown(rows or self.completed_rows, self.unlinked, self.k)
-        return explained_links.link_probabilities(pairs, read, self.beta, self.delta)
-
-    def dense(self) -> Array:
-        """pi ``[N, K]``; entries that are not stored are 0."""
-        return self.rows(np.arange(len(self.indices)))
-
-
-def outside(rows: Array, indices: npt.NDArray[np.int32], values: Array) -> tuple[Floats, Floats]:
-    """The mass ``[R]`` of each of ``rows`` ``[R, K]`` outside its entries ``indices``, ``values``, and by community.
-
-    The second array ``[K]`` is the sum over the rows.  Rounding never makes them negative.
-    """
-    if indices.shape[1] == rows.shape[1]:
-        return np.zeros(len(rows)), np.zeros(rows.shape[1])
-    inside = np.bincount(indices.ravel(), values.ravel(), rows.shape[1])
-    rest = rows.sum(axis=1, dtype=np.float64) - values.sum(axis=1, dtype=np.float64)
-    spread = rows.sum(axis=0, dtype=np.float64) - inside
-    return rest.clip(min=0.0), spread.clip(min=0.0)
-
-
-def largest_of_parts(parts: Iterable[Array], r: int, k: int) -> tuple[npt.NDArray[np.int32], Array, Floats, Floats]:
-    """Indices and values ``[N, r]`` as :func:`largest`, and :func:`outside` of all rows ``[N, k]``, read in parts."""
-    indices, values, rest, spread = [], [], [], np.zeros(k)
-    for rows in parts:
-        at, best = largest(rows, r)
-        left, by_community = outside(rows, at, best)
-        indices.append(at)
-        values.append(best)
-        rest.append(left)
-        spread += by_community
-    return np.concatenate(indices), np.concatenate(values), np.concatenate(rest), spread
-
-
-def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
-    """Indices and values ``[R, r]`` of the ``r`` largest entries of each row, largest first, ties by index."""
-    step = max(1, _CACHED // rows.shape[1])
-    if len(rows) <= step:
-        return _largest(rows, r)
-    with ThreadPoolExecutor(cores()) as pool:
-        parts = pool.map(lambda first: _largest(rows[first : first + step], r), range(0, len(rows), step))
-        indices, values = zip(*parts, strict=True)
-    return np.concatenate(indices), np.concatenate(values)
-
-
-def _largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
-    k = rows.shape[1]
-    if r == 1:
-        first = rows.argmax(axis=1)[:, None]
-        return first.astype(np.int32), np.take_along_axis(rows, first, axis=1)
-    if r < k:
-        at = np.sort(np.argpartition(rows, k - r, axis=1)[:, k - r :], axis=1)
-    else:
-        at = np.broadcast_to(np.arange(k), rows.shape)
-    values = np.take_along_axis(rows, at, axis=1)
-    order = np.argsort(-values, axis=1, kind="stable")
-    return np.take_along_axis(at, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
 
 
 @dataclass(frozen=True)
@@ -234,14 +106,15 @@ RULES = {
 
 @dataclass(frozen=True)
 class Cover:
-    """Communities as sorted arrays of vertex numbers, largest first.
+    """Communities as sorted arrays of vertex numbers, largest first: community 0 is the largest.
 
-    ``labels`` are the corresponding communities of the model, as columns of pi.
+    ``background`` are the communities whose members link with each other no more often than any two vertices of the
+    graph do.
     """
 
     members: tuple[Ints, ...]
-    labels: tuple[int, ...]
     n_vertices: int
+    background: tuple[int, ...] = ()
 
     @property
     def coverage(self) -> float:
@@ -297,8 +170,12 @@ def cover(
     min_size: int = 2,
     rows: RowSource | None = None,
     tell: Tell = lambda share: None,
-) -> Cover:
-    """Apply a named rule; empty, too small and duplicate communities are dropped.
+) -> tuple[Cover, Memberships]:
+    """Apply a named rule; returns the communities, and ``m`` with community c in column c.
+
+    Empty, too small and duplicate communities are dropped.  Nobody is in a background who is in another community.
+    The rule ``share`` also gives a community to every vertex with a path to one
+    (:func:`mmsbgen.sampler.diagnostics.uncovered.attached`), and makes communities of small components without one.
 
     Args:
         m: the memberships; the rule uses the :func:`entries_needed` largest entries.
@@ -311,18 +188,50 @@ def cover(
 
     Raises the errors of :func:`checked_threshold`.
     """
-    value = checked_threshold(rule, threshold)
+    value, n, read = checked_threshold(rule, threshold), len(m.indices), rows or m.rows
     seen_by_rule = m.first(entries_needed(rule, value, m.k))
-    vertices, communities = RULES[rule].apply(seen_by_rule, rows or m.rows, links, value, tell)
+    vertices, communities = RULES[rule].apply(seen_by_rule, read, links, value, tell)
+    weak = m.beta <= 2.0 * len(links) / max(1, n * (n - 1))
+    vertices, communities = _without_needless(vertices, communities, weak, n, min_size)
+    components: list[Ints] = []
+    if rule == "share":
+        more = attached(m, read, links, vertices, communities)
+        vertices, communities = (np.concatenate(both) for both in zip((vertices, communities), more, strict=True))
+        components = small_components(n, links, vertices)
     order = np.lexsort((vertices, communities))
-    vertices, communities = vertices[order], communities[order]
-    labels, starts = np.unique(communities, return_index=True)
+    columns, starts = np.unique(communities[order], return_index=True)
+    sets = [*np.split(vertices[order], starts[1:])[: columns.size], *components]
     seen: set[bytes] = set()
     kept: list[tuple[Ints, int]] = []
-    for label, members in zip(labels.tolist(), np.split(vertices, starts[1:]), strict=False):
-        key = members.tobytes()
-        if len(members) >= min_size and key not in seen:
+    for members, column in zip(sets, [*columns.tolist(), *(-1 for _ in components)], strict=True):
+        if (key := members.tobytes()) not in seen:
             seen.add(key)
-            kept.append((members, label))
-    kept.sort(key=lambda pair: (-len(pair[0]), pair[1]))
-    return Cover(tuple(k[0] for k in kept), tuple(k[1] for k in kept), len(m.indices))
+            kept.append((members, column))
+    kept.sort(key=lambda pair: (-len(pair[0]), pair[0].tolist()))
+    own = np.array([column for _, column in kept], np.int64)
+    found = tuple(members for members, _ in kept)
+    return Cover(found, n, tuple(np.flatnonzero((own >= 0) & weak[own]).tolist())), _numbered(m, own, found, links)
+
+
+def _without_needless(vertices: Ints, communities: Ints, weak: Array, n: int, min_size: int) -> tuple[Ints, Ints]:
+    """The memberships without too small communities, and without those in a background of vertices in another one."""
+    sizes = np.bincount(communities, minlength=weak.size)
+    kept = weak[communities] | (sizes[communities] >= min_size)
+    vertices, communities = vertices[kept], communities[kept]
+    elsewhere = np.zeros(n, bool)
+    elsewhere[vertices[~weak[communities]]] = True
+    kept = ~(weak[communities] & elsewhere[vertices])
+    vertices, communities = vertices[kept], communities[kept]
+    kept = np.bincount(communities, minlength=weak.size)[communities] >= min_size
+    return vertices[kept], communities[kept]
+
+
+def _numbered(m: Memberships, own: Ints, members: tuple[Ints, ...], links: Array) -> Memberships:
+    """``m`` with the columns ``own`` ``[C]`` first; -1 is a new one, whose strength is the share of linked pairs."""
+    others = np.setdiff1d(np.arange(m.width), own)
+    strengths = np.zeros(own.size + others.size)
+    for community in np.flatnonzero(own < 0).tolist():
+        size = len(members[community])
+        inside = np.count_nonzero(np.isin(links[:, 0], members[community]))  # both ends are in one component
+        strengths[community] = 2.0 * inside / (size * (size - 1))
+    return m.renumbered(np.concatenate([own, others]), strengths)

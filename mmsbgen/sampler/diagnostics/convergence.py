@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.best_community import leading_communities
-from mmsbgen.sampler.diagnostics.communities import Memberships, largest
 from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.diagnostics.memberships import Memberships, largest
 from mmsbgen.sampler.options.phases import TOLERANCE, WINDOW, settled
 
 #: Most snapshots of leading communities; beyond it, every second one is dropped.

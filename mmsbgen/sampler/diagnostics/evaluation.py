@@ -97,7 +97,7 @@ def link_probabilities(sampler: Sampler, pairs: Ints) -> Floats:
 
 
 def _rows(sampler: Sampler, rows: RowSource) -> RowSource:
-    return explained_links.as_unknown(rows, sampler.split.unlinked, sampler.shape.k)
+    return explained_links.as_unknown(rows, sampler.split.unlinked, np.full(sampler.shape.k, 1.0 / sampler.shape.k))
 
 
 def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:

@@ -23,8 +23,8 @@ _BLOCK = 1 << 21
 _CACHED = 1 << 17
 
 
-def as_unknown(rows: RowSource, unlinked: Ints, k: int) -> RowSource:
-    """``rows`` for predictions, with the prior's mean, 1/K, for the vertices ``unlinked`` (ascending).
+def as_unknown(rows: RowSource, unlinked: Ints, prior: Floats) -> RowSource:
+    """``rows`` for predictions, with the prior's mean row ``[K]`` for the vertices ``unlinked`` (ascending).
 
     The fit puts a vertex without training links into communities without links, so that no link of it would be
     predicted.  But the links of such a vertex are mostly held out or not known yet.
@@ -37,7 +37,7 @@ def as_unknown(rows: RowSource, unlinked: Ints, k: int) -> RowSource:
         if not unknown.any():
             return rows(vertices)
         known: Array = rows(vertices[~unknown])
-        found = np.full((len(vertices), k), 1.0 / k, known.dtype)
+        found = np.repeat(prior[None].astype(known.dtype), len(vertices), axis=0)
         found[~unknown] = known
         return found
 

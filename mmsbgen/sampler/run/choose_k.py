@@ -21,8 +21,8 @@ from mmsbgen.base.progress import stage
 from mmsbgen.graph import Split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
-from mmsbgen.sampler.diagnostics.communities import largest
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.diagnostics.memberships import largest
 from mmsbgen.sampler.options.phases import REFINE_SWEEPS
 from mmsbgen.sampler.run.refine import refine
 from mmsbgen.sampler.starts.start_methods import Start, by_label, communities, leiden, of_sets, seeded, training_graph

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.base.versions import versions
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships, Tell, largest_of_parts
+from mmsbgen.sampler.diagnostics.communities import Cover, Tell
 from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, encoded, largest_of_parts
 from mmsbgen.scores.cover import cover_text, words_of
 
+#: Largest number of entries of pi that results hold as codes of one byte.
+_MOST_CODES = 1 << 27
 #: Python library of each backend.
 _LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
 
@@ -51,15 +55,17 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
 
     ``tell`` is called with the share of rows read.
     """
-
-    def parts() -> Iterator[Array]:
-        for first, stop in sampler.state_chunks():
-            yield sampler.rows(first, stop, mean=True)[0]
-            tell(stop / sampler.shape.n_vertices)
-
-    indices, values, rest, spread = largest_of_parts(parts(), r, sampler.shape.k)
+    indices, values, rest, spread = largest_of_parts(_rows(sampler, tell), r, sampler.shape.k)
     ids, split = np.asarray(sampler.split.graph.ids), sampler.split
     return Memberships(ids, indices, values, sampler.beta(), sampler.options.crossing, split.unlinked, rest, spread)
+
+
+def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
+    """``found`` with all of pi in one byte an entry, unless it is stored already or has more than 2^27 entries."""
+    if found.indices.shape[1] >= found.k or len(found.indices) * found.width > _MOST_CODES:
+        return found
+    codes = np.concatenate([encoded(rows) for rows in _by_column(_rows(sampler), found.columns)])
+    return replace(found, codes=codes)
 
 
 def record(
@@ -109,7 +115,7 @@ def record(
             "coverage": cover.coverage,
             "overlap": cover.overlap,
             "sizes": [len(members) for members in cover.members],
-            "labels": list(cover.labels),
+            "background": list(cover.background),
         },
         **notes,
         "trace": trace,
@@ -140,9 +146,10 @@ def as_json(value: dict[str, Any]) -> str:
 def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any], whole: Sampler | None) -> None:
     """Write ``communities.txt``, ``memberships.npz`` and ``run.json`` into the folder ``out``.
 
-    A community is a line of tab-separated ids, SNAP's format. The archive holds ``ids``, ``beta``, ``unlinked``, and
-    either ``communities`` and ``shares`` ``[N, r]``, ``rest`` ``[N]`` and ``spread`` ``[K]`` (:class:`Memberships`)
-    or, streamed from the sampler ``whole``, ``pi`` ``[N, K]``. The files are replaced in one transaction, the record
+    A community is a line of tab-separated ids, SNAP's format. The archive holds ``ids``, ``beta``, ``unlinked``,
+    ``columns``, and either ``communities`` and ``shares`` ``[N, r]``, ``rest`` ``[N]``, ``spread`` ``[W]`` and
+    ``codes`` (:class:`Memberships`) or, streamed from the sampler ``whole``, ``pi`` ``[N, W]``. Column c belongs to
+    line c of the communities. The files are replaced in one transaction, the record
     last, so that they never mix with files of another run. After a kill in between there is no record.
     """
     words = words_for_files(found.ids)
@@ -153,17 +160,26 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
             archive.add("ids", ids)
             archive.add("beta", found.beta)
             archive.add("unlinked", found.unlinked)
+            archive.add("columns", found.columns)
             if whole is None:
                 archive.add("communities", found.indices)
                 archive.add("shares", found.values)
                 archive.add("rest", found.rest)
                 archive.add("spread", found.spread)
+                archive.add("codes", found.codes)
             else:
-                shape = (whole.shape.n_vertices, whole.shape.k)
-                archive.add_parts("pi", shape, whole.shape.real, _rows(whole))
+                shape = (whole.shape.n_vertices, found.width)
+                archive.add_parts("pi", shape, whole.shape.real, _by_column(_rows(whole), found.columns))
         write_text(out / "run.json", as_json(run_record) + "\n", together)
 
 
-def _rows(sampler: Sampler) -> Iterator[Array]:
+def _rows(sampler: Sampler, tell: Tell = lambda share: None) -> Iterator[Array]:
+    """pi, or its posterior mean if there are samples, in parts of the vertices."""
     for first, stop in sampler.state_chunks():
         yield sampler.rows(first, stop, mean=True)[0]
+        tell(stop / sampler.shape.n_vertices)
+
+
+def _by_column(parts: Iterator[Array], columns: npt.NDArray[np.int64]) -> Iterator[Array]:
+    for rows in parts:
+        yield by_column(rows, columns)

@@ -18,8 +18,8 @@ import numpy as np
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.storage import storage_named
 from mmsbgen.kernels.family import Array
-from mmsbgen.sampler.diagnostics.communities import Memberships, largest_of_parts
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource
+from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, largest_of_parts
 from mmsbgen.sampler.run import checkpoint as checkpoints
 
 _LOCAL_HEADER = 30
@@ -73,8 +73,8 @@ class SavedChain:
         """Size of the file."""
         return self.path.stat().st_size
 
-    def rows(self, averaged: int) -> RowSource:
-        """A reader of rows ``[V, K]`` of pi, or of its mean over ``averaged`` samples, bitwise equal to the run's.
+    def rows(self, averaged: int, columns: Ints) -> RowSource:
+        """A reader of the ``columns`` of pi, or of its mean over ``averaged`` samples, bitwise equal to the run's.
 
         If the run ended off its interval of evaluations, the file's mean lacks the last sample, which is the last
         state.
@@ -87,21 +87,21 @@ class SavedChain:
 
         def rows(vertices: Ints) -> Array:
             if mean is None:
-                return stored.values(np.asarray(pi[vertices]))
+                return by_column(stored.values(np.asarray(pi[vertices])), columns)
             total: Array = np.asarray(mean[vertices])
             if averaged > kept:
                 total = total + stored.values(np.asarray(pi[vertices]))
             found: Array = total / real.type(averaged)
-            return found
+            return by_column(found, columns)
 
         return rows
 
 
 def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
     """``m`` with the ``r`` largest entries of each of ``rows``."""
-    n, step = len(m.indices), max(1, _ELEMENTS // m.k)
+    n, step = len(m.indices), max(1, _ELEMENTS // m.width)
     parts = (rows(np.arange(first, min(first + step, n))) for first in range(0, n, step))
-    indices, values, rest, spread = largest_of_parts(parts, r, m.k)
+    indices, values, rest, spread = largest_of_parts(parts, r, m.width)
     return replace(m, indices=indices, values=values, rest=rest, spread=spread)
 
 

@@ -129,7 +129,8 @@ class Community(BaseModel):
 
     number: int = Field(description="0 for the largest.")
     size: int
-    strength: float | None = Field(description="Its probability of a link between members; null where not known.")
+    strength: float = Field(description="The probability of a link between two vertices wholly in it.")
+    background: bool = Field(description="Whether its members link no more often than any two vertices do.")
 
 
 class DetectionResult(BaseModel):
@@ -141,7 +142,7 @@ class DetectionResult(BaseModel):
     coverage: float = Field(description="Share of the vertices that are in a community.")
     overlap: float = Field(description="Communities of a covered vertex, in the mean.")
     communities: list[Community] = Field(description="The largest first, at most 1000 of them.")
-    count: int = Field(description="How many communities have members.")
+    count: int = Field(description="Number of communities found.")
     shared: list[tuple[int, int, int]] = Field(
         description="Pairs of the largest communities that share members, and how many: [number, number, vertices]."
     )
@@ -156,7 +157,7 @@ class Member(BaseModel):
     """A vertex of a community."""
 
     id: str = Field(description="As the graph has it.")
-    share: float | None = Field(description="Its membership; null where that is not among those kept.")
+    share: float = Field(description="Its share of the community, of 1 over all of its communities.")
 
 
 class MemberPage(BaseModel):
@@ -173,5 +174,5 @@ class Vertex(BaseModel):
 
     id: str
     memberships: list[tuple[int, float]] = Field(
-        description="[number of the community, share], the largest first; number -1 for one without members."
+        description="[number of the community, share], the largest first. Shares sum to 1."
     )

@@ -64,7 +64,7 @@ function summary(found) {
   const spent = Object.values(found.stage_seconds).reduce((sum, one) => sum + one, 0);
   const facts = {
     Graph: `${count(found.vertices)} vertices, ${count(found.links)} links`,
-    Communities: `${count(found.count)} of K = ${count(found.n_communities)} have members`,
+    Communities: `${count(found.count)} found (K = ${count(found.n_communities)})`,
     Coverage: `${percent(found.coverage, 1)} of the vertices, each in ${number(found.overlap, 3)} on average`,
     "Validation pairs": told(validation),
     "Test pairs": `${told(test)} (not used in fitting)`,
@@ -101,7 +101,7 @@ function communities(found, choose) {
 
   function draw() {
     const rows = found.communities.slice(0, most).map((one) => [
-      el("button", { type: "button", class: "link", onclick: () => choose(one.number) }, `Community ${one.number}`),
+      el("button", { type: "button", class: "link", onclick: () => choose(one.number) }, `Community ${one.number}${one.background ? " (background)" : ""}`),
       count(one.size),
       bar(one.size / largest, `${one.size} members`),
       number(one.strength, 3),
@@ -144,7 +144,7 @@ async function showMembers(place, job, number_, offset) {
         "ul",
         { class: "members" },
         page.members.map((member) =>
-          el("li", {}, member.id, " ", el("span", { class: "quiet", title: "membership" }, member.share?.toFixed(2) ?? "")),
+          el("li", {}, member.id, " ", el("span", { class: "quiet", title: "membership" }, member.share.toFixed(2))),
         ),
       ),
     );
@@ -187,13 +187,11 @@ function vertex(job, choose) {
     event.preventDefault();
     try {
       const found = await get(`jobs/${job}/vertices`, { id: id.value.trim() });
-      const rows = found.memberships
-        .filter(([, share]) => share > 0.005)
-        .map(([number_, share]) => [
-          number_ < 0 ? "one without members" : el("button", { type: "button", class: "link", onclick: () => choose(number_) }, `Community ${number_}`),
-          number(share, 3),
-          bar(share, `share ${number(share, 3)}`),
-        ]);
+      const rows = found.memberships.map(([number_, share]) => [
+        el("button", { type: "button", class: "link", onclick: () => choose(number_) }, `Community ${number_}`),
+        number(share, 3),
+        bar(share, `share ${number(share, 3)}`),
+      ]);
       place.replaceChildren(table(`Memberships of ${found.id}`, ["Community", "#Share", ""], rows));
     } catch (error) {
       place.replaceChildren(failure(error));

@@ -1,0 +1,195 @@
+"""Memberships: the largest entries of every row of pi, and what is outside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.processes import cores
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA
+from mmsbgen.sampler.diagnostics import explained_links
+from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints, RowSource
+
+#: Elements of rows processed at a time in the search for the largest; they fit into a core's cache.
+_CACHED = 1 << 18
+
+
+@dataclass(frozen=True)
+class Memberships:
+    """The largest entries of every row of pi.
+
+    ``indices`` and ``values`` are ``[N, r]``, largest first; ``beta`` ``[W]`` the strengths; ``ids`` ``[N]`` the
+    vertices' ids in the input; ``delta`` the probability of a link across communities; ``unlinked`` the vertices
+    without a training link, ascending.  With r = W all of pi is stored.
+
+    ``columns`` ``[W]`` is the column of the chain's pi behind each column here, -1 for a community that the model has
+    none for.  ``codes`` ``[N, W]`` holds all of pi in one byte an entry, round(255 sqrt(pi)), or nothing.  ``rest``
+    ``[N]`` is the mass of each row outside its stored entries, ``spread`` ``[W]`` the sum of those parts by column;
+    both are 0 if not known.
+    """
+
+    ids: Array
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[np.floating[Any]]
+    beta: Floats
+    delta: float = DELTA
+    unlinked: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    rest: Floats = field(default_factory=lambda: np.zeros(0))
+    spread: Floats = field(default_factory=lambda: np.zeros(0))
+    columns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    codes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
+
+    def __post_init__(self) -> None:
+        if not self.rest.size:
+            object.__setattr__(self, "rest", np.zeros(len(self.indices)))
+        if not self.spread.size:
+            object.__setattr__(self, "spread", np.zeros(self.beta.size))
+        if not self.columns.size:
+            object.__setattr__(self, "columns", np.arange(self.beta.size))
+
+    @property
+    def width(self) -> int:
+        """Number of columns W."""
+        return int(self.beta.size)
+
+    @property
+    def k(self) -> int:
+        """Number of communities of the model, K."""
+        return int(np.count_nonzero(self.columns >= 0))
+
+    def first(self, r: int) -> Memberships:
+        """A copy with only the ``r`` largest entries of each row."""
+        indices, values = (np.ascontiguousarray(array[:, :r]) for array in (self.indices, self.values))
+        left = self.values[:, r:].astype(np.float64)
+        spread = self.spread + np.bincount(self.indices[:, r:].ravel(), left.ravel(), self.width)
+        return replace(self, indices=indices, values=values, rest=self.rest + left.sum(axis=1), spread=spread)
+
+    def renumbered(self, columns: Ints, strengths: Floats) -> Memberships:
+        """A copy whose column c is column ``columns[c]`` of this one, without ``codes``.
+
+        ``columns`` ``[W]`` has every column of this one, and -1 for a new and empty one, whose strength is
+        ``strengths[c]``.
+        """
+        old = columns >= 0
+        place = np.empty(self.width, np.int32)
+        place[columns[old]] = np.flatnonzero(old)
+        return replace(
+            self,
+            indices=place[self.indices],
+            beta=np.where(old, self.beta[columns], strengths),
+            spread=np.where(old, self.spread[columns], 0.0),
+            columns=np.where(old, self.columns[columns], -1),
+            codes=np.zeros((0, 0), np.uint8),
+        )
+
+    def rows(self, vertices: Ints) -> Array:
+        """pi ``[V, W]`` of ``vertices`` ``[V]``; entries that are not stored are 0."""
+        rows = np.zeros((len(vertices), self.width), self.values.dtype)
+        np.put_along_axis(rows, self.indices[vertices].astype(np.int64), self.values[vertices], axis=1)
+        return rows
+
+    def completed_rows(self, vertices: Ints) -> Array:
+        """pi ``[V, W]`` of ``vertices`` ``[V]``, from ``codes``, or with ``rest`` divided as ``spread``."""
+        rows = self.rows(vertices)
+        if not self.rest[vertices].any():
+            return rows
+        if self.codes.size:
+            return decoded(self.codes[vertices], rows.dtype)
+        others = np.repeat(self.spread[None], len(vertices), axis=0)
+        np.put_along_axis(others, self.indices[vertices].astype(np.int64), 0.0, axis=1)
+        total = others.sum(axis=1)
+        scale = np.divide(self.rest[vertices], total, out=np.zeros(len(vertices)), where=total > 0)
+        completed: Array = rows + (others * scale[:, None]).astype(rows.dtype)
+        return completed
+
+    def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or :meth:`completed_rows`.
+
+        Vertices without a training link get the prior's mean row:
+        :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.
+        """
+        read = explained_links.as_unknown(rows or self.completed_rows, self.unlinked, self._prior())
+        return explained_links.link_probabilities(pairs, read, self.beta, self.delta)
+
+    def _prior(self) -> Floats:
+        """The prior's mean row ``[W]``: 1/K in every column of the model."""
+        return np.where(self.columns >= 0, 1.0 / self.k, 0.0)
+
+    def dense(self) -> Array:
+        """pi ``[N, W]``; entries that are not stored are 0."""
+        return self.rows(np.arange(len(self.indices)))
+
+
+def by_column(rows: Array, columns: Ints) -> Array:
+    """Column ``columns[c]`` of ``rows`` ``[R, K]`` as column c, and 0 where that is -1: ``[R, W]``."""
+    found: Array = np.where(columns >= 0, rows[:, columns], rows.dtype.type(0))
+    return found
+
+
+def encoded(rows: Array) -> npt.NDArray[np.uint8]:
+    """``rows`` of pi in one byte an entry, round(255 sqrt(pi)): small entries, which are many, keep their size."""
+    codes: npt.NDArray[np.uint8] = np.rint(255.0 * np.sqrt(rows.clip(0.0, 1.0))).astype(np.uint8)
+    return codes
+
+
+def decoded(codes: npt.NDArray[np.uint8], dtype: npt.DTypeLike) -> Array:
+    """The rows of pi that :func:`encoded` got, each with the sum 1."""
+    squares = codes.astype(dtype) ** 2
+    rows: Array = squares / squares.sum(axis=1, keepdims=True)
+    return rows
+
+
+def outside(rows: Array, indices: npt.NDArray[np.int32], values: Array) -> tuple[Floats, Floats]:
+    """The mass ``[R]`` of each of ``rows`` ``[R, K]`` outside its entries ``indices``, ``values``, and by community.
+
+    The second array ``[K]`` is the sum over the rows.  Rounding never makes them negative.
+    """
+    if indices.shape[1] == rows.shape[1]:
+        return np.zeros(len(rows)), np.zeros(rows.shape[1])
+    inside = np.bincount(indices.ravel(), values.ravel(), rows.shape[1])
+    rest = rows.sum(axis=1, dtype=np.float64) - values.sum(axis=1, dtype=np.float64)
+    spread = rows.sum(axis=0, dtype=np.float64) - inside
+    return rest.clip(min=0.0), spread.clip(min=0.0)
+
+
+def largest_of_parts(parts: Iterable[Array], r: int, k: int) -> tuple[npt.NDArray[np.int32], Array, Floats, Floats]:
+    """Indices and values ``[N, r]`` as :func:`largest`, and :func:`outside` of all rows ``[N, k]``, read in parts."""
+    indices, values, rest, spread = [], [], [], np.zeros(k)
+    for rows in parts:
+        at, best = largest(rows, r)
+        left, by_community = outside(rows, at, best)
+        indices.append(at)
+        values.append(best)
+        rest.append(left)
+        spread += by_community
+    return np.concatenate(indices), np.concatenate(values), np.concatenate(rest), spread
+
+
+def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
+    """Indices and values ``[R, r]`` of the ``r`` largest entries of each row, largest first, ties by index."""
+    step = max(1, _CACHED // rows.shape[1])
+    if len(rows) <= step:
+        return _largest(rows, r)
+    with ThreadPoolExecutor(cores()) as pool:
+        parts = pool.map(lambda first: _largest(rows[first : first + step], r), range(0, len(rows), step))
+        indices, values = zip(*parts, strict=True)
+    return np.concatenate(indices), np.concatenate(values)
+
+
+def _largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
+    k = rows.shape[1]
+    if r == 1:
+        first = rows.argmax(axis=1)[:, None]
+        return first.astype(np.int32), np.take_along_axis(rows, first, axis=1)
+    if r < k:
+        at = np.sort(np.argpartition(rows, k - r, axis=1)[:, k - r :], axis=1)
+    else:
+        at = np.broadcast_to(np.arange(k), rows.shape)
+    values = np.take_along_axis(rows, at, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    return np.take_along_axis(at, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)

@@ -1,0 +1,71 @@
+"""Communities for vertices that the rule puts into none: the best explained one, or their whole component."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource, explained_at
+from mmsbgen.sampler.diagnostics.memberships import Memberships
+
+#: Fewest vertices of a connected component that is a community.
+_SMALLEST = 3
+
+
+def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
+    """Memberships ``[A]`` of uncovered vertices in the community of a neighbour that explains most of their links.
+
+    ``vertices`` and ``communities`` ``[S]`` are the memberships that there are.  A neighbour's community explains its
+    share of p(link) (:func:`mmsbgen.sampler.diagnostics.explained_links.explained_at`).  Vertices attached in one pass
+    count as neighbours in the next, so that no vertex with a path to a community stays without one.
+    """
+    n = len(m.indices)
+    new_vertices, new_communities = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    covered = np.zeros(n, bool)
+    covered[vertices] = True
+    while True:
+        inside = covered[links]
+        border = links[inside[:, 0] != inside[:, 1]]
+        if not len(border):
+            return np.concatenate(new_vertices), np.concatenate(new_communities)
+        outer, inner = np.where(covered[border[:, 0]], border[:, ::-1].T, border.T)
+        found, best = _best(m, rows, np.stack([outer, inner], axis=1), vertices, communities)
+        new_vertices.append(found)
+        new_communities.append(best)
+        vertices, communities = np.concatenate([vertices, found]), np.concatenate([communities, best])
+        covered[found] = True
+
+
+def _best(m: Memberships, rows: RowSource, border: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
+    """The first ends of ``border`` ``[B, 2]``, each once, and the community that explains most of their links."""
+    n = len(m.indices)
+    order = np.argsort(vertices, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(vertices, minlength=n))])
+    rank = np.arange(order.size) - offsets[vertices[order]]
+    at = np.zeros((n, int(rank.max()) + 1), np.int64)
+    at[vertices[order], rank] = communities[order]
+    sizes = np.diff(offsets)
+    keys, shares = [], []
+    for ends, parts in explained_at(border, rows, m.beta, m.delta, at):
+        inner = ends[:, 1]
+        there = np.arange(at.shape[1]) < sizes[inner, None]
+        keys.append((ends[:, 0, None] * m.width + at[inner])[there])
+        shares.append(parts[:, 1].astype(np.float64)[there])
+    pairs, index = np.unique(np.concatenate(keys), return_inverse=True)
+    total = np.bincount(index.ravel(), np.concatenate(shares))
+    outer, community = np.divmod(pairs, m.width)
+    ranked = np.lexsort((community, -total, outer))
+    first = ranked[np.unique(outer[ranked], return_index=True)[1]]
+    return outer[first], community[first]
+
+
+def small_components(n_vertices: int, links: Ints, covered: Ints) -> list[Ints]:
+    """The connected components of 3 to N/2 vertices without a vertex of ``covered``, as sorted vertex numbers."""
+    import igraph
+
+    inside = np.ones(n_vertices, bool)
+    inside[covered] = False
+    own = links[inside[links].all(axis=1)]
+    vertices, ends = np.unique(own, return_inverse=True)
+    graph = igraph.Graph(n=vertices.size, edges=ends.reshape(own.shape))
+    parts = (vertices[np.array(part, np.int64)] for part in graph.connected_components())
+    return [np.sort(part) for part in parts if _SMALLEST <= part.size <= n_vertices / 2]
