@@ -17,6 +17,7 @@ from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
 from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.diagnostics.verdict import Verdict, of_record
 
 __all__ = ["CHECKPOINT", "Detection", "Request", "checkpoint_in"]
 
@@ -50,6 +51,11 @@ class Detection(Exports):
     interrupted: bool = False
     checkpoint: Path | None = None
     graph: Graph | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether communities were found."""
+        return of_record(self.record)
 
     @property
     def communities(self) -> list[list[Any]]:
