@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.jobs import Job, Queue
-from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, Vertex
+from mmsbgen.sampler.diagnostics.verdict import of_record
+from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, VerdictModel, Vertex
 
 __all__ = ["DetectionView", "DetectionViews"]
 
@@ -70,7 +71,7 @@ class DetectionView:
     def result(self) -> DetectionResult:
         """The result without the members."""
         record = self.record
-        told = record["communities"]
+        told, verdict = record["communities"], of_record(record)
         listed = zip(self.members[:MOST_COMMUNITIES], self.labels, strict=False)
         return DetectionResult(
             vertices=record["graph"]["vertices"],
@@ -86,6 +87,7 @@ class DetectionView:
             shared=_shared(self.members[:MOST_OVERLAPPING]),
             trace=record["trace"],
             held_out=record["held_out"],
+            verdict=VerdictModel(kind=verdict.kind, sentence=verdict.sentence),
             convergence=record["convergence"],
             stage_seconds=record["stage_seconds"],
             device=record["device"]["name"],

@@ -24,10 +24,11 @@ def _error(value: float | None) -> str:
 
 
 def summary(found: Detection) -> None:
-    """Print communities with size and strength, overlap, coverage, metrics and time by stage."""
+    """Print the verdict, communities with size and strength, overlap, coverage, metrics and time by stage."""
     cover, record = found.cover, found.record
     count, k = len(cover.members), found.memberships.k
     rule = record["rule"]
+    click.echo(found.verdict.sentence)
     click.echo(
         f"{count} of {k} communities have members (rule {rule['name']} {rule['threshold']:g})" + (":" if count else ".")
     )

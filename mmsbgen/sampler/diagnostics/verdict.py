@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,7 @@ _OUTSTANDING = 4.0
 
 _OF_OLDER_RUNS = "Not known whether there are communities: the run was made by a version that did not test it."
 
+Kind = Literal["found", "weak", "degrees", "none", "unknown"]
 Tell = Callable[[str, float], None]
 
 
@@ -111,7 +112,7 @@ class Verdict:
         degree_excess: standard deviations by which the variance of degrees exceeds that of a random graph.
     """
 
-    kind: str
+    kind: Kind
     sentence: str
     links: int = 0
     auc: float | None = None
@@ -137,7 +138,9 @@ def verdict(sampler: Sampler, tell: Tell = lambda what, share: None) -> Verdict:
 def of_record(record: Mapping[str, Any]) -> Verdict:
     """The verdict in a run record; ``unknown`` for a record of a version that gave none."""
     given = record.get("verdict")
-    return Verdict("unknown", _OF_OLDER_RUNS) if given is None else Verdict(**given)
+    if given is None:
+        return Verdict("unknown", _OF_OLDER_RUNS)
+    return Verdict(**{field.name: given[field.name] for field in fields(Verdict)})
 
 
 def decided(ranked: Ranks | None, compared: Modularity | None, excess: float) -> Verdict:
@@ -149,6 +152,7 @@ def decided(ranked: Ranks | None, compared: Modularity | None, excess: float) ->
     """
     stands_out = compared is not None and compared.stands_out
     shown = ranked is not None and (ranked.significant or (stands_out and ranked.confirms))
+    kind: Kind
     if ranked is None and compared is None:
         kind = "unknown"
     elif ranked is not None and shown and ranked.auc >= _CLEAR:
@@ -171,11 +175,11 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Modularity | None) -> s
     if kind == "unknown":
         return "Not known whether there are communities: no links were held out that could tell (--validation)."
     if kind == "none":
-        return "No structure found: the communities are no better than those of links drawn at random."
+        return "No structure found: the communities are no better than those of random graphs."
     if kind == "degrees":
         return (
-            "No structure found beyond degrees: some vertices have more links than others, but who is linked to whom "
-            "looks random."
+            "No structure found beyond degrees: some vertices have many more links than others, but the communities are "
+            "no better than those of random graphs with the same degrees."
         )
     what = "Structure found" if kind == "found" else "Structure found, but weak"
     if compared is not None and compared.stands_out:

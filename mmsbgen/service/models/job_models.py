@@ -132,6 +132,13 @@ class Community(BaseModel):
     strength: float | None = Field(description="Its probability of a link between members; null where not known.")
 
 
+class VerdictModel(BaseModel):
+    """Whether communities were found."""
+
+    kind: Literal["found", "weak", "degrees", "none", "unknown"]
+    sentence: str = Field(description="The verdict for people.")
+
+
 class DetectionResult(BaseModel):
     """The result of a detection, without the members."""
 
@@ -147,6 +154,7 @@ class DetectionResult(BaseModel):
     )
     trace: list[dict[str, Any]] = Field(description="One entry an evaluation.")
     held_out: dict[str, Any]
+    verdict: VerdictModel
     convergence: dict[str, Any]
     stage_seconds: dict[str, float]
     device: str
