@@ -211,7 +211,7 @@ def test_what_the_tests_decide(ranked, compared, excess, kind):
 
 
 def test_a_sentence_names_what_shows_the_structure():
-    assert "ranks 70% of held-out links" in decided(CLEAR, None, 0.0).sentence
+    assert "in 70% of cases" in decided(CLEAR, None, 0.0).sentence
     assert "modularity 0.42, against 0.30" in decided(FEW, OUTSTANDING, 0.0).sentence
     assert "held-out links agree" in decided(FEW, OUTSTANDING, 0.0).sentence
     assert "held-out links do not confirm" in decided(CHANCE, OUTSTANDING, 0.0).sentence

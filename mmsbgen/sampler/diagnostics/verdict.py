@@ -178,8 +178,8 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Modularity | None) -> s
         return "No structure found: the communities are no better than those of random graphs."
     if kind == "degrees":
         return (
-            "No structure found beyond degrees: some vertices have many more links than others, but the communities are "
-            "no better than those of random graphs with the same degrees."
+            "No structure found beyond degrees: some vertices have many more links than others, but the communities "
+            "are no better than those of random graphs with the same degrees."
         )
     what = "Structure found" if kind == "found" else "Structure found, but weak"
     if compared is not None and compared.stands_out:
@@ -190,8 +190,8 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Modularity | None) -> s
         )
     assert ranked is not None
     return (
-        f"{what}: the model ranks {ranked.auc:.0%} of held-out links above links of random graphs with the same "
-        "degrees (50% by chance)."
+        f"{what}: the model ranks a held-out link above one of a random graph with the same degrees in "
+        f"{ranked.auc:.0%} of cases (chance: 50%)."
     )
 
 
