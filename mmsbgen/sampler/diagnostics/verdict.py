@@ -128,7 +128,8 @@ def verdict(sampler: Sampler, tell: Tell = lambda what, share: None) -> Verdict:
     """The verdict on the memberships of a chain; ``tell`` is called with what is being made and the share done."""
     split, seed = sampler.split, sampler.options.seed
     rows = as_unknown(row_source(sampler), split.unlinked, sampler.shape.k)
-    ranked = ranks(split, rows, sampler.beta(), seed, lambda share: tell("links with the same degrees", share))
+    weights = sampler.beta() - sampler.options.crossing
+    ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
     compared = None
     if not (ranked is not None and ranked.significant) and split.graph.n_links <= _SMALL:
         compared = modularity(split.graph, seed, lambda share: tell("graphs with the same degrees", share))
@@ -208,19 +209,19 @@ def degree_excess(degrees: Ints) -> float:
 
 
 def ranks(
-    split: Split, rows: RowSource, beta: Floats, seed: int, tell: Callable[[float], None] = lambda share: None
+    split: Split, rows: RowSource, weights: Floats, seed: int, tell: Callable[[float], None] = lambda share: None
 ) -> Ranks | None:
     """How a model ranks the held-out links of ``split``; None for fewer than two links.
 
-    Pairs are scored by p(link), eq. (2.2), from ``rows`` of pi and ``beta`` ``[K]``.  Swaps keep every vertex's number
-    of held-out links and make no loop, no double link and no pair that is known.
+    Pairs are scored by p(link) - delta, eq. (2.2), from ``rows`` of pi and ``weights`` beta - delta ``[K]``.  Swaps
+    keep every vertex's number of held-out links and make no loop, no double link and no pair that is known.
 
     The fit has not seen held-out pairs as non-links, but swapped ones.  In dense graphs this alone raises the ranks of
     held-out links.  It raises those of held-out non-links as much; these are subtracted for ``deviations``.
     """
     rng = np.random.Generator(np.random.PCG64([seed, 5]))
     held_out = (split.validation, split.test)
-    most = min(_MOST_TESTED, math.isqrt(_MULTIPLICATIONS // 16 // beta.size))
+    most = min(_MOST_TESTED, math.isqrt(_MULTIPLICATIONS // 16 // weights.size))
     links = _some(np.concatenate([part.pairs[part.labels] for part in held_out]), most, rng)
     others = _some(np.concatenate([part.pairs[~part.labels] for part in held_out]), most, rng)
     if len(links) < 2:
@@ -230,9 +231,7 @@ def ranks(
     vertices, at = np.unique(tested, return_inverse=True)
     ends = at.reshape(tested.shape)
     pi = rows(vertices)
-    # delta is left out, which does not change the order of pairs: p = delta + sum_k (beta_k - delta) pi_ak pi_bk, and
-    # communities weaker than delta are empty.
-    scores = (pi * beta.astype(pi.dtype)) @ pi.T
+    scores = (pi * weights.astype(pi.dtype)) @ pi.T
 
     def means(drawn: Ints, known: Ints, share: float) -> Floats:
         barred = _barred(vertices, known, split.graph.n_vertices)
