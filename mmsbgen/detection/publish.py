@@ -13,6 +13,7 @@ from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, en
 from mmsbgen.sampler.diagnostics.convergence import convergence
 from mmsbgen.sampler.diagnostics.evaluation import of_result
 from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.diagnostics.verdict import verdict
 from mmsbgen.sampler.run import results
 
 
@@ -44,6 +45,7 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     rule = {"name": request.rule, "threshold": threshold}
     notes: dict[str, Any] = {"tried": [asdict(one) for one in finished.tried]} if finished.tried else {}
     notes["held_out"] = {"validation": of_result(sampler, parts.validation), "test": of_result(sampler, parts.test)}
+    notes["verdict"] = asdict(verdict(sampler, request.on_making))
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
     if request.columns is not None:
         notes["columns"] = list(request.columns)

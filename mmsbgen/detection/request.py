@@ -18,6 +18,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.diagnostics.memberships import Memberships
+from mmsbgen.sampler.diagnostics.verdict import Verdict, of_record
 
 __all__ = ["CHECKPOINT", "Detection", "Request", "checkpoint_in"]
 
@@ -51,6 +52,11 @@ class Detection(Exports):
     interrupted: bool = False
     checkpoint: Path | None = None
     graph: Graph | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether communities were found."""
+        return of_record(self.record)
 
     @property
     def communities(self) -> list[list[Any]]:

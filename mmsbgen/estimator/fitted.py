@@ -58,6 +58,7 @@ class Fitted(Exports):
         self.interrupted_ = found.interrupted
         self.trace_ = found.trace
         self.record_ = found.record
+        self.verdict_ = found.verdict
 
     @property
     def memberships_(self) -> Any:

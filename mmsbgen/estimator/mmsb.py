@@ -72,6 +72,7 @@ class MMSB(Parameters, Fitted):
         interrupted_: whether the run was stopped before its end.
         trace_: one mapping per evaluation on held-out pairs.
         record_: the run record: options, device, versions, timings.
+        verdict_: whether communities were found (:class:`mmsbgen.sampler.diagnostics.verdict.Verdict`).
         detection_: the result as :class:`mmsbgen.Detection`.
     """
 

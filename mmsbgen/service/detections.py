@@ -18,8 +18,9 @@ from mmsbgen.export.found import Clustering
 from mmsbgen.export.run_folder import read_members, read_memberships
 from mmsbgen.jobs import Job, Queue
 from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.sampler.diagnostics.verdict import of_record
 from mmsbgen.scores.cover import words_of
-from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, Vertex
+from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, VerdictModel, Vertex
 
 __all__ = ["DetectionView", "DetectionViews"]
 
@@ -52,7 +53,7 @@ class DetectionView:
     def result(self) -> DetectionResult:
         """The result without the members."""
         record, cover = self.record, self.found.cover
-        told = record["communities"]
+        told, verdict = record["communities"], of_record(record)
         listed = zip(cover.members[:MOST_COMMUNITIES], self.found.strengths.tolist(), strict=False)
         return DetectionResult(
             vertices=record["graph"]["vertices"],
@@ -68,6 +69,7 @@ class DetectionView:
             shared=_shared([members.tolist() for members in cover.members[:MOST_OVERLAPPING]]),
             trace=record["trace"],
             held_out=record["held_out"],
+            verdict=VerdictModel(kind=verdict.kind, sentence=verdict.sentence),
             convergence=record["convergence"],
             stage_seconds=record["stage_seconds"],
             device=record["device"]["name"],

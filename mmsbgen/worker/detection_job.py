@@ -105,7 +105,7 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
         "n_communities": found.memberships.k,
         "coverage": cover.coverage,
         "overlap": cover.overlap,
-        **{name: record[name] for name in ("graph", "iterations", "seconds", "held_out", "convergence")},
+        **{name: record[name] for name in ("graph", "iterations", "seconds", "held_out", "verdict", "convergence")},
         "device": record["device"]["name"],
     }
     return JobOutcome(plain(result), {name: task.folder / name for name in _FILES})

@@ -361,7 +361,9 @@ def test_the_making_of_communities_is_told_where_it_takes_long(ring, tmp_path, m
     monkeypatch.setattr("mmsbgen.sampler.state.buffers.EXPLAINED", 20)
     lines = [line for line in cli(ring, "-k", 4, "-n", 5).stderr.splitlines() if line.startswith("making ")]
     assert lines[0] == "making memberships, 100% done, about 0 s left"
-    assert [line.split(",")[1] for line in lines[1:]] == [" 33% done", " 67% done", " 100% done"]
+    assert [line.split(",")[1] for line in lines[1:4]] == [" 33% done", " 67% done", " 100% done"]
+    assert lines[4].startswith("making links with the same degrees, ")
+    assert lines[-1] == "making graphs with the same degrees, 100% done, about 0 s left"
     assert cli(ring, "-k", 4, "-n", 5, "--quiet", "-o", tmp_path / "out").output == ""
 
 

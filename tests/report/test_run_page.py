@@ -150,12 +150,14 @@ def test_a_small_graph_is_drawn_whole_and_a_run_without_held_out_pairs_says_so(s
 def test_a_run_that_did_not_converge_or_was_interrupted_warns(run: Run, tmp_path: Path) -> None:
     def change(record: Any) -> None:
         record["interrupted"] = True
+        record["verdict"] |= {"kind": "none", "sentence": "No structure found."}
         record["convergence"] |= {"settled": False, "text": "Warning: the run has not converged. Give it more."}
 
     page = parsed(write(run_page(changed(run[0], tmp_path / "run", change)), tmp_path / "out"))
     alerts = [" ".join(e.text.split()) for e in page.elements if e.attributes.get("role") == "alert"]
     assert alerts == [
         f"This run was interrupted after iteration {run[1].record['iterations']}; it can be resumed.",
+        "No structure found.",
         "Warning: the run has not converged. Give it more.",
     ]
     cells = page.texts("td")

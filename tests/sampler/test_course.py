@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from mmsbgen.sampler.options.phases import (
     TOLERANCE,
     WINDOW,
     Phases,
+    one_community,
     settled,
 )
 
@@ -55,6 +57,23 @@ def short(monkeypatch):
 
 def test_a_rising_trace_has_not_settled():
     assert settled(rows(rising(30))) is False
+
+
+def test_perfect_communities_settle_though_their_relative_gains_never_end():
+    """Two cliques: the log-likelihood falls to a tenth of one community's and goes on by .5 % from window to window."""
+    trace = rows([-0.06 * 0.999**at for at in range(40)])
+    assert settled(trace) is False
+    assert settled(trace, one_community=one_community(0.487)) is True
+    assert settled(rows(rising(100)), one_community=-10.0) is True, "less than .2 % of a quarter of 10 nats"
+    assert settled(rows(rising(30)), one_community=-10.0) is False
+    assert decided(PLAIN, trace).end is None
+    assert Phases().decided(PLAIN, trace, 80, 1, one_community(0.487)).settled_at == 80
+
+
+def test_the_log_likelihood_of_one_community():
+    assert one_community(0.5) == pytest.approx(-0.6931472)
+    assert one_community(0.01) == pytest.approx(0.01 * math.log(0.01) + 0.99 * math.log(0.99))
+    assert one_community(1.0) == 0.0
 
 
 def test_a_flat_or_falling_trace_has_settled():

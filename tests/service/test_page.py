@@ -107,6 +107,7 @@ def test_a_detection_is_submitted_followed_and_explored(page: Page, served: Serv
         lines = client.get(f"/api/v1/jobs/{job}/files/communities.txt").content
 
     expect(main.get_by_text("1,461 vertices, 2,742 links")).to_be_visible()
+    expect(main.get_by_text(result["verdict"]["sentence"])).to_be_visible()
     expect(main.get_by_text(result["convergence"]["text"])).to_be_visible()
     trace = main.locator("figure.chart path.line").get_attribute("d") or ""
     assert trace.count("L") == len(result["trace"]) - 1

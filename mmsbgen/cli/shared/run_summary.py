@@ -24,9 +24,10 @@ def _error(value: float | None) -> str:
 
 
 def summary(found: Detection) -> None:
-    """Print communities with size and strength, overlap, coverage, metrics and time by stage."""
+    """Print the verdict, communities with size and strength, overlap, coverage, metrics and time by stage."""
     cover, record = found.cover, found.record
     count, rule = len(cover.members), record["rule"]
+    click.echo(found.verdict.sentence)
     click.echo(
         f"{plural(count, 'community', 'communities')} (K = {found.memberships.k}, rule {rule['name']} "
         f"{rule['threshold']:g})" + (":" if count else ".")

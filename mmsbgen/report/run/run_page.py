@@ -17,9 +17,12 @@ from mmsbgen.report.run.community_links import links_between
 from mmsbgen.report.run.saved_run import SavedRun, load
 from mmsbgen.report.style import Picture, drawing
 from mmsbgen.sampler.diagnostics.communities import RULES
+from mmsbgen.sampler.diagnostics.verdict import Verdict, of_record
 
 Record = dict[str, Any]
 
+#: Kind of the notice of a verdict.
+_COLOURS = {"found": "good", "weak": "warning", "degrees": "warning", "none": "warning", "unknown": "note"}
 #: Most rows of the tables of communities and of pairs, and members that are named.
 _COMMUNITIES, _PAIRS, _MEMBERS = 50, 20, 8
 
@@ -67,10 +70,12 @@ def _some(*pictures: Picture | None) -> list[Picture]:
 
 
 def _notices(record: Record, missing: str, graph: Graph | None) -> list[Notice]:
-    verdict = record.get("convergence") or {}
-    text = verdict.get("text", "")
-    kind = "good" if text.startswith("Converged") else "warning" if text.startswith("Warning") else "note"
-    found = [Notice(kind, text)] if text else []
+    verdict, text = of_record(record), (record.get("convergence") or {}).get("text", "")
+    found = [Notice(_COLOURS[verdict.kind], verdict.sentence)]
+    if text:
+        converged = "good" if verdict.kind == "found" else "note"
+        kind = converged if text.startswith("Converged") else "warning" if text.startswith("Warning") else "note"
+        found.append(Notice(kind, text))
     if record.get("interrupted"):
         done = record["iterations"]
         found.insert(0, Notice("warning", f"This run was interrupted after iteration {done}; it can be resumed."))
@@ -195,6 +200,7 @@ def _convergence(record: Record) -> Section:
         ("iterations", f"{record['iterations']:,}"),
         ("updates of a vertex", _number(record.get("updates_per_vertex"), None, ".4g")),
     ]
+    numbers += _structure(of_record(record))
     tables.append(Table("Verdict in numbers", ("", "value"), numbers, frozenset({1})))
     trials = (record.get("course") or {}).get("trials") or []
     if trials:
@@ -212,6 +218,18 @@ def _convergence(record: Record) -> Section:
         names = ("start", "sets", "its own log-likelihood", "after the trial", "AUC after the trial")
         tables.append(Table("Starts that were tried", names, starts, frozenset(range(1, 5))))
     return Section("Convergence", "", _some(trace_pictures.held_out(record), trace_pictures.health(record)), tables)
+
+
+def _structure(verdict: Verdict) -> list[tuple[str, str]]:
+    rows = []
+    if verdict.auc is not None:
+        auc = _number(verdict.auc, verdict.auc_error, ".3f")
+        rows.append(("AUC of held-out links against links of graphs with the same degrees (chance: 0.5)", auc))
+    if verdict.modularity is not None:
+        rewired = _number(verdict.rewired_modularity, verdict.rewired_deviation, ".3f")
+        rows.append(("modularity of the graph", _number(verdict.modularity, None, ".3f")))
+        rows.append(("modularity of graphs with the same degrees, and its standard deviation", rewired))
+    return rows
 
 
 def _number(value: float | None, error: float | None, form: str) -> str:

@@ -12,7 +12,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.best_community import leading_communities
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.diagnostics.memberships import Memberships, largest
-from mmsbgen.sampler.options.phases import TOLERANCE, WINDOW, settled
+from mmsbgen.sampler.options.phases import TOLERANCE, WINDOW, one_community, settled
 
 #: Most snapshots of leading communities; beyond it, every second one is dropped.
 _MOMENTS = 32
@@ -67,7 +67,8 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Stabi
     """
     course, sweep = sampler.course, _sweep(sampler)
     since = [row for row in trace if row["iteration"] > course.changed_at]
-    verdict = True if course.settled_at is not None else settled(since, sweep, course.changed_at)
+    chance = one_community(sampler.split.graph.density)
+    verdict = True if course.settled_at is not None else settled(since, sweep, course.changed_at, chance)
     mass = np.bincount(found.indices.ravel(), found.values.ravel(), minlength=found.k)
     share = mass[mass > 0] / mass.sum()
     agreement = watch.agreement(course.changed_at)

@@ -8,6 +8,7 @@ log-likelihood has settled.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +28,9 @@ RESTART = 20.0
 WINDOW = 5
 #: Relative gain in log-likelihood from one window to the next, below which a run has settled.
 TOLERANCE = 2e-3
+#: Share of what one community leaves unexplained, below which gains are no longer relative to the log-likelihood: that
+#: of perfect communities goes to 0, and its relative gains never end.
+EXPLAINED = 0.25
 #: Fewest sweeps of a run of open length: without refinements, the noise of single states may look like convergence.
 LEAST_SWEEPS = 60
 #: Sweeps of a run of open length without held-out pairs.
@@ -116,12 +120,22 @@ class Phases:
         clock = self.clock_at + (iteration - self.clock_from) / per_sweep
         return replace(after, clock_at=min(RESTART, clock), clock_from=iteration)
 
-    def decided(self, options: Options, trace: Sequence[dict[str, Any]], iteration: int, per_sweep: int) -> Phases:
-        """The phases after an evaluation: a run of open length continues, starts to sample, or gets its end."""
+    def decided(
+        self,
+        options: Options,
+        trace: Sequence[dict[str, Any]],
+        iteration: int,
+        per_sweep: int,
+        one_community: float = 0.0,
+    ) -> Phases:
+        """The phases after an evaluation: a run of open length continues, starts to sample, or gets its end.
+
+        ``one_community`` is as for :func:`settled`.
+        """
         if options.iterations is not None or self.end is not None:
             return self
         since = [row for row in trace if row["iteration"] > self.changed_at]
-        verdict = settled(since, per_sweep, self.changed_at)
+        verdict = settled(since, per_sweep, self.changed_at, one_community)
         last = iteration >= MOST_SWEEPS * per_sweep
         early = self._may_refine(options) or iteration < LEAST_SWEEPS * per_sweep
         if verdict and early and not last:
@@ -141,7 +155,14 @@ class Phases:
         )
 
 
-def settled(trace: Sequence[dict[str, Any]], sweep: float = 1.0, begin: int = 0) -> bool | None:
+def one_community(density: float) -> float:
+    """Log-likelihood of a pair, in nats, if all pairs are linked with the probability ``density``."""
+    return sum(p * math.log(p) for p in (density, 1.0 - density) if p > 0)
+
+
+def settled(
+    trace: Sequence[dict[str, Any]], sweep: float = 1.0, begin: int = 0, one_community: float = 0.0
+) -> bool | None:
     """Whether the held-out log-likelihood has stopped rising; None if there are too few evaluations.
 
     Compares the mean of the last window of evaluations with that of the window before.  A window has ``WINDOW``
@@ -152,6 +173,8 @@ def settled(trace: Sequence[dict[str, Any]], sweep: float = 1.0, begin: int = 0)
         trace: the evaluations to look at.
         sweep: iterations in which every vertex is updated once.
         begin: the iteration after which the trace begins.
+        one_community: the log-likelihood of a pair by one community. Gains are relative to the log-likelihood, or to a
+            quarter of this where that is more.
     """
     rows = [(row["iteration"], row["sample_log_likelihood"]) for row in trace if "sample_log_likelihood" in row]
     if len(rows) < 2 * WINDOW:
@@ -165,4 +188,4 @@ def settled(trace: Sequence[dict[str, Any]], sweep: float = 1.0, begin: int = 0)
     elif last - 2 * sweep < begin or not before:
         return None
     gain = np.mean(after) - np.mean(before)
-    return bool(gain < TOLERANCE * abs(np.mean(before)))
+    return bool(gain < TOLERANCE * max(abs(np.mean(before)), EXPLAINED * abs(one_community)))

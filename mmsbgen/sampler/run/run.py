@@ -9,6 +9,7 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
+from mmsbgen.sampler.options.phases import one_community
 from mmsbgen.sampler.run.refine import refine
 
 
@@ -32,6 +33,7 @@ def run(
     then has the trace and the running means of one that did not end there.
     """
     options, per_sweep = sampler.options, sampler.per_sweep
+    chance = one_community(sampler.split.graph.density)
     begin = saved = time.monotonic()
 
     def spent() -> float:
@@ -48,7 +50,7 @@ def run(
                 watch.look(sampler)
             if sampler.course.refines(options, sampler.iteration, per_sweep):
                 refine(sampler)
-            course = sampler.course.decided(options, trace, sampler.iteration, per_sweep)
+            course = sampler.course.decided(options, trace, sampler.iteration, per_sweep, chance)
             sampler.restore(sampler.chain._replace(course=course))
         if on_progress is not None:
             on_progress(sampler, trace)

@@ -133,6 +133,13 @@ class Community(BaseModel):
     background: bool = Field(description="Whether its members link no more often than any two vertices do.")
 
 
+class VerdictModel(BaseModel):
+    """Whether communities were found."""
+
+    kind: Literal["found", "weak", "degrees", "none", "unknown"]
+    sentence: str = Field(description="The verdict for people.")
+
+
 class DetectionResult(BaseModel):
     """The result of a detection, without the members."""
 
@@ -148,6 +155,7 @@ class DetectionResult(BaseModel):
     )
     trace: list[dict[str, Any]] = Field(description="One entry an evaluation.")
     held_out: dict[str, Any]
+    verdict: VerdictModel
     convergence: dict[str, Any]
     stage_seconds: dict[str, float]
     device: str

@@ -63,6 +63,7 @@ function summary(found) {
   const told = (pairs) => (pairs ? `AUC ${number(pairs.auc, 4)}, perplexity ${number(pairs.perplexity, 4)}` : "–");
   const spent = Object.values(found.stage_seconds).reduce((sum, one) => sum + one, 0);
   const facts = {
+    Verdict: found.verdict.sentence,
     Graph: `${count(found.vertices)} vertices, ${count(found.links)} links`,
     Communities: `${count(found.count)} found (K = ${count(found.n_communities)})`,
     Coverage: `${percent(found.coverage, 1)} of the vertices, each in ${number(found.overlap, 3)} on average`,

@@ -1,0 +1,323 @@
+"""Whether a run has found communities: the verdict, and the two tests behind it.
+
+Both tests compare with graphs that have the same degrees and no other structure (the configuration model):
+
+* Held-out links keep the degrees of their ends and swap partners.  If the model has found communities, it ranks the
+  true links above the swapped ones.
+* For small graphs, where few links are held out: the best modularity of the whole graph against that of rewired graphs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.graph import Graph, Split
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
+from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.starts.contraction import graph_of
+from mmsbgen.sampler.starts.start_methods import seeded
+
+__all__ = ["Modularity", "Ranks", "Verdict", "decided", "degree_excess", "modularity", "of_record", "ranks", "verdict"]
+
+#: Sets of swapped pairs, and rounds of swaps between two of them; a round proposes a swap for every pair.
+_SETS, _ROUNDS = 199, 2
+#: Most held-out links that are tested, and most multiplications for the scores of all pairs of their ends.
+_MOST_TESTED, _MULTIPLICATIONS = 2048, 1 << 35
+#: Fewest held-out links that show structure by themselves, and the standard deviations that this takes: by chance 7 in
+#: 10,000, times three as the run took the best of three starts for its validation pairs.
+_ENOUGH, _SIGNIFICANT = 10, 3.3
+#: Standard errors by which held-out links confirm the communities of a graph whose modularity stands out (1 in 20).
+_CONFIRMED = 1.645
+#: Smallest AUC that is not weak, about Cohen's small effect (d = 0.2, AUC .556), and smallest that counts at all.
+_CLEAR, _SLIGHT = 0.55, 0.52
+#: Density above which ranks are corrected by those of held-out non-links; below it they would add noise only.
+_DENSE = 0.02
+#: Rewired graphs, and swaps tried for each as a multiple of the links.
+_REWIRED, _TRIED = 24, 10
+#: Links above which no graph is rewired.
+_SMALL = 20_000
+#: Standard deviations by which a modularity or a variance of degrees must stand out (about 3 in 10,000 by chance).
+_OUTSTANDING = 4.0
+
+_OF_OLDER_RUNS = "Not known whether there are communities: the run was made by a version that did not test it."
+
+Kind = Literal["found", "weak", "degrees", "none", "unknown"]
+Tell = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How the model ranks held-out links among links of graphs with the same degrees.
+
+    Attributes:
+        links: number of held-out links that were tested.
+        auc: probability that one of them ranks above a link of such a graph, .5 without communities.
+        error: standard error of ``auc`` without communities.
+        deviations: standard deviations by which ``auc`` is above chance, corrected in dense graphs (:func:`ranks`).
+    """
+
+    links: int
+    auc: float
+    error: float
+    deviations: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether the ranks by themselves show communities."""
+        return self.links >= _ENOUGH and self.deviations >= _SIGNIFICANT and self.auc >= _SLIGHT
+
+    @property
+    def confirms(self) -> bool:
+        """Whether the ranks agree with a modularity that stands out."""
+        return self.auc - 0.5 >= max(_CONFIRMED * self.error, _SLIGHT - 0.5)
+
+
+@dataclass(frozen=True)
+class Modularity:
+    """Modularity of Leiden's communities in the graph (``found``), and mean and deviation in rewired graphs."""
+
+    found: float
+    rewired: float
+    deviation: float
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the graph's modularity is beyond what graphs of its degrees have."""
+        return self.found - self.rewired > _OUTSTANDING * max(self.deviation, 1e-9)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a run has found communities.
+
+    Attributes:
+        kind: ``found``; ``weak``: there is structure, but little, or these communities do not show it; ``degrees``:
+            vertices differ in their degrees, and nothing else was found; ``none``; ``unknown``: nothing was tested.
+        sentence: the verdict for people.
+        links: number of held-out links that were tested.
+        auc: probability that the model ranks a held-out link above one of a graph with the same degrees, .5 by chance.
+        auc_error: its standard error by chance.
+        auc_deviations: standard deviations by which it is above chance, corrected in dense graphs (:func:`ranks`).
+        modularity: the graph's best modularity; None, as the next two, if it was not needed or the graph is large.
+        rewired_modularity: its mean in graphs with the same degrees.
+        rewired_deviation: its standard deviation in these.
+        degree_excess: standard deviations by which the variance of degrees exceeds that of a random graph.
+    """
+
+    kind: Kind
+    sentence: str
+    links: int = 0
+    auc: float | None = None
+    auc_error: float | None = None
+    auc_deviations: float | None = None
+    modularity: float | None = None
+    rewired_modularity: float | None = None
+    rewired_deviation: float | None = None
+    degree_excess: float | None = None
+
+
+def verdict(sampler: Sampler, tell: Tell = lambda what, share: None) -> Verdict:
+    """The verdict on the memberships of a chain; ``tell`` is called with what is being made and the share done."""
+    split, seed = sampler.split, sampler.options.seed
+    rows = as_unknown(row_source(sampler), split.unlinked, sampler.shape.k)
+    weights = sampler.beta() - sampler.options.crossing
+    ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
+    compared = None
+    if not (ranked is not None and ranked.significant) and split.graph.n_links <= _SMALL:
+        compared = modularity(split.graph, seed, lambda share: tell("graphs with the same degrees", share))
+    return decided(ranked, compared, degree_excess(split.graph.degrees()))
+
+
+def of_record(record: Mapping[str, Any]) -> Verdict:
+    """The verdict in a run record; ``unknown`` for a record of a version that gave none."""
+    given = record.get("verdict")
+    if given is None:
+        return Verdict("unknown", _OF_OLDER_RUNS)
+    return Verdict(**{field.name: given[field.name] for field in fields(Verdict)})
+
+
+def decided(ranked: Ranks | None, compared: Modularity | None, excess: float) -> Verdict:
+    """The verdict from the tests; None for a test that was not made.
+
+    ``found`` needs an AUC of .55, and either 3.3 standard deviations above chance, or 1.6 of them and a modularity that
+    stands out by 4 standard deviations.  ``weak`` is an AUC from .52 on that has the same, or the modularity alone.  By
+    chance a random graph is called ``found`` in less than .3 % of runs.
+    """
+    stands_out = compared is not None and compared.stands_out
+    shown = ranked is not None and (ranked.significant or (stands_out and ranked.confirms))
+    kind: Kind
+    if ranked is None and compared is None:
+        kind = "unknown"
+    elif ranked is not None and shown and ranked.auc >= _CLEAR:
+        kind = "found"
+    elif shown or stands_out:
+        kind = "weak"
+    else:
+        kind = "degrees" if excess > _OUTSTANDING else "none"
+    numbers: dict[str, Any] = {"degree_excess": excess}
+    if ranked is not None:
+        numbers |= {"links": ranked.links, "auc": ranked.auc, "auc_error": ranked.error}
+        numbers["auc_deviations"] = ranked.deviations
+    if compared is not None:
+        numbers["modularity"] = compared.found
+        numbers |= {"rewired_modularity": compared.rewired, "rewired_deviation": compared.deviation}
+    return Verdict(kind, _sentence(kind, ranked if shown else None, compared), **numbers)
+
+
+def _sentence(kind: str, ranked: Ranks | None, compared: Modularity | None) -> str:
+    if kind == "unknown":
+        return "Not known whether there are communities: no links were held out that could tell (--validation)."
+    if kind == "none":
+        return "No structure found: the communities are no better than those of random graphs."
+    if kind == "degrees":
+        return (
+            "No structure found beyond degrees: some vertices have many more links than others, but the communities "
+            "are no better than those of random graphs with the same degrees."
+        )
+    what = "Structure found" if kind == "found" else "Structure found, but weak"
+    if compared is not None and compared.stands_out:
+        links = "agree" if ranked is not None else "do not confirm these communities"
+        return (
+            f"{what}: modularity {compared.found:.2f}, against {compared.rewired:.2f} in random graphs with the same "
+            f"degrees; held-out links {links}."
+        )
+    assert ranked is not None
+    return (
+        f"{what}: the model ranks a held-out link above one of a random graph with the same degrees in "
+        f"{ranked.auc:.0%} of cases (chance: 50%)."
+    )
+
+
+def degree_excess(degrees: Ints) -> float:
+    """Standard deviations by which the variance of ``degrees`` ``[N]`` exceeds that of a random graph.
+
+    In a graph whose pairs are linked with one probability, sum (d - mean)^2 / mean is about chi-squared with N - 1
+    degrees of freedom, or less.
+    """
+    mean, free = float(degrees.mean()), degrees.size - 1
+    if free < 1 or mean == 0:
+        return 0.0
+    return (float(((degrees - mean) ** 2).sum()) / mean - free) / math.sqrt(2 * free)
+
+
+def ranks(
+    split: Split, rows: RowSource, weights: Floats, seed: int, tell: Callable[[float], None] = lambda share: None
+) -> Ranks | None:
+    """How a model ranks the held-out links of ``split``; None for fewer than two links.
+
+    Pairs are scored by p(link) - delta, eq. (2.2), from ``rows`` of pi and ``weights`` beta - delta ``[K]``.  Swaps
+    keep every vertex's number of held-out links and make no loop, no double link and no pair that is known.
+
+    The fit has not seen held-out pairs as non-links, but swapped ones.  In dense graphs this alone raises the ranks of
+    held-out links.  It raises those of held-out non-links as much; these are subtracted for ``deviations``.
+    """
+    rng = np.random.Generator(np.random.PCG64([seed, 5]))
+    held_out = (split.validation, split.test)
+    most = min(_MOST_TESTED, math.isqrt(_MULTIPLICATIONS // 16 // weights.size))
+    links = _some(np.concatenate([part.pairs[part.labels] for part in held_out]), most, rng)
+    others = _some(np.concatenate([part.pairs[~part.labels] for part in held_out]), most, rng)
+    if len(links) < 2:
+        return None
+    corrected = split.graph.density > _DENSE and len(others) > 1
+    tested = np.concatenate([links, others]) if corrected else links
+    vertices, at = np.unique(tested, return_inverse=True)
+    ends = at.reshape(tested.shape)
+    pi = rows(vertices)
+    scores = (pi * weights.astype(pi.dtype)) @ pi.T
+
+    def means(drawn: Ints, known: Ints, share: float) -> Floats:
+        barred = _barred(vertices, known, split.graph.n_vertices)
+        return mean_ranks(drawn, scores, barred, rng, lambda done: tell(share + done / (1 + corrected)))
+
+    found = means(
+        ends[: len(links)], np.concatenate([split.training_links, *(p.pairs[~p.labels] for p in held_out)]), 0
+    )
+    excess = found - means(ends[len(links) :], split.graph.links, 0.5) if corrected else found
+    error, spread = float(found[1:].std(ddof=1)), float(excess[1:].std(ddof=1))
+    deviations = float(excess[0] - excess[1:].mean()) / spread if spread > 1e-9 else 0.0
+    return Ranks(len(links), float(found[0]), error, deviations)
+
+
+def _some(pairs: Ints, most: int, rng: np.random.Generator) -> Ints:
+    """At most ``most`` of ``pairs``, drawn at random."""
+    return pairs if len(pairs) <= most else pairs[np.sort(rng.choice(len(pairs), most, replace=False))]
+
+
+def _barred(vertices: Ints, known: Ints, n_vertices: int) -> npt.NDArray[np.bool_]:
+    """Which pairs of ``vertices`` ``[V]`` are in ``known`` ``[P, 2]`` or loops, ``[V, V]``."""
+    there = np.zeros(n_vertices, np.bool_)
+    there[vertices] = True
+    a, b = np.searchsorted(vertices, known[there[known].all(axis=1)]).T
+    barred = np.eye(vertices.size, dtype=np.bool_)
+    barred[a, b] = barred[b, a] = True
+    return barred
+
+
+def mean_ranks(
+    pairs: Ints,
+    scores: npt.NDArray[Any],
+    barred: npt.NDArray[np.bool_],
+    rng: np.random.Generator,
+    tell: Callable[[float], None] = lambda share: None,
+) -> Floats:
+    """Mean rank by ``scores`` ``[V, V]`` of ``pairs`` ``[H, 2]`` and of 199 sets swapped from them, ``[200]``.
+
+    A rank is the share of all pairs of these sets that score less, ties counting half.
+    """
+    sets = [pairs]
+    # Two walks from the pairs that were held out: then these are a random member of one stationary sequence.
+    before = int(rng.integers(_SETS + 1))
+    for count in (before, _SETS - before):
+        for drawn in islice(swapped(pairs, barred, rng), _ROUNDS - 1, _ROUNDS * count, _ROUNDS):
+            sets.append(drawn)
+            tell(len(sets) / (_SETS + 1))
+    values = np.stack([scores[drawn[:, 0], drawn[:, 1]] for drawn in sets])
+    pool = np.sort(values, axis=None)
+    below, upto = (np.searchsorted(pool, values, side) for side in ("left", "right"))
+    means: Floats = ((below + upto) / (2 * pool.size)).mean(axis=1)
+    return means
+
+
+def swapped(links: Ints, barred: npt.NDArray[np.bool_], rng: np.random.Generator) -> Iterator[Ints]:
+    """Walk over the sets of links with the degrees of ``links`` ``[H, 2]``, all with one probability; after each round.
+
+    A round pairs the links at random and swaps partners of a pair unless that makes a pair in ``barred`` or a double
+    link.  It also leaves alone what another swap of the round would make or unmake, so that every round can be undone
+    with the same probability.
+    """
+    n, half = len(barred), len(links) // 2
+    while True:
+        first, second = rng.permutation(len(links))[: 2 * half].reshape(2, half)
+        turned = rng.random(half) < 0.5
+        a, b = links[first].T
+        c, d = np.where(turned[:, None], links[second][:, ::-1], links[second]).T
+        ends = np.concatenate([links.T, [a, d], [c, b]], axis=1)
+        keys = ends.min(axis=0) * n + ends.max(axis=0)
+        _, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        once = counts[at] == 1
+        made = once[len(links) :].reshape(2, half).all(axis=0)
+        may = made & once[first] & once[second] & ~barred[a, d] & ~barred[c, b]
+        links = links.copy()
+        links[first[may]], links[second[may]] = np.stack([a, d], axis=1)[may], np.stack([c, b], axis=1)[may]
+        yield links
+
+
+def modularity(graph: Graph, seed: int, tell: Callable[[float], None] = lambda share: None) -> Modularity:
+    """Modularity by Leiden in ``graph`` and in graphs rewired to the same degrees."""
+    with seeded(seed):
+        drawn = graph_of(graph.n_vertices, graph.links)
+        values = []
+        for done in range(_REWIRED + 1):
+            found: Any = drawn.community_leiden(objective_function="modularity", n_iterations=2)
+            values.append(drawn.modularity(found.membership))
+            drawn.rewire(n=_TRIED * graph.n_links)
+            tell((done + 1) / (_REWIRED + 1))
+    return Modularity(values[0], float(np.mean(values[1:])), float(np.std(values[1:], ddof=1)))

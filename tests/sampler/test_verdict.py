@@ -1,0 +1,218 @@
+"""The tests behind the verdict: swapped links, ranks, modularity of rewired graphs, and what they decide."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import asdict
+from itertools import islice
+
+import igraph
+import networkx
+import numpy as np
+import pytest
+from bench_verdict import of_degrees, power_law, simple, uniform
+
+from mmsbgen.graph import Graph, as_graph, split
+from mmsbgen.sampler.diagnostics.verdict import (
+    Modularity,
+    Ranks,
+    decided,
+    degree_excess,
+    mean_ranks,
+    modularity,
+    of_record,
+    ranks,
+    swapped,
+)
+
+
+def none_barred(n: int) -> np.ndarray:
+    return np.eye(n, dtype=bool)
+
+
+def one_hot(labels: np.ndarray, k: int) -> np.ndarray:
+    return np.eye(k, dtype=np.float32)[labels]
+
+
+# Swaps --------------------------------------------------------------------------------------------------------
+
+
+def test_swaps_keep_degrees_and_make_no_pair_that_is_barred():
+    rng = np.random.default_rng(0)
+    links = as_graph(uniform(40, 120, rng)).links
+    held_out, known = links[::3], np.delete(links, np.s_[::3], axis=0)
+    barred = none_barred(40)
+    barred[known[:, 0], known[:, 1]] = barred[known[:, 1], known[:, 0]] = True
+    seen = set()
+    for drawn in islice(swapped(held_out, barred, rng), 100):
+        np.testing.assert_array_equal(
+            np.bincount(drawn.ravel(), minlength=40), np.bincount(held_out.ravel(), minlength=40)
+        )
+        assert not barred[drawn[:, 0], drawn[:, 1]].any()
+        pairs = frozenset(map(frozenset, drawn.tolist()))
+        assert len(pairs) == len(drawn), "no double link"
+        seen.add(pairs)
+    assert len(seen) > 90
+
+
+@pytest.mark.slow
+def test_every_set_of_links_is_drawn_as_often():
+    """Six vertices of one link each: 12 of the 15 matchings do not link 0 and 1. Chi-squared, 11 degrees of freedom."""
+    barred = none_barred(6)
+    barred[0, 1] = barred[1, 0] = True
+    count, every = 2400, 4
+    walk = swapped(np.array([[0, 2], [1, 3], [4, 5]]), barred, np.random.default_rng(1))
+    drawn = Counter(frozenset(map(frozenset, links.tolist())) for links in islice(walk, 0, count * every, every))
+    assert len(drawn) == 12
+    chi_squared = sum((n - count / 12) ** 2 / (count / 12) for n in drawn.values())
+    # Successive sets are not quite independent, which the factor is for: 4 rounds leave a correlation below .3.
+    assert chi_squared < (1.3 / 0.7) * (11 + 5 * math.sqrt(22))
+
+
+def test_ranks_are_one_half_on_average():
+    rng = np.random.default_rng(2)
+    scores = rng.random((30, 30))
+    links = as_graph(uniform(30, 20, rng)).links
+    means = mean_ranks(links, scores + scores.T, none_barred(30), rng)
+    assert means.shape == (200,)
+    assert means.mean() == pytest.approx(0.5)
+    np.testing.assert_allclose(mean_ranks(links, np.ones((30, 30)), none_barred(30), rng), 0.5)
+
+
+# Ranks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_communities_that_follow_degrees_only_are_not_significant():
+    """Hubs share a community, so that links rank above non-links by far; over 40 graphs deviations are N(0, 1)."""
+    deviations = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        graph = as_graph(of_degrees(power_law(400, 5.0, rng), rng))
+        labels = np.where(graph.degrees() > 8, 0, rng.integers(1, 4, graph.n_vertices))
+        parts = split(graph, validation=0.1, seed=seed)
+        found = ranks(parts, one_hot(labels, 4).__getitem__, np.array([0.9, 0.1, 0.1, 0.1]), seed)
+        assert found is not None
+        deviations.append(found.deviations)
+    assert abs(np.mean(deviations)) < 4 / math.sqrt(40)
+    assert np.var(deviations, ddof=1) == pytest.approx(1, abs=4 * math.sqrt(2 / 40))
+
+
+def test_planted_communities_rank_as_their_links_say():
+    """Of labels that are right: with a share s of links inside and half of the pairs, AUC = 1/2 + (s - 1/2) / 2."""
+    rng, n = np.random.default_rng(3), 600
+    first = rng.integers(0, n, 3000)
+    second = (first + 2 * rng.integers(1, n // 2, 3000) + (rng.random(3000) < 0.2)) % n
+    graph = as_graph(simple(np.stack([first, second], axis=1)))
+    parts = split(graph, validation=0.1, seed=0)
+    labels = graph.ids % 2
+    links = parts.validation.pairs[parts.validation.labels]
+    inside = np.mean(labels[links[:, 0]] == labels[links[:, 1]])
+    found = ranks(parts, one_hot(labels, 2).__getitem__, np.array([0.1, 0.1]), 0)
+    assert found is not None
+    assert found.links == len(links)
+    assert found.auc == pytest.approx(0.5 + (inside - 0.5) / 2, abs=4 * found.error)
+    assert found.significant
+
+
+def test_without_two_held_out_links_there_are_no_ranks():
+    graph = as_graph(np.array([[0, 1], [1, 2], [2, 3]]))
+    assert ranks(split(graph, validation=0.3, seed=0), np.ones((4, 1)).__getitem__, np.ones(1), 0) is None
+    assert ranks(split(graph, validation=0.0, seed=0), np.ones((4, 1)).__getitem__, np.ones(1), 0) is None
+
+
+def test_a_complete_graph_has_nothing_to_swap():
+    graph = as_graph(networkx.complete_graph(20))
+    found = ranks(split(graph, validation=0.1, seed=0), np.ones((20, 1)).__getitem__, np.ones(1), 0)
+    assert found is not None
+    assert (found.auc, found.error, found.deviations) == (0.5, 0.0, 0.0)
+    assert not modularity(graph, 0).stands_out
+
+
+# Modularity ---------------------------------------------------------------------------------------------------
+
+
+def cliques(size: int, count: int) -> Graph:
+    return as_graph(networkx.disjoint_union_all([networkx.complete_graph(size)] * count))
+
+
+def test_the_modularity_of_cliques_stands_out():
+    found = modularity(cliques(10, 2), 0)
+    assert found.found == pytest.approx(0.5)
+    assert found.stands_out
+    assert found == modularity(cliques(10, 2), 0), "the same for the same seed"
+
+
+@pytest.mark.parametrize("kind", ["uniform", "power law", "bipartite", "regular"])
+def test_the_modularity_of_random_graphs_does_not(kind):
+    rng = np.random.default_rng(4)
+    links = {
+        "uniform": lambda: uniform(200, 700, rng),
+        "power law": lambda: of_degrees(power_law(200, 6.0, rng), rng),
+        "bipartite": lambda: uniform(200, 700, rng, 100),
+        "regular": lambda: np.array(networkx.random_regular_graph(6, 200, seed=1).edges),
+    }[kind]()
+    assert not modularity(as_graph(links), 0).stands_out
+
+
+def test_igraph_draws_at_random_again_after_a_test():
+    modularity(cliques(5, 2), 0)
+    first = igraph.Graph.Erdos_Renyi(n=50, m=100).get_edgelist()
+    modularity(cliques(5, 2), 0)
+    assert igraph.Graph.Erdos_Renyi(n=50, m=100).get_edgelist() != first
+
+
+# Degrees ------------------------------------------------------------------------------------------------------
+
+
+def test_the_excess_of_degrees_is_that_of_a_normal_number_in_random_graphs():
+    rng = np.random.default_rng(5)
+    values = [degree_excess(as_graph(uniform(300, 1500, rng)).degrees()) for _ in range(100)]
+    # Pairs are drawn without repetition and vertices without a link left out: the mean may be below 0 by a little.
+    assert abs(np.mean(values)) < 0.2 + 4 / math.sqrt(100)
+    assert np.std(values) == pytest.approx(1, abs=4 / math.sqrt(200))
+    assert degree_excess(as_graph(networkx.star_graph(50)).degrees()) > 50
+    assert degree_excess(as_graph(networkx.cycle_graph(50)).degrees()) < -4
+    assert degree_excess(np.array([1])) == 0
+
+
+# Decisions ----------------------------------------------------------------------------------------------------
+
+CLEAR, SLIGHT = Ranks(300, 0.7, 0.02, 10.0), Ranks(2000, 0.53, 0.006, 5.0)
+CHANCE, FEW = Ranks(300, 0.51, 0.02, 0.5), Ranks(4, 0.75, 0.1, 3.5)
+OUTSTANDING, USUAL = Modularity(0.42, 0.30, 0.01), Modularity(0.31, 0.30, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("ranked", "compared", "excess", "kind"),
+    [
+        (CLEAR, None, 0.0, "found"),
+        (SLIGHT, None, 0.0, "weak"),
+        (Ranks(2000, 0.515, 0.004, 3.6), None, 0.0, "none"),
+        (CHANCE, USUAL, 0.0, "none"),
+        (CHANCE, USUAL, 9.0, "degrees"),
+        (CHANCE, OUTSTANDING, 9.0, "weak"),
+        (FEW, USUAL, 0.0, "none"),
+        (FEW, OUTSTANDING, 0.0, "found"),
+        (None, OUTSTANDING, 0.0, "weak"),
+        (None, USUAL, 0.0, "none"),
+        (None, None, 50.0, "unknown"),
+    ],
+)
+def test_what_the_tests_decide(ranked, compared, excess, kind):
+    verdict = decided(ranked, compared, excess)
+    assert verdict.kind == kind
+    assert verdict.sentence.count(".") >= 1
+    assert len(verdict.sentence.split()) < 30
+    assert verdict.auc == (None if ranked is None else ranked.auc)
+    assert verdict.modularity == (None if compared is None else compared.found)
+    assert of_record({"verdict": asdict(verdict)}) == verdict
+
+
+def test_a_sentence_names_what_shows_the_structure():
+    assert "in 70% of cases" in decided(CLEAR, None, 0.0).sentence
+    assert "modularity 0.42, against 0.30" in decided(FEW, OUTSTANDING, 0.0).sentence
+    assert "held-out links agree" in decided(FEW, OUTSTANDING, 0.0).sentence
+    assert "held-out links do not confirm" in decided(CHANCE, OUTSTANDING, 0.0).sentence
+    assert of_record({}).kind == "unknown"
