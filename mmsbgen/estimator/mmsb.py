@@ -146,6 +146,8 @@ class MMSB(Parameters, Fitted):
     ) -> Self:
         """Continue the fitted chain; without an earlier fit the same as :meth:`fit`.
 
+        A chain that samples goes on sampling, and its means go on.  One that optimises goes on optimising.
+
         If ``refine`` is off and ``start`` is not ``auto``, the chain equals, bit for bit, that of one run with the
         total number of iterations given.  Otherwise the length decides when empty communities are refilled and how
         long starts are tried.  The defaults of ``evaluate_every`` and ``burn_in_iterations`` depend on the length too;
