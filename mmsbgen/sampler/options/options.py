@@ -115,10 +115,10 @@ class Options:
         choices=PRODUCTS,
     )
     step: str = option("split", "How a step keeps memberships positive.", choices=STEPS)
-    noise: bool | None = option(None, "Sample rather than optimise. Default: stars sample, blocks optimise first.")
+    noise: bool | None = option(None, "Draw in every step, to sample. Default: stars sample, blocks optimise.")
     sample_sweeps: int = option(
         0,
-        "Sweeps that draw after the optimum; with --average their mean becomes the memberships.",
+        "Sweeps that sample after the optimum; with --average their mean becomes the memberships.",
         least=0,
         most=2**20,
     )
