@@ -38,8 +38,8 @@ class InterruptedFit(UserWarning):
 class MMSB(Parameters, Fitted):
     """Overlapping communities by the assortative mixed-membership stochastic blockmodel.
 
-    By default ``fit`` optimises: memberships are one state near a mode of the posterior.  With ``sample_sweeps`` the chain
-    then samples, and with ``average`` memberships are the mean of the samples.
+    By default ``fit`` optimises: memberships are one state near a mode of the posterior.  With ``sample_sweeps`` the
+    chain then samples, and with ``average`` memberships are the mean of the samples.
 
     Follows scikit-learn's conventions without requiring scikit-learn: the constructor only stores its arguments, and
     fitted attributes end in an underscore.  The input is a graph rather than a matrix of features.

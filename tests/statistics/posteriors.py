@@ -139,7 +139,7 @@ class Chains:
     def __init__(self, toy: Toy, begin: Gibbs, seed: int = 2) -> None:
         self.toy, self.rng, self.seed, self.iteration = toy, np.random.default_rng(seed), seed, 0
         self.phi = np.maximum(begin.pi * self.rng.gamma(1.0, size=(len(begin.pi), 1, 1)), FLOOR)
-        self.theta = np.stack([1 - begin.beta, begin.beta])
+        self.theta = np.stack([1 - begin.beta, begin.beta]) * self.rng.gamma(2.0, size=begin.beta.shape)
 
     @property
     def pi(self) -> Floats:

@@ -228,7 +228,7 @@ def update_theta(theta: Floats, counts: Floats, step: ThetaStep) -> Floats:
 def _wright_fisher(theta: Floats, counts: Floats, step: ThetaStep) -> Floats:
     expected = np.asarray(step.eta)[:, None] + counts
     total = theta.sum(axis=0)
-    beta, total = theta[1] / total, np.maximum(total, expected.sum(axis=0))
+    beta, total = theta[1] / total, np.maximum(total, 0.25 * expected.sum(axis=0))
     link = total * beta + 0.5 * step.step * (expected[1] * (1.0 - beta) - expected[0] * beta)
     if step.noise:
         k = np.arange(theta.shape[1])
