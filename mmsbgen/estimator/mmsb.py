@@ -154,7 +154,7 @@ class MMSB(Parameters, Fitted):
         If ``refine`` is off and ``start`` is not ``auto``, the chain equals, bit for bit, that of one run with the
         total number of iterations given.  Otherwise the length decides when empty communities are refilled and how
         long starts are tried.  The defaults of ``evaluate_every`` and ``burn_in_iterations`` depend on the length too;
-        they affect metrics and averages.
+        they affect metrics, averages, and the steps of blocks with noise, which are small after the burn-in.
 
         Args:
             graph: the fitted graph, or None.
