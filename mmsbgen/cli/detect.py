@@ -32,7 +32,8 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 
 
 @click.command(
-    help="Find overlapping communities in GRAPH, an edge list or a CSV of links (plain or .gz; - is standard input)."
+    help="Find overlapping communities in GRAPH, an edge list or a CSV of links (plain or .gz; - is standard input). "
+    "A run optimises; --sample-sweeps, --noise and stars sample."
 )
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("-k", "--communities", "k", type=Communities(), help="Number of communities of the model, or auto.")

@@ -47,7 +47,7 @@ def check_request(request: Request) -> CheckedRequest:
         if checkpoint.meta.get("kept") and request.resumes_saved:
             # The resumed run asked to keep its checkpoint, so this one does too.
             request = replace(request, keep_checkpoint=True)
-        options = resumed(checkpoint, request)
+        checkpoint, options = resumed(checkpoint, request)
     strategies.strategy(options.mini_batch)
     return CheckedRequest(request, options, checkpoint)
 

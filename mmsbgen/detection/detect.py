@@ -39,6 +39,8 @@ def detect(
 ) -> Detection:
     """Detect overlapping communities.
 
+    By default the chain optimises; the options ``sample_sweeps`` and ``noise`` make it sample.
+
     Args:
         graph: any input of :func:`mmsbgen.graph.as_graph`: a path to an edge list, an ``(E, 2)`` array or list of pairs
             of ids, a scipy.sparse matrix, a networkx or igraph graph, an edge table of pandas, polars or pyarrow, or a

@@ -27,8 +27,11 @@ def options_of(given: Mapping[str, Any]) -> Options:
     return Options(**given)
 
 
-def resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
-    """The options of a resumed run; given options must equal the checkpoint's, only iterations may be larger."""
+def resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> tuple[checkpoints.Checkpoint, Options]:
+    """The checkpoint and the options of a resumed run; given options must equal its own, only iterations may be larger.
+
+    A run of open length that samples gets a later end in the checkpoint's course, and goes on sampling.
+    """
     before = checkpoint.options
     given = options_of({"n_communities": before.n_communities} | dict(request.options))
     for name in request.options:
@@ -38,11 +41,18 @@ def resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> Options:
                 f"{getattr(before, name)}; leave it out, or start a run of its own"
             )
     if given.iterations is None or given.iterations == before.iterations:
-        return before
-    done = checkpoint.meta["iteration"]
+        return checkpoint, before
+    done, course = checkpoint.meta["iteration"], checkpoint.meta["course"]
     if given.iterations < done:
         raise InputError(f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}")
-    return replace(before, iterations=given.iterations, sample_sweeps=0)
+    if before.iterations is None and course["sampling_from"] is not None:
+        return replace(checkpoint, meta=checkpoint.meta | {"course": course | {"end": given.iterations}}), before
+    if before.sample_sweeps:
+        raise InputError(
+            f"iterations={given.iterations}: the run in {checkpoint.path} has yet to find the optimum after which it "
+            f"samples for {before.sample_sweeps} sweeps; leave iterations out"
+        )
+    return checkpoint, replace(before, iterations=given.iterations)
 
 
 def has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
@@ -65,8 +75,10 @@ def has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Requ
 
 def longer(checkpoint: checkpoints.Checkpoint, options: Options, request: Request) -> None:
     """Send a message if a resumed run is extended to another number of iterations."""
-    before = checkpoint.options
+    before, course = checkpoint.options, checkpoint.meta["course"]
     if options.iterations == before.iterations:
+        if course["sampling_from"] is not None and request.options.get("iterations") is not None:
+            request.on_message(f"The run goes on sampling to iteration {course['end']}.")
         return
     still = "still begin" if before.burn_in_end is not None else "begin"
     request.on_message(

@@ -38,6 +38,9 @@ class InterruptedFit(UserWarning):
 class MMSB(Parameters, Fitted):
     """Overlapping communities by the assortative mixed-membership stochastic blockmodel.
 
+    By default ``fit`` optimises: memberships are one state near a mode of the posterior.  With ``sample_sweeps`` the
+    chain then samples, and with ``average`` memberships are the mean of the samples.
+
     Follows scikit-learn's conventions without requiring scikit-learn: the constructor only stores its arguments, and
     fitted attributes end in an underscore.  The input is a graph rather than a matrix of features.
 
@@ -146,10 +149,12 @@ class MMSB(Parameters, Fitted):
     ) -> Self:
         """Continue the fitted chain; without an earlier fit the same as :meth:`fit`.
 
+        A chain that samples goes on sampling, and its means go on.  One that optimises goes on optimising.
+
         If ``refine`` is off and ``start`` is not ``auto``, the chain equals, bit for bit, that of one run with the
         total number of iterations given.  Otherwise the length decides when empty communities are refilled and how
         long starts are tried.  The defaults of ``evaluate_every`` and ``burn_in_iterations`` depend on the length too;
-        they affect metrics and averages.
+        they affect metrics, averages, and the steps of blocks with noise, which are small after the burn-in.
 
         Args:
             graph: the fitted graph, or None.

@@ -13,7 +13,7 @@ import pytest
 import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.detect import Detection, Request, perform
-from mmsbgen.sampler.options.options import MOST_SWEEPS
+from mmsbgen.sampler.options.options import MOST_SWEEPS, SAMPLE_STEP
 from mmsbgen.sampler.options.phases import BLIND_SWEEPS, CLOSING_SWEEPS, NOISY_SWEEPS, WARM_UP
 
 pytestmark = pytest.mark.opencl
@@ -220,11 +220,10 @@ def test_few_large_communities_are_found(seed):
     assert jaccard(mmsbgen.detect(links, 10, device="pocl", random_state=seed).communities, right) > 0.9
 
 
-@pytest.mark.parametrize("more", [{"sample_sweeps": 20}, {}], ids=["sampling", "closing"])
-def test_an_open_run_can_go_on_to_a_given_length(tmp_path, more):
+def test_an_open_run_can_go_on_to_a_given_length(tmp_path):
     """What it averaged since its optimum is left behind: means begin where those of such a run begin."""
     saved = tmp_path / "checkpoint.npz"
-    options = {"n_communities": 4, "average": True, **more}
+    options = {"n_communities": 4, "average": True}
     first = perform(LINKS, Request(options, device="pocl", out=tmp_path, keep_checkpoint=True))
     done = first.record["iterations"]
     said: list[str] = []
@@ -237,6 +236,37 @@ def test_an_open_run_can_go_on_to_a_given_length(tmp_path, more):
     assert found.record["samples_averaged"] == len(averaged) == averaged[-1]["samples"]
     assert {row["phase"] for row in found.trace if row["iteration"] > done} == {"optimise"}
     assert found.memberships.dense().sum(axis=1) == pytest.approx(np.ones(200), abs=1e-4)
+
+
+@pytest.mark.parametrize("given", [{"sample_sweeps": 20}, {"noise": True}], ids=["after the optimum", "throughout"])
+def test_a_run_that_samples_goes_on_sampling(tmp_path, given):
+    """To any later iteration; its means go on, and its chain is that of a run which was to sample for longer."""
+    saved, said = tmp_path / "checkpoint.npz", []
+    options = {"n_communities": 4, "start": "communities", "average": True, **given}
+    first = perform(LINKS, Request(options, device="pocl", out=tmp_path, keep_checkpoint=True))
+    done = first.record["iterations"]
+    asked = Request({"iterations": done + 20}, device="pocl", resume=saved, out=tmp_path, on_message=said.append)
+    found = perform(LINKS, asked)
+    assert found.record["iterations"] == done + 20
+    assert f"The run goes on sampling to iteration {done + 20}." in said
+    after = [row for row in found.trace if row["iteration"] > done]
+    assert {(row["phase"], row["eps"], row["burnt_in"]) for row in after} == {("sample", SAMPLE_STEP, True)}
+    assert found.record["samples_averaged"] == first.record["samples_averaged"] + len(after)
+    if "sample_sweeps" in given:
+        straight = perform(LINKS, Request(options | {"sample_sweeps": 40}, device="pocl"))
+        told = ("iteration", "mean_row_sum", "sample_log_likelihood")
+        assert [[row[name] for name in told] for row in found.trace] == [
+            [row[name] for name in told] for row in straight.trace
+        ]
+
+
+def test_a_run_that_has_yet_to_sample_gets_no_length(tmp_path):
+    """It would optimise to there, and never sample."""
+    options = {"n_communities": 4, "start": "communities", "sample_sweeps": 20}
+    stopped = go(tmp_path, options, until=5)
+    assert stopped.interrupted
+    with pytest.raises(InputError, match="has yet to find the optimum after which it samples for 20 sweeps"):
+        perform(DENSE, Request({"iterations": 90}, device="pocl", resume=tmp_path / "checkpoint.npz"))
 
 
 def test_auto_k_is_for_new_runs(tmp_path):

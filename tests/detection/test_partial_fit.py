@@ -51,6 +51,14 @@ def test_partial_fit_gives_the_bits_of_a_longer_run(extra):
     assert parts.score() == straight.score()
 
 
+def test_partial_fit_goes_on_sampling():
+    model = MMSB(3, device="pocl", start="random", sample_sweeps=5, average=True).fit(RING)
+    done = model.n_iter_
+    assert model.partial_fit(iterations=7).n_iter_ == done + 7
+    assert model.partial_fit().n_iter_ == done + 7 + 50
+    assert {row["phase"] for row in model.trace_ if row["iteration"] > done} == {"sample"}
+
+
 def test_partial_fit_begins_goes_on_and_adds_what_it_should(tmp_path):
     model = fast(3).partial_fit(RING)
     assert np.array_equal(model.memberships_, fast(3).fit(RING).memberships_)

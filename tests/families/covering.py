@@ -23,7 +23,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "storage": STORAGES,
     "n": (11, 1, 3),
     "step": ("split", "reflected", "published"),
-    "theta_step": ("reflected", "published", "gain"),
+    "theta_step": ("reflected", "published", "gain", "wright-fisher"),
     "noise": ("on", "off"),
     "partners": ("uniform", "stratified", "shared", "shared-uniform", "block"),
 }

@@ -21,10 +21,12 @@ NumPy reference, D those of kernels on devices:
 5.  Links are found from both directions; what is drawn as a non-link is neither a link nor held out.
     R graph/test_edgeset: test_documented_definition
     D test_weights: test_every_training_link_is_found_from_both_ends, test_no_non_link_is_a_link_or_held_out
-6.  The laws of chains: prior alone, and conjugate toys.
+6.  The laws of chains: prior alone, conjugate toys, and whole models of up to eight vertices.
     R families/test_reference: test_split_step_keeps_the_prior, test_reflected_step_flattens_the_prior;
-    test_prior: test_the_reference_finds_the_prior; test_conjugate: test_memberships_by_the_reference
+    test_prior: test_the_reference_finds_the_prior; test_conjugate: test_memberships_by_the_reference;
+    test_posteriors: test_blocks_sample_the_posterior, test_stars_sample_the_posterior
     D test_draws (one transition against its exact law), test_prior, test_conjugate, families/test_draw_laws,
+    test_posteriors: test_strengths_of_communities_of_any_size, test_runs_of_blocks_that_sample,
     sampler/test_statistics: test_without_data_the_split_step_keeps_the_prior
     What chains cost in accuracy at larger counts and steps: docs/reports/statistics.md
 7.  Without noise one step is the reference's to 1e-5, whatever the sizes.

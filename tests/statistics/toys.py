@@ -211,11 +211,20 @@ class Strengths:
     """
 
     def __init__(
-        self, device: Device, k: int, links: float, non_links: float, eps: float, *, seed: int = 1, noise: bool = True
+        self,
+        device: Device,
+        k: int,
+        links: float,
+        non_links: float,
+        eps: float,
+        *,
+        seed: int = 1,
+        noise: bool = True,
+        theta_step: str = "reflected",
     ) -> None:
         self.device, self.k, self.iteration = device, k, 0
         length, groups = row_length(k), 16
-        problem = MMSB.problem(K=k, N=2 * k, m=2 * k, noise="on" if noise else "off", theta_step="reflected")
+        problem = MMSB.problem(K=k, N=2 * k, m=2 * k, noise="on" if noise else "off", theta_step=theta_step)
         rows = np.zeros((2 * k, length), np.float32)
         rows[:, :k] = np.tile(np.eye(k), (2, 1))
         theta = np.random.default_rng(seed).gamma(1.0, size=(2, length)) + 1e-3

@@ -19,7 +19,7 @@ def graph_options(command: F) -> F:
         click.option("--partners", default="stratified", show_default=True, help="Partners of stars, with --graph."),
         click.option("--mini-batch", default="block", show_default=True, help="Mini-batches, with --graph."),
         click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph."),
-        click.option("--graph", type=click.Path(path_type=Path), help="For this graph as `mmsbgen detect` samples it."),
+        click.option("--graph", type=click.Path(path_type=Path), help="For this graph as `mmsbgen detect` fits it."),
     ):
         command = option(command)
     return command

@@ -43,7 +43,7 @@ def summary(found: Detection) -> None:
     last = found.trace[-1] if found.trace else {}
     if "auc" in last:
         samples = (
-            f"link probabilities averaged over {last['samples']} samples" if last["samples"] > 1 else "of one state"
+            f"link probabilities averaged over {last['samples']} states" if last["samples"] > 1 else "of one state"
         )
         click.echo(
             f"Validation pairs: AUC {auc_text(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
@@ -63,9 +63,18 @@ def summary(found: Detection) -> None:
     click.echo(record["convergence"]["text"])
     stages = ", ".join(f"{name} {_seconds(value)}" for name, value in record["stage_seconds"].items())
     click.echo(
-        f"{plural(record['iterations'], 'iteration')} ({record['updates_per_vertex']:.1f} updates a vertex) in "
+        f"{_work(found)} ({record['updates_per_vertex']:.1f} updates a vertex) in "
         f"{record['seconds']:.1f} s, where stages overlap: {stages or 'none'}."
     )
+
+
+def _work(found: Detection) -> str:
+    """How long the chain optimised and sampled."""
+    total, begin = found.record["iterations"], found.record["course"]["sampling_from"]
+    phases = {row.get("phase") for row in found.trace}
+    if phases == {"optimise", "sample"} and begin is not None:
+        return f"Optimised for {plural(begin, 'iteration')}, then sampled for {total - begin}"
+    return f"{'Sampled' if phases == {'sample'} else 'Optimised'} for {plural(total, 'iteration')}"
 
 
 def _no_test(record: dict[str, Any]) -> str:

@@ -29,7 +29,13 @@ PARAMETERS = (
         implicit=True,
     ),
     Parameter("step", "split", "how a row ends", choices=("split", "reflected", "published"), soft=True),
-    Parameter("theta_step", "reflected", "how theta moves", choices=("reflected", "published", "gain"), soft=True),
+    Parameter(
+        "theta_step",
+        "reflected",
+        "how theta moves",
+        choices=("reflected", "published", "gain", "wright-fisher"),
+        soft=True,
+    ),
     Parameter("noise", "on", "whether steps draw", choices=("on", "off"), soft=True),
     Parameter("products", "single", "factors of products with shared partners", choices=("single", "half"), soft=True),
     Parameter(

@@ -9,7 +9,7 @@ from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN
+from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, THETA_DRAWN
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.state.device_state import StateShape
 
@@ -35,8 +35,8 @@ def chosen(
 ) -> None:
     """Put the kernels of a run into ``kernels``: ``own`` (of mini-batches and phi's update) and the common ones.
 
-    ``block_links draws`` completes a block's rows in sampling sweeps.  ``add_rows`` adds rows to the posterior mean;
-    ``mean_rows`` reads the mean if rows are stored in 16 bits.
+    ``block_links draws`` and ``theta_end draws`` are those of blocks that sample.  ``add_rows`` adds rows to the
+    posterior mean; ``mean_rows`` reads the mean if rows are stored in 16 bits.
     """
     own = tuple(own)
     wanted = [*own, *_EVERY, *(("explain_links", "explain_at") if options.refines else ())]
@@ -48,9 +48,12 @@ def chosen(
         kernels["gather_rows"] = runtime.variant("gather_rows", problem, accumulate=False)
     if "update_phi" in kernels and not kernels["update_phi"].config["normalise"]:
         kernels["update_pi"] = runtime.kernel("update_pi", problem)
+    # The configurations of the kernels without noise, so that one tuning record serves both.
+    drawn = problem.replace(noise="on", theta_step="wright-fisher")
     if options.sample_sweeps:
-        # Uses the configuration of the kernel without noise, so that one tuning record serves both.
-        kernels[LINKS_DRAWN] = runtime.variant(LINKS, problem.replace(noise="on"))
+        kernels[LINKS_DRAWN] = runtime.variant(LINKS, drawn)
+    if options.sample_sweeps or (options.block and options.draws_noise):
+        kernels[THETA_DRAWN] = runtime.variant(THETA, drawn)
     if options.average:
         kernels["add_rows"] = runtime.variant("gather_rows", problem, accumulate=True)
         if shape.stored.narrow:

@@ -19,10 +19,10 @@ from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
 from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches, HostBatches
-from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN
+from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, THETA_DRAWN
 from mmsbgen.sampler.minibatch.drawn_ahead import DrawnAhead
 from mmsbgen.sampler.minibatch.partners import OwnPartners
-from mmsbgen.sampler.options.options import SAMPLE_STEP, Options
+from mmsbgen.sampler.options.options import FOLLOWING_SWEEPS, SAMPLE_STEP, Options
 from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.starts.start_methods import Start, first_theta
 from mmsbgen.sampler.state import buffers
@@ -153,14 +153,24 @@ class Sampler:
 
     @property
     def sampling(self) -> bool:
-        """Whether the current iteration is one of the sampling sweeps after the optimum."""
-        begin = self.course.sampling_from
-        return self.options.phased and begin is not None and self.iteration > begin
+        """Whether the current iteration is of the sampling sweeps, after the optimum or (with noise) the burn-in."""
+        options, begin = self.options, self.course.sampling_from
+        if begin is not None:
+            return self.iteration > begin
+        return options.block and options.draws_noise and self.course.burnt_in(options, self.iteration)
 
     @property
     def eps(self) -> float:
         """Step size of the current iteration."""
-        return SAMPLE_STEP if self.sampling else self.options.step_sizes(self.time)
+        options = self.options
+        if self.sampling and (options.phased or options.schedule is None):
+            return SAMPLE_STEP
+        return options.step_sizes(self.time)
+
+    @property
+    def _draws_theta(self) -> bool:
+        """Whether theta of blocks is drawn in the current iteration; else it follows its expected counts."""
+        return self.sampling or (self.options.draws_noise and self.iteration > FOLLOWING_SWEEPS * self.per_sweep)
 
     # Memory --------------------------------------------------------------------------------------------------
 
@@ -239,17 +249,19 @@ class Sampler:
         groups = min(batch.n_pairs, self.capacity.groups)
         step, round_ = self._theta_step(eps, n), batch.first // self.max_vertices
         values.update(StepScalars.of(self.iteration, batch, round_, eps, step, groups, self.shape.real.type)._asdict())
-        self.partners.update(self.launch, n, values, self.sampling)
+        adds_noise = self.sampling and self.options.phased
+        self.partners.update(self.launch, n, values, adds_noise)
         if self.options.block:
             # Read after the launch: it replaces a configuration that fails.
-            links = self.kernels[LINKS_DRAWN if self.sampling else LINKS]
+            links = self.kernels[LINKS_DRAWN if adds_noise else LINKS]
             values["n_groups"] = np.uint32(links_groups(links.config))
         if not self.partners.in_place:
             self.launch("update_pi", "update_pi" if "update_pi" in self.kernels else "exchange_slots", n, values)
         if batch.n_pairs:
             self.launch("theta", "theta_partial", groups, values)
         if self.options.block or batch.n_pairs:
-            self.launch("theta", "theta_end", self.shape.row, values)
+            drawn = self.options.block and self._draws_theta
+            self.launch("theta", THETA_DRAWN if drawn else THETA, self.shape.row, values)
         return batch
 
     def advance(self, most: int) -> int:
@@ -276,9 +288,12 @@ class Sampler:
     def _theta_step(self, eps: float, n: int) -> float:
         if not self.options.block:
             return eps * self.theta_scale
+        share = n / self.split.graph.n_vertices
+        if self._draws_theta:
+            return eps * share
         # The gain of a whole sweep, spread over its blocks.
         gain = 5.0 / (self.time + 5.0)
-        return 1.0 - math.pow(1.0 - min(gain, 1.0 - 1e-9), n / self.split.graph.n_vertices)
+        return 1.0 - math.pow(1.0 - min(gain, 1.0 - 1e-9), share)
 
     def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
         """Queue a kernel with its arguments from ``values``; its time counts towards a stage."""

@@ -20,6 +20,8 @@ from mmsbgen.sampler.state.device_state import StateShape
 
 #: The kernel that completes rows, without noise and with the noise of sampling sweeps.
 LINKS, LINKS_DRAWN = "block_links", "block_links draws"
+#: The kernel that moves theta: to its expected counts, and with the noise of sampling sweeps.
+THETA, THETA_DRAWN = "theta_end", "theta_end draws"
 
 
 def theta_scales(per_sweep: int, non_link_factor: float, real: np.dtype[Any]) -> dict[str, Any]:

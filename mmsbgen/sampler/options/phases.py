@@ -55,7 +55,7 @@ class Phases:
         refinements: the refinements so far, each with its iteration and the number of communities filled.
         settled_at: the iteration at which a run of open length had settled, if it has; None for one of given length.
         sampling_from: the last iteration before the sampling sweeps.
-        closing_from: the last iteration before the sweeps whose link probabilities are averaged, if none sample.
+        closing_from: the last iteration before those whose states enter means.
         end: the last iteration of a run of open length, once known.
     """
 
@@ -92,11 +92,7 @@ class Phases:
         """Whether the state after ``iteration`` enters running means and posterior averages."""
         if options.burn_in_end is not None:
             return iteration >= options.burn_in_end
-        if self.closing_from is not None:
-            return iteration > self.closing_from
-        if self.sampling_from is None or self.end is None:
-            return False
-        return iteration >= self.sampling_from + WARM_UP * (self.end - self.sampling_from)
+        return self.closing_from is not None and iteration > self.closing_from
 
     def refines(self, options: Options, iteration: int, per_sweep: int) -> bool:
         """Whether a refinement is due after ``iteration``."""
@@ -146,11 +142,12 @@ class Phases:
             return self
         samples = options.sample_sweeps if options.phased else NOISY_SWEEPS
         more = samples or (0 if blind else CLOSING_SWEEPS)
+        left_out = max(0, math.ceil(WARM_UP * samples * per_sweep) - 1)
         return replace(
             self,
             settled_at=iteration if verdict else self.settled_at,
             sampling_from=iteration if samples else self.sampling_from,
-            closing_from=iteration if more and not samples else self.closing_from,
+            closing_from=iteration + left_out if more else self.closing_from,
             end=iteration + more * per_sweep,
         )
 

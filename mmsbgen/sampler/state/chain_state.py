@@ -41,6 +41,6 @@ class ChainState(NamedTuple):
         return self._replace(iteration=self.iteration + iterations, vertex_updates=self.vertex_updates + vertices)
 
     def to_given_length(self) -> ChainState:
-        """The state of a run of open length that continues to a given length; running and posterior means restart."""
+        """The state of a run of open length that optimises on to a given length; its means restart."""
         course = replace(self.course, settled_at=None, sampling_from=None, closing_from=None, end=None)
         return self._replace(samples=0, averaged=0, beta_sum=np.zeros_like(self.beta_sum), course=course)

@@ -187,7 +187,11 @@ def theta_counts(
 
 @dataclass(frozen=True)
 class ThetaStep:
-    """Step of theta: ``reflected`` (3.8), ``published`` (a factor is missing) or ``gain`` (towards the counts)."""
+    """Step of theta.
+
+    ``name``: ``reflected`` (3.8), ``published`` (a factor is missing), ``gain`` (towards the counts) or
+    ``wright-fisher`` (3.10).  ``step`` is eps, or the gain.
+    """
 
     name: str
     step: float
@@ -198,9 +202,11 @@ class ThetaStep:
 
 
 def update_theta(theta: Floats, counts: Floats, step: ThetaStep) -> Floats:
-    """The next theta ``[2, K]`` (non-link, link) from summed counts ``[2, K]``; eq. (3.7), (3.8)."""
+    """The next theta ``[2, K]`` (non-link, link) from summed counts ``[2, K]``; eq. (3.7), (3.8), (3.10)."""
     total = theta.sum(axis=0)
     eta = np.asarray(step.eta)[:, None]
+    if step.name == "wright-fisher":
+        return _wright_fisher(theta, counts, step)
     if step.name == "gain":
         moved = theta + step.step * (eta + counts - theta)
         return np.maximum(np.abs(moved), FLOOR)
@@ -216,6 +222,20 @@ def update_theta(theta: Floats, counts: Floats, step: ThetaStep) -> Floats:
         xi = np.stack([counter_random.normals(step.seed, k, i, step.iteration, Purpose.theta_normal) for i in (0, 1)])
         moved = moved + np.sqrt(step.step * theta) * xi
     floored: Floats = np.maximum(np.abs(moved), FLOOR)
+    return floored
+
+
+def _wright_fisher(theta: Floats, counts: Floats, step: ThetaStep) -> Floats:
+    expected = np.asarray(step.eta)[:, None] + counts
+    total = theta.sum(axis=0)
+    beta, total = theta[1] / total, np.maximum(total, 0.25 * expected.sum(axis=0))
+    link = total * beta + 0.5 * step.step * (expected[1] * (1.0 - beta) - expected[0] * beta)
+    if step.noise:
+        k = np.arange(theta.shape[1])
+        xi = counter_random.normals(step.seed, k, 0, step.iteration, Purpose.theta_normal)
+        link = link + np.sqrt(step.step * total * beta * (1.0 - beta)) * xi
+    non_link = np.abs(total - np.abs(link))
+    floored: Floats = np.maximum(np.abs([non_link, total - non_link]), FLOOR)
     return floored
 
 

@@ -182,7 +182,12 @@ def theta_end(given: Given, got: Got, k: int, step: equations.ThetaStep, u: floa
     # Upper bound of the change of theta for a relative error of the sums, for all steps.
     lever = step.step * totals.sum(axis=0) * (1 + 1 / before)
     summing = float(np.finfo(np.float64).eps) * len(counts) * lever
-    noise = np.sqrt(step.step * before) * 96 * u * 7
+    scale = before
+    if step.name == "wright-fisher":
+        # Both columns move by the same, which may be large next to the smaller one.
+        scale = np.broadcast_to(value.sum(axis=0), value.shape)
+        summing = summing + 8 * float(np.finfo(np.float64).eps) * scale
+    noise = np.sqrt(step.step * scale) * 96 * u * 7
     problem = Expected(value, 8 * u * (value + before + lever) + summing + noise).errors(got["theta"][:, :k])
     if problem is not None:
         return f"theta: {problem}"
