@@ -35,7 +35,7 @@ Communities go by their numbers in the model, those that the summary shows.
 @click.option(
     "--graph",
     type=click.Path(path_type=Path),
-    help="The run's edge list, where it is no longer where the run found it; for gexf and graphml.",
+    help="The run's graph, where it is no longer where the run found it; for gexf and graphml.",
 )
 @click.option(
     "--top", type=click.IntRange(min=0), default=5, show_default=True, help="Shares in the attributes of a vertex."
@@ -61,7 +61,7 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None, to
         if graph is not None or chosen in NEED_LINKS:
             links, why = graph_of_run(results, graph)
             if links is None:
-                raise InputError(f"a {chosen} file has the links, and {why}: give the run's edge list with --graph")
+                raise InputError(f"a {chosen} file has the links, and {why}: give the run's graph with --graph")
             found = replace(found, graph=links)
     write(found, out, chosen, top)
     if not is_quiet(click.get_current_context()):

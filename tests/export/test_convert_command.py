@@ -118,7 +118,7 @@ def test_the_graph_is_found_where_the_run_found_it(results: Path, tmp_path: Path
         (tmp_path / "moved" / "run.json").write_text(json.dumps(record))
         said = convert(tmp_path / "moved", "-o", tmp_path / "moved.gexf", code=2).stderr
         assert why in said
-        assert "give the run's edge list with --graph" in said
+        assert "give the run's graph with --graph" in said
         assert not (tmp_path / "moved.gexf").exists()
         convert(tmp_path / "moved", "-o", tmp_path / "moved.csv")
 
@@ -187,7 +187,7 @@ def test_the_graph_of_a_table_is_read_by_the_columns_of_its_run(tmp_path: Path) 
     assert "--columns A,B" in refused.output
     done = CliRunner().invoke(main, [*words.split(), "--columns", "2,3"])
     assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["columns"] == ["2", "3"]
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["graph"]["reading"] == {"columns": ["2", "3"]}
     graph, reason = graph_of_run(tmp_path / "out")
     assert reason == ""
     assert {frozenset(pair) for pair in graph.ids[graph.links].tolist()} == set(map(frozenset, RING))
