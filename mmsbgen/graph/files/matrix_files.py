@@ -35,10 +35,8 @@ def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     try:
         matrix = sparse.load_npz(io.BytesIO(raw))
         matrix = sparse.coo_array(matrix)
-    except Exception as error:  # a damaged archive raises errors of zipfile, zlib, NumPy and SciPy
-        raise InputError(
-            f"{file} holds no sparse matrix ({_first_line(error)}); give one that scipy.sparse.save_npz wrote"
-        ) from None
+    except Exception:  # a damaged archive raises errors of zipfile, zlib, NumPy and SciPy
+        raise InputError(f"{file} holds no whole sparse matrix; give one that scipy.sparse.save_npz wrote") from None
     return from_scipy(matrix, str(file), reading)
 
 

@@ -46,9 +46,7 @@ def from_metis(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     while len(rows) > n + 1 and not rows[-1][1]:
         del rows[-1]
     if len(rows) != n + 1:
-        raise InputError(
-            f"{file} says that it has {n} vertices, and has {len(rows) - 1} lines for them; fetch it again"
-        )
+        raise InputError(f"{file} says that it has {n} vertices, and has lines for {len(rows) - 1}; fetch it again")
     has_size, has_weights, has_links_weights = (digit != "0" for digit in form[-3:])
     before = has_size + (int(head[3]) if len(head) > 3 else int(has_weights))
     ends, weights = [], []

@@ -42,7 +42,7 @@ def from_pajek(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     if marks.count(b"*vertices") != 1 or marks.count(b"*network") > 1:
         raise InputError(
             f"{file} has {marks.count(b'*vertices')} parts that begin with *Vertices, and a network has one; give one "
-            "network a file"
+            "network a file, or --format text for an edge list"
         )
     found = _by_igraph(file, text, "Pajek")
     numbers = [str(number) for number in range(1, found.vcount() + 1)]

@@ -54,6 +54,8 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
         # Tabs around ids without blanks are read by the faster reader of plain edge lists.
         quoted = any(word.startswith('"') for line in lines for word in line.split())
         return None if blanks and not quoted else "\t"
+    if lines and all(any(word.startswith('"') for word in line.split()) for line in lines) and not even:
+        return " "  # as R writes tables
     if blanks and not is_csv and not any(re.search(r"[,;|]\s|\s[,;|]", line) for line in lines):
         if not even:
             return None
@@ -69,8 +71,6 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
         )
     if even:
         return even[0]
-    if lines and all(line.startswith('"') for line in lines):
-        return " "
     present = [mark for mark in ",;|" if all(mark in line for line in lines)]
     return present[0] if len(present) == 1 else None
 

@@ -88,7 +88,7 @@ class _Elements:
         raise InputError(f"{self.file} defines the entity {name!r}, which no graph needs; write it without")
 
     def _comment(self, text: str) -> None:
-        self.by_igraph = self.by_igraph or (not self._open and text.strip() == "Created by igraph")
+        self.by_igraph = self.by_igraph or (not self._graphs and text.strip() == "Created by igraph")
 
     def _start(self, tag: str, given: dict[str, str]) -> None:
         element = tag.rpartition(" ")[2]
