@@ -404,6 +404,14 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
             load_graph(save(tmp_path, name, "x"))
 
 
+@pytest.mark.parametrize(
+    "begin", ["<!---->", "% %\n", "# #\n", "comment comment ", 'comment "" ', "c c\n", "<", "[", " \n"]
+)
+def test_finding_the_format_takes_no_time_whatever_the_content(tmp_path: Path, begin: str) -> None:
+    with pytest.raises(InputError):
+        load_graph(save(tmp_path, "g.txt", begin * 20_000 + "x"))
+
+
 def test_a_directory_is_no_graph(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a directory; give the file of the graph inside it"):
         load_graph(tmp_path)

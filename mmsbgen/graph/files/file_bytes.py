@@ -35,10 +35,11 @@ _ENDS = {
 _TEXTS = {
     "pajek": re.compile(r"(?:\s*%[^\n]*\n)*\s*\*(?:network|vertices)\b", re.I),
     "dimacs": re.compile(r"(?:c\b[^\n]*\n)*p[ \t]+(?:edge|col|sp)[ \t]+\d+[ \t]+\d+[ \t]*\n"),
-    "gml": re.compile(r'(?:\s*#[^\n]*\n|\s*(?:Creator|Version|comment)\s+(?:"[^"]*"|\S+))*\s*graph\s*\[', re.I),
+    # Atomic, so that what comes before the graph is matched in one way only.
+    "gml": re.compile(r'(?>\s*#[^\n]*\n|\s*(?:Creator|Version|comment)\s+(?:"[^"]*"|\S+))*+\s*graph\s*\[', re.I),
 }
 _ROOT = re.compile(r"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
-_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html|head|body|title)\b", re.I | re.S)
+_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*+<(?:!doctype html|html|head|body|title)\b", re.I | re.S)
 _JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
 _SAMPLE_BYTES = 1 << 16
 
