@@ -18,7 +18,7 @@ from scipy import sparse
 
 from mmsbgen.base import libraries
 from mmsbgen.base.errors import InputError, MissingDependencyError
-from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, as_graph, load_graph
+from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, as_graph, load_edge_list, load_graph
 
 PEOPLE = nx.Graph([("Ann Lee", "bob"), ("bob", "cid"), ("cid", "Zoë")])
 NUMBERS = nx.Graph([(10, 7), (7, 8), (8, 10), (8, 9)])
@@ -88,6 +88,13 @@ def test_content_decides_and_not_the_name(tmp_path: Path, name: str) -> None:
     assert pairs_of(load_graph(save(tmp_path, "g.txt", WRITERS[name](NUMBERS)))) == set(
         map(tuple, map(sorted, NUMBERS.edges))
     )
+
+
+@pytest.mark.parametrize("name", ["g.graphml", "g.gexf", "g.gml", "g.net", "g.parquet"])
+def test_the_reader_of_edge_lists_takes_nothing_else(tmp_path: Path, name: str) -> None:
+    """It is the one that reads what people upload to a service."""
+    with pytest.raises(InputError, match="has the format .*, and is no edge list or table"):
+        load_edge_list(save(tmp_path, name, WRITERS[name](PEOPLE)))
 
 
 @pytest.mark.parametrize("name", ["g.graphml", "g.gexf", "g.gml", "g.net", "g.csv", "g.parquet"])
