@@ -34,7 +34,7 @@ Communities are numbered from 0, the largest, as in communities.txt.
 @click.option(
     "--graph",
     type=click.Path(path_type=Path),
-    help="The run's edge list, where it is no longer where the run found it; for gexf and graphml.",
+    help="The run's graph, where it is no longer where the run found it; for gexf and graphml.",
 )
 @log_options
 def convert(results: Path, out: Path, format: str | None, graph: Path | None) -> None:
@@ -57,7 +57,7 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
         if graph is not None or chosen in NEED_LINKS:
             links, why = graph_of_run(results, graph)
             if links is None:
-                raise InputError(f"a {chosen} file has the links, and {why}: give the run's edge list with --graph")
+                raise InputError(f"a {chosen} file has the links, and {why}: give the run's graph with --graph")
             found = replace(found, graph=links)
     write(found, out, chosen)
     if not is_quiet(click.get_current_context()):

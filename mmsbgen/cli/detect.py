@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
 from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
-from mmsbgen.cli.shared.declared_flags import declared_flags
+from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath
 from mmsbgen.detection.result_options import ResultOptions
@@ -23,6 +24,7 @@ from mmsbgen.sampler.options.options import Options
 
 if TYPE_CHECKING:
     from mmsbgen.detection.detect import Detection
+    from mmsbgen.graph import ReadingOptions
     from mmsbgen.sampler.chain.sampler import Sampler
     from mmsbgen.sampler.diagnostics.evaluation import Trace
 
@@ -32,13 +34,13 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 
 
 @click.command(
-    help="Find overlapping communities in GRAPH, an edge list or a CSV of links (plain or .gz; - is standard input). "
-    "A run optimises; --sample-sweeps, --noise and stars sample."
+    help="Find overlapping communities in GRAPH: an edge list, a table of links, or a file of another program (plain "
+    "or .gz; - is standard input). A run optimises; --sample-sweeps, --noise and stars sample.",
 )
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("-k", "--communities", "k", type=Communities(), help="Number of communities of the model, or auto.")
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
-@click.option("--columns", metavar="A,B", help="Columns of a link's two ends: names, or numbers from 1.")
+@reading_flags()
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
 @shared_option("database", "Tuning database: a path or URL.")
 @declared_flags(Options)
@@ -87,7 +89,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         fused=given["fused"],
         keep_checkpoint=given["keep"],
         overwrite=given["overwrite"],
-        columns=None if given["columns"] is None else _two_columns(given["columns"]),
+        reading=reading_of(given),
         k_auto=given["k"] == "auto",
         on_progress=report.progress,
         on_making=report.making,
@@ -118,14 +120,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
 
         summary(found)
     if found.interrupted:
-        _interrupted(found, graph)
-
-
-def _two_columns(given: str) -> tuple[str, str]:
-    first, comma, second = (part.strip() for part in given.partition(","))
-    if not (first and comma and second) or "," in second:
-        raise InputError(f"--columns {given!r}: give two names or numbers, such as --columns source,target")
-    return first, second
+        _interrupted(found, graph, request.reading)
 
 
 def _notes(error: BaseException) -> list[str]:
@@ -155,13 +150,17 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
     return wanted
 
 
-def _interrupted(found: Detection, graph: Path) -> None:
+def _interrupted(found: Detection, graph: Path, reading: ReadingOptions) -> None:
     done = f"Interrupted after iteration {found.record['iterations']}."
     where = found.checkpoint
+    flags = "".join(
+        f" --{name} {shlex.quote(','.join(value) if isinstance(value, list) else value)}"
+        for name, value in reading.given().items()
+    )
     click.echo(
         f"{done} There is no checkpoint, as no folder was given with -o."
         if where is None
-        else f"{done} Go on with: mmsbgen detect {graph} --resume {where} -o {where.parent}",
+        else f"{done} Go on with: mmsbgen detect {graph}{flags} --resume {where} -o {where.parent}",
         err=True,
     )
     sys.exit(INTERRUPTED)

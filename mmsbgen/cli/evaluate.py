@@ -6,11 +6,13 @@ import json
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import print_table
+from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.logs import json_option, log_options
 
 if TYPE_CHECKING:
@@ -34,10 +36,11 @@ Lancichinetti, Fortunato and Kertesz covers that have little in common.
 @click.command(help=_HELP)
 @click.argument("cover", type=click.Path(path_type=Path))
 @click.argument("truth", type=click.Path(path_type=Path))
-@click.option("--graph", type=click.Path(path_type=Path), help="Edge list (plain or .gz) with all vertices.")
+@click.option("--graph", type=click.Path(path_type=Path), help="File of a graph with all vertices, as detect reads it.")
+@reading_flags("format", "columns", "vertices")
 @json_option("Print one JSON object.")
 @log_options
-def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> None:
+def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool, **given: Any) -> None:
     """Print the scores as a table or as JSON."""
     from mmsbgen.scores import evaluate as compare
     from mmsbgen.scores import read_cover
@@ -45,13 +48,17 @@ def evaluate(cover: Path, truth: Path, graph: Path | None, as_json: bool) -> Non
 
     found, true = read_cover(cover), read_cover(truth)
     vertices = None
+    # Weights make no vertices, so that they need no rule.
+    reading = reading_of(given | {"weights": "ignore"})
+    if graph is None and reading != reading_of({"weights": "ignore"}):
+        raise InputError("--format, --columns and --vertices say how the file of --graph is read: give that too")
     if graph is not None:
         from mmsbgen.base.id_text import canonical_word
-        from mmsbgen.graph import GraphWarning, load_edge_list
+        from mmsbgen.graph import GraphWarning, load_graph
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)  # about links, which do not matter here
-            vertices = load_edge_list(graph).ids.tolist()
+            vertices = load_graph(graph, reading).ids.tolist()
         words = set(map(canonical_word, vertices))
         for file, read in ((cover, found), (truth, true)):
             refuse_table(read, words, str(file), str(graph))

@@ -30,7 +30,7 @@ The page, report.html, needs no other file and no network; its pictures are writ
 @click.option(
     "--graph",
     type=click.Path(path_type=Path),
-    help="The run's edge list, where it is no longer where the run found it: for the drawing and links.",
+    help="The run's graph, where it is no longer where the run found it: for the drawing and links.",
 )
 @json_option("Print JSON: where the page is, and the names of its pictures.")
 @log_options

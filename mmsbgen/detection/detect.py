@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chain import run_chain
 from mmsbgen.detection.split_graph import split_graph
 from mmsbgen.detection.start_chain import built_chain, start_chain
+from mmsbgen.graph import ReadingOptions
 
 __all__ = ["Detection", "Request", "detect", "perform"]
 
@@ -34,7 +36,10 @@ def detect(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     overwrite: bool = False,
-    columns: tuple[Any, Any] | None = None,
+    columns: Sequence[Any] | None = None,
+    weights: str | None = None,
+    vertices: str | Path | Iterable[Any] | None = None,
+    format: str = "auto",
     **options: Any,
 ) -> Detection:
     """Detect overlapping communities.
@@ -42,9 +47,9 @@ def detect(
     By default the chain optimises; the options ``sample_sweeps`` and ``noise`` make it sample.
 
     Args:
-        graph: any input of :func:`mmsbgen.graph.as_graph`: a path to an edge list, an ``(E, 2)`` array or list of pairs
-            of ids, a scipy.sparse matrix, a networkx or igraph graph, an edge table of pandas, polars or pyarrow, or a
-            :class:`mmsbgen.graph.Graph`.
+        graph: any input of :func:`mmsbgen.graph.as_graph`: the path of a file, an ``(E, 2)`` array or list of
+            pairs of ids, a scipy.sparse matrix, a networkx or igraph graph, an edge table of pandas, polars or pyarrow,
+            or a :class:`mmsbgen.graph.Graph`.
         n_communities: K, the number of communities of the model, or ``"auto"`` to choose it by held-out pairs;
             required unless a run is resumed.
         random_state: seed, 0 by default; the same seed on the same device with the same configurations gives the
@@ -58,7 +63,10 @@ def detect(
         out: a folder to write memberships, communities and run record into.
         resume: a checkpoint of an earlier run on the same graph, or the folder that holds it.
         overwrite: whether a checkpoint of another run in ``out``, or files that no run wrote, may be replaced.
-        columns: the two columns of an edge table that hold the ends of the links.
+        columns: the two columns of an edge table that hold the ends of the links, and a third that holds weights.
+        weights: ``"ignore"`` counts every row as a link, ``"threshold=X"`` those of weight X or more.
+        vertices: a file with one id a line, or ids; those that have no link become vertices too.
+        format: format of the file, one of :data:`mmsbgen.graph.reading_options.FORMATS`; found by default.
         **options: further fields of :class:`mmsbgen.sampler.options.options.Options`.
 
     Raises:
@@ -87,7 +95,7 @@ def detect(
         resume=None if resume is None else Path(resume),
         overwrite=overwrite,
         k_auto=auto,
-        columns=columns,
+        reading=ReadingOptions(format, columns, weights, vertices),
     )
     return perform(graph, request)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.resume import has_work, longer
-from mmsbgen.graph import Graph, as_graph
+from mmsbgen.graph import Graph, read_graph
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.sampler.run import result_folder, results
 
@@ -18,7 +18,7 @@ def load_graph(source: Any, checked: CheckedRequest) -> Graph:
     resumed run has nothing to do.
     """
     request, checkpoint = checked.request, checked.checkpoint
-    graph = as_graph(source, columns=request.columns)
+    graph = read_graph(source, request.reading)
     if request.out is not None:
         results.words_for_files(graph.ids)
     if checkpoint is not None:

@@ -47,8 +47,6 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     notes["held_out"] = {"validation": of_result(sampler, parts.validation), "test": of_result(sampler, parts.test)}
     notes["verdict"] = asdict(verdict(sampler, request.on_making))
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
-    if request.columns is not None:
-        notes["columns"] = list(request.columns)
     record = results.record(sampler, found, rule, trace, finished.seconds, notes)
     if request.out is not None:
         results.write(request.out, memberships, found, record, sampler if request.whole else None)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.export import Clustering, Exports
-from mmsbgen.graph import Graph
+from mmsbgen.graph import Graph, ReadingOptions
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover
@@ -100,7 +100,7 @@ class Request:
         fused: run many iterations of stars per launch. None: as the resumed run, else
             :func:`mmsbgen.sampler.chain.fused_loop.fused_by_default`.
         k_auto: choose K by held-out pairs (:func:`mmsbgen.sampler.run.choose_k.choose_k`); ``options`` need no K then.
-        columns: the two columns of an edge table (:func:`mmsbgen.graph.as_graph`).
+        reading: how the graph is read.
         state: file for the checkpoint instead of the one in ``out``. It is kept, and a failed write is not an error.
         on_progress: called after every launch.
         on_making: called with a description of the step after sampling and the share of it that is done.
@@ -123,7 +123,7 @@ class Request:
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     fused: bool | None = None
     k_auto: bool = False
-    columns: tuple[Any, Any] | None = None
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     state: Path | None = None
     on_progress: Callable[[Sampler, Trace], None] | None = None
     on_making: Callable[[str, float], None] = lambda what, share: None

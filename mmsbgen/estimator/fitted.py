@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError, NotFittedError
 from mmsbgen.base.host_memory import available_host_memory, readable
+from mmsbgen.base.libraries import library
 from mmsbgen.detection.request import Detection
 from mmsbgen.export import Clustering, Exports
-from mmsbgen.export.found import library
 from mmsbgen.graph import Graph
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.diagnostics.communities import Cover, checked_threshold, cover, entries_needed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,7 +20,7 @@ from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fitted, FittedChain
 from mmsbgen.estimator.parameters import Parameters
-from mmsbgen.graph import Graph, as_graph
+from mmsbgen.graph import Graph, ReadingOptions, as_graph, read_graph
 from mmsbgen.sampler.options.options import Options, Schedule, blocks_per_sweep
 from mmsbgen.sampler.run.saved_chain import SavedChain
 
@@ -119,12 +119,21 @@ class MMSB(Parameters, Fitted):
 
     # Fitting -------------------------------------------------------------------------------------------------
 
-    def fit(self, graph: Any, y: None = None, *, columns: tuple[Any, Any] | None = None) -> Self:
+    def fit(
+        self,
+        graph: Any,
+        y: None = None,
+        *,
+        columns: Sequence[Any] | None = None,
+        weights: str | None = None,
+        vertices: str | os.PathLike[str] | Iterable[Any] | None = None,
+        format: str = "auto",
+    ) -> Self:
         """Fit the model to a graph; ``y`` is ignored.
 
-        ``graph`` is any input of :func:`mmsbgen.graph.as_graph`: the path of an edge list, an array ``[E, 2]`` or
-        list of pairs, a scipy.sparse matrix, a networkx or igraph graph, or an edge table of pandas, polars or pyarrow,
-        whose ``columns`` name the two ends.  A first Ctrl-C stops the fit with a partial result
+        ``graph`` is any input of :func:`mmsbgen.graph.as_graph`, which has the other options too: the path of a file,
+        an array ``[E, 2]`` or list of pairs, a scipy.sparse matrix, a networkx or igraph graph, or an edge table of
+        pandas, polars or pyarrow.  A first Ctrl-C stops the fit with a partial result
         (:class:`InterruptedFit`).
 
         Raises:
@@ -136,7 +145,8 @@ class MMSB(Parameters, Fitted):
         auto = isinstance(params["n_communities"], str) and params["n_communities"] == "auto"
         given |= {} if auto else {"n_communities": params["n_communities"]}
         seed = _seed(self.random_state)
-        self._run(as_graph(graph, columns=columns), self._request(given | {"seed": seed}, k_auto=auto), seed, params)
+        source = read_graph(graph, ReadingOptions(format, columns, weights, vertices))
+        self._run(source, self._request(given | {"seed": seed}, k_auto=auto), seed, params)
         return self
 
     def partial_fit(
@@ -145,7 +155,7 @@ class MMSB(Parameters, Fitted):
         y: None = None,
         *,
         iterations: int | None = None,
-        columns: tuple[Any, Any] | None = None,
+        **reading: Any,
     ) -> Self:
         """Continue the fitted chain; without an earlier fit the same as :meth:`fit`.
 
@@ -161,18 +171,18 @@ class MMSB(Parameters, Fitted):
             y: ignored.
             iterations: additional iterations. Default: the rest of an interrupted run; else the parameter
                 ``iterations``; if that is None, 50 sweeps, or 50 iterations of stars and pairs.
-            columns: the two columns of an edge table.
+            **reading: options of :meth:`fit`, such as ``columns``.
 
         Raises:
             InputError: for another graph, for changed parameters of the model, and if the chain was not stored.
         """
         if not self.__sklearn_is_fitted__():
             if iterations is None:
-                return self.fit(graph, columns=columns)
-            self._take(_with_iterations(self, iterations).fit(graph, columns=columns)._fit)
+                return self.fit(graph, **reading)
+            self._take(_with_iterations(self, iterations).fit(graph, **reading)._fit)
             return self
         fit = self._fit
-        if graph is not None and as_graph(graph, columns=columns).digest != fit.graph.digest:
+        if graph is not None and as_graph(graph, **reading).digest != fit.graph.digest:
             raise InputError(
                 f"partial_fit goes on with the graph that was fitted, {fit.graph.name}; for another one call fit"
             )
@@ -190,11 +200,9 @@ class MMSB(Parameters, Fitted):
         self._run(fit.graph, request, fit.seed, fit.params)
         return self
 
-    def fit_predict(
-        self, graph: Any, y: None = None, *, columns: tuple[Any, Any] | None = None
-    ) -> npt.NDArray[np.int64]:
+    def fit_predict(self, graph: Any, y: None = None, **reading: Any) -> npt.NDArray[np.int64]:
         """Fit, and return ``labels_``."""
-        return self.fit(graph, columns=columns).labels_
+        return self.fit(graph, **reading).labels_
 
     def _more(self, iterations: int | None) -> int | None:
         """Total iterations of the continued run; None for the length it had."""

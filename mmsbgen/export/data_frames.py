@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.found import Clustering, library
+from mmsbgen.base.libraries import library
+from mmsbgen.export.found import Clustering
 
 FORMS = ("long", "wide", "communities")
 

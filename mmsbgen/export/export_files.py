@@ -14,9 +14,10 @@ import numpy.typing as npt
 from mmsbgen.base.atomic_files import published
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_text
+from mmsbgen.base.libraries import library
 from mmsbgen.base.progress import stage
 from mmsbgen.export.data_frames import long_columns
-from mmsbgen.export.found import Clustering, library
+from mmsbgen.export.found import Clustering
 from mmsbgen.export.library_objects import node_attributes
 from mmsbgen.scores.cover import cover_text, words_of
 

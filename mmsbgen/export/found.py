@@ -1,40 +1,22 @@
-"""The form of a result that exports use, and imports of optional libraries."""
+"""The form of a result that exports use."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Graph
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 
-#: The extra that installs each optional library.
-EXTRAS = {"cdlib": "cdlib", "networkx": "graph", "scipy": "graph", "pandas": "tables", "pyarrow": "tables"}
-
 #: Least share of a vertex in a community before scaling, so that a member's share is never 0.
 _LEAST = 1e-9
-
-
-def library(name: str, what: str) -> ModuleType:
-    """Import a library such as ``pyarrow.parquet``; raises MissingDependencyError, naming the extra, if missing."""
-    package = name.partition(".")[0]
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        raise MissingDependencyError(
-            f"{package} is not installed, which {what} need; get it with: pip install 'mmsbgen[{EXTRAS[package]}]'"
-        ) from None
 
 
 class Affiliations(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.found import Clustering, library
+from mmsbgen.base.libraries import library
+from mmsbgen.export.found import Clustering
 
 
 def node_attributes(found: Clustering) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.export.found import Clustering
-from mmsbgen.graph import Graph, GraphWarning, load_edge_list
+from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, load_graph
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, outside
 from mmsbgen.sampler.run.result_folder import FILES
@@ -73,15 +73,16 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
     """
     with _readable(folder / "run.json"):
         record = _record(folder)
-        recorded, columns = record["graph"], record.get("columns")
+        recorded = record["graph"]
         source, digest = recorded.get("file"), recorded["digest"]
+        reading = ReadingOptions.recorded(recorded.get("reading"))
         size = f"{recorded['vertices']} and {recorded['links']}"
     if given is None and source is None:
         return None, "its record does not name the graph's file"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)  # these were shown during the run
-            graph = load_edge_list(given or Path(source), columns)
+            graph = load_graph(given or Path(source), reading)
     except InputError as error:
         if given is not None:
             raise

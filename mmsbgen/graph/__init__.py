@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from mmsbgen.graph.edgelist import load_edge_list
 from mmsbgen.graph.edgeset import EdgeSet, EdgeSetError
+from mmsbgen.graph.files.edgelist import load_edge_list
+from mmsbgen.graph.files.graph_files import load_graph
 from mmsbgen.graph.graph import Adjacency, Graph, GraphWarning, LoadReport
-from mmsbgen.graph.sources import as_graph
+from mmsbgen.graph.reading_options import ReadingOptions
+from mmsbgen.graph.sources import as_graph, read_graph
 from mmsbgen.graph.split import HeldOut, Split, split
 
 __all__ = [
@@ -16,8 +18,11 @@ __all__ = [
     "GraphWarning",
     "HeldOut",
     "LoadReport",
+    "ReadingOptions",
     "Split",
     "as_graph",
     "load_edge_list",
+    "load_graph",
+    "read_graph",
     "split",
 ]

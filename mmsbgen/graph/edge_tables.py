@@ -5,6 +5,7 @@ None of these libraries is imported here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,45 +14,44 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph.graph import Graph, build_graph, number_integers
 from mmsbgen.graph.ids import number_ids
-from mmsbgen.graph.library_graphs import is_one
-from mmsbgen.graph.text_tables import WEIGHT_COLUMNS
+from mmsbgen.graph.reading_options import WEIGHT_NAMES, ReadingOptions, kept_links, need_weights
 
 #: Usual names of the two columns of a link.
 USUAL = (("source", "target"), ("from", "to"), ("u", "v"), ("src", "dst"), ("Source", "Target"))
 
 
-def from_table(table: Any, library: str, columns: tuple[Any, Any] | None, name: str) -> Graph:
-    """The graph of a table whose rows are links; see :func:`mmsbgen.graph.as_graph` for ``columns``.
+def from_table(table: Any, library: str, reading: ReadingOptions, name: str) -> Graph:
+    """The graph of a table whose rows are links; see :func:`mmsbgen.graph.as_graph` for the options of ``reading``.
 
     Raises:
-        InputError: For missing columns or values, or if ``columns`` is None and the table has weights other than 1.
+        InputError: For missing columns or values, and for weights other than 1 that no option or columns explain.
     """
     found = _names(table, library)
-    ends = _ends(found, columns, name)
-    if columns is None:
-        _no_weights(table, library, found, name)
-    first, second = (_values(table, library, column, name) for column in ends)
+    ends = _ends(found, reading.columns, name)
+    first, second = (_values(table, library, column, name) for column in ends[:2])
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         ids, places = number_integers(np.concatenate([first, second]))
     else:
         places, ids = number_ids([*_items(first), *_items(second)], name=name)
-    return build_graph(places[: len(first)], places[len(first) :], ids, name=name)
+    pairs = places.reshape(2, -1)
+    kept = _kept(table, library, ends, reading, name)
+    if kept is not None:
+        pairs = pairs[:, kept]
+    return build_graph(pairs[0], pairs[1], ids, name=name)
 
 
 def _names(table: Any, library: str) -> list[Any]:
     return list(table.column_names if library == "pyarrow" else table.columns)
 
 
-def _ends(found: list[Any], columns: tuple[Any, Any] | None, name: str) -> tuple[Any, Any]:
+def _ends(found: list[Any], columns: Sequence[Any] | None, name: str) -> tuple[Any, ...]:
     there = ", ".join(map(repr, found)) or "none"
     if columns is not None:
-        if not isinstance(columns, tuple | list) or len(columns) != 2 or columns[0] == columns[1]:
-            raise InputError(f"columns={columns!r}: name two, those of the two ends of a link; {name} has {there}")
         for column in columns:
             if found.count(column) != 1:
                 times = "no column" if column not in found else "several columns"
                 raise InputError(f"{name} has {times} {column!r}; there are {there}")
-        return columns[0], columns[1]
+        return tuple(columns)
     for pair in USUAL:
         if all(found.count(column) == 1 for column in pair):
             return pair
@@ -62,17 +62,23 @@ def _ends(found: list[Any], columns: tuple[Any, Any] | None, name: str) -> tuple
     )
 
 
-def _no_weights(table: Any, library: str, found: list[Any], name: str) -> None:
-    for column in found:
-        if str(column).lower() in WEIGHT_COLUMNS:
-            part = _column(table, library, column)
-            lacks = _first_missing(part, library) is not None
-            odd = [None] if lacks else [value for value in _list(part, library) if not is_one(value)]
-            if odd:
-                raise InputError(
-                    f"{name}: a link has {column} {odd[0]!r}; the model takes unweighted links. Keep the rows that "
-                    "count as links and name the columns of their ends: columns=('source', 'target')"
-                )
+def _kept(
+    table: Any, library: str, ends: tuple[Any, ...], reading: ReadingOptions, name: str
+) -> NDArray[np.bool_] | None:
+    """Which rows are links by their weights, which stand in ``ends[2]`` or in a column so named; None for all."""
+    named = [column for column in _names(table, library) if str(column).lower() in WEIGHT_NAMES][:1]
+    if len(ends) > 2:
+        named = [ends[2]]
+    elif reading.columns is not None and reading.threshold is None:
+        named = []
+    if not named:
+        need_weights(reading, name)
+        return None
+    part = _column(table, library, named[0])
+    if _first_missing(part, library) is not None:
+        return kept_links([None], reading, name)
+    weights = np.asarray(part.to_numpy()) if _kind(part, library) in "if" else _list(part, library)
+    return kept_links(weights, reading, name)
 
 
 def _values(table: Any, library: str, column: Any, name: str) -> NDArray[np.int64] | list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -147,6 +148,8 @@ class Graph:
         Short name for run records, such as the stem of the file.
     file
         Absolute path of the input file; None for other inputs, standard input and pipes.
+    reading
+        Options given to read the file (:class:`mmsbgen.graph.reading_options.ReadingOptions`).
 
     Raises:
         ValueError: If ``links`` or ``ids`` break these rules.  Use :func:`mmsbgen.graph.as_graph` for other data.
@@ -158,6 +161,7 @@ class Graph:
     report: LoadReport
     name: str = field(default="graph")
     file: str | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         links = self.links
@@ -236,8 +240,7 @@ def build_graph(
         InputError: If no link remains or there are too many vertices.
     """
     n_vertices, n_lines = int(ids.size), int(first.size)
-    if n_vertices >= MAX_VERTICES:
-        raise InputError(f"{name}: {n_vertices} vertices; at most {MAX_VERTICES - 1} can be numbered in 32 bits")
+    check_count(n_vertices, name)
     up = distinct_keys(pack_pairs(first[first < second], second[first < second]))
     down = distinct_keys(pack_pairs(second[second < first], first[second < first]))
     # Most files list every link once as u < v; then no merge is needed.
@@ -264,6 +267,12 @@ def build_graph(
         n_isolated=n_vertices - int(np.count_nonzero(touched)),
     )
     return Graph(n_vertices=n_vertices, ids=ids, links=links, report=report, name=name, file=file)
+
+
+def check_count(n_vertices: int, name: str) -> None:
+    """Raise InputError for more vertices than can be numbered."""
+    if n_vertices >= MAX_VERTICES:
+        raise InputError(f"{name}: {n_vertices} vertices; at most {MAX_VERTICES - 1} can be numbered in 32 bits")
 
 
 def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -1,39 +1,45 @@
-"""Graphs from objects of scipy.sparse, networkx, igraph and networkit, none of which is imported here."""
+"""Graphs from arrays, and objects of scipy.sparse, networkx, igraph and networkit, which are not imported here."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.graph.graph import Graph, Int64Array, build_graph, pack_pairs
+from mmsbgen.graph.graph import Graph, Int64Array, build_graph, check_count, number_integers, pack_pairs
 from mmsbgen.graph.ids import number_ids, ordered_ids
+from mmsbgen.graph.reading_options import ReadingOptions, kept_links, need_weights
 
 
-def from_scipy(matrix: Any, name: str | None) -> Graph:
-    """Convert a square scipy.sparse matrix of zeros and ones."""
+def from_scipy(matrix: Any, name: str, reading: ReadingOptions, first_id: int = 0) -> Graph:
+    """Convert a square scipy.sparse matrix ``[N, N]``; ids are ``first_id .. first_id + N - 1``, entries weights."""
     name = name or "scipy matrix"
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(
             f"{name} has shape {matrix.shape}; an adjacency matrix is square. For pairs of ids give a plain array"
         )
+    check_count(matrix.shape[0], name)
     entries = matrix.tocoo(copy=True)  # a copy, as the entries are summed up in place below
     entries.sum_duplicates()
     first, second = (np.asarray(part, dtype=np.int64) for part in (entries.row, entries.col))
     stored = np.asarray(entries.data)
     there = stored != 0
-    odd = np.flatnonzero(there & (stored != 1))
-    if odd.size:
-        at = int(odd[0])
+    first, second, stored = first[there], second[there], stored[there]
+    odd = np.flatnonzero(stored != 1)
+    if odd.size and reading.weights is None:
+        u, v, value = first[odd[0]] + first_id, second[odd[0]] + first_id, stored[odd[0]]
         raise InputError(
-            f"{name}: entry ({first[at]}, {second[at]}) is {stored[at]}; the model takes unweighted links, zeros and "
-            "ones. To count every nonzero entry as a link give (A != 0)"
+            f"{name}: entry ({u}, {v}) is {value}; the model takes unweighted links, zeros and ones. weights='ignore' "
+            "(--weights ignore) counts every nonzero entry as a link, weights='threshold=X' those of X or more"
         )
-    first, second = first[there], second[there]
-    ids = np.arange(matrix.shape[0], dtype=np.int64)
+    kept = kept_links(stored if stored.dtype.kind != "c" else stored.tolist(), reading, name)
+    if kept is not None:
+        first, second = first[kept], second[kept]
+    ids = np.arange(first_id, first_id + matrix.shape[0], dtype=np.int64)
     return build_graph(first, second, ids, name=name, directed=_has_arcs(first, second))
 
 
@@ -50,17 +56,24 @@ def _has_arcs(first: Int64Array, second: Int64Array) -> bool:
     )
 
 
-def from_networkx(source: Any, name: str | None) -> Graph:
-    """Convert a networkx graph of any kind; weights are ignored, as by networkx where ``weight=None``."""
+def from_networkx(source: Any, name: str, reading: ReadingOptions) -> Graph:
+    """Convert a networkx graph of any kind; a link without the attribute ``weight`` has weight 1, as networkx has it.
+
+    Without a rule for weights they are ignored, as by networkx where ``weight=None``.
+    """
     name = name or str(getattr(source, "name", "")) or "networkx graph"
     nodes = list(source.nodes)
     index = {node: place for place, node in enumerate(nodes)}
-    ends = [(index[u], index[v]) for u, v in source.edges()]
-    return _build(nodes, ends, name, source.is_directed())
+    weighted = list(source.edges(data="weight"))
+    ends = [(index[u], index[v]) for u, v, _ in weighted]
+    return graph_of_ends(nodes, ends, name, source.is_directed(), _chosen([w for _, _, w in weighted], reading, name))
 
 
-def from_igraph(source: Any, name: str | None) -> Graph:
-    """Convert an igraph graph; ids are the ``name`` of its vertices, or their indices. Weights are ignored."""
+def from_igraph(source: Any, name: str, reading: ReadingOptions) -> Graph:
+    """Convert an igraph graph; ids are the ``name`` of its vertices, or their indices.
+
+    Weights, the attribute ``weight``, are ignored without a rule for them.
+    """
     own = source["name"] if "name" in source.attributes() else None
     name = name or str(own or "igraph graph")
     nodes: list[Any] = list(range(source.vcount()))
@@ -73,33 +86,93 @@ def from_igraph(source: Any, name: str | None) -> Graph:
                 f"{name}: two vertices have the name {twice!r}; give them different names, or delete the attribute "
                 "(del g.vs['name']) to go by their indices"
             )
-    return _build(nodes, source.get_edgelist(), name, source.is_directed())
+    weights = source.es["weight"] if "weight" in source.es.attributes() else []
+    return graph_of_ends(nodes, source.get_edgelist(), name, source.is_directed(), _chosen(weights, reading, name))
 
 
-def from_networkit(source: Any, name: str | None) -> Graph:
-    """Convert a networkit graph; ids are its node numbers. Weights are ignored."""
+def from_networkit(source: Any, name: str, reading: ReadingOptions) -> Graph:
+    """Convert a networkit graph; ids are its node numbers. Weights are ignored without a rule for them."""
+    name = name or "networkit graph"
     nodes = list(source.iterNodes())
     index = {node: place for place, node in enumerate(nodes)}
-    ends = ((index[u], index[v]) for u, v in source.iterEdges())
-    return _build(nodes, ends, name or "networkit graph", source.isDirected())
+    weighted = list(source.iterEdgesWeights())
+    ends = [(index[u], index[v]) for u, v, _ in weighted]
+    weights = [w for _, _, w in weighted] if source.isWeighted() else []
+    return graph_of_ends(nodes, ends, name, source.isDirected(), _chosen(weights, reading, name))
 
 
-def is_one(weight: Any) -> bool:
-    """Whether a weight is 1; False for None and "1", whose meaning is unclear."""
-    try:
-        return not isinstance(weight, str) and bool(weight == 1)
-    except (TypeError, ValueError):  # an array or a missing value of pandas
-        return False
+def _chosen(weights: list[Any], reading: ReadingOptions, name: str) -> NDArray[np.bool_] | None:
+    """Which links of a graph object to keep; None for all."""
+    if reading.threshold is None:
+        return None
+    if all(weight is None for weight in weights):
+        need_weights(reading, name)
+    return kept_links([1 if weight is None else weight for weight in weights], reading, name)
 
 
-def _build(nodes: list[Any], ends: Iterable[tuple[int, int]], name: str, is_directed: bool) -> Graph:
+def from_array(source: NDArray[Any], name: str, reading: ReadingOptions) -> Graph:
+    """Convert an array ``[L, 2]`` of ids; raises InputError for other shapes and types."""
+    if source.ndim == 2 and source.shape[1] == 3:
+        raise third_value(name, f"shape {source.shape}")
+    if source.ndim != 2 or source.shape[1] != 2:
+        raise InputError(
+            f"{name} has shape {source.shape}; give pairs of ids of shape (n, 2), or a square matrix as "
+            "scipy.sparse.csr_array(a)"
+        )
+    need_weights(reading, name)
+    places, ids = _number(source, name)
+    return build_graph(places[:, 0], places[:, 1], ids, name=name)
+
+
+def third_value(name: str, found: str) -> InputError:
+    """The error for pairs that have a third value."""
+    return InputError(
+        f"{name} has {found}; a third column would be weights, and the model takes unweighted links. "
+        "Keep the rows that count as links and their first two columns: a[:, :2]"
+    )
+
+
+def graph_of_ends(
+    nodes: list[Any],
+    ends: Sequence[tuple[int, int]],
+    name: str,
+    is_directed: bool | None,
+    kept: NDArray[np.bool_] | None = None,
+) -> Graph:
+    """The graph of the links between the places ``ends`` ``[L]`` in ``nodes`` that are ``kept``; None for all.
+
+    ``is_directed`` None guesses from the links whether the source is.
+    """
     place, ids = number_ids(nodes, name=name)
-    arcs = list(ends)
-    pairs: Int64Array = place[np.array(arcs, dtype=np.int64).reshape(-1, 2)]
+    pairs: Int64Array = place[np.array(ends, dtype=np.int64).reshape(-1, 2)]
+    if kept is not None:
+        pairs = pairs[kept]
     # An undirected graph may have parallel edges in both directions; its own type decides.  A directed graph
     # with all links in both directions loses no information.
-    directed = False
+    directed = None if is_directed is None else False
     if is_directed:
-        there = set(arcs)
+        there = set(map(tuple, pairs.tolist()))
         directed = any((v, u) not in there for u, v in there)
     return build_graph(pairs[:, 0], pairs[:, 1], ids, name=name, directed=directed)
+
+
+def _number(pairs: NDArray[Any], name: str) -> tuple[Int64Array, NDArray[Any]]:
+    """Return the indices of the ids in ``pairs`` ``[L, 2]`` in the sorted ids, and these ids."""
+    if pairs.dtype.kind == "O" or (pairs.dtype.kind == "u" and pairs.size and pairs.max() > np.uint64(2**63 - 1)):
+        places, ids = number_ids(pairs.ravel().tolist(), name=name)
+        return places.reshape(-1, 2), ids
+    if pairs.dtype.kind in "iu":
+        ids, places = number_integers(pairs.astype(np.int64).ravel())
+        return places.reshape(-1, 2), ids
+    if pairs.dtype.kind == "S":
+        try:
+            pairs = np.char.decode(pairs, "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name}: an id is not UTF-8 ({error}); decode the ids to str first") from None
+    if pairs.dtype.kind == "U":
+        words, places = np.unique(pairs, return_inverse=True)
+        return places.reshape(-1, 2).astype(np.int64), words
+    raise InputError(
+        f"{name} holds ids of type {pairs.dtype}; give integers or strings, such as by .astype(np.int64) or "
+        ".astype(str), or any hashable values by .astype(object)"
+    )

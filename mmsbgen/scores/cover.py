@@ -23,7 +23,7 @@ _FORM = "a cover has one community a line: ids separated by tabs or spaces"
 _LIKE_A_TABLE = 3
 #: If a smaller share of the smaller cover's vertices is in the other cover, the two may be of different graphs.
 _FEW = 0.1
-_GATHER = """awk '{c[$2] = c[$2] "\\t" $1} END {for (l in c) print substr(c[l], 2)}'"""
+_GATHER = "write the vertices of each label on a line (the page *Compare with known communities* shows how)"
 
 #: ASCII white space only, as in edge lists: ids may contain other Unicode blanks.
 _LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
@@ -95,8 +95,7 @@ def _read(file: Path, told: Stage) -> list[list[str]]:
                 break
             if word[0] in ",;" or word[-1] in ",;":
                 raise InputError(
-                    f"{file}, line {number}: {word!r} has a separator at its end; {_FORM}. Replace commas and "
-                    f"semicolons: tr ',;' '\\t\\t' < {file.name} > cover.txt"
+                    f"{file}, line {number}: {word!r} has a separator at its end; {_FORM}, not by commas or semicolons"
                 )
             words.append(word)
         if words:
@@ -122,7 +121,7 @@ def refuse_table(cover: Sequence[Sequence[str]], vertices: Collection[str], name
     if len(first) == len(cover) and first <= (known := set(vertices)) and not labels & known:
         raise InputError(
             f"{name}: all {len(cover)} lines have two fields, a vertex and one of {len(labels)} that are no vertices "
-            f"of {among}: this is a table of vertices and labels, and a cover has one community a line; {_turned(name)}"
+            f"of {among}: this is a table of vertices and labels, and a cover has one community a line: {_GATHER}"
         )
 
 
@@ -154,13 +153,9 @@ def _warn_of_a_table(file: Path, pairs: list[tuple[str, str]]) -> None:
     like = f"a table of vertices and one of {len(labels)} labels" if table else "an edge list or a table of labels"
     warn_user(
         f"{file}: all {len(pairs)} lines have two fields, as {like} has; they are taken for communities of two "
-        f"vertices. Give a cover, one community a line; of a table, {_turned(file.name)}",
+        f"vertices. Give a cover, one community a line; of a table, {_GATHER}",
         CoverWarning,
     )
-
-
-def _turned(name: str) -> str:
-    return f"gather the vertices of every label on a line: zcat -f {name} | {_GATHER} > cover.txt"
 
 
 def _text(file: Path) -> str:

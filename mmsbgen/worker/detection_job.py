@@ -11,7 +11,7 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.detect import Request, perform
 from mmsbgen.detection.result_options import ResultOptions
-from mmsbgen.graph import GraphWarning, as_graph
+from mmsbgen.graph import GraphWarning, load_edge_list
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options, Schedule
@@ -77,7 +77,7 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GraphWarning)
-        graph = replace(as_graph(task.inputs["graph"]), name=task.payload.get("name", "graph"))
+        graph = replace(load_edge_list(task.inputs["graph"]), name=task.payload.get("name", "graph"))
     for warning in caught:
         tells.message(str(warning.message))
     resumes = _usable(task, tells)

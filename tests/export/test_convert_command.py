@@ -117,7 +117,7 @@ def test_the_graph_is_found_where_the_run_found_it(results: Path, tmp_path: Path
         (tmp_path / "moved" / "run.json").write_text(json.dumps(record))
         said = convert(tmp_path / "moved", "-o", tmp_path / "moved.gexf", code=2).stderr
         assert why in said
-        assert "give the run's edge list with --graph" in said
+        assert "give the run's graph with --graph" in said
         assert not (tmp_path / "moved.gexf").exists()
         convert(tmp_path / "moved", "-o", tmp_path / "moved.csv")
 
@@ -186,10 +186,46 @@ def test_the_graph_of_a_table_is_read_by_the_columns_of_its_run(tmp_path: Path) 
     assert "--columns A,B" in refused.output
     done = CliRunner().invoke(main, [*words.split(), "--columns", "2,3"])
     assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["columns"] == ["2", "3"]
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["graph"]["reading"] == {"columns": ["2", "3"]}
     graph, reason = graph_of_run(tmp_path / "out")
     assert reason == ""
     assert {frozenset(pair) for pair in graph.ids[graph.links].tolist()} == set(map(frozenset, RING))
+
+
+def test_exports_read_the_graph_as_its_run_did(tmp_path: Path) -> None:
+    file, vertices = tmp_path / "ring.net", tmp_path / "ids.txt"
+    file.write_text("".join(f"{a} {b} {w}\n" for w, (a, b) in enumerate(RING)))
+    vertices.write_text("v3\nalone\n")
+    reading = ["--format", "text", "--columns", "1,2,3", "--weights", "threshold=10", "--vertices", str(vertices)]
+    words = f"detect {file} -k 3 -n 2 -m 8 --device pocl --start random -q -o {tmp_path / 'out'}"
+    done = CliRunner().invoke(main, [*words.split(), *reading])
+    assert done.exit_code == 0, done.output
+    convert(tmp_path / "out", "-o", tmp_path / "ring.graphml")
+    drawn = nx.read_graphml(tmp_path / "ring.graphml")
+    labels = nx.get_node_attributes(drawn, "label")
+    assert {frozenset(map(labels.get, pair)) for pair in drawn.edges} == set(map(frozenset, RING[10:]))
+    assert set(labels.values()) == {f"v{a}" for a in range(30)} | {"alone"}
+    cover = tmp_path / "out" / "communities.txt"
+    scores = ["evaluate", str(cover), str(cover), "--json"]
+    files = ["--graph", str(file), *reading[:4], *reading[6:]]
+    compared = CliRunner().invoke(main, [*scores, *files])
+    assert json.loads(compared.output)["vertices"] == 31
+    alone = CliRunner().invoke(main, [*scores, *files[2:]])
+    assert (alone.exit_code, "--graph" in alone.output) == (2, True)
+    how = {"format": "text", "columns": ("1", "2", "3"), "weights": "threshold=10", "vertices": vertices}
+    found = mmsbgen.MMSB(3, **FAST).fit(file, **how)
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert found.record_["graph"] == record["graph"]
+
+
+def test_damaged_files_end_with_their_reason_and_no_results(tmp_path: Path) -> None:
+    for name, content in (("g.graphml", b"<graphml><graph>"), ("g.npz", b"PK\x03\x04.npy"), ("g.parquet", b"PAR1")):
+        (tmp_path / name).write_bytes(content)
+        done = CliRunner().invoke(main, ["detect", str(tmp_path / name), "-k", "3", "-o", str(tmp_path / "out")])
+        assert done.exit_code == 2, done.output
+        assert name in done.output
+        assert "Traceback" not in done.output
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("columns", ["2", "2,", "2,3,4", "2,9"])

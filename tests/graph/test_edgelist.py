@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.graph import Graph, GraphWarning, edgelist, load_edge_list
+from mmsbgen.graph import Graph, GraphWarning, load_edge_list
+from mmsbgen.graph.files import edgelist
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -196,9 +197,9 @@ def test_any_integers_in_blocks_of_any_size(
         (gzip.compress(b"1 2\n" * 1000, mtime=0)[:-12], ["cut-off gzip", "fetch it again"]),
         (gzip.compress(b"1 2\n", mtime=0)[:-8] + b"\0" * 8, ["damaged", "fetch it again"]),
         (b"\x1f\x8b\x07", ["gzip"]),
-        (b"BZh91AY", ["bzip2", "bunzip2"]),
-        (b"PK\x03\x04xx", ["zip", "unzip"]),
-        (b"%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n", ["MatrixMarket", "scipy.io.mmread"]),
+        (b"BZh91AY", ["bzip2 archive; unpack it"]),
+        (b"PK\x03\x04xx", ["zip archive; unpack it"]),
+        (b"%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n", ["has the format mtx", "no edge list"]),
     ],
 )
 def test_refusals_name_file_value_and_remedy(tmp_path: Path, content: bytes, parts: list[str]) -> None:
@@ -225,7 +226,7 @@ def test_long_values_are_cut(tmp_path: Path) -> None:
 def test_missing_file_and_directory(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.txt: no such file; check the path"):
         load_edge_list(tmp_path / "none.txt")
-    with pytest.raises(InputError, match="is a directory; give the edge list inside it"):
+    with pytest.raises(InputError, match="is a directory; give the file of the graph inside it"):
         load_edge_list(tmp_path)
     with pytest.raises(InputError, match="cannot be read"):
         load_edge_list(tmp_path / ("x" * 300))

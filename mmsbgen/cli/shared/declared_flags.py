@@ -1,13 +1,17 @@
-"""Command-line options from a dataclass of declared options."""
+"""Command-line options from a dataclass of declared options, and those of how a graph is read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from mmsbgen.base.declared_options import DeclaredOption, options_of
+from mmsbgen.base.errors import InputError
+
+if TYPE_CHECKING:
+    from mmsbgen.graph.reading_options import ReadingOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,6 +27,50 @@ def declared_flags(declaration: type[Any], *only: str) -> Callable[[F], F]:
         return command
 
     return add
+
+
+def reading_flags(*only: str) -> Callable[[F], F]:
+    """Add the options of :class:`mmsbgen.graph.ReadingOptions`: those in ``only``, or all."""
+    from mmsbgen.graph.reading_options import FORMATS
+
+    flags = {
+        "format": click.option(
+            "--format",
+            type=click.Choice(FORMATS),
+            default="auto",
+            show_default=True,
+            help="Format of GRAPH; text is an edge list or a table.",
+        ),
+        "columns": click.option(
+            "--columns", metavar="A,B[,W]", help="Columns of a link's two ends (and weight): names, or numbers from 1."
+        ),
+        "weights": click.option(
+            "--weights",
+            metavar="ignore|threshold=X",
+            help="Count every row as a link, or those of weight X or more; other weights than 1 are refused without.",
+        ),
+        "vertices": click.option(
+            "--vertices", type=click.Path(), help="File with one id a line, of vertices with and without links."
+        ),
+    }
+
+    def add(command: F) -> F:
+        for name in reversed(only or tuple(flags)):
+            command = flags[name](command)
+        return command
+
+    return add
+
+
+def reading_of(given: Mapping[str, Any]) -> ReadingOptions:
+    """The options of :func:`reading_flags` as they are given; raises InputError for wrong ones."""
+    from mmsbgen.graph.reading_options import ReadingOptions
+
+    columns = given.get("columns")
+    named = None if columns is None else tuple(part.strip() for part in columns.split(","))
+    if named is not None and (len(named) not in (2, 3) or not all(named)):
+        raise InputError(f"--columns {columns!r}: give two names or numbers, such as --columns source,target")
+    return ReadingOptions(given.get("format", "auto"), named, given.get("weights"), given.get("vertices"))
 
 
 def _flag(declared: DeclaredOption) -> Callable[[F], F]:

@@ -32,7 +32,7 @@ EXTRAS = {
     "tune": "kernel_tuner's search strategies",
     "fleet": "tuning several devices at once",
     "postgres": "a tuning database on a server",
-    "graph": "graphs of scipy and networkx",
+    "graph": "graphs of scipy and networkx, Matrix Market files",
     "evaluate": "comparing covers",
     "tables": "data frames and Parquet",
     "cdlib": "results as cdlib's clusterings",

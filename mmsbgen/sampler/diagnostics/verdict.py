@@ -127,7 +127,7 @@ class Verdict:
 def verdict(sampler: Sampler, tell: Tell = lambda what, share: None) -> Verdict:
     """The verdict on the memberships of a chain; ``tell`` is called with what is being made and the share done."""
     split, seed = sampler.split, sampler.options.seed
-    rows = as_unknown(row_source(sampler), split.unlinked, sampler.shape.k)
+    rows = as_unknown(row_source(sampler), split.unlinked, np.full(sampler.shape.k, 1.0 / sampler.shape.k))
     weights = sampler.beta() - sampler.options.crossing
     ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
     compared = None

@@ -85,6 +85,7 @@ def record(
         "graph": {
             "name": graph.name,
             "file": graph.file,
+            "reading": dict(graph.reading),
             "vertices": graph.n_vertices,
             "links": graph.n_links,
             "lines": graph.report.n_lines,

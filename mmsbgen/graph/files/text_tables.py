@@ -8,35 +8,17 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph.graph import GraphWarning
-
-#: Names that the two columns of a link usually have, in lower case.
-USUAL_COLUMNS = (
-    ("source", "target"),
-    ("from", "to"),
-    ("u", "v"),
-    ("src", "dst"),
-    ("src", "tgt"),
-    ("head", "tail"),
-    ("start", "end"),
-    ("node1", "node2"),
-    ("node_1", "node_2"),
-    ("id1", "id2"),
-    ("id_1", "id_2"),
-    ("vertex1", "vertex2"),
-    ("user1", "user2"),
-    ("from_id", "to_id"),
-    ("source_id", "target_id"),
-    ("fromnodeid", "tonodeid"),
-)
-#: Names of a column of weights, in lower case.
-WEIGHT_COLUMNS = ("weight", "weights")
+from mmsbgen.graph.reading_options import USUAL_COLUMNS, WEIGHT_NAMES, ReadingOptions, kept_links, need_weights
 
 _MARKS = {",": "commas", ";": "semicolons", "|": "bars", "\t": "tabs"}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
@@ -72,6 +54,8 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
         # Tabs around ids without blanks are read by the faster reader of plain edge lists.
         quoted = any(word.startswith('"') for line in lines for word in line.split())
         return None if blanks and not quoted else "\t"
+    if lines and all(any(word.startswith('"') for word in line.split()) for line in lines) and not even:
+        return " "  # as R writes tables
     if blanks and not is_csv and not any(re.search(r"[,;|]\s|\s[,;|]", line) for line in lines):
         if not even:
             return None
@@ -87,16 +71,14 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
         )
     if even:
         return even[0]
-    if lines and all(line.startswith('"') for line in lines):
-        return " "
     present = [mark for mark in ",;|" if all(mark in line for line in lines)]
     return present[0] if len(present) == 1 else None
 
 
-def read_ends(text: str, delimiter: str | None, columns: tuple[Any, Any] | None) -> tuple[Row, Row]:
-    """The ids ``[L]`` and ``[L]`` of the two ends of every link, as they are written.
+def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tuple[Row, Row, NDArray[np.bool_] | None]:
+    """The ids ``[L]`` and ``[L]`` of the two ends of every row, as they are written, and which rows are links.
 
-    ``delimiter`` None stands for blanks.  ``columns`` are two names of the header, or two numbers from 1 on.
+    ``delimiter`` None stands for blanks.  What weights keep is as in :func:`~mmsbgen.graph.reading_options.kept_links`.
 
     Raises:
         InputError: For rows of different lengths, unclear columns, weights other than 1, and missing ids.
@@ -114,14 +96,13 @@ def read_ends(text: str, delimiter: str | None, columns: tuple[Any, Any] | None)
             raise InputError(
                 f"row {number} has {len(row)} columns and the first has {len(rows[0])}; give one link a row. {shown}"
             )
-    if columns is None:
+    if reading.columns is None:
         header, ends = _found_columns(rows, shown)
     else:
-        header, ends = _named_columns(rows, columns, shown)
+        header, ends = _named_columns(rows, reading.columns, shown)
     body = rows[header:]
-    if columns is None and header:
-        _refuse_weights(rows[0], body)
-    first, second = ([row[end] for row in body] for end in ends)
+    kept = _kept(rows, header, ends, reading)
+    first, second = ([row[end] for row in body] for end in ends[:2])
     comment = next((word for word in (*first, *second) if " #" in word), None)
     if comment is not None:
         raise InputError(f"{comment!r} may end in a comment; put comments of a table on lines of their own")
@@ -133,7 +114,7 @@ def read_ends(text: str, delimiter: str | None, columns: tuple[Any, Any] | None)
     missing = next((row for row in body if not (row[ends[0]] and row[ends[1]])), None)
     if missing is not None:
         raise InputError(f"the row {missing} lacks an id; delete it, or name the vertex")
-    return first, second
+    return first, second, kept
 
 
 def _refuse_unclear_lines(text: str, lines: list[str], delimiter: str) -> None:
@@ -164,7 +145,7 @@ def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[Row]:
         yield [word.strip() for word in row]
 
 
-def _found_columns(rows: list[Row], shown: str) -> tuple[int, tuple[int, int]]:
+def _found_columns(rows: list[Row], shown: str) -> tuple[int, tuple[int, ...]]:
     """Number of header rows, and the columns of the two ends."""
     names = [name.lower() for name in rows[0]]
     usual = [pair for pair in USUAL_COLUMNS if all(names.count(name) == 1 for name in pair)]
@@ -195,37 +176,39 @@ def _has_header(rows: list[Row]) -> bool | None:
     return False if any(word in ids for word in top) else None
 
 
-def _named_columns(rows: list[Row], columns: tuple[Any, Any], shown: str) -> tuple[int, tuple[int, int]]:
+def _named_columns(rows: list[Row], columns: Sequence[Any], shown: str) -> tuple[int, tuple[int, ...]]:
     names = rows[0]
-    if not isinstance(columns, tuple | list) or len(columns) != 2 or columns[0] == columns[1]:
-        raise InputError(f"columns={columns!r}: name two, those of the two ends of a link. {shown}")
     ends = [str(column) for column in columns]
     numbers = [end for end in ends if end.isascii() and end.isdigit() and 1 <= int(end) <= len(names)]
-    if all(names.count(end) == 1 for end in ends) and len(numbers) < 2:
-        return 1, (names.index(ends[0]), names.index(ends[1]))
-    if len(numbers) == 2 and not all(names) and any(end in names for end in ends):
+    are_numbers = len(numbers) == len(ends)
+    if all(names.count(end) == 1 for end in ends) and not are_numbers:
+        return 1, tuple(map(names.index, ends))
+    if are_numbers and not all(names) and any(end in names for end in ends):
         raise InputError(f"columns={columns!r} may be names or numbers; give the columns other names. {shown}")
-    if len(numbers) == 2:
-        first, second = int(ends[0]) - 1, int(ends[1]) - 1
-        pairs = [[row[first], row[second]] for row in rows]
-        usual = (names[first].lower(), names[second].lower()) in USUAL_COLUMNS
+    if are_numbers:
+        at = [int(end) - 1 for end in ends]
+        pairs = [[row[at[0]], row[at[1]]] for row in rows]
+        usual = (names[at[0]].lower(), names[at[1]].lower()) in USUAL_COLUMNS
         header = usual or _has_header(pairs)
         if header is None:
             warn_user(f"the first row, {pairs[0]}, is read as a link; if it is a header, give its names", GraphWarning)
-        return int(header is True), (first, second)
+        return int(header is True), tuple(at)
     odd = next((end for end in ends if names.count(end) != 1 and end not in numbers), ends[0])
     raise InputError(f"there is no column {odd!r}, or several; name two columns, or give their numbers. {shown}")
 
 
-def _refuse_weights(names: Row, body: list[Row]) -> None:
-    for at, name in enumerate(names):
-        if name.lower() in WEIGHT_COLUMNS:
-            for row in body:
-                if not re.fullmatch(r"1(\.0*)?", row[at]):
-                    raise InputError(
-                        f"a link has {name} {row[at]!r}, and the model takes unweighted links. To count every row as a "
-                        f"link, name the columns of its ends: {_REMEDY}"
-                    )
+def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingOptions) -> NDArray[np.bool_] | None:
+    """Which rows below the header are links by their weights, in ``ends[2]`` or a column so named; None for all."""
+    named = [at for at, word in enumerate(rows[0]) if word.lower() in WEIGHT_NAMES][:1] if header else []
+    if len(ends) > 2:
+        named = [ends[2]]
+    elif reading.columns is not None and reading.threshold is None:
+        named = []
+    if not named:
+        need_weights(reading, "the table")
+        return None
+    place = rows[0][named[0]] if header else named[0] + 1
+    return kept_links([row[named[0]] for row in rows[header:]], reading, f"column {place}")
 
 
 _REMEDY = "--columns A,B (columns=(A, B) in Python), by names of a header or, without one, by numbers from 1 on"

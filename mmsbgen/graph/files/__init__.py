@@ -1,0 +1,1 @@
+"""Graphs from files: edge lists, tables, and formats of other programs."""

@@ -1,0 +1,105 @@
+"""Graphs from files of any format that is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import stage
+from mmsbgen.graph.files.edgelist import graph_of_text
+from mmsbgen.graph.files.file_bytes import format_of, read_graph_bytes, record_path, short_name, text_lines
+from mmsbgen.graph.files.matrix_files import from_matrix_market, from_npy, from_npz, from_parquet
+from mmsbgen.graph.files.neighbour_lists import from_adjacency_list, from_dimacs, from_metis
+from mmsbgen.graph.files.network_files import from_gml, from_pajek
+from mmsbgen.graph.files.words import as_int64
+from mmsbgen.graph.files.xml_graphs import from_xml
+from mmsbgen.graph.graph import Graph, pack_pairs, unpack_pairs
+from mmsbgen.graph.ids import number_ids
+from mmsbgen.graph.reading_options import ReadingOptions
+
+_READERS: dict[str, Callable[[Path, bytes, ReadingOptions], Graph]] = {
+    "adjlist": from_adjacency_list,
+    "metis": from_metis,
+    "dimacs": from_dimacs,
+    "graphml": from_xml,
+    "gexf": from_xml,
+    "gml": from_gml,
+    "pajek": from_pajek,
+    "mtx": from_matrix_market,
+    "parquet": from_parquet,
+    "npz": from_npz,
+    "npy": from_npy,
+}
+_WITH_COLUMNS = ("text", "parquet")
+
+
+def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = None) -> Graph:
+    """Read a file of any format of :data:`mmsbgen.graph.reading_options.FORMATS`, plain or gzip.
+
+    Direction, self-loops and repeated links are dropped and counted in ``Graph.report``.
+
+    Raises:
+        InputError: If the file cannot be read, is damaged, has no link, has weights that no option explains, or can be
+            read in more than one way.  The message gives file, value and remedy.
+        MissingDependencyError: If the format needs a library that is not installed.
+    """
+    file, reading = Path(path), reading or ReadingOptions()
+    with stage(f"reading {file.name}", unit="B") as told:
+        raw = read_graph_bytes(file)
+        kind = format_of(file, raw) if reading.format == "auto" else reading.format
+        if kind == "text":
+            graph = graph_of_text(file, raw, reading, told)
+        elif reading.columns is not None and kind not in _WITH_COLUMNS:
+            raise InputError(f"{file} has the format {kind}, which has no columns: leave out {reading.columns!r}")
+        else:
+            graph = _READERS[kind](file, raw, reading)
+    graph = replace(graph, name=short_name(file), file=record_path(file))
+    if reading.vertices is None:
+        return replace(graph, reading=reading.given())
+    graph = with_vertices(graph, reading.vertices)
+    if not isinstance(reading.vertices, str | os.PathLike):
+        return replace(graph, file=None)  # what the file alone does not give again
+    return replace(graph, reading=reading.given())
+
+
+def with_vertices(graph: Graph, vertices: str | os.PathLike[str] | Iterable[Any]) -> Graph:
+    """``graph`` with further vertices that have no link: those of a file with one id a line, or ids.
+
+    Raises:
+        InputError: If the file cannot be read or a line has no one id, or for ids that cannot be ids.
+    """
+    ids: list[Any] = graph.ids.tolist()
+    if isinstance(vertices, str | os.PathLike):
+        more: list[Any] = _ids_of_lines(Path(vertices))
+        numbers = as_int64([word.encode() for word in more]) if graph.ids.dtype.kind == "i" else None
+        if numbers is not None:
+            more = numbers.tolist()
+        elif graph.ids.dtype.kind == "i":
+            ids = list(map(str, ids))
+    else:
+        more = list(vertices)
+    place, found = number_ids([*ids, *more], name=graph.name)
+    if found.size == len(ids) and found.dtype.kind == graph.ids.dtype.kind:
+        return graph
+    pairs = np.sort(place[: len(ids)][graph.links], axis=1)
+    links = unpack_pairs(np.sort(pack_pairs(pairs[:, 0], pairs[:, 1])))
+    report = replace(graph.report, n_isolated=graph.report.n_isolated + found.size - len(ids))
+    return replace(graph, n_vertices=int(found.size), ids=found, links=links, report=report)
+
+
+def _ids_of_lines(file: Path) -> list[str]:
+    words = []
+    for number, line in enumerate(text_lines(file, read_graph_bytes(file)).decode().splitlines(), 1):
+        word = line.strip(" \t\r")
+        if word[:1] in ("", "#", "%"):
+            continue
+        if "\t" in word:
+            raise InputError(f"{file}, line {number}: {word!r} is no one id; give one a line, of all vertices")
+        words.append(word)
+    return words

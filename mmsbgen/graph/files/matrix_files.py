@@ -1,0 +1,72 @@
+"""Graphs from Matrix Market, NumPy, SciPy and Parquet files."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.libraries import library
+from mmsbgen.graph.edge_tables import from_table
+from mmsbgen.graph.graph import Graph
+from mmsbgen.graph.library_graphs import from_array, from_scipy
+from mmsbgen.graph.reading_options import ReadingOptions
+
+
+def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
+    """The graph of a square matrix; ids are its rows, from 1 on as the file counts them."""
+    io_of = library("scipy.io", "Matrix Market files")
+    try:
+        matrix = io_of.mmread(io.BytesIO(raw))
+    except (ValueError, TypeError, OverflowError, OSError, EOFError, MemoryError, RuntimeError) as error:
+        raise _damaged(file, "Matrix Market", error) from None
+    if isinstance(matrix, np.ndarray):
+        matrix = library("scipy.sparse", "Matrix Market files").coo_array(matrix)
+    return from_scipy(matrix, str(file), reading, first_id=1)
+
+
+def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
+    """The graph of a matrix that ``scipy.sparse.save_npz`` wrote; ids are its rows from 0 on."""
+    sparse = library("scipy.sparse", "matrices in .npz files")
+    try:
+        matrix = sparse.load_npz(io.BytesIO(raw))
+        matrix = sparse.coo_array(matrix)
+    except Exception:  # a damaged archive raises errors of zipfile, zlib, NumPy and SciPy
+        raise InputError(f"{file} holds no whole sparse matrix; give one that scipy.sparse.save_npz wrote") from None
+    return from_scipy(matrix, str(file), reading)
+
+
+def from_npy(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
+    """The graph of an array ``[L, 2]`` of ids that ``numpy.save`` wrote."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            array = np.load(io.BytesIO(raw), allow_pickle=False)
+    except (ValueError, OSError, EOFError, MemoryError, SyntaxError) as error:
+        raise _damaged(file, "NumPy", error) from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{file} is an archive of arrays; give one array of pairs of ids that numpy.save wrote")
+    return from_array(array, str(file), reading)
+
+
+def from_parquet(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
+    """The graph of a table with one link a row."""
+    parquet = library("pyarrow.parquet", "Parquet files")
+    arrow = library("pyarrow", "Parquet files")
+    try:
+        table: Any = parquet.ParquetFile(arrow.BufferReader(raw)).read()
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise _damaged(file, "Parquet", error) from None
+    return from_table(table, "pyarrow", reading, str(file))
+
+
+def _damaged(file: Path, kind: str, error: Exception) -> InputError:
+    return InputError(f"{file} is no whole {kind} file ({_first_line(error)}); write or fetch it again")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

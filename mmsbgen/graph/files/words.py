@@ -1,0 +1,42 @@
+"""Ids as files have them: integers if all are, else strings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.graph.graph import Graph, Int64Array
+from mmsbgen.graph.library_graphs import graph_of_ends
+
+INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
+
+
+def as_int64(words: Sequence[bytes]) -> Int64Array | None:
+    """The words as int64 ``[L]``; None if any is no 64-bit integer in its shortest form."""
+    if not all(map(INTEGER.fullmatch, words)):
+        return None
+    numbers = [int(word) for word in words]
+    if numbers and not (min(numbers) >= -(2**63) and max(numbers) < 2**63):
+        return None
+    return np.array(numbers, dtype=np.int64)
+
+
+def graph_of_words(
+    vertices: Iterable[str],
+    links: Iterable[tuple[str, str]],
+    name: str,
+    is_directed: bool | None = None,
+    kept: NDArray[np.bool_] | None = None,
+) -> Graph:
+    """The graph of ``vertices`` and ``links`` ``[L]`` of words, of which those ``kept`` are links; None for all."""
+    place: dict[str, int] = {}
+    for vertex in vertices:
+        place.setdefault(vertex, len(place))
+    ends = [(place.setdefault(u, len(place)), place.setdefault(v, len(place))) for u, v in links]
+    nodes: list[Any] = list(place)
+    numbers = as_int64([word.encode("utf-8", "surrogatepass") for word in nodes])
+    return graph_of_ends(nodes if numbers is None else numbers.tolist(), ends, name, is_directed, kept)
