@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mmsbgen.kernels.family import KernelFamily, KernelSpec
     from mmsbgen.kernels.problem import Value
     from mmsbgen.tuner.fleet.fleet_run import FleetReport
-    from mmsbgen.tuner.measure.noise import Verdict
+    from mmsbgen.tuner.measure.noise import FinalsVerdict
     from mmsbgen.tuner.measure.roofs import Roofs
     from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
 
@@ -209,7 +209,7 @@ def _print(report: TuneReport) -> None:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
 
 
-def _certainty(verdict: Verdict, rival: str) -> str:
+def _certainty(verdict: FinalsVerdict, rival: str) -> str:
     """A sentence about the winner's margin over the other finalists."""
     if verdict.decided:
         return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next in {verdict.rounds} rounds: {rival}"

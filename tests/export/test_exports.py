@@ -27,7 +27,8 @@ from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.export import Clustering, Exports
 from mmsbgen.export.export_files import FORMATS
 from mmsbgen.graph import as_graph
-from mmsbgen.sampler.diagnostics.communities import Cover, Memberships
+from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.scores import read_cover
 
 LINKS = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("e", "f"), ("f", "d")]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Noise", "Verdict", "judge", "median_interval"]
+__all__ = ["FinalsVerdict", "Noise", "judge", "median_interval"]
 
 #: Probability to stop timing a configuration that is as fast as the best, over all checks of its repetitions.
 _MISTAKE = 1e-3
@@ -83,7 +83,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FinalsVerdict:
     """The winner of the finalists, and how certain that is."""
 
     winner: int
@@ -107,7 +107,7 @@ class Verdict:
         return len(self.tied) == 1
 
 
-def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Verdict:
+def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> FinalsVerdict:
     """Compare finalists that were timed in turns: ``times[i][r]`` are the seconds of finalist i in round r.
 
     They are compared round by round, so that a slow round affects all alike.  Of those not distinguishable from the
@@ -128,7 +128,7 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Verdic
     rival = next(i for i in order if i != winner)
     low, high = _behind(logs, rival, winner)
     margin = statistics.median(a - b for a, b in zip(logs[rival], logs[winner], strict=True))
-    return Verdict(
+    return FinalsVerdict(
         winner, rival, math.expm1(margin), math.expm1((high - low) / 2), len(rounds), tuple(tied), tuple(near)
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.noise import Verdict, judge, median_interval
+from mmsbgen.tuner.measure.noise import FinalsVerdict, judge, median_interval
 
 __all__ = ["FINAL_S", "METER_S", "choose", "metered", "rounds_for", "verdict_of"]
 
@@ -60,7 +60,7 @@ def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Ite
         yield place
 
 
-def verdict_of(finals: Sequence[TrialRecord], complexity: Callable[[Config], Any]) -> Verdict | None:
+def verdict_of(finals: Sequence[TrialRecord], complexity: Callable[[Config], Any]) -> FinalsVerdict | None:
     """The verdict on finalists that were timed in turns; None with fewer than two."""
     if len(finals) < 2:
         return None

@@ -25,7 +25,7 @@ from mmsbgen.kernels.space import Config, describe
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
-from mmsbgen.tuner.measure.noise import Verdict
+from mmsbgen.tuner.measure.noise import FinalsVerdict
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome, resolve_family
@@ -403,6 +403,6 @@ class _Session:
         except MmsbgenError as error:
             raise _NoTurnsError(str(error)) from error
 
-    def _verdict(self, kernel: KernelReport, spec: KernelSpec) -> Verdict | None:
+    def _verdict(self, kernel: KernelReport, spec: KernelSpec) -> FinalsVerdict | None:
         """The verdict by time; None for other objectives, which have one number per finalist and no noise."""
         return finals.verdict_of(kernel.finals, spec.space.complexity) if self.objective == "time" else None

@@ -10,7 +10,7 @@ from typing import Any
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.db.records.ranking import cost
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
-from mmsbgen.tuner.measure.noise import Verdict
+from mmsbgen.tuner.measure.noise import FinalsVerdict
 from mmsbgen.tuner.measure.roofs import Roofs
 from mmsbgen.tuner.search.candidates import Candidates
 
@@ -33,7 +33,7 @@ class KernelReport:
     finals: list[TrialRecord] = field(default_factory=list)
     reused: int = 0
     """Number of ``trials`` that were in the store already."""
-    verdict: Verdict | None = None
+    verdict: FinalsVerdict | None = None
     """The verdict on ``finals``; None if there was nothing to compare, or the objective is not time."""
     note: str = ""
     roof_gbps: float | None = None
