@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph.graph import Graph, build_graph, number_integers
 from mmsbgen.graph.ids import number_ids
-from mmsbgen.graph.reading_options import WEIGHT_NAMES, ReadingOptions, kept_links, need_weights
+from mmsbgen.graph.reading_options import WEIGHT_NAMES, ReadingOptions, kept_links, need_weights, only_column
 
 #: Usual names of the two columns of a link.
 USUAL = (("source", "target"), ("from", "to"), ("u", "v"), ("src", "dst"), ("Source", "Target"))
@@ -66,7 +66,7 @@ def _kept(
     table: Any, library: str, ends: tuple[Any, ...], reading: ReadingOptions, name: str
 ) -> NDArray[np.bool_] | None:
     """Which rows are links by their weights, which stand in ``ends[2]`` or in a column so named; None for all."""
-    named = [column for column in _names(table, library) if str(column).lower() in WEIGHT_NAMES][:1]
+    named = [column for column in _names(table, library) if str(column).lower() in WEIGHT_NAMES]
     if len(ends) > 2:
         named = [ends[2]]
     elif reading.columns is not None and reading.threshold is None:
@@ -74,11 +74,15 @@ def _kept(
     if not named:
         need_weights(reading, name)
         return None
-    part = _column(table, library, named[0])
-    if _first_missing(part, library) is not None:
-        return kept_links([None], reading, name)
-    weights = np.asarray(part.to_numpy()) if _kind(part, library) in "if" else _list(part, library)
-    return kept_links(weights, reading, name)
+    only_column(named, reading, name)
+    checked = []
+    for column in named:
+        part = _column(table, library, column)
+        if _first_missing(part, library) is not None:
+            return kept_links([None], reading, name)
+        weights = np.asarray(part.to_numpy()) if _kind(part, library) in "if" else _list(part, library)
+        checked.append(kept_links(weights, reading, name))
+    return checked[0]
 
 
 def _values(table: Any, library: str, column: Any, name: str) -> NDArray[np.int64] | list[Any]:

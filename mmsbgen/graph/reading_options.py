@@ -153,6 +153,15 @@ def need_weights(rule: ReadingOptions, name: str) -> None:
         )
 
 
+def only_column(named: Sequence[Any], rule: ReadingOptions, name: str) -> None:
+    """Raise InputError if a threshold may mean several columns ``named`` like weights."""
+    if rule.threshold is not None and len(named) > 1:
+        raise InputError(
+            f"{name} has several columns of weights, {', '.join(map(str, named))}; name one third: --columns A,B,W "
+            "(columns=(A, B, W) in Python)"
+        )
+
+
 def _numbers(weights: Iterable[Any], name: str) -> NDArray[np.float64]:
     found = []
     for weight in weights:

@@ -374,6 +374,11 @@ def test_weights_of_objects() -> None:
     for source in ([(1, 2)], nx.Graph([(1, 2)]), np.array([[1, 2]]), TABLE[["source", "target"]]):
         with pytest.raises(InputError, match="has no weights for 'threshold=1'"):
             as_graph(source, weights="threshold=1")
+    two = TABLE.assign(weights=1)
+    with pytest.raises(InputError, match="several columns of weights, weight, weights; name one third"):
+        as_graph(two, weights="threshold=1")
+    with pytest.raises(InputError, match="a link has weight"):
+        as_graph(two)
     with pytest.raises(InputError, match="a Graph has none any more"):
         as_graph(as_graph(HEAVY), weights="ignore")
     with pytest.raises(InputError, match="a link has weight 'x', which is no number"):

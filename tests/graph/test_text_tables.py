@@ -76,6 +76,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ("only-header.csv", "source,target\n", HEADER),
     ("adjacency.csv", "a,b,c\nb,c\n", "row 2 has 2 columns and the first has 3"),
     ("adjacency.txt", "a b c\nb c\n", "line 1: 'a b c' has 3 fields"),
+    ("two-weights.csv", NAMES.assign(weight=1, weights=[1, 2, 1]).to_csv(index=False), "a link has weight '2'"),
     ("konect", "% sym weighted\n1 2 3\n2 3 1\n", "a link has weight '3'"),
     ("times.txt", "1 2 1082040961\n2 3 1082155839\n", "'1082040961', may be a weight"),
     ("two-signs.txt", "1\t2 0.7\n1\t3 0.5\n", "'2 0.7' in one column is several numbers"),

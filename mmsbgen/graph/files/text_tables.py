@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph.graph import GraphWarning
-from mmsbgen.graph.reading_options import USUAL_COLUMNS, WEIGHT_NAMES, ReadingOptions, kept_links, need_weights
+from mmsbgen.graph.reading_options import (
+    USUAL_COLUMNS,
+    WEIGHT_NAMES,
+    ReadingOptions,
+    kept_links,
+    need_weights,
+    only_column,
+)
 
 _MARKS = {",": "commas", ";": "semicolons", "|": "bars", "\t": "tabs"}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
@@ -199,7 +206,7 @@ def _named_columns(rows: list[Row], columns: Sequence[Any], shown: str) -> tuple
 
 def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingOptions) -> NDArray[np.bool_] | None:
     """Which rows below the header are links by their weights, in ``ends[2]`` or a column so named; None for all."""
-    named = [at for at, word in enumerate(rows[0]) if word.lower() in WEIGHT_NAMES][:1] if header else []
+    named = [at for at, word in enumerate(rows[0]) if word.lower() in WEIGHT_NAMES] if header else []
     if len(ends) > 2:
         named = [ends[2]]
     elif reading.columns is not None and reading.threshold is None:
@@ -207,8 +214,13 @@ def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingO
     if not named:
         need_weights(reading, "the table")
         return None
-    place = rows[0][named[0]] if header else named[0] + 1
-    return kept_links([row[named[0]] for row in rows[header:]], reading, f"column {place}")
+    places = [rows[0][at] if header else at + 1 for at in named]
+    only_column(places, reading, "the table")
+    checked = [
+        kept_links([row[at] for row in rows[header:]], reading, f"column {place}")
+        for at, place in zip(named, places, strict=True)
+    ]
+    return checked[0]
 
 
 _REMEDY = "--columns A,B (columns=(A, B) in Python), by names of a header or, without one, by numbers from 1 on"
