@@ -38,7 +38,7 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
     "or .gz; - is standard input). A run optimises; --sample-sweeps, --noise and stars sample.",
 )
 @click.argument("graph", type=click.Path(path_type=Path))
-@click.option("-k", "--communities", "k", type=Communities(), help="Number of communities of the model, or auto.")
+@click.option("-k", "--communities", "k", type=Communities(), help="Communities; by default held-out pairs choose.")
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
 @reading_flags()
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
@@ -90,7 +90,6 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         keep_checkpoint=given["keep"],
         overwrite=given["overwrite"],
         reading=reading_of(given),
-        k_auto=given["k"] == "auto",
         on_progress=report.progress,
         on_making=report.making,
         on_message=report.message,
@@ -142,12 +141,7 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
     optional = given["resume"] is not None
     if "step_size" in typed or not optional:
         values["step_size"] = _schedule(given["step_size"], _mini_batch(given, typed))
-    wanted = {option: values[name] for option, name in names.items() if name in typed or not optional}
-    if wanted.get("n_communities") == "auto":
-        del wanted["n_communities"]
-    elif wanted.get("n_communities", 0) is None:
-        raise InputError("the number of communities is missing: give it with -k, for example -k 50")
-    return wanted
+    return {option: values[name] for option, name in names.items() if name in typed or not optional}
 
 
 def _interrupted(found: Detection, graph: Path, reading: ReadingOptions) -> None:

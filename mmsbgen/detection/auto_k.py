@@ -34,19 +34,15 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
         evaluate_every=None,
         **sizes,
     )
-    told: set[int] = set()
 
-    def make(k: int, seed: int) -> Sampler:
-        chosen = replace(blocks, n_communities=k, seed=seed)
+    def make(k: int) -> Sampler:
+        chosen = replace(blocks, n_communities=k)
         plan = Plan(parts, chosen, runtime.device.info)
-        needs = plan.require(runtime.device.allocated)
-        if k not in told:
-            say(f"K={k} {needs}.")
-            told.add(k)
+        say(f"K={k} {plan.require(runtime.device.allocated)}.")
         return Sampler(parts, chosen, runtime, plan=plan)
 
     with StopRequest().listening() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: say(f"{text}."), lambda: bool(stop))
-    why = "the smallest within a standard error of the best" if len(tried) > 1 else "the only one that could be tried"
-    say(f"Going on with K={k}, {why}.")
+    if tried:
+        say(f"Going on with K={k}, {'the best' if len(tried) > 1 else 'the only one that could be tried'}.")
     return k, tried

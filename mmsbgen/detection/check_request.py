@@ -20,12 +20,13 @@ from mmsbgen.sampler.run import result_folder
 class CheckedRequest:
     """A checked request with the sampler's options.
 
-    ``checkpoint`` is the checkpoint to resume from, if any. With ``-k auto``, ``options`` hold a placeholder K.
+    ``checkpoint`` is the checkpoint to resume from, if any. With ``k_auto``, ``options`` hold a placeholder K.
     """
 
     request: Request
     options: Options
     checkpoint: checkpoints.Checkpoint | None
+    k_auto: bool = False
 
 
 def check_request(request: Request) -> CheckedRequest:
@@ -37,19 +38,21 @@ def check_request(request: Request) -> CheckedRequest:
     if not isinstance(top, Integral) or top < 1:
         raise InputError(f"top={request.top}: at least one entry of each row is kept")
     checked_threshold(request.rule, request.threshold)
-    if request.k_auto and request.resume is not None:
+    k = request.options.get("n_communities")
+    if k == "auto" and request.resume is not None:
         raise InputError("-k auto starts a run; one that is resumed has its number of communities: leave -k out")
+    auto = request.resume is None and (k is None or (isinstance(k, str) and k == "auto"))
     checkpoint = checkpoints.load(request.resume) if request.resume else None
     _refuse_loss(request)
     if checkpoint is None:
-        options = options_of({"n_communities": 2, **request.options} if request.k_auto else request.options)
+        options = options_of({**request.options, "n_communities": 2} if auto else request.options)
     else:
         if checkpoint.meta.get("kept") and request.resumes_saved:
             # The resumed run asked to keep its checkpoint, so this one does too.
             request = replace(request, keep_checkpoint=True)
         checkpoint, options = resumed(checkpoint, request)
     strategies.strategy(options.mini_batch)
-    return CheckedRequest(request, options, checkpoint)
+    return CheckedRequest(request, options, checkpoint, auto)
 
 
 def _refuse_loss(request: Request) -> None:

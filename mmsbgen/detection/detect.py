@@ -50,8 +50,8 @@ def detect(
         graph: any input of :func:`mmsbgen.graph.as_graph`: the path of a file, an ``(E, 2)`` array or list of
             pairs of ids, a scipy.sparse matrix, a networkx or igraph graph, an edge table of pandas, polars or pyarrow,
             or a :class:`mmsbgen.graph.Graph`.
-        n_communities: K, the number of communities of the model, or ``"auto"`` to choose it by held-out pairs;
-            required unless a run is resumed.
+        n_communities: K, the number of communities of the model; by default, or with ``"auto"``, held-out pairs choose
+            it.
         random_state: seed, 0 by default; the same seed on the same device with the same configurations gives the
             same bits.
         device: a device for :func:`mmsbgen.backends.open_device`, such as ``"opencl:0"``; the best one by default.
@@ -74,8 +74,7 @@ def detect(
         DeviceMemoryError: if the state does not fit; raised before anything is allocated.
     """
     given = dict(options)
-    auto = n_communities == "auto"
-    for name, value in (("n_communities", None if auto else n_communities), ("seed", random_state)):
+    for name, value in (("n_communities", n_communities), ("seed", random_state)):
         if name in options:
             raise InputError(f"{name} is given by the argument {'random_state' if name == 'seed' else name}")
         if value is not None:
@@ -94,7 +93,6 @@ def detect(
         out=None if out is None else Path(out),
         resume=None if resume is None else Path(resume),
         overwrite=overwrite,
-        k_auto=auto,
         reading=ReadingOptions(format, columns, weights, vertices),
     )
     return perform(graph, request)

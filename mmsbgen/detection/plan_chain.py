@@ -17,7 +17,7 @@ def plan_chain(parts: Split, checked: CheckedRequest) -> tuple[DeviceInfo, Plan 
     Raises the errors of :func:`fitting_plan`, and :class:`mmsbgen.base.errors.InputError` if the device does not exist.
     """
     info = find_device(checked.request.device)
-    return info, None if checked.request.k_auto else fitting_plan(parts, checked.options, info, checked.request)
+    return info, None if checked.k_auto else fitting_plan(parts, checked.options, info, checked.request)
 
 
 def fitting_plan(parts: Split, options: Options, info: DeviceInfo, request: Request) -> Plan:

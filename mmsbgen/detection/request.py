@@ -81,7 +81,8 @@ class Request:
     """One detection: its options, device, outputs and callbacks.
 
     Attributes:
-        options: the given fields of :class:`mmsbgen.sampler.options.options.Options`.
+        options: the given fields of :class:`mmsbgen.sampler.options.options.Options`. Without ``n_communities``, or if
+            it is ``"auto"``, K is chosen by held-out pairs (:func:`mmsbgen.sampler.run.choose_k.choose_k`).
         device: name of the device; the best one by default.
         database: path or URL of the tuning database.
         rule: rule that turns memberships into communities.
@@ -99,7 +100,6 @@ class Request:
         configs: configurations by kernel, which take precedence over tuning records.
         fused: run many iterations of stars per launch. None: as the resumed run, else
             :func:`mmsbgen.sampler.chain.fused_loop.fused_by_default`.
-        k_auto: choose K by held-out pairs (:func:`mmsbgen.sampler.run.choose_k.choose_k`); ``options`` need no K then.
         reading: how the graph is read.
         state: file for the checkpoint instead of the one in ``out``. It is kept, and a failed write is not an error.
         on_progress: called after every launch.
@@ -122,7 +122,6 @@ class Request:
     overwrite: bool = False
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     fused: bool | None = None
-    k_auto: bool = False
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     state: Path | None = None
     on_progress: Callable[[Sampler, Trace], None] | None = None

@@ -18,12 +18,10 @@ __all__ = ["has_work", "longer", "options_of", "resumed"]
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
-    """Build options from given values; raises :class:`InputError` for an unknown name or a missing K."""
+    """Build options from given values with ``n_communities``; raises :class:`InputError` for an unknown name."""
     unknown = sorted(set(given) - set(Options.__dataclass_fields__))
     if unknown:
         raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(Options.__dataclass_fields__)}")
-    if "n_communities" not in given:
-        raise InputError("the number of communities is missing: give n_communities (-k), for example 50")
     return Options(**given)
 
 

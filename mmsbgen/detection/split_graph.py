@@ -20,6 +20,6 @@ def split_graph(graph: Graph, checked: CheckedRequest) -> Split:
     for text in parts.warnings:
         request.on_message(f"{text[:1].upper()}{text[1:]}.")
     k, n = options.n_communities, graph.n_vertices
-    if not request.k_auto and k > n:
+    if not checked.k_auto and k > n:
         request.on_message(f"K={k} is more than the graph's {n} vertices: some communities can only stay empty.")
     return parts

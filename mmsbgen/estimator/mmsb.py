@@ -141,12 +141,10 @@ class MMSB(Parameters, Fitted):
             DeviceMemoryError: if the state does not fit; raised before anything is allocated.
         """
         params = self._plain_params()
-        given = {name: params[name] for name in (*OPTIONS, "iterations")}
-        auto = isinstance(params["n_communities"], str) and params["n_communities"] == "auto"
-        given |= {} if auto else {"n_communities": params["n_communities"]}
+        given = {name: params[name] for name in ("n_communities", *OPTIONS, "iterations")}
         seed = _seed(self.random_state)
         source = read_graph(graph, ReadingOptions(format, columns, weights, vertices))
-        self._run(source, self._request(given | {"seed": seed}, k_auto=auto), seed, params)
+        self._run(source, self._request(given | {"seed": seed}), seed, params)
         return self
 
     def partial_fit(
@@ -219,7 +217,7 @@ class MMSB(Parameters, Fitted):
         block = options["mini_batch"] == "block"
         return done + MORE_SWEEPS * (blocks_per_sweep(self.n_vertices_in_, options["mini_batch_size"]) if block else 1)
 
-    def _request(self, options: Mapping[str, Any], k_auto: bool = False) -> Request:
+    def _request(self, options: Mapping[str, Any]) -> Request:
         return Request(
             dict(options),
             device=self.device,
@@ -227,7 +225,6 @@ class MMSB(Parameters, Fitted):
             rule=self.rule,
             threshold=self.threshold,
             top=self.top,
-            k_auto=k_auto,
             # The file is deleted with this process, so periodic checkpoints would be useless.
             checkpoint_seconds=float("inf"),
             on_message=_tell if self.verbose else _silent,

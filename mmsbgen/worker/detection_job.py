@@ -29,17 +29,15 @@ _FILES = ("communities.txt", "memberships.npz", "run.json")
 
 
 def checked(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampler's options in a payload, without ``n_communities`` if that is "auto".
+    """The sampler's options in a payload, without ``n_communities`` if that is "auto" or missing.
 
     Keys: ``n_communities`` (a number or "auto"), fields of :class:`Options` and :class:`ResultOptions`, and the graph's
     ``name`` for records.  Raises :class:`InputError` that names the invalid key or value.
     """
     known_keys(payload, {"name", *_OPTIONS, *_RESULTS}, "detect")
     given = {name: value for name, value in payload.items() if name in _OPTIONS}
-    if given.get("n_communities") is None:
-        raise InputError("the number of communities is missing: give n_communities, for example 50 or 'auto'")
-    if given["n_communities"] == "auto":
-        del given["n_communities"]
+    if given.get("n_communities", "auto") in (None, "auto"):
+        given.pop("n_communities", None)
     name = payload.get("name", "graph")
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
         raise InputError(f"name={name!r}: it must be a text of at most {_LONGEST_NAME} characters")
@@ -89,7 +87,6 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
         out=task.folder,
         resume=task.resume if resumes else None,
         checkpoint_seconds=task.checkpoint_seconds,
-        k_auto=task.payload["n_communities"] == "auto" and not resumes,
         on_progress=progress,
         on_making=making,
         on_message=tells.message,

@@ -235,7 +235,6 @@ def test_progress_says_of_which_iteration_its_metrics_are(ring, monkeypatch):
         (["-k", "0"], "-k"),
         (["-k", "x"], "'x' is not a whole number from 1 on, or auto"),
         (["-k", "1.5"], "'1.5' is not a whole number from 1 on, or auto"),
-        ([], "number of communities is missing"),
         (["-k", "3", "--rule", "best"], "'best' is not one of 'share', 'threshold', 'link', 'top'"),
         (["-k", "3", "--threshold", "7"], "threshold 7"),
         (["-k", "3", "-n", "-5"], "-5"),
@@ -327,7 +326,6 @@ def test_missing_graph_and_unwritable_folder(ring, tmp_path, monkeypatch):
 def test_python_refusals(ring):
     for kwargs, words in (
         ({"step_sise": 1}, "there is no option 'step_sise'"),
-        ({"n_communities": None}, "number of communities is missing"),
         ({"n_communities": 2.5}, "n_communities=2.5"),
         ({"random_state": -1}, "seed=-1"),
         ({"seed": 3}, "random_state"),
@@ -372,24 +370,22 @@ def test_the_graph_object_is_accepted(ring):
 
 
 def test_the_number_of_communities_is_chosen(ring, tmp_path):
-    done = cli(ring, "-k", "auto", "-o", tmp_path)
+    done = cli(ring, "-o", tmp_path)
     record = json.loads((tmp_path / "run.json").read_text())
     assert f"Going on with K={record['problem']['K']}" in done.stderr
     assert record["problem"]["K"] in [one["k"] for one in record["tried"]]
     assert record["convergence"]["text"] in done.stdout
 
 
-def test_too_few_pairs_to_choose_a_number_by_are_named(tmp_path):
+def test_without_pairs_to_choose_by_leiden_says_how_many(tmp_path, ring):
     (tmp_path / "edge.txt").write_text("1 2\n")
-    for more in ([], ["--validation", 0.5]):
-        said = cli(tmp_path / "edge.txt", "-k", "auto", *more, code=2).stderr
-        assert "1 link cannot be held out: give the number with -k" in said
-        assert "positive share" not in said
+    for graph, more, k in ((tmp_path / "edge.txt", [], 2), (ring, ["--validation", 0], 5)):
+        said = cli(graph, *more).stderr
+        assert f"No pairs are held out to choose by: K={k} is the number of Leiden's communities." in said
     (tmp_path / "triangle.txt").write_text("1 2\n2 3\n3 1\n")
-    assert "positive share" in cli(tmp_path / "triangle.txt", "-k", "auto", "--validation", 0, code=2).stderr
-    said = cli(tmp_path / "triangle.txt", "-k", "auto").stderr
+    said = cli(tmp_path / "triangle.txt").stderr
     assert "All pairs of the graph's 3 vertices are linked: there is no non-link to hold out" in said
-    assert "a held-out pair, AUC unknown (one class only), from " in said
+    assert "a held-out pair, AUC unknown (one class only)." in said
     assert "Going on with K=2, the only one that could be tried." in said
 
 

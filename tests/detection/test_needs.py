@@ -50,7 +50,7 @@ def test_needs_come_first(events):
 
 
 def test_of_every_number_of_communities_that_is_tried(events):
-    go(events, options={"iterations": 4, "validation": 0.2}, k_auto=True)
+    go(events, options={"iterations": 4, "validation": 0.2, "n_communities": "auto"})
     assert "seeks" not in events
     turns = [event for event, before in zip(events, [None, *events[:-1]], strict=True) if event != before]
     assert turns[0] == "needs"

@@ -271,4 +271,4 @@ def test_a_run_that_has_yet_to_sample_gets_no_length(tmp_path):
 
 def test_auto_k_is_for_new_runs(tmp_path):
     with pytest.raises(InputError, match="leave -k out"):
-        perform(LINKS, Request({}, resume=tmp_path / "x.npz", k_auto=True))
+        perform(LINKS, Request({"n_communities": "auto"}, resume=tmp_path / "x.npz"))

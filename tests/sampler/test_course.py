@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from dataclasses import replace
@@ -203,6 +204,20 @@ def test_a_refinement_that_found_nothing_is_the_last():
     assert not any(course.refines(OPEN, at, 1) for at in range(MOST_SWEEPS))
     assert course.changed_at == 0
     assert (course.clock_from, course.clock_at) == (0, 0.0)
+
+
+def test_a_pruning_is_made_once_when_the_run_has_settled():
+    course = Phases().refined(30, 0, 1)
+    assert not course.prunes(OPEN, course)
+    ends = dataclasses.replace(course, settled_at=100, end=150)
+    assert course.prunes(OPEN, ends)
+    assert not course.prunes(dataclasses.replace(OPEN, refine=False), ends)
+    pruned = course.after_pruning(100, 3, 1)
+    assert (pruned.pruned, pruned.changed_at) == ({"iteration": 100, "emptied": 3}, 100)
+    assert (pruned.clock_from, pruned.clock_at) == (100, 20.0)
+    assert pruned.end is None, "it goes on until it has settled again"
+    assert not pruned.prunes(OPEN, dataclasses.replace(pruned, settled_at=140))
+    assert not any(pruned.refines(OPEN, at, 1) for at in range(MOST_SWEEPS))
 
 
 def test_a_refinement_sets_the_clock_back():

@@ -27,14 +27,13 @@ def test_a_detection_takes_the_options_of_the_sampler() -> None:
     )
     assert (options["n_communities"], options["eta"], options["schedule"].a) == (5, (1.0, 2.0), 0.1)
     assert "rule" not in options
-    assert detection_job.checked({"n_communities": "auto", "alpha": 0.1}) == {"alpha": 0.1}
+    for k in ({"n_communities": "auto"}, {"n_communities": None}, {}):
+        assert detection_job.checked({**k, "alpha": 0.1}) == {"alpha": 0.1}
 
 
 @pytest.mark.parametrize(
     ("payload", "words"),
     [
-        ({}, "number of communities is missing"),
-        ({"n_communities": None}, "number of communities is missing"),
         ({"n_communities": 0}, "n_communities=0"),
         ({"n_communities": "many"}, "n_communities='many'"),
         ({"n_communities": True}, "n_communities=True"),

@@ -247,16 +247,14 @@ def _choice(record: Record) -> Section | None:
     rows = [
         (
             row["k"],
-            row["start"],
             _number(row["log_likelihood"], None, ".5g"),
             _number(row["standard_error"], None, ".2g"),
             _number(row["auc"], None, ".4f"),
-            row["chains"],
         )
         for row in record["tried"]
     ]
-    columns = ("K", "start", "log-likelihood", "standard error", "AUC", "chains")
-    table = Table("What was tried", columns, rows, frozenset({0, 2, 3, 4, 5}))
+    columns = ("K", "log-likelihood", "standard error", "AUC")
+    table = Table("What was tried", columns, rows, frozenset({0, 1, 2, 3}))
     return Section("Number of communities", "", [picture], [table])
 
 

@@ -213,9 +213,6 @@ def choice_of_k(record: Record) -> Picture | None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.4g}"))
     axes.grid(axis="y")
     axes.legend(loc="lower right")
-    caption = (
-        "The smallest K that is within a standard error of the best one (dashed). Bars: standard error of the "
-        "difference to the best, of the pairs held out and of the chains' seeds."
-    )
+    caption = "The K of the highest held-out log-likelihood was taken. Bars: standard error of the difference to it."
     alt = f"Of {len(tried)} numbers of communities tried, K = {chosen} was taken; the best one was K = {k[best]:g}."
     return Picture("choice-of-k", "Choice of the number of communities", caption, alt, figure)

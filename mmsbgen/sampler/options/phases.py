@@ -110,7 +110,8 @@ class Phases:
 
     def _may_refine(self, options: Options) -> bool:
         done = self.refinements
-        return options.refines and self.pruned is None and len(done) < REFINE_ROUNDS and not (done and not done[-1]["filled"])
+        open_ = self.pruned is None and len(done) < REFINE_ROUNDS
+        return options.refines and open_ and not (done and not done[-1]["filled"])
 
     def refined(self, iteration: int, filled: int, per_sweep: int) -> Phases:
         """The phases after a refinement; if it filled communities, the schedule's time is set back."""

@@ -73,7 +73,7 @@ def log_likelihoods(first: Floats, second: Floats, beta: Floats, delta: float, l
 
 
 def needless(sampler: Sampler) -> Ints:
-    """The communities that are empty or not needed for the held-out pairs, ascending."""
+    """The communities that explain links but are not needed for the held-out pairs, ascending."""
     split, k = sampler.split, sampler.shape.k
     pairs, links = split.validation.pairs, np.asarray(split.validation.labels, bool)
     known = (split.training_adjacency.degrees[pairs] > 0).all(axis=1)
@@ -86,21 +86,21 @@ def needless(sampler: Sampler) -> Ints:
     read, beta, delta = row_source(sampler, mean=False), sampler.state.beta()[order], sampler.options.crossing
     step, parts = max(1, _ELEMENTS // k), []
     for first in range(0, len(pairs), step):
-        ends = (read(end)[:, order].astype(np.float64) for end in pairs[first : first + step].T)
-        parts.append(log_likelihoods(*ends, beta, delta, links[first : first + step]))
+        one, other = (read(end)[:, order].astype(np.float64) for end in pairs[first : first + step].T)
+        parts.append(log_likelihoods(one, other, beta, delta, links[first : first + step]))
     logs, density = np.concatenate(parts), split.graph.density
-    n_links, n_others = np.count_nonzero(links), np.count_nonzero(~links)
+    n_links, n_others = int(links.sum()), int((~links).sum())
     taken = 0
-    for count in range(1, min(k, np.count_nonzero(ratios < _KEPT) + 1)):
+    for count in range(1, min(k, int((ratios < _KEPT).sum()) + 1)):
         lost = logs[:, 0] - logs[:, count]
         mean = held_out.weighted(float(lost[links].sum()), float(lost[~links].sum()), n_links, n_others, density)
         if mean <= held_out.weighted_error(lost, links, density):
             taken = count
-    return np.sort(order[:taken])
+    return np.intersect1d(order[:taken], best)
 
 
 def prune(sampler: Sampler) -> int:
-    """Empty the needless communities of a chain; returns the number of communities that explained links."""
+    """Empty the needless communities of a chain; returns their number."""
     removed = needless(sampler)
     if not removed.size:
         return 0

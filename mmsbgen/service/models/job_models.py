@@ -65,7 +65,7 @@ class DetectOptions(_model(Options, body=False), _model(ResultOptions, body=Fals
     """Options of a detection; options that are left out are chosen for the graph."""
 
     n_communities: Annotated[int, Field(ge=1, le=2**24)] | Literal["auto"] = Field(
-        description="K, or 'auto' to let held-out pairs choose.", examples=[50]
+        default="auto", description="K, or 'auto' to let held-out pairs choose.", examples=[50]
     )
     name: Text | None = Field(default=None, description="Of the graph, for records.", examples=["CA-GrQc"])
     device: Text | None = Field(default=None, description="A part of the name of the device that is to do it.")

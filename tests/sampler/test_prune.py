@@ -1,0 +1,95 @@
+"""Pruning of communities that held-out pairs do not need."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mmsbgen.graph import split
+from mmsbgen.graph.graph import build_graph
+from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.diagnostics.explained_links import link_probabilities
+from mmsbgen.sampler.run.prune import evidence, log_likelihoods, needless, prune
+from mmsbgen.sampler.starts.start_methods import of_sets
+
+GROUPS, SIZE = 6, 20
+N = GROUPS * SIZE
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Disjoint groups with chance links across them."""
+    rng = np.random.default_rng(4)
+    a, b = np.triu_indices(N, 1)
+    linked = rng.random(a.size) < np.where(a // SIZE == b // SIZE, 0.5, 0.03)
+    graph = build_graph(a[linked], b[linked], np.arange(N), name="planted", directed=False)
+    return split(graph, validation=0.1, seed=2)
+
+
+def test_evidence_by_hand():
+    """A clique of 4 and 2 more links of 8 vertices; no vertex has two links in the second community."""
+    links = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3], [4, 5], [6, 7]])
+    best = np.array([0, 0, 0, 0, 0, 0, 1, 1])
+    chance = 8 / 28 * 6
+    expected = (6 * math.log(6 / chance) - 6 + chance) / math.log(math.comb(8, 4))
+    assert evidence(links, best, 8, 3) == pytest.approx([expected, 0.0, 0.0])
+
+
+def test_a_member_has_a_quarter_of_its_links_there():
+    """Vertex 0 of a triangle has 2 of 9 links there and is no member; with 2 of 7 links it is one."""
+
+    def ratio(inside: int, size: int, n_links: int) -> float:
+        chance = n_links / math.comb(10, 2) * math.comb(size, 2)
+        return (inside * math.log(inside / chance) - inside + chance) / math.log(math.comb(10, size))
+
+    links = np.array([[0, 1], [0, 2], [1, 2], *([0, 3 + i] for i in range(7))])
+    best = np.array([0, 0, 0] + [1] * 7)
+    assert evidence(links, best, 10, 2)[0] == pytest.approx(ratio(1, 2, 10))
+    assert evidence(links[:8], best[:8], 10, 2)[0] == pytest.approx(ratio(3, 3, 8))
+
+
+def test_log_likelihoods_are_those_of_the_rows_without_the_first_communities():
+    rng = np.random.default_rng(0)
+    rows, beta = rng.dirichlet(np.ones(5), 6), rng.uniform(0.1, 0.9, 5)
+    pairs, links = np.array([[0, 1], [2, 3], [4, 5]]), np.array([True, False, True])
+    found = log_likelihoods(rows[pairs[:, 0]], rows[pairs[:, 1]], beta, 1e-3, links)
+    for count in range(5):
+        left = rows[:, count:] / rows[:, count:].sum(axis=1, keepdims=True)
+        p = link_probabilities(pairs, lambda at, left=left: left[at], beta[count:], 1e-3)
+        assert found[:, count] == pytest.approx(np.where(links, np.log(p), np.log1p(-p)))
+
+
+@pytest.mark.slow
+def test_chance_communities_are_emptied_and_true_ones_stay(chain, pocl_device, parts):
+    sampler = chain(pocl_device, parts, n_communities=3 * GROUPS, mini_batch="block", noise=None, n_partners=N)
+    rng = np.random.default_rng(1)
+    groups = [np.arange(SIZE) + SIZE * i for i in range(GROUPS)]
+    chance = [rng.choice(N, 8, replace=False) for _ in range(2 * GROUPS)]
+    sampler.initialise(of_sets("both", groups + chance))
+    for _ in range(40):
+        sampler.step()
+    removed = needless(sampler)
+    assert removed.size >= GROUPS
+    assert removed.min() >= GROUPS, "none of the planted groups"
+    before, _ = evaluate(sampler, burnt_in=False)
+    assert prune(sampler) == removed.size
+    rows = sampler.rows(0, N)[0]
+    assert rows[:, removed].sum(axis=1).max() <= 0.01 + 1e-6
+    assert rows.sum(axis=1) == pytest.approx(1.0, abs=1e-5)
+    assert (rows >= 0).all()
+    for _ in range(20):
+        sampler.step()
+    after, _ = evaluate(sampler, burnt_in=False)
+    pairs = len(parts.validation.pairs)
+    error = before.sample_log_likelihood / math.sqrt(pairs)
+    assert after.sample_log_likelihood > before.sample_log_likelihood - 2 * abs(error)
+    assert set(sampler.rows(0, N)[0].argmax(axis=1)) == set(range(GROUPS)), "what was emptied stays empty"
+
+
+def test_nothing_is_removed_without_held_out_pairs(chain, pocl_device, parts):
+    blind = split(parts.graph, validation=0.0, seed=2)
+    sampler = chain(pocl_device, blind, n_communities=4, mini_batch="block", noise=None)
+    sampler.initialise()
+    assert prune(sampler) == 0
