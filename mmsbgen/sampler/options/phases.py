@@ -1,8 +1,9 @@
 """Phases of a run, decided while it runs from the state and from held-out metrics.
 
 A run of block mini-batches without noise first optimises.  A few times, empty communities are refilled with parts of
-others (:mod:`mmsbgen.sampler.run.refine`).  A run of open length ends, or starts to sample, when the held-out
-log-likelihood has settled.
+others (:mod:`mmsbgen.sampler.run.refine`).  When the held-out log-likelihood of a run of open length has settled,
+needless communities are emptied (:mod:`mmsbgen.sampler.run.prune`); when it has settled again, the run ends or starts
+to sample.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Phases:
         clock_from: the iteration at which the schedule's time was ``clock_at``.
         clock_at: time of the schedule at ``clock_from``, in sweeps.
         refinements: the refinements so far, each with its iteration and the number of communities filled.
+        pruned: the iteration at which needless communities were emptied, and their number.
         settled_at: the iteration at which a run of open length had settled, if it has; None for one of given length.
         sampling_from: the last iteration before the sampling sweeps.
         closing_from: the last iteration before those whose states enter means.
@@ -64,6 +66,7 @@ class Phases:
     clock_from: int = 0
     clock_at: float = 0.0
     refinements: list[dict[str, int]] = field(default_factory=list)
+    pruned: dict[str, int] | None = None
     settled_at: int | None = None
     sampling_from: int | None = None
     closing_from: int | None = None
@@ -75,8 +78,9 @@ class Phases:
 
     @property
     def changed_at(self) -> int:
-        """The iteration of the last refinement that filled a community, or 0."""
-        return max((done["iteration"] for done in self.refinements if done["filled"]), default=0)
+        """The iteration of the last refinement that filled a community or of the pruning, or 0."""
+        refined = [done["iteration"] for done in self.refinements if done["filled"]]
+        return max([*refined, self.pruned["iteration"] if self.pruned else 0])
 
     def limit(self, options: Options, per_sweep: int) -> int:
         """The iteration at which the run ends or, while that is open, at which its end must be decided."""
@@ -106,15 +110,26 @@ class Phases:
 
     def _may_refine(self, options: Options) -> bool:
         done = self.refinements
-        return options.refines and len(done) < REFINE_ROUNDS and not (done and not done[-1]["filled"])
+        return options.refines and self.pruned is None and len(done) < REFINE_ROUNDS and not (done and not done[-1]["filled"])
 
     def refined(self, iteration: int, filled: int, per_sweep: int) -> Phases:
         """The phases after a refinement; if it filled communities, the schedule's time is set back."""
         after = replace(self, refinements=[*self.refinements, {"iteration": iteration, "filled": filled}])
-        if not filled:
-            return after
+        return after._set_back(iteration, per_sweep) if filled else after
+
+    def prunes(self, options: Options, after: Phases) -> bool:
+        """Whether communities are pruned before the phases ``after``: once, when the run has settled."""
+        return options.refines and self.pruned is None and self.settled_at is None and after.settled_at is not None
+
+    def after_pruning(self, iteration: int, emptied: int, per_sweep: int) -> Phases:
+        """The phases after a pruning that ``emptied`` communities: the run goes on until it has settled again."""
+        pruned = {"iteration": iteration, "emptied": emptied}
+        return replace(self, pruned=pruned)._set_back(iteration, per_sweep)
+
+    def _set_back(self, iteration: int, per_sweep: int) -> Phases:
+        """The phases with the schedule's time at most ``RESTART``."""
         clock = self.clock_at + (iteration - self.clock_from) / per_sweep
-        return replace(after, clock_at=min(RESTART, clock), clock_from=iteration)
+        return replace(self, clock_at=min(RESTART, clock), clock_from=iteration)
 
     def decided(
         self,

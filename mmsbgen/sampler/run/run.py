@@ -10,6 +10,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
 from mmsbgen.sampler.options.phases import one_community
+from mmsbgen.sampler.run.prune import prune
 from mmsbgen.sampler.run.refine import refine
 
 
@@ -51,6 +52,8 @@ def run(
             if sampler.course.refines(options, sampler.iteration, per_sweep):
                 refine(sampler)
             course = sampler.course.decided(options, trace, sampler.iteration, per_sweep, chance)
+            if sampler.course.prunes(options, course) and (emptied := prune(sampler)):
+                course = sampler.course.after_pruning(sampler.iteration, emptied, per_sweep)
             sampler.restore(sampler.chain._replace(course=course))
         if on_progress is not None:
             on_progress(sampler, trace)
