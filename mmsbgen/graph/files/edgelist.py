@@ -155,7 +155,8 @@ def _graph_of_words(
         known = set(distinct)
         twin = next((word for word in distinct if word.endswith(b".0") and word[:-2] in known), None)
         if twin is not None:
-            raise InputError(f"{whole or name} has the ids {_show(twin[:-2])} and {_show(twin)}; write them alike, without '.0'")
+            both = f"{_show(twin[:-2])} and {_show(twin)}"
+            raise InputError(f"{whole or name} has the ids {both}; write them alike, without '.0'")
         index = {word: place for place, word in enumerate(distinct)}
         places = np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
         ids = string_ids([word.decode() for word in distinct])
