@@ -194,6 +194,8 @@ READ: list[tuple[str, str | bytes, dict[str, Any], Pairs]] = [
 ]  # fmt: skip
 
 REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
+    ("colons.txt", "0: 1 2\n1: 0\n", {"format": "adjlist"}, "separator at its end"),
+    ("attributes.txt", "0 1\n1 {'weight': 4}\n", {"format": "adjlist"}, "separator at its end"),
     ("empty.graphml", "", {}, "is empty"),
     ("cut.graphml", "<graphml><graph><node id='a'/>", {}, "is damaged XML (no element found: line 1"),
     ("text.graphml", "1 2\n2 3\n", {}, "is damaged XML"),

@@ -66,6 +66,7 @@ READ: list[tuple[str, str | bytes, set[tuple[Any, ...]]]] = [
 ]  # fmt: skip
 
 REFUSED: list[tuple[str, str, str]] = [
+    ("floats.csv", "source,target\n1,2.0\n2,3.0\n", "has the ids '2' and '2.0'"),
     ("index.csv", NUMBERS.to_csv(), NOT_CLEAR),
     ("index-no-header.csv", NUMBERS.to_csv(header=False), NOT_CLEAR),
     ("three.csv", "1,2,3\n2,3,4\n", NOT_CLEAR),

@@ -152,6 +152,11 @@ def _graph_of_words(
         ids, places = number_integers(numbers)
     else:
         distinct = sorted({*words, *isolated})
+        known = set(distinct)
+        twin = next((word for word in distinct if word.endswith(b".0") and word[:-2] in known), None)
+        if twin is not None:
+            both = f"{_show(twin[:-2])} and {_show(twin)}"
+            raise InputError(f"{whole or name} has the ids {both}; write them alike, without '.0'")
         index = {word: place for place, word in enumerate(distinct)}
         places = np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
         ids = string_ids([word.decode() for word in distinct])

@@ -21,7 +21,7 @@ def from_adjacency_list(file: Path, raw: bytes, reading: ReadingOptions) -> Grap
     need_weights(reading, str(file))
     alone, ends = [], []
     for _, words in _lines(file, raw, "#"):
-        odd = next((word for word in words if word[0] in ",;" or word[-1] in ",;"), None)
+        odd = next((word for word in words if word[0] in ",;:{" or word[-1] in ",;:}"), None)
         if odd is not None:
             raise InputError(f"{file}: {odd!r} has a separator at its end; separate ids by blanks or tabs")
         alone.append(words[0])

@@ -90,7 +90,7 @@ def sizes(saved: SavedRun) -> Picture | None:
         if count.size > 80:
             log_scale(left, "x")
     left.grid(axis="y")
-    left.set_xlabel("community, by size")
+    left.set_xlabel("rank by size, from 1")
     left.set_ylabel("members (vertices)")
     many = count.size > MANY_MARKS
     size = 30 if count.size <= 100 else 12 if not many else 5
