@@ -73,7 +73,7 @@ def log_likelihoods(first: Floats, second: Floats, beta: Floats, delta: float, l
 
 
 def needless(sampler: Sampler) -> Ints:
-    """The communities that explain links but are not needed for the held-out pairs, ascending."""
+    """The communities that the held-out pairs do not need, ascending; none if those explain no link best."""
     split, k = sampler.split, sampler.shape.k
     pairs, links = split.validation.pairs, np.asarray(split.validation.labels, bool)
     known = (split.training_adjacency.degrees[pairs] > 0).all(axis=1)
@@ -96,7 +96,8 @@ def needless(sampler: Sampler) -> Ints:
         mean = held_out.weighted(float(lost[links].sum()), float(lost[~links].sum()), n_links, n_others, density)
         if mean <= held_out.weighted_error(lost, links, density):
             taken = count
-    return np.intersect1d(order[:taken], best)
+    removed = np.sort(order[:taken])
+    return removed if np.isin(removed, best).any() else removed[:0]
 
 
 def prune(sampler: Sampler) -> int:
