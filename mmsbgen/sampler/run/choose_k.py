@@ -53,9 +53,9 @@ def choose_k(
 ) -> tuple[int, list[KTrial]]:
     """Choose K for a split graph; returns it and the trials in the order of K.
 
-    The grid begins at the number of Leiden's communities and doubles while the log-likelihood rises; if it does not
-    rise, the grid goes down.  Then the geometric means of the best K and its neighbours are tried, and the best of all
-    is taken.
+    The grid begins at the number of Leiden's communities and doubles until the log-likelihood is more than a standard
+    error below the best one; if the first is the best, the grid goes down in the same way.  Then the geometric means of
+    the best K and its neighbours are tried, and the best of all is taken.
 
     Args:
         split: the graph with its held-out pairs.
@@ -80,7 +80,7 @@ def choose_k(
         return held_out.weighted_error(fits[best()].logs - fits[k].logs, labels, split.graph.density)
 
     def pays(k: int) -> bool:
-        """Try ``k``, unless it is not from 2 to N/2; whether it is the best so far."""
+        """Try ``k``, unless it is not from 2 to N/2; whether it is the best so far, or within a standard error."""
         if not 2 <= k <= most or k in fits:
             return False
         say(f"Trying K={k}")
@@ -96,7 +96,7 @@ def choose_k(
             sampler.close()
         auc = "unknown (one class only)" if math.isnan(fit.auc) else f"{fit.auc:.4f}"
         say(f"K={k}: log-likelihood {fit.value:.5g} a held-out pair, AUC {auc}")
-        return best() == k
+        return fits[best()].value - fit.value <= error(k)
 
     most = max(2, split.graph.n_vertices // 2)
     with seeded(seed):
