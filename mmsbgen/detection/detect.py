@@ -14,7 +14,7 @@ from mmsbgen.detection.plan_chain import plan_chain
 from mmsbgen.detection.publish import publish
 from mmsbgen.detection.request import Detection, Request
 from mmsbgen.detection.result_options import ResultOptions
-from mmsbgen.detection.run_chain import run_chain
+from mmsbgen.detection.run_chains import run_chains
 from mmsbgen.detection.split_graph import split_graph
 from mmsbgen.detection.start_chain import built_chain, start_chain
 from mmsbgen.graph import ReadingOptions
@@ -110,5 +110,5 @@ def perform(source: Any, request: Request) -> Detection:
     with built_chain(parts, info, plan, checked) as built:
         with StopRequest().listening() as stop:
             started = start_chain(built, checked, stop)
-            finished = run_chain(started, checked, stop)
+            finished = run_chains(built, started, checked, stop)
         return publish(finished, checked)

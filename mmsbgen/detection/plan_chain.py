@@ -23,8 +23,11 @@ def plan_chain(parts: Split, checked: CheckedRequest) -> tuple[DeviceInfo, Plan 
 def fitting_plan(parts: Split, options: Options, info: DeviceInfo, request: Request) -> Plan:
     """The plan of a chain; sends a message on the memory it needs, including the search for starts.
 
+    With several chains, the best one so far stays on the device beside the next.
+
     Raises :class:`mmsbgen.base.errors.DeviceMemoryError` if it does not fit.
     """
     plan = Plan(parts, options, info)
-    request.on_message(f"{parts.graph.name or 'graph'} on {info.name} ({info.platform}): {plan.require()}.")
+    beside = plan.needs.device_total if options.chains > 1 else 0
+    request.on_message(f"{parts.graph.name or 'graph'} on {info.name} ({info.platform}): {plan.require(beside)}.")
     return plan

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.request import Detection
-from mmsbgen.detection.run_chain import FinishedRun
+from mmsbgen.detection.run_chains import FinishedRun
+from mmsbgen.graph import HeldOut
+from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnostics.convergence import convergence
-from mmsbgen.sampler.diagnostics.evaluation import of_result
+from mmsbgen.sampler.diagnostics.evaluation import metrics, of_result
+from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.diagnostics.verdict import verdict
 from mmsbgen.sampler.run import results
@@ -40,11 +43,18 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     wide = results.memberships(sampler, entries, partial(request.on_making, "memberships"))
     making = partial(request.on_making, f"communities by the rule {request.rule}")
     found, numbered = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler), tell=making)
-    memberships = results.with_codes(numbered.first(request.top), sampler)
-    interrupted = sampler.iteration < sampler.limit
+    memberships = replace(results.with_codes(numbered.first(request.top), sampler), others=finished.others)
+    interrupted = sampler.iteration < sampler.limit or finished.missing > 0
     rule = {"name": request.rule, "threshold": threshold}
     notes: dict[str, Any] = {"tried": [asdict(one) for one in finished.tried]} if finished.tried else {}
-    notes["held_out"] = {"validation": of_result(sampler, parts.validation), "test": of_result(sampler, parts.test)}
+    notes["interrupted"] = interrupted
+    if finished.chains:
+        options = replace(sampler.options, seed=checked.options.seed)
+        notes |= {"seed": options.seed, "options": options.as_dict(), "chains": list(finished.chains)}
+    notes["held_out"] = {
+        "validation": _metrics(sampler, memberships, parts.validation),
+        "test": _metrics(sampler, memberships, parts.test),
+    }
     notes["verdict"] = asdict(verdict(sampler, request.on_making))
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
     record = results.record(sampler, found, rule, trace, finished.seconds, notes)
@@ -54,3 +64,10 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
         request.saved.unlink(missing_ok=True)
     kept = request.saved if interrupted else None
     return Detection(memberships, found, trace, record, interrupted, kept, parts.graph)
+
+
+def _metrics(sampler: Sampler, memberships: Memberships, pairs: HeldOut) -> dict[str, Any] | None:
+    """Metrics of ``pairs``; those of several chains are of the pooled link probabilities that users get."""
+    if not memberships.others or not len(pairs.pairs):
+        return of_result(sampler, pairs)
+    return metrics(memberships.link_probabilities(pairs.pairs), pairs, sampler.split.graph.density)

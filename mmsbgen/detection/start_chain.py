@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from mmsbgen.backends import Device, DeviceInfo, opened
@@ -29,11 +29,16 @@ from mmsbgen.sampler.starts.background_search import StartSearch, searching_for_
 
 @dataclass(frozen=True)
 class BuiltChain:
-    """A chain before its start; ``sought`` is the background search for starts, ``tried`` the trials of K."""
+    """A chain before its start; ``sought`` is the background search for starts, ``tried`` the trials of K.
+
+    ``fused`` is whether iterations are fused, and ``opened`` closes further samplers after the run.
+    """
 
     sampler: Sampler
     sought: StartSearch | None
     tried: list[KTrial]
+    fused: bool | None
+    opened: ExitStack
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,19 @@ def built_chain(parts: Split, info: DeviceInfo, plan: Plan | None, checked: Chec
         fused = request.fused
         if checkpoint is not None and fused is None:
             fused = checkpoint.fused and info.backend == "cuda"
-        sampler = Sampler(parts, options, runtime, fused, plan)
-        try:
-            yield BuiltChain(sampler, sought, tried)
-        finally:
-            sampler.close()
+        with ExitStack() as opened_samplers:
+            sampler = Sampler(parts, options, runtime, fused, plan)
+            opened_samplers.callback(sampler.close)
+            _tell_configurations(sampler, request.on_message)
+            yield BuiltChain(sampler, sought, tried, fused, opened_samplers)
+
+
+def _tell_configurations(sampler: Sampler, say: Callable[[str], None]) -> None:
+    choices = sampler.runtime.choices
+    for line in by_tier(choices):
+        say(f"Configurations, {line}.")
+    if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
+        say("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
 
 
 @contextmanager
@@ -91,11 +104,6 @@ def start_chain(built: BuiltChain, checked: CheckedRequest, stop: StopRequest) -
     Raises KeyboardInterrupt if ``stop`` becomes true while starts are tried.
     """
     say, checkpoint, sampler = checked.request.on_message, checked.checkpoint, built.sampler
-    choices = sampler.runtime.choices
-    for line in by_tier(choices):
-        say(f"Configurations, {line}.")
-    if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
-        say("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
     if checkpoint is None:
         begin = time.monotonic()
         choose(sampler, lambda: bool(stop), lambda text: say(f"{text}."), built.sought)

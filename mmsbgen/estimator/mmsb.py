@@ -116,6 +116,7 @@ class MMSB(Parameters, Fitted):
     storage: str = "float32"
     validation: float | None = None
     test: float | None = None
+    chains: int = 1
 
     # Fitting -------------------------------------------------------------------------------------------------
 
@@ -193,6 +194,8 @@ class MMSB(Parameters, Fitted):
                 )
         if fit.chain is None:
             raise InputError("the chain was not kept, so that partial_fit cannot go on: fit with keep_chain=True")
+        if params["chains"] > 1:
+            raise InputError(f"partial_fit goes on with one chain, and chains={params['chains']}: call fit")
         options = {} if (more := self._more(iterations)) is None else {"iterations": more}
         request = replace(self._request(options), resume=fit.chain.path)
         self._run(fit.graph, request, fit.seed, fit.params)
@@ -237,7 +240,7 @@ class MMSB(Parameters, Fitted):
         self._take(FittedChain(replace(found, checkpoint=None), graph, seed, dict(params), kept))
         if found.interrupted:
             after = f"the fit was interrupted after iteration {self.n_iter_}"
-            warn_user(f"{after}; partial_fit() goes on" if kept else after, InterruptedFit)
+            warn_user(f"{after}; partial_fit() goes on" if kept and self.chains == 1 else after, InterruptedFit)
 
     def _plain_params(self) -> dict[str, Any]:
         """The parameters with NumPy scalars as Python numbers, and the schedule as a :class:`Schedule`."""

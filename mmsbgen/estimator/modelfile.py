@@ -29,7 +29,7 @@ from mmsbgen.graph import Graph, LoadReport
 from mmsbgen.graph.graph import object_ids
 from mmsbgen.graph.id_json import from_json, to_json
 from mmsbgen.sampler.diagnostics.communities import Cover
-from mmsbgen.sampler.diagnostics.memberships import Memberships
+from mmsbgen.sampler.diagnostics.memberships import named_arrays, of_arrays
 from mmsbgen.sampler.options.options import Schedule
 from mmsbgen.sampler.run.saved_chain import SavedChain
 
@@ -68,14 +68,8 @@ def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) 
         archive.add("meta", described)
         archive.add("ids" if named is None else "ids_json", ids if named is None else named)
         archive.add("links", graph.links)
-        archive.add("communities", m.indices)
-        archive.add("shares", m.values)
-        archive.add("rest", m.rest)
-        archive.add("spread", m.spread)
-        archive.add("beta", m.beta)
-        archive.add("unlinked", m.unlinked)
-        archive.add("columns", m.columns)
-        archive.add("codes", m.codes)
+        for name, array in named_arrays(m).items():
+            archive.add(name, array)
         archive.add("cover_members", np.concatenate([np.zeros(0, np.int64), *cover.members]))
         archive.add("cover_sizes", np.array(sizes, np.int64))
         archive.add("cover_background", np.array(cover.background, np.int64))
@@ -128,10 +122,7 @@ def _graph(archive: Mapping[str, Any], told: Mapping[str, Any]) -> Graph:
 
 
 def _detection(archive: Mapping[str, Any], meta: Mapping[str, Any], graph: Graph) -> Detection:
-    n, beta = graph.n_vertices, archive["beta"]
-    indices, values = archive["communities"], archive["shares"]
-    if indices.ndim != 2 or indices.shape[0] != n or values.shape != indices.shape or not _within(indices, beta.size):
-        raise ValueError("its memberships do not fit together")
+    n, found = graph.n_vertices, of_arrays(graph.ids, archive, float(meta["delta"]))
     members, sizes, background = (archive[f"cover_{name}"] for name in ("members", "sizes", "background"))
     if sizes.sum() != members.size or not (_within(members, n) and _within(background, sizes.size)):
         raise ValueError("its communities do not fit together")
@@ -140,18 +131,6 @@ def _detection(archive: Mapping[str, Any], meta: Mapping[str, Any], graph: Graph
     absent = next((name for name in _RECORD if name not in meta["record"]), None)
     if absent is not None:
         raise ValueError(f"its run record has no {absent}")
-    unlinked, rest, spread, columns, codes = (
-        archive[name] for name in ("unlinked", "rest", "spread", "columns", "codes")
-    )
-    if not _within(unlinked, n) or (np.diff(unlinked) <= 0).any():
-        raise ValueError("its vertices without links are not among its vertices")
-    if (
-        rest.shape != (n,)
-        or not beta.shape == spread.shape == columns.shape
-        or codes.shape not in ((0, 0), (n, beta.size))
-    ):
-        raise ValueError("its memberships do not fit together")
-    found = Memberships(graph.ids, indices, values, beta, float(meta["delta"]), unlinked, rest, spread, columns, codes)
     return Detection(found, cover, meta["trace"], meta["record"], bool(meta["interrupted"]), None, graph)
 
 

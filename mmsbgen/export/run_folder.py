@@ -18,7 +18,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, load_graph
 from mmsbgen.sampler.diagnostics.communities import Cover
-from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, outside
+from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, of_arrays, outside
 from mmsbgen.sampler.run.result_folder import FILES
 from mmsbgen.scores.cover import words_of
 
@@ -103,27 +103,13 @@ def read_memberships(file: IO[bytes], delta: float, top: int = 16) -> Membership
     Raises ValueError, KeyError and BadZipFile for a damaged or foreign file.
     """
     with zipped(file) as archive:
-        ids, beta, unlinked, columns = (archive[name] for name in ("ids", "beta", "unlinked", "columns"))
-        if "pi" in archive:
-            pi = archive["pi"]
-            indices, values = largest(pi, min(top, pi.shape[1]))
-            rest, spread = outside(pi, indices, values)
-            codes = encoded(pi)
-        else:
-            indices, values, rest, spread, codes = (
-                archive[name] for name in ("communities", "shares", "rest", "spread", "codes")
-            )
-    fitting = (
-        indices.shape == values.shape
-        and len(indices) == len(ids) == rest.size
-        and beta.shape == columns.shape == spread.shape
-        and codes.shape in ((0, 0), (len(ids), beta.size))
-    )
-    if not fitting or indices.min() < 0 or indices.max() >= beta.size:
-        raise ValueError("its arrays do not fit together")
-    if unlinked.size and (unlinked.min() < 0 or unlinked.max() >= len(ids) or (np.diff(unlinked) <= 0).any()):
-        raise ValueError("its vertices without links are not among its vertices")
-    return Memberships(ids, indices, values, beta, delta, unlinked, rest, spread, columns, codes)
+        arrays = {name: archive[name] for name in archive}
+    if "pi" in arrays:
+        pi = arrays.pop("pi")
+        arrays["communities"], arrays["shares"] = largest(pi, min(top, pi.shape[1]))
+        arrays["rest"], arrays["spread"] = outside(pi, arrays["communities"], arrays["shares"])
+        arrays["codes"] = encoded(pi)
+    return of_arrays(arrays["ids"], arrays, delta)
 
 
 def read_members(text: bytes, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:

@@ -54,7 +54,7 @@ def summary(found: Detection) -> None:
         click.echo(
             f"Test pairs (not used in fitting): AUC {auc_text(test, 4)}{_error(test['auc_error'])}, balanced "
             f"perplexity {test['perplexity']:.3f}, log-likelihood {test['log_likelihood']:.4g}"
-            f"{_error(test['log_likelihood_error'])} a pair (of the memberships; standard errors; "
+            f"{_error(test['log_likelihood_error'])} a pair ({_of(record)}; standard errors; "
             f"{plural(test['links'], 'link')}, "
             f"{plural(test['non_links'], 'non-link')})."
         )
@@ -75,6 +75,14 @@ def _work(found: Detection) -> str:
     if phases == {"optimise", "sample"} and begin is not None:
         return f"Optimised for {plural(begin, 'iteration')}, then sampled for {total - begin}"
     return f"{'Sampled' if phases == {'sample'} else 'Optimised'} for {plural(total, 'iteration')}"
+
+
+def _of(record: dict[str, Any]) -> str:
+    """What the metrics of test pairs are of."""
+    each = [one["test"]["auc"] for one in record.get("chains", ()) if one["test"]["auc"] is not None]
+    if len(each) < 2:
+        return "of the memberships"
+    return f"pooled over {len(each)} chains, whose own AUC is {min(each):.4f} to {max(each):.4f}"
 
 
 def _no_test(record: dict[str, Any]) -> str:

@@ -47,7 +47,7 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics 
     evaluations = chain.published_evaluations + 1
     n_links, n_non = int(links.sum()), int((~links).sum())
     density = sampler.split.graph.density
-    metrics = held_out.HeldOutMetrics(
+    found = held_out.HeldOutMetrics(
         samples=n,
         perplexity=held_out.perplexity(totals[2], totals[3], count),
         sample_perplexity=held_out.perplexity(totals[0], totals[1], count),
@@ -57,20 +57,27 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics 
         published_perplexity=held_out.published(published / evaluations, links),
     )
     samples = n if burnt_in else 0
-    return metrics, chain._replace(samples=samples, published_sum=published, published_evaluations=evaluations)
+    return found, chain._replace(samples=samples, published_sum=published, published_evaluations=evaluations)
 
 
 def of_result(sampler: Sampler, pairs: HeldOut) -> dict[str, Any] | None:
-    """Metrics of ``pairs`` from the final memberships (the posterior mean if there are samples), on the host.
+    """:func:`metrics` of ``pairs`` from the final memberships (the posterior mean if there are samples), on the host.
+
+    None without pairs.
+    """
+    if not len(pairs.pairs):
+        return None
+    return metrics(link_probabilities(sampler, pairs.pairs), pairs, sampler.split.graph.density)
+
+
+def metrics(p: Floats, pairs: HeldOut, density: float) -> dict[str, Any]:
+    """Metrics of the link probabilities ``p`` ``[H]`` of ``pairs`` in a graph of this ``density``.
 
     Keys: ``auc``, ``log_likelihood`` (nats per pair, classes weighted by their share in the graph), their standard
     errors ``auc_error`` and ``log_likelihood_error``, the balanced ``perplexity``, and the numbers of ``links`` and
-    ``non_links``.  None without pairs.
+    ``non_links``.
     """
     links = np.asarray(pairs.labels, bool)
-    if not links.size:
-        return None
-    p, density = link_probabilities(sampler, pairs.pairs), sampler.split.graph.density
     logs = held_out.log_likelihoods(p, links)
     sums, counts = (float(logs[links].sum()), float(logs[~links].sum())), (pairs.n_links, pairs.n_non_links)
     return {
@@ -127,7 +134,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
     burnt_in = sampler.course.burnt_in(options, sampler.iteration)
     if options.average and burnt_in:
         sampler.accumulate()
-    metrics, chain = evaluate(sampler, burnt_in)
+    found, chain = evaluate(sampler, burnt_in)
     sampler.restore(chain)
     mean_row_sum = float(sampler.row_sums().mean())
     if not math.isfinite(mean_row_sum):
@@ -145,5 +152,5 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
         "mean_row_sum": mean_row_sum,
         "clips": sampler.clipped(),
         "burnt_in": burnt_in,
-        **({} if metrics is None else dataclasses.asdict(metrics)),
+        **({} if found is None else dataclasses.asdict(found)),
     }

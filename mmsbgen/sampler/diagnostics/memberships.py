@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +17,18 @@ from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints, Row
 
 #: Elements of rows processed at a time in the search for the largest; they fit into a core's cache.
 _CACHED = 1 << 18
+#: Least link probability that is pooled.
+_LEAST = 1e-300
+#: Arrays of one chain in files, and the fields that hold them.
+_ARRAYS = {
+    "communities": "indices",
+    "shares": "values",
+    "beta": "beta",
+    "rest": "rest",
+    "spread": "spread",
+    "columns": "columns",
+    "codes": "codes",
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,9 @@ class Memberships:
     none for.  ``codes`` ``[N, W]`` holds all of pi in one byte an entry, round(255 sqrt(pi)), or nothing.  ``rest``
     ``[N]`` is the mass of each row outside its stored entries, ``spread`` ``[W]`` the sum of those parts by column;
     both are 0 if not known.
+
+    ``others`` are the memberships by other chains on the same graph, with columns of their own; link probabilities are
+    pooled over all chains.
     """
 
     ids: Array
@@ -43,6 +58,7 @@ class Memberships:
     spread: Floats = field(default_factory=lambda: np.zeros(0))
     columns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     codes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
+    others: tuple[Memberships, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.rest.size:
@@ -111,10 +127,16 @@ class Memberships:
         """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or :meth:`completed_rows`.
 
         Vertices without a training link get the prior's mean row:
-        :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.
+        :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.  With several chains it is the geometric mean of
+        their probabilities.
         """
         read = explained_links.as_unknown(rows or self.completed_rows, self.unlinked, self._prior())
-        return explained_links.link_probabilities(pairs, read, self.beta, self.delta)
+        found = explained_links.link_probabilities(pairs, read, self.beta, self.delta)
+        if not self.others:
+            return found
+        each = [found, *(other.link_probabilities(pairs) for other in self.others)]
+        pooled: Floats = np.exp(np.mean(np.log(np.maximum(each, _LEAST)), axis=0))
+        return pooled
 
     def _prior(self) -> Floats:
         """The prior's mean row ``[W]``: 1/K in every column of the model."""
@@ -123,6 +145,42 @@ class Memberships:
     def dense(self) -> Array:
         """pi ``[N, W]``; entries that are not stored are 0."""
         return self.rows(np.arange(len(self.indices)))
+
+
+def named_arrays(found: Memberships) -> dict[str, Array]:
+    """The arrays of ``found`` for a file, without ids; those of other chains have the prefix ``chain1_`` and so on."""
+    arrays = {"unlinked": found.unlinked}
+    for number, one in enumerate((found, *found.others)):
+        prefix = f"chain{number}_" if number else ""
+        arrays |= {prefix + name: getattr(one, attribute) for name, attribute in _ARRAYS.items()}
+    return arrays
+
+
+def of_arrays(ids: Array, arrays: Mapping[str, Array], delta: float) -> Memberships:
+    """The inverse of :func:`named_arrays`; raises ValueError or KeyError for arrays that do not fit together."""
+    unlinked = arrays["unlinked"]
+    if unlinked.size and (unlinked.min() < 0 or unlinked.max() >= len(ids) or (np.diff(unlinked) <= 0).any()):
+        raise ValueError("its vertices without links are not among its vertices")
+    chains: list[Memberships] = []
+    while not chains or f"chain{len(chains)}_beta" in arrays:
+        prefix = f"chain{len(chains)}_" if chains else ""
+        given: dict[str, Any] = {attribute: arrays[prefix + name] for name, attribute in _ARRAYS.items()}
+        chains.append(Memberships(ids, delta=delta, unlinked=unlinked, **given))
+        _check_shapes(chains[-1])
+    return replace(chains[0], others=tuple(chains[1:]))
+
+
+def _check_shapes(m: Memberships) -> None:
+    n, indices = len(m.ids), m.indices
+    fitting = (
+        indices.ndim == 2
+        and indices.shape == m.values.shape
+        and len(indices) == n == m.rest.size
+        and m.beta.shape == m.columns.shape == m.spread.shape
+        and m.codes.shape in ((0, 0), (n, m.beta.size))
+    )
+    if not fitting or (indices.size and (indices.min() < 0 or indices.max() >= m.beta.size)):
+        raise ValueError("its memberships do not fit together")
 
 
 def by_column(rows: Array, columns: Ints) -> Array:

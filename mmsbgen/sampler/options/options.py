@@ -182,6 +182,13 @@ class Options:
         "Share of the links held out of everything and evaluated at the end; by default 1 %, or none where that is "
         "fewer than 10 or --validation is 0.",
     )
+    chains: int = option(
+        1,
+        "Chains, from different seeds, whose link probabilities are pooled; the best one gives the communities.",
+        "everybody",
+        least=1,
+        most=256,
+    )
     seed: int = option(0, "Seed of split and chain.", "everybody", least=0, most=2**64 - 1)
 
     def __post_init__(self) -> None:

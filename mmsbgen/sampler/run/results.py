@@ -23,11 +23,19 @@ from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover, Tell
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, encoded, largest_of_parts
+from mmsbgen.sampler.diagnostics.memberships import (
+    Memberships,
+    by_column,
+    encoded,
+    largest_of_parts,
+    named_arrays,
+)
 from mmsbgen.scores.cover import cover_text, words_of
 
 #: Largest number of entries of pi that results hold as codes of one byte.
 _MOST_CODES = 1 << 27
+#: Arrays of a file that all of pi replaces.
+_OF_PI = ("communities", "shares", "rest", "spread", "codes")
 #: Python library of each backend.
 _LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
 
@@ -81,7 +89,6 @@ def record(
     found: dict[str, Any] = {
         "mmsbgen": __version__,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "interrupted": sampler.iteration < sampler.limit,
         "graph": {
             "name": graph.name,
             "file": graph.file,
@@ -150,8 +157,9 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
     A community is a line of tab-separated ids, SNAP's format. The archive holds ``ids``, ``beta``, ``unlinked``,
     ``columns``, and either ``communities`` and ``shares`` ``[N, r]``, ``rest`` ``[N]``, ``spread`` ``[W]`` and
     ``codes`` (:class:`Memberships`) or, streamed from the sampler ``whole``, ``pi`` ``[N, W]``. Column c belongs to
-    line c of the communities. The files are replaced in one transaction, the record
-    last, so that they never mix with files of another run. After a kill in between there is no record.
+    line c of the communities. Arrays of further chains have the prefix ``chain1_`` and so on. The files are replaced
+    in one transaction, the record last, so that they never mix with files of another run. After a kill in between there
+    is no record.
     """
     words = words_for_files(found.ids)
     ids = found.ids if found.ids.dtype != object else np.array(words)
@@ -159,16 +167,10 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
         write_text(out / "communities.txt", cover_text(words, cover.members), together)
         with published_archive(out / "memberships.npz", together) as archive:
             archive.add("ids", ids)
-            archive.add("beta", found.beta)
-            archive.add("unlinked", found.unlinked)
-            archive.add("columns", found.columns)
-            if whole is None:
-                archive.add("communities", found.indices)
-                archive.add("shares", found.values)
-                archive.add("rest", found.rest)
-                archive.add("spread", found.spread)
-                archive.add("codes", found.codes)
-            else:
+            for name, array in named_arrays(found).items():
+                if whole is None or name not in _OF_PI:
+                    archive.add(name, array)
+            if whole is not None:
                 shape = (whole.shape.n_vertices, found.width)
                 archive.add_parts("pi", shape, whole.shape.real, _by_column(_rows(whole), found.columns))
         write_text(out / "run.json", as_json(run_record) + "\n", together)
