@@ -58,7 +58,7 @@ def has_work(checkpoint: checkpoints.Checkpoint, options: Options, request: Requ
     done, course = checkpoint.meta["iteration"], checkpoint.meta["course"]
     end = course["end"] if options.iterations is None else options.iterations
     record = None if request.out is None else result_folder.record_in(request.out)
-    if end is None or done < end or record is None or record.get("interrupted"):
+    if end is None or done < end or record is None or options.chains > max(1, len(record.get("chains", []))):
         return
     if request.whole or request.top != ResultOptions.top:
         return
