@@ -123,7 +123,7 @@ class Options:
         most=2**20,
     )
     refine: bool = option(
-        True, "Whether blocks without noise refill empty communities with parts of others that fall apart."
+        True, "Whether blocks without noise refill empty communities with parts of others, and empty needless ones."
     )
     start: str | None = option(
         None,
