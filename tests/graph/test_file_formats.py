@@ -189,11 +189,15 @@ READ: list[tuple[str, str | bytes, dict[str, Any], Pairs]] = [
      {"columns": ("who", "whom", "rating"), "weights": "threshold=5"}, ABC),
     ("excel.csv", "sep=;\r\nsource;target\r\na;b\r\nb;c\r\n", {}, ABC),
     ("r-table.txt", '"from" "to"\n"a" "b"\n"b" "c"\n', {}, ABC),
+    ("names.txt", '"a, of x" "b, of y"\n"b, of y" "c, of x"\n', {}, {("a, of x", "b, of y"), ("b, of y", "c, of x")}),
     ("utf-16.txt", "a\tb\nb\tc\n".encode("utf-16"), {}, ABC),
     ("counts.txt", "4 2\n1 2\n2 3\n", {"format": "text"}, {(1, 2), (2, 3), (2, 4)}),
 ]  # fmt: skip
 
 REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
+    ("pairs.txt", "(0, 1)\n(1, 2)\n", {}, "every line is in brackets, such as '(0, 1)'"),
+    ("lists.txt", "[0,1],\n[1,2],\n", {}, "every line is in brackets"),
+    ("metis.txt", "3 2\n2\n1 3\n2\n", {"format": "adjlist"}, "not clear whether the first line, '3 2', is a vertex"),
     ("colons.txt", "0: 1 2\n1: 0\n", {"format": "adjlist"}, "separator at its end"),
     ("attributes.txt", "0 1\n1 {'weight': 4}\n", {"format": "adjlist"}, "separator at its end"),
     ("empty.graphml", "", {}, "is empty"),

@@ -20,13 +20,28 @@ def from_adjacency_list(file: Path, raw: bytes, reading: ReadingOptions) -> Grap
     """The graph of lines with a vertex and its neighbours, separated by blanks; ``#`` begins a comment."""
     need_weights(reading, str(file))
     alone, ends = [], []
-    for _, words in _lines(file, raw, "#"):
+    lines = list(_lines(file, raw, "#"))
+    if _may_be_metis([words for _, words in lines]):
+        first = lines[0][1]
+        raise InputError(
+            f"{file}: it is not clear whether the first line, {' '.join(first)!r}, is a vertex and its neighbours, or "
+            "the numbers of vertices and links as in METIS files. For these give --format metis; else move the line"
+        )
+    for _, words in lines:
         odd = next((word for word in words if word[0] in ",;:{" or word[-1] in ",;:}"), None)
         if odd is not None:
             raise InputError(f"{file}: {odd!r} has a separator at its end; separate ids by blanks or tabs")
         alone.append(words[0])
         ends += [(words[0], word) for word in words[1:]]
     return graph_of_words(alone, ends, str(file))
+
+
+def _may_be_metis(rows: list[list[str]]) -> bool:
+    """Whether the first row may be the numbers of vertices and links, and the others the neighbours of vertices."""
+    first = rows[0] if rows else []
+    if len(first) != 2 or first[0] != str(len(rows) - 1) or not first[1].isdigit():
+        return False
+    return sum(map(len, rows[1:])) == 2 * int(first[1])
 
 
 def from_metis(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:

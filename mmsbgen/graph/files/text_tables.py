@@ -30,6 +30,10 @@ from mmsbgen.graph.reading_options import (
 _MARKS = {",": "commas", ";": "semicolons", "|": "bars", "\t": "tabs"}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
+#: A line as Python writes a pair or a list.
+_IN_BRACKETS = re.compile(r"\s*[(\[].*[)\]],?\s*")
+#: Quoted ids separated by blanks; they may have commas.
+_ONLY_QUOTED = re.compile(r'\s*"[^"]*"( +"[^"]*")+\s*')
 _ATTRIBUTES = re.compile(r"\S+\s+\S+\s+\{.*\}")
 #: A first line by which a file tells Excel the delimiter.
 _EXCEL = re.compile(r"sep=([,;|\t])\r?\n")
@@ -45,12 +49,16 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
     ``text`` is the begin of a file, in whole lines.  ``is_csv`` says that the file's name ends in ``.csv``.
 
     Raises:
-        InputError: If more than one delimiter divides all lines into as many columns.
+        InputError: If more than one delimiter divides all lines into as many columns, or all lines are in brackets.
     """
     excel = _EXCEL.match(text)
     if excel:
         return excel[1]
     lines = list(islice(_lines(text), _SAMPLE_LINES))
+    if lines and all(map(_IN_BRACKETS.fullmatch, lines)):
+        raise InputError(f"every line is in brackets, such as {lines[0]!r}: remove them, or pass the pairs from Python")
+    if lines and all(map(_ONLY_QUOTED.fullmatch, lines)):
+        return " "
     # With attributes behind the ids, as networkx writes them, commas separate those.
     if not any(mark in text for mark in (*_MARKS, '"')) or all(map(_ATTRIBUTES.fullmatch, lines)):
         return None
