@@ -209,18 +209,18 @@ def test_a_request_that_is_repeated_makes_one_job(service: Service, client: http
     client.post(f"/api/v1/jobs/{made[0]}/cancel")
 
 
-def test_one_community_is_taken_as_the_command_takes_it(sqlite_service: Service) -> None:
+def test_one_community_or_none_is_taken_as_the_command_takes_it(sqlite_service: Service) -> None:
     with sqlite_service.client() as client:
-        answer = client.post(DETECT, params={"n_communities": 1, "device": "no such device"}, content=EDGES)
-        assert answer.status_code == 202, answer.text
-        client.post(f"/api/v1/jobs/{answer.json()['id']}/cancel")
+        for k in ({"n_communities": 1}, {}):
+            answer = client.post(DETECT, params={**k, "device": "no such device"}, content=EDGES)
+            assert answer.status_code == 202, answer.text
+            client.post(f"/api/v1/jobs/{answer.json()['id']}/cancel")
         assert client.post(DETECT, params={"n_communities": 0}, content=EDGES).status_code == 422
 
 
 @pytest.mark.parametrize(
     ("params", "body", "status", "message"),
     [
-        ({}, EDGES, 422, "query.n_communities: Field required"),
         ({"n_communities": "nan"}, EDGES, 422, "query.n_communities"),
         ({"n_communities": "1e9"}, EDGES, 422, "query.n_communities"),
         ({"n_communities": 5000}, EDGES, 422, "n_communities=5000: at most 4096"),
