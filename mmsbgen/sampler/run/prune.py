@@ -29,7 +29,7 @@ _EMPTIED = 1e-3
 #: Mass of a row in removed communities below which the row stays as it is.
 _NEGLIGIBLE = 1e-2
 #: Elements of products of rows at a time.
-_ELEMENTS = 1 << 22
+_ELEMENTS = 1 << 20
 
 
 def evidence(links: Ints, best: Ints, n_vertices: int, k: int) -> Floats:
@@ -84,18 +84,22 @@ def needless(sampler: Sampler) -> Ints:
     ratios = evidence(split.training_links, best, split.graph.n_vertices, k)
     order = np.argsort(ratios, kind="stable")
     read, beta, delta = row_source(sampler, mean=False), sampler.state.beta()[order], sampler.options.crossing
-    step, parts = max(1, _ELEMENTS // k), []
-    for first in range(0, len(pairs), step):
-        one, other = (read(end)[:, order].astype(np.float64) for end in pairs[first : first + step].T)
-        parts.append(log_likelihoods(one, other, beta, delta, links[first : first + step]))
-    logs, density = np.concatenate(parts), split.graph.density
-    n_links, n_others = int(links.sum()), int((~links).sum())
-    taken = 0
-    for count in range(1, min(k, int((ratios < _KEPT).sum()) + 1)):
-        lost = logs[:, 0] - logs[:, count]
-        mean = held_out.weighted(float(lost[links].sum()), float(lost[~links].sum()), n_links, n_others, density)
-        if mean <= held_out.weighted_error(lost, links, density):
-            taken = count
+    step, density = max(1, _ELEMENTS // k), split.graph.density
+    mean, variance = np.zeros(k), np.zeros(k)
+    for linked, share in ((True, density), (False, 1.0 - density)):
+        of_class = pairs[links == linked]
+        total, squares, count = np.zeros(k), np.zeros(k), len(of_class)
+        for first in range(0, count, step):
+            one, other = (read(end)[:, order].astype(np.float64) for end in of_class[first : first + step].T)
+            logs = log_likelihoods(one, other, beta, delta, np.full(len(one), linked))
+            lost = logs[:, :1] - logs
+            total += lost.sum(axis=0)
+            squares += (lost**2).sum(axis=0)
+        mean += share * total / count
+        variance += share**2 * (squares - total**2 / count).clip(min=0.0) / (count - 1) / count
+    # Column c is without the first c communities, and one must stay.
+    may_go = (mean <= np.sqrt(variance)) & (np.append(0.0, ratios[order][:-1]) < _KEPT)
+    taken = int(np.flatnonzero(may_go)[-1])
     removed = np.sort(order[:taken])
     return removed if np.isin(removed, best).any() else removed[:0]
 
