@@ -252,7 +252,7 @@ def test_tokens_that_are_none(tmp_path: Path, token: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_in_an_orderly_way_while_followed(tmp_path: Path, number: int) -> None:
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data") as service, service.client() as client:
         job = client.post("/api/v1/jobs/tune", json={}).json()["id"]
