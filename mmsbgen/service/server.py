@@ -52,7 +52,7 @@ def listening(settings: ServiceSettings) -> socket.socket:
 
 
 def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, devices: Sequence[str] = ()) -> None:
-    """Serve on a socket, with ``workers`` worker processes for ``devices``, until SIGINT or SIGTERM."""
+    """Serve on a socket, with ``workers`` worker processes for ``devices``, until SIGINT, SIGTERM or SIGHUP."""
     app, core = create_app(settings)
     limits = settings.limits
     config = uvicorn.Config(
@@ -70,5 +70,8 @@ def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, de
     sys.setswitchinterval(0.001)
     server = _Server(config, core)
     # Signals end only the server, so that the workers are ended in order afterwards.
-    with handling(server.handle_exit), beside(workers, settings.database, settings.data, devices):
+    with (
+        handling(server.handle_exit),
+        beside(workers, settings.database, settings.data, devices) as core.workers,
+    ):
         server.run(sockets=[opened])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import Request
@@ -19,6 +19,7 @@ from mmsbgen.service.device_list import Devices
 from mmsbgen.service.http.service_metrics import ServiceMetrics
 from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.http.uploads import Uploads
+from mmsbgen.service.local_workers import LocalWorker
 from mmsbgen.service.lookups import LookUps
 
 _THREADS = 12
@@ -39,6 +40,7 @@ class ServiceContext:
         self.queue: Queue
         self.detections: DetectionViews
         self.submitting = asyncio.Lock()
+        self.workers: Sequence[LocalWorker] = ()
         self.followers = 0
         self.discovered = asyncio.Event()
         self.stopping = asyncio.Event()
