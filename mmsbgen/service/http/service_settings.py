@@ -33,11 +33,13 @@ class RequestLimits:
     """Jobs that wait or run."""
     streams: int = 32
     """Event streams of jobs at once."""
+    searches: int = 4
+    """Searches for the configurations of sources that run or wait at once."""
     connections: int = 256
     intake_seconds: float = 120.0
     """Time to check an upload."""
     intake_memory: int = 4096 * MIB
-    """Address space of the process that checks uploads, bytes."""
+    """Address space of each process that checks uploads or searches, bytes."""
     rate: str = "1000/second"
     """Requests of one client address."""
     write_rate: str = "120/minute"
