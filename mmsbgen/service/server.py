@@ -57,7 +57,7 @@ def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, de
     limits = settings.limits
     config = uvicorn.Config(
         app,
-        http=bounded(limits.head, limits.connections),
+        http=bounded(limits.head, limits.connections, limits.address),
         ws="none",
         log_config=None,
         access_log=False,

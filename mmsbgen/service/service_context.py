@@ -78,6 +78,11 @@ class ServiceContext:
                 self.intake.close()
                 self.searches.close()
 
+    def follow(self, change: int) -> None:
+        """Count followers of jobs: 1 for one that comes, -1 for one that has left."""
+        self.followers += change
+        self.metrics.streams.set(self.followers)
+
     def _jobs(self) -> dict[str, int]:
         try:
             return self.queue.counts()

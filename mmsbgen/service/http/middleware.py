@@ -125,6 +125,9 @@ class RequestGate:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise HTTPException(400, "Content-Length must be a whole number")
+        if not writes and (length.strip(b"0") or b"transfer-encoding" in headers):
+            # Answers do not wait for it, so that its sender could hold the connection for as long as it likes.
+            raise HTTPException(400, f"a {method} request has no body here")
         if len(length) > 18 or int(length) > most:
             raise HTTPException(413, f"the body has {length[:18].decode()} bytes; at most {most} are taken here")
         return _bounded(receive, most)

@@ -36,6 +36,8 @@ class RequestLimits:
     searches: int = 4
     """Searches for the configurations of sources that run or wait at once."""
     connections: int = 256
+    address: int = 64
+    """Connections of one client address."""
     intake_seconds: float = 120.0
     """Time to check an upload."""
     intake_memory: int = 4096 * MIB

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import UploadFile
+from starlette.types import Receive, Scope, Send
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.jobs import Job, Queue, RequestKeyError, UnknownJobError
@@ -192,14 +193,25 @@ async def events(
         return Response(status_code=204)
     if core.followers >= core.settings.limits.streams:
         raise HTTPException(429, f"{core.followers} jobs are followed already, the most at once", {"Retry-After": "10"})
-    return StreamingResponse(
-        _told(core, job, after), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-    )
+    core.follow(1)  # before anything is awaited, so that others that come now are counted after it
+    return _Followed(core, _told(core, job, after))
+
+
+class _Followed(StreamingResponse):
+    """An event stream that is counted until it ends."""
+
+    def __init__(self, core: ServiceContext, events: AsyncIterator[str]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._core = core
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._core.follow(-1)
 
 
 async def _told(core: ServiceContext, job: str, after: int) -> AsyncIterator[str]:
-    core.followers += 1
-    core.metrics.streams.set(core.followers)
     silent = 0.0
     try:
         yield "retry: 2000\n\n"
@@ -223,9 +235,6 @@ async def _told(core: ServiceContext, job: str, after: int) -> AsyncIterator[str
                     await asyncio.wait_for(core.stopping.wait(), _POLL_SECONDS)
     except UnknownJobError:  # it was removed
         return
-    finally:
-        core.followers -= 1
-        core.metrics.streams.set(core.followers)
 
 
 _ENDED = frozenset({"done", "failed", "cancelled"})
