@@ -76,12 +76,13 @@ class LocalWorker:
 
 @contextlib.contextmanager
 def beside(
-    count: int, database: str | None, data: Path, devices: Sequence[str] = ()
+    count: int, database: str | None, data: Path, devices: Sequence[str] = (), *options: str
 ) -> Iterator[Sequence[LocalWorker]]:
     """Run ``count`` workers for the jobs of a database while the block runs; yields them.
 
-    ``devices`` are assigned to the workers in turn; without any, each uses the best device. When the block or this
-    process ends, for whatever reason, the workers return their jobs to the queue and end.
+    ``devices`` are assigned to the workers in turn; without any, each uses the best device. ``options`` are further
+    ones of their command. When the block or this process ends, for whatever reason, the workers return their jobs to
+    the queue and end.
     """
     stop = threading.Event()
     # Not on the command line, which every user can read: the URL may have a password.
@@ -89,7 +90,9 @@ def beside(
     workers = []
     for number in range(count):
         device = ("--device", devices[number % len(devices)]) if devices else ()
-        command = python_command("mmsbgen.service.local_workers", "worker", "--data", str(data / "worker"), *device)
+        command = python_command(
+            "mmsbgen.service.local_workers", "worker", "--data", str(data / "worker"), *device, *options
+        )
         workers.append(LocalWorker(command, environment, stop))
     try:
         yield workers

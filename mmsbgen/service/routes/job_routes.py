@@ -75,10 +75,15 @@ def found(queue: Queue, job: str) -> Job:
         raise HTTPException(404, str(error)) from None
 
 
-@router.post("/tune", response_model=Submitted, status_code=202, responses=documented(409, 413), openapi_extra=_SECURED)
+@router.post(
+    "/tune", response_model=Submitted, status_code=202, responses=documented(409, 413, 507), openapi_extra=_SECURED
+)
 async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) -> Submitted:
     """Submit a job: tune kernels for a problem on a worker's device."""
     core = context_of(request)
+    most = core.settings.limits.hours * 3600
+    if wanted.budget_seconds is not None and wanted.budget_seconds > most:
+        raise HTTPException(422, f"budget_seconds={wanted.budget_seconds:g}: at most {most:g} are given to a job here")
     given = wanted.model_dump(exclude_none=True, exclude={"device"}, exclude_defaults=True)
 
     def work() -> str:
@@ -92,7 +97,7 @@ async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) ->
     "/detect",
     response_model=SubmittedDetection,
     status_code=202,
-    responses=documented(400, 408, 409, 413),
+    responses=documented(400, 408, 409, 413, 507),
     openapi_extra=_UPLOAD,
 )
 async def submit_detect(
@@ -290,6 +295,11 @@ def _submit(
 def _check_room(core: ServiceContext, key: str | None) -> None:
     if key is not None and core.queue.requested(key):  # a repeated request makes no new job
         return
+    stored = core.settings.limits.stored
+    if core.queue.stored() >= stored:
+        raise HTTPException(
+            507, f"of the files of all jobs at most {stored >> 20} MiB are kept: delete jobs that have ended"
+        )
     counts, most = core.queue.counts(), core.settings.limits.jobs
     if counts["queued"] + counts["running"] >= most:
         raise HTTPException(
