@@ -75,8 +75,8 @@ def worker(
 
     Start one worker for each device. Each job runs in a child process; its files are read from the database and
     stored there. If a worker is killed, another one takes its job when the lease ends, and resumes at the last
-    checkpoint or trial. Ctrl-C or SIGTERM returns the job to the queue; a second signal, at least two seconds later,
-    does not wait for a checkpoint.
+    checkpoint or trial. Ctrl-C, SIGTERM or SIGHUP returns the job to the queue; a second signal, at least two seconds
+    later, does not wait for a checkpoint.
 
     With --scheduler the device measures for 'mmsbgen tune --scheduler' elsewhere, until the scheduler ends.
     """

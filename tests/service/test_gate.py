@@ -345,6 +345,18 @@ def test_connections_are_limited(narrow: Service) -> None:
             time.sleep(0.1)
 
 
+@pytest.mark.parametrize("header", [b"", b"Expect: 100-continue\r\n"])
+def test_a_request_that_needs_no_body_is_answered_and_its_connection_ended(narrow: Service, header: bytes) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n" + header
+    with connected(narrow, "127.0.0.1") as one:
+        one.sendall(head + b"\r\n")
+        answer = b""
+        while data := one.recv(4096):
+            answer += data
+    assert b"HTTP/1.1 400" in answer
+    assert b"a GET request has no body here" in answer
+
+
 @pytest.mark.slow
 def test_one_address_cannot_keep_the_others_out(narrow: Service) -> None:
     """Its connections send a byte of a body now and then, or nothing."""

@@ -168,9 +168,10 @@ class RequestGate:
 
     async def _refuse(self, refused: HTTPException, scope: Scope, receive: Receive, send: Send) -> None:
         headers, more = dict(scope["headers"]), dict(refused.headers or {})
-        if (b"content-length" in headers or b"transfer-encoding" in headers) and b"expect" not in headers:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_linger(receive), _LINGER_SECONDS)
+        if b"content-length" in headers or b"transfer-encoding" in headers:
+            if b"expect" not in headers:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(_linger(receive), _LINGER_SECONDS)
             more["Connection"] = "close"
         await answer(refused.status_code, refused.detail, headers=more)(scope, receive, send)
 
