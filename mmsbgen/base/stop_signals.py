@@ -13,16 +13,21 @@ from typing import Any
 
 __all__ = ["StopRequest", "handling"]
 
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, a request to end, and a terminal that was closed."""
+
 
 @contextlib.contextmanager
-def handling(
-    handler: Callable[[int, FrameType | None], Any], numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)
-) -> Iterator[None]:
-    """Handle signals while the block runs; does nothing outside the main thread, which alone receives signals."""
+def handling(handler: Callable[[int, FrameType | None], Any], numbers: Sequence[int] = _STOPS) -> Iterator[None]:
+    """Handle signals while the block runs; does nothing outside the main thread, which alone receives signals.
+
+    SIGHUP stays ignored where ``nohup`` started this process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in numbers}
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    before = {n: signal.signal(n, handler) for n in numbers if not (nohup and n == signal.SIGHUP)}
     try:
         yield
     finally:
@@ -57,7 +62,7 @@ class StopRequest:
         return self.count > 0
 
     @contextlib.contextmanager
-    def listening(self, numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[StopRequest]:
+    def listening(self, numbers: Sequence[int] = _STOPS) -> Iterator[StopRequest]:
         """Count signals as requests while the block runs; see :func:`handling`."""
         with handling(self._on, numbers):
             yield self
@@ -70,7 +75,8 @@ class StopRequest:
 
     def _on(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self.count and now - self._asked_at < self._once_within_s:
+        # A closed terminal sends SIGHUP more than once, and is no request to hurry.
+        if self.count and (number == signal.SIGHUP or now - self._asked_at < self._once_within_s):
             return
         self._asked_at, self.last = now, number
         self.count += 1

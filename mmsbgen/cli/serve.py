@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.logs import log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
+
+log = logging.getLogger("mmsbgen.service")
 
 
 @click.command()
@@ -28,6 +32,16 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 @click.option("--max-links", type=click.IntRange(1), default=20_000_000, show_default=True, help="Of a graph.")
 @click.option("--max-communities", type=click.IntRange(2), default=4096, show_default=True, help="Of a detection.")
 @click.option("--max-jobs", type=click.IntRange(1), default=20, show_default=True, help="Jobs that wait or run.")
+@click.option(
+    "--max-stored", type=click.IntRange(1), default=4096, show_default=True, metavar="MIB", help="Files of all jobs."
+)
+@click.option(
+    "--max-hours",
+    type=click.FloatRange(0, min_open=True),
+    default=24,
+    show_default=True,
+    help="Of a job on the service's own workers; then it fails.",
+)
 @click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Job workers beside it.")
 @click.option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
 @click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
@@ -46,6 +60,8 @@ def serve(
     max_links: int,
     max_communities: int,
     max_jobs: int,
+    max_stored: int,
+    max_hours: float,
     workers: int,
     devices: tuple[str, ...],
     rate: str,
@@ -59,7 +75,7 @@ def serve(
     running jobs are returned to the queue and resume when it is started again.
     """
     from mmsbgen.service.http.service_settings import MIB, RequestLimits, ServiceSettings, is_loopback
-    from mmsbgen.service.http.tokens import VARIABLE, given_token, kept_token
+    from mmsbgen.service.http.tokens import VARIABLE, given_token, kept_token, own_folder
 
     token = given_token(token_file, os.environ)
     if token is None and not is_loopback(host):
@@ -67,7 +83,7 @@ def serve(
             f"--host {host} lets other machines in, which needs a token that you choose: give --token-file FILE or set "
             f"{VARIABLE} (openssl rand -hex 32 makes one), or leave --host out to serve this machine alone"
         )
-    folder = data or _folder()
+    folder = own_folder(data or _folder())
     place: Path | None = None
     if token is None:
         token, place, _ = kept_token(folder)
@@ -92,6 +108,8 @@ def serve(
         links=max_links,
         communities=max_communities,
         jobs=max_jobs,
+        stored=max_stored * MIB,
+        hours=max_hours,
         rate=rate,
         write_rate=write_rate,
     )
@@ -106,6 +124,11 @@ def serve(
         raise InputError(
             "a database in memory would not be that of the processes that take uploads and do jobs: give a file or a "
             "server with --database"
+        )
+    if where.path is not None and where.path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        log.warning(
+            "other users may read the database %s, which gets the graphs that are uploaded: chmod 600 %s",
+            *(where.path, where.path),
         )
     with _alone(folder), listening(settings) as opened:
         address = f"[{host}]" if ":" in host else host
@@ -122,7 +145,6 @@ def _alone(folder: Path) -> Iterator[None]:
 
     lock = FileLock(folder / "service.lock")
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
         raise InputError(f"another service uses the folder {folder}: name another by --data") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -49,6 +50,9 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
     show_default=True,
     help="Larger checkpoints stay in --data, where only workers that share it find them.",
 )
+@click.option(
+    "--max-hours", type=click.FloatRange(0, min_open=True), help="Hours that a job may take, after which it fails."
+)
 @click.option("--scheduler", metavar="ADDRESS", help="Take measurements of a Dask scheduler (tcp://HOST:PORT) instead.")
 @log_options
 @click.pass_context
@@ -64,14 +68,15 @@ def worker(
     lease: float,
     checkpoint_seconds: float,
     checkpoint_mib: int,
+    max_hours: float | None,
     scheduler: str | None,
 ) -> None:
     """Do tuning and detection jobs of a database on a device of this machine.
 
     Start one worker for each device. Each job runs in a child process; its files are read from the database and
     stored there. If a worker is killed, another one takes its job when the lease ends, and resumes at the last
-    checkpoint or trial. Ctrl-C or SIGTERM returns the job to the queue; a second signal, at least two seconds later,
-    does not wait for a checkpoint.
+    checkpoint or trial. Ctrl-C, SIGTERM or SIGHUP returns the job to the queue; a second signal, at least two seconds
+    later, does not wait for a checkpoint.
 
     With --scheduler the device measures for 'mmsbgen tune --scheduler' elsewhere, until the scheduler ends.
     """
@@ -103,6 +108,7 @@ def worker(
         lease_s=lease,
         checkpoint_s=checkpoint_seconds,
         checkpoint_bytes=checkpoint_mib << 20,
+        longest_s=math.inf if max_hours is None else 3600 * max_hours,
     )
     with open_store(database) as store:
         number = Worker(Queue(store), store.place, settings, say).run(most=1 if once else None, drain=drain)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.request import Detection
-from mmsbgen.detection.run_chains import FinishedRun
+from mmsbgen.detection.run_chains import CheckpointError, FinishedRun
 from mmsbgen.graph import HeldOut
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, entries_needed
@@ -23,12 +23,18 @@ from mmsbgen.sampler.run import results
 def publish(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     """Compute communities from the chain and write the requested files.
 
-    If this fails or is interrupted, the exception carries a note on how to resume from the checkpoint.
+    Raises :class:`CheckpointError` afterwards if the run should leave a checkpoint that could not be written.  If this
+    fails or is interrupted, the exception carries a note on how to resume from the checkpoint.
     """
+    request = checked.request
     try:
-        return _published(finished, checked)
+        found = _published(finished, checked)
+        if finished.unsaved is not None and request.state is None and (found.interrupted or request.keep_checkpoint):
+            results_too = "" if request.out is None else f" The results are in {request.out}."
+            raise CheckpointError(f"There is no checkpoint of the end: {finished.unsaved}{results_too}")
+        return found
     except BaseException as error:
-        if finished.checkpoint is not None and checked.request.state is None:
+        if finished.checkpoint is not None and request.state is None:
             place = finished.checkpoint
             error.add_note(f"The chain is kept: go on with --resume {place} -o {place.parent}")
         raise

@@ -21,9 +21,15 @@ from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.run import run
 
 
+class CheckpointError(InputError):
+    """The checkpoint that a run should leave could not be written; its results are."""
+
+
 @dataclass(frozen=True)
 class FinishedRun:
     """A finished or interrupted chain; ``checkpoint`` is the one written last, if any.
+
+    ``unsaved`` is why a later one could not be written.
 
     Of several chains it is the best: ``others`` are the memberships by the others, ``chains`` the record's entry on all
     and ``missing`` the number of those that an interruption left out.
@@ -35,6 +41,7 @@ class FinishedRun:
     watch: StabilityWatch
     tried: list[KTrial]
     checkpoint: Path | None
+    unsaved: InputError | None = None
     others: tuple[Memberships, ...] = ()
     chains: tuple[dict[str, Any], ...] = ()
     missing: int = 0
@@ -93,6 +100,7 @@ def _better(best: FinishedRun, after: FinishedRun, top: int) -> FinishedRun:
         seconds=best.seconds + after.seconds,
         tried=best.tried,
         checkpoint=best.checkpoint,
+        unsaved=best.unsaved,
         others=others,
         chains=notes,
         missing=best.missing - 1,
@@ -124,22 +132,22 @@ def _score(note: dict[str, Any]) -> float:
 def _run_chain(started: StartedChain, checked: CheckedRequest, stop: StopRequest, saved: Path | None) -> FinishedRun:
     """Iterate to the end, or until ``stop`` is true; writes checkpoints to ``saved``.
 
-    Raises :class:`InputError` if a required checkpoint cannot be written.
+    One that cannot be written, as when the disk is full, is tried again at the next interval and at the end.
     """
     request, watch = checked.request, StabilityWatch()
-    written: list[Path | None] = [None]
+    written: Path | None = None
+    unsaved: InputError | None = None
 
     def keep(running: Sampler, so_far: Trace, seconds: float) -> None:
+        nonlocal written, unsaved
         assert saved is not None
         try:
             checkpoints.save(saved, running, so_far, seconds, request.keep_checkpoint)
         except InputError as error:
-            if request.state is None and (running.iteration < running.limit or request.keep_checkpoint):
-                raise
-            # The disk may still have room for the results, which are smaller than the chain.
+            unsaved = error
             request.on_message(f"Going on without a checkpoint: {error}")
             return
-        written.append(saved)
+        written, unsaved = saved, None
         request.on_checkpoint(saved)
 
     seconds = run(
@@ -153,4 +161,4 @@ def _run_chain(started: StartedChain, checked: CheckedRequest, stop: StopRequest
         watch=watch,
         seconds_before=started.seconds,
     )
-    return FinishedRun(started.sampler, started.trace, seconds, watch, started.tried, written[-1])
+    return FinishedRun(started.sampler, started.trace, seconds, watch, started.tried, written, unsaved)

@@ -18,8 +18,8 @@ VANISHED = 4
 
 
 def end(connection: Connection, row: Row[Any], now: str, state: str, **changes: Any) -> str:
-    """End the job and delete its checkpoint.  Returns ``state``."""
-    connection.execute(delete(JobFileRow).where(JobFileRow.job_id == row.id, JobFileRow.area == "checkpoint"))
+    """End the job and delete its files but those of its result.  Returns ``state``."""
+    connection.execute(delete(JobFileRow).where(JobFileRow.job_id == row.id, JobFileRow.area != "output"))
     changes |= {"state": state, "lease_until": None, "finished_at": now, "checkpoint": None}
     connection.execute(update(JobRow).where(JobRow.id == row.id).values({"error": None} | changes))
     told = {"state": state} | ({"error": changes["error"]} if "error" in changes else {})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from mmsbgen.base.atomic_files import published
 from mmsbgen.base.errors import InputError
@@ -43,6 +43,11 @@ def put(connection: Connection, job: int, area: str, sources: Mapping[str, Sourc
         for number, part in enumerate(_parts(source)):
             row = {"job_id": job, "area": area, "name": name, "part": number, "data": part}
             connection.execute(insert(JobFileRow), [row])
+
+
+def stored(connection: Connection) -> int:
+    """Bytes of all files of all jobs."""
+    return int(connection.execute(select(func.sum(func.length(JobFileRow.data)))).scalar() or 0)
 
 
 def read_part(job: int, area: str, name: str, part: int, connection: Connection) -> bytes | None:

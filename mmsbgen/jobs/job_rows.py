@@ -12,7 +12,10 @@ from sqlalchemy import Connection, Row, Select, insert, select
 from mmsbgen.db.records.canonical_json import canonical_json, utc_timestamp
 from mmsbgen.db.store.schema import JobEventRow, JobRow
 from mmsbgen.jobs.job_errors import LeaseLostError, RequestKeyError, UnknownJobError
-from mmsbgen.jobs.job_records import AREAS, Job, Lease
+from mmsbgen.jobs.job_records import AREAS, ENDED, Job, Lease
+
+_MARGIN_S = 1.0
+"""Clocks of several machines, and those that are set right all the time, differ by less."""
 
 
 def later(now: str, seconds: float) -> str:
@@ -68,7 +71,17 @@ def file_of(connection: Connection, id: str, area: str, name: str) -> tuple[int,
     column = {"input": row.inputs, "checkpoint": row.checkpoint, "output": row.outputs}
     if area not in AREAS or name not in (column[area] or {}):
         raise UnknownJobError(f"the job {row.uuid} has no {area} file {name!r}")
+    if area == "input" and row.state in ENDED:
+        raise UnknownJobError(f"the job {row.uuid} has ended: its input files are not kept")
     return row.id, column[area][name]
+
+
+def too_far_ahead(connection: Connection, now: str) -> dict[int, str]:
+    """Jobs whose lease ends later than one that begins now, as the clock was set back: their ids, and that end."""
+    query = select(JobRow.id, JobRow.lease_until, JobEventRow.data).join(JobEventRow, JobEventRow.job_id == JobRow.id)
+    query = query.where(JobRow.state == "running", JobEventRow.kind == "state", JobEventRow.attempt == JobRow.attempt)
+    leases = [(id, until, data["lease_s"]) for id, until, data in connection.execute(query) if "lease_s" in data]
+    return {id: later(now, lease) for id, until, lease in leases if until > later(now, lease + _MARGIN_S)}
 
 
 def unknown(id: object) -> UnknownJobError:

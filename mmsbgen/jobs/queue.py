@@ -43,6 +43,7 @@ from mmsbgen.jobs.job_rows import (
     row_of,
     same_request,
     tell,
+    too_far_ahead,
     unknown,
 )
 
@@ -165,7 +166,8 @@ class Queue:
                 "error": None,
             }
             connection.execute(update(JobRow).where(JobRow.id == row.id).values(changes))
-            tell(connection, row.id, attempt, "state", {"state": "running", "worker": worker}, now)
+            told = {"state": "running", "worker": worker, "lease_s": lease_seconds}
+            tell(connection, row.id, attempt, "state", told, now)
             job = job_of(connection.execute(select(JobRow.__table__).where(JobRow.id == row.id)).one())
             return Lease(job, attempt, worker, lease_seconds)
 
@@ -274,7 +276,10 @@ class Queue:
         return self.database.write(work)
 
     def expire(self) -> int:
-        """Give back the jobs whose leases ran out, or fail those lost too often; returns how many there were."""
+        """Give back the jobs whose leases ran out, or fail those lost too often; returns how many there were.
+
+        A lease never lasts longer than from now: where the clock was set back, it is shortened.
+        """
 
         def over(connection: Connection) -> Select[Any]:
             return select(JobRow.__table__).where(JobRow.state == "running", JobRow.lease_until < self._now(connection))
@@ -284,12 +289,16 @@ class Queue:
             for row in late:
                 why = f"the worker {row.worker} was not heard of until {row.lease_until}"
                 lost(connection, row, self._now(connection), why, "worker")
+            for id, until in too_far_ahead(connection, self._now(connection)).items():
+                connection.execute(update(JobRow).where(JobRow.id == id).values(lease_until=until))
             return len(late)
 
+        def look(connection: Connection) -> bool:
+            found = connection.execute(over(connection).limit(1)).first()
+            return found is not None or bool(too_far_ahead(connection, self._now(connection)))
+
         # Most often there is none, and looking takes no lock.
-        if not self.database.read(lambda connection: connection.execute(over(connection).limit(1)).first()):
-            return 0
-        return self.database.write(work)
+        return self.database.write(work) if self.database.read(look) else 0
 
     def get(self, id: str) -> Job:
         """The job."""
@@ -334,8 +343,15 @@ class Queue:
         found = self.database.read(lambda connection: connection.execute(query).all())
         return dict.fromkeys(STATES, 0) | {state: count for state, count in found}
 
+    def stored(self) -> int:
+        """Bytes of all files of all jobs."""
+        return self.database.read(job_files.stored)
+
     def read(self, id: str, area: str, name: str) -> Iterator[bytes]:
-        """A file of the job in parts of at most 1 MiB.  Raises :class:`UnknownJobError` at once when there is none."""
+        """A file of the job in parts of at most 1 MiB.  Raises :class:`UnknownJobError` at once when there is none.
+
+        Input files and checkpoints are kept until the job ends.
+        """
         number, _ = self.database.read(lambda connection: file_of(connection, id, area, name))
         return self._parts(number, area, name)
 

@@ -52,12 +52,12 @@ def listening(settings: ServiceSettings) -> socket.socket:
 
 
 def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, devices: Sequence[str] = ()) -> None:
-    """Serve on a socket, with ``workers`` worker processes for ``devices``, until SIGINT or SIGTERM."""
+    """Serve on a socket, with ``workers`` worker processes for ``devices``, until SIGINT, SIGTERM or SIGHUP."""
     app, core = create_app(settings)
     limits = settings.limits
     config = uvicorn.Config(
         app,
-        http=bounded(limits.head, limits.connections),
+        http=bounded(limits.head, limits.connections, limits.address),
         ws="none",
         log_config=None,
         access_log=False,
@@ -69,6 +69,10 @@ def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, de
     # Threads switch more often than by default, so that computing ones delay answers less.
     sys.setswitchinterval(0.001)
     server = _Server(config, core)
+    hours = ("--max-hours", str(limits.hours))
     # Signals end only the server, so that the workers are ended in order afterwards.
-    with handling(server.handle_exit), beside(workers, settings.database, settings.data, devices):
+    with (
+        handling(server.handle_exit),
+        beside(workers, settings.database, settings.data, devices, *hours) as core.workers,
+    ):
         server.run(sockets=[opened])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
+from anyio import CapacityLimiter
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import Request
 
@@ -16,13 +17,16 @@ from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Queue
 from mmsbgen.service.detections import DetectionViews
 from mmsbgen.service.device_list import Devices
+from mmsbgen.service.http.helper_process import HelperProcess
 from mmsbgen.service.http.service_metrics import ServiceMetrics
 from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.http.uploads import Uploads
+from mmsbgen.service.local_workers import LocalWorker
 from mmsbgen.service.lookups import LookUps
 
 _THREADS = 12
 """Threads that may use the database at once; it has at most 15 connections."""
+_READERS = 2
 _EXPIRE_SECONDS = 5.0
 
 
@@ -36,9 +40,14 @@ class ServiceContext:
         self.store: Store
         self.look_ups: LookUps
         self.intake: Uploads
+        self.searches: HelperProcess
+        """Searches for configurations; apart from uploads, which do not wait for them."""
+        self.reading = CapacityLimiter(_READERS)
+        """Threads that read results of detections; the others remain for short answers."""
         self.queue: Queue
         self.detections: DetectionViews
         self.submitting = asyncio.Lock()
+        self.workers: Sequence[LocalWorker] = ()
         self.followers = 0
         self.discovered = asyncio.Event()
         self.stopping = asyncio.Event()
@@ -55,6 +64,7 @@ class ServiceContext:
             self.detections = DetectionViews(self.queue)
             self.metrics.jobs(self._jobs)
             self.intake = Uploads(settings)
+            self.searches = HelperProcess(settings.limits.intake_memory, settings.limits.searches)
             self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
             await self.look_ups.open()
             beside = [asyncio.create_task(work()) for work in (self._discover, self._expire)]
@@ -65,7 +75,13 @@ class ServiceContext:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
                 await self.look_ups.close()
-                await self.intake.close()
+                self.intake.close()
+                self.searches.close()
+
+    def follow(self, change: int) -> None:
+        """Count followers of jobs: 1 for one that comes, -1 for one that has left."""
+        self.followers += change
+        self.metrics.streams.set(self.followers)
 
     def _jobs(self) -> dict[str, int]:
         try:

@@ -11,6 +11,7 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.detect import Request, perform
 from mmsbgen.detection.result_options import ResultOptions
+from mmsbgen.detection.run_chains import CheckpointError
 from mmsbgen.graph import GraphWarning, load_edge_list
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
@@ -93,7 +94,11 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
         on_checkpoint=tells.checkpoint,
     )
     with having_device(task.hardware, lambda: tells.message("Waiting for another measurement on the device.")):
-        found = perform(graph, request)
+        try:
+            found = perform(graph, request)
+        except CheckpointError as error:  # the next attempt goes on from the checkpoint before
+            tells.message(str(error))
+            raise StoppedError from error
     if found.interrupted:
         raise StoppedError
     record, cover = found.record, found.cover

@@ -5,6 +5,7 @@ It does not write to the queue, and may die at any moment.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -62,15 +63,20 @@ def serve(connection: Connection) -> None:
     except (StoppedError, KeyboardInterrupt):
         answer = ("stopped",)
     except MmsbgenError as error:
-        traceback.print_exc()
+        _print_traceback()
         # Errors of the user's input (exit code 2) would recur; a device or a database that failed may work next time.
         answer = ("error", str(error).replace(f"{task.folder}{os.sep}", ""), error.exit_code != 2)
     except MemoryError as error:
         answer = ("error", f"it does not fit into this machine's memory ({error})", False)
     except Exception as error:
-        traceback.print_exc()
+        _print_traceback()
         answer = ("error", f"internal error, please report it: {type(error).__name__}: {error}", False)
     connection.send(answer)
+
+
+def _print_traceback() -> None:
+    with contextlib.suppress(OSError):  # a full disk must not keep the answer from the worker
+        traceback.print_exc()
 
 
 def main() -> None:

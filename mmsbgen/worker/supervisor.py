@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ class WorkerSettings:
     """Seconds between checkpoints of a job."""
     checkpoint_bytes: int = 256 << 20
     """Larger checkpoints stay in ``data``: only a worker with this folder can resume from them."""
+    longest_s: float = math.inf
+    """Seconds that an attempt at a job may take; then the job fails, so that others get their turn."""
     grace_s: float = 20.0
     """Seconds that a job has for a last checkpoint when asked to stop."""
 
@@ -80,6 +83,9 @@ class _Attempt:
     folder: Path
     keeping: LeaseRenewal
     child: Child
+    began: float = field(default_factory=time.monotonic)
+    overdue: bool = False
+    """Whether it was asked to stop because it takes too long."""
     stop_by: float | None = None
     """When the child is killed (:func:`time.monotonic`), once it was asked to stop."""
 
@@ -272,7 +278,9 @@ class Worker:
 
     def _keep(self, attempt: _Attempt) -> None:
         """Renew the lease, and interrupt the child if a stop was requested.  Raises :class:`LeaseLostError`."""
-        if (attempt.keeping.look() or self.signals) and attempt.stop_by is None:
+        overdue = time.monotonic() - attempt.began > self.settings.longest_s
+        if (attempt.keeping.look() or self.signals or overdue) and attempt.stop_by is None:
+            attempt.overdue = overdue
             attempt.stop_by = time.monotonic() + self.settings.grace_s
             attempt.child.interrupt()
         if self.signals.count > 1:
@@ -282,6 +290,11 @@ class Worker:
         """Return a stopped job to the queue or record its cancellation; a killed child counts as a failed attempt."""
         how = attempt.child.killed()
         attempt.child.close()
+        if attempt.overdue and not attempt.keeping.cancel:
+            hours = self.settings.longest_s / 3600
+            why = f"it ran for {hours:.3g} hours, the most that this worker gives a job"
+            self.say(f"job {attempt.lease.job.id[:8]} is ended: {why}")
+            return self._failed(attempt.lease, why, False)
         if how and not attempt.keeping.cancel:
             self.say(f"job {attempt.lease.job.id[:8]}: {how}")
             return self._failed(attempt.lease, how, True)

@@ -151,12 +151,17 @@ def test_files_of_the_current_folder_are_not_run(
     assert not spoiled.exists()
 
 
+TUNE = "tune --device pocl --kernel theta_end -p N=500 -p K=20 -p m=64 -p n=4 --budget-trials 2 --roof-mib 1"
+
+
 @pytest.mark.opencl
-def test_a_tuning_run_runs_no_file_of_the_current_folder(spoiled: Path, tmp_path: Path, pocl_device: Device) -> None:
-    words = ["--device", pocl_device.info.spec, "--kernel", "theta_end"]
-    words += ["-p", "N=500", "-p", "K=20", "-p", "m=64", "-p", "n=4"]
-    limits = ["--budget-trials", "2", "--roof-mib", "1", "--compilers", "2", "--database", tmp_path / "t.sqlite3"]
-    command = python_command("mmsbgen", "tune", *words, *limits)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [TUNE, "worker --device pocl --drain", "doctor"])
+def test_commands_run_no_file_of_the_current_folder(
+    spoiled: Path, tmp_path: Path, pocl_device: Device, command: str
+) -> None:
+    environment = os.environ | {"MMSBGEN_DATABASE_URL": str(tmp_path / "t.sqlite3"), "XDG_DATA_HOME": str(tmp_path)}
+    words = python_command("mmsbgen", *command.split())
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert not spoiled.exists()

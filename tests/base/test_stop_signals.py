@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+
+from mmsbgen.base.stop_signals import StopRequest
 
 WAITS = """
 import sys, time
@@ -27,7 +30,7 @@ with found.listening():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_burst_of_signals_is_one_asking_and_hangs_nobody(number: signal.Signals) -> None:
     """Where a handler took a lock, the next signal of a burst made it wait for itself, in two of three bursts."""
     crew = [
@@ -72,3 +75,32 @@ def test_who_asks_again_later_wants_it_at_once() -> None:
         time.sleep(0.2)
         said, _ = worker.communicate("\n", timeout=20)
         assert (worker.returncode, said) == (0, "2 2\n")
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_closed_asks_once_however_often_it_tells() -> None:
+    """The shell sends SIGHUP, and then the system does."""
+    command = [sys.executable, "-c", WAITS.replace("once_within_s=2.0, interrupts=False", "")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as run:
+        assert run.stdin is not None
+        assert run.stdout is not None
+        assert run.stdout.readline() == "ready\n"
+        run.send_signal(signal.SIGHUP)
+        assert run.stdout.readline() == "True\n"
+        for _ in range(3):
+            run.send_signal(signal.SIGHUP)
+            time.sleep(0.05)
+        said, _ = run.communicate("\n\n", timeout=20)
+        assert (run.returncode, said) == (0, "1 1\n1 1\n")
+
+
+def test_a_run_under_nohup_goes_on() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest().listening() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(0.01)
+            assert not stop
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -42,6 +43,21 @@ def test_revisions_are_those_of_the_migration_scripts() -> None:
     config.set_main_option("path_separator", "os")
     scripts = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
     assert tuple(reversed(scripts)) == REVISIONS
+
+
+def test_a_new_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """It may hold graphs and results; who shares it gives others the right."""
+    before = os.umask(0o022)
+    try:
+        path = tmp_path / "new" / "t.sqlite3"
+        with open_store(path):
+            written = [file for file in path.parent.iterdir() if file.suffix != ".lock"]
+            assert {stat.S_IMODE(file.stat().st_mode) for file in written} == {0o600}
+        path.chmod(0o664)
+        open_store(path).close()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o664
+    finally:
+        os.umask(before)
 
 
 def test_opening_again_keeps_the_data(url: str, make: Any) -> None:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM in the middle of a real process: exit code 130, a valid checkpoint, the same bits in the end."""
+"""SIGINT, SIGTERM and SIGHUP in the middle of a real process: exit code 130, a valid checkpoint, the same bits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_resumes_to_the_same_bits(straight, tmp_path, number):
     code, said = interrupt(number, *OPTIONS, "-o", tmp_path)
     assert code == 130, said

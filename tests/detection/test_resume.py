@@ -13,6 +13,7 @@ import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection import detect
+from mmsbgen.detection.run_chains import CheckpointError
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.run import checkpoint
 from tests.conftest import open_or_skip
@@ -125,6 +126,49 @@ def test_results_are_made_where_the_chain_cannot_be_kept(ring, tmp_path, monkeyp
     assert "Going on without a checkpoint: cannot write" in found.stderr
     assert sorted(os.listdir(tmp_path / "out")) == ["communities.txt", "memberships.npz", "run.json"]
     assert "no space" in cli(ring, "-k", 3, "-n", 5, "-o", tmp_path / "two", "--checkpoint", code=2).stderr
+    assert sorted(os.listdir(tmp_path / "two")) == ["communities.txt", "memberships.npz", "run.json"]
+
+
+def test_a_disk_that_is_full_for_a_moment_does_not_end_a_run(ring, tmp_path, monkeypatch):
+    """Checkpoints are tried again; only one that is needed at the end ends the run with an error."""
+    real, calls, said, full_at = checkpoint.save, [], [], {1, 2}
+
+    def full(*given: object) -> None:
+        calls.append(given)
+        if len(calls) in full_at:
+            raise InputError("cannot write: no space left on device")
+        real(*given)
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    given = {**FAST, "n_communities": 3, "iterations": 20, "evaluate_every": 5}
+    device = given.pop("device")
+    request = detect.Request(given, device=device, out=tmp_path / "out", checkpoint_seconds=0.0)
+    request.on_message = said.append
+    found = detect.perform(ring, request)
+    assert found.record["iterations"] == 20
+    assert len(calls) >= 4
+    assert [text for text in said if "no space" in text] == [
+        "Going on without a checkpoint: cannot write: no space left on device"
+    ] * 2
+
+    class AfterTwo(StopRequest):
+        def __bool__(self) -> bool:
+            return len(calls) >= 2
+
+    monkeypatch.setattr(detect, "StopRequest", AfterTwo)
+    for failing, kept in (({2, 3}, True), ({1, 2, 3}, False)):
+        calls.clear()
+        full_at |= failing
+        full_at &= failing
+        request.out = tmp_path / f"stopped {kept}"
+        with pytest.raises(CheckpointError, match="no space") as raised:
+            detect.perform(ring, request)
+        assert (request.out / "checkpoint.npz").exists() == kept
+        assert (
+            any("The chain is kept: go on with --resume" in note for note in getattr(raised.value, "__notes__", ()))
+            == kept
+        )
+        assert json.loads((request.out / "run.json").read_text())["interrupted"] is True
 
 
 def test_a_new_run_keeps_the_checkpoint_of_an_interrupted_one(ring, stopped, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from pathlib import Path
@@ -320,3 +321,69 @@ def test_the_clock_of_the_database_counts(url: str) -> None:
         assert queue.expire() == 0
         job = queue.get(id)
         assert job.created_at < str(job.started_at) < str(job.lease_until)
+
+
+def test_a_clock_that_is_set_back_keeps_no_dead_worker_s_job(queue: Queue, clock: Any) -> None:
+    dead, alive = queue.submit("tune", {}), queue.submit("tune", {})
+    taken(queue, "dead")
+    lease = taken(queue, "alive")
+    clock.pass_seconds(-7200)
+    assert queue.expire() == 0, "a worker that lives has time to say so"
+    clock.pass_seconds(20)
+    assert queue.heartbeat(lease) is False
+    clock.pass_seconds(11)
+    assert queue.expire() == 1
+    assert (queue.get(dead).state, queue.get(alive).state) == ("queued", "running")
+    clock.pass_seconds(30)
+    assert queue.expire() == 1
+    assert queue.get(alive).state == "queued"
+
+
+def test_a_long_lease_is_left_alone(queue: Queue, clock: Any) -> None:
+    id = queue.submit("tune", {})
+    assert queue.claim("w1", 6000.0) is not None
+    clock.pass_seconds(5)
+    until = queue.get(id).lease_until
+    assert queue.expire() == 0
+    assert queue.get(id).lease_until == until
+
+
+@pytest.mark.parametrize("end", ["cancel", "cancelled", "fail", "finish"])
+def test_input_files_go_when_the_job_ends(queue: Queue, tmp_path: Path, end: str) -> None:
+    graph = b"1 2\n" * 700_000
+    id = queue.submit("detect", {}, inputs={"graph": graph}, request_key="mine")
+    assert queue.stored() == len(graph)
+    if end == "cancel":
+        queue.cancel(id)
+    else:
+        lease = taken(queue)
+        queue.checkpoint(lease, {"chain": b"12345"})
+        assert queue.stored() == len(graph) + 5
+        {
+            "cancelled": lambda: queue.cancelled(lease),
+            "fail": lambda: queue.fail(lease, "bad input", retry=False),
+            "finish": lambda: queue.finish(lease, {}, {"out": b"123"}),
+        }[end]()
+    assert queue.stored() == (3 if end == "finish" else 0)
+    assert queue.get(id).inputs["graph"]["bytes"] == len(graph)
+    for read in (lambda: queue.read(id, "input", "graph"), lambda: queue.save(id, "input", "graph", tmp_path / "g")):
+        with pytest.raises(UnknownJobError, match="has ended: its input files are not kept"):
+            read()
+    assert queue.submit("detect", {}, inputs={"graph": graph}, request_key="mine") == id
+
+
+def test_a_job_that_is_tried_again_keeps_its_input_files(queue: Queue) -> None:
+    id = queue.submit("detect", {}, inputs={"graph": b"1 2"})
+    queue.fail(taken(queue), "it died", retry=True)
+    queue.release(taken(queue))
+    assert b"".join(queue.read(id, "input", "graph")) == b"1 2"
+
+
+@pytest.mark.slow
+def test_jobs_that_come_and_go_leave_no_large_file(tmp_path: Path) -> None:
+    graph = os.urandom(9_600_000)
+    with open_store(tmp_path / "jobs.sqlite3") as store:
+        queue = Queue(store)
+        for _ in range(5):
+            queue.cancel(queue.submit("detect", {}, inputs={"graph": graph}))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 20

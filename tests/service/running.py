@@ -34,7 +34,7 @@ from mmsbgen.families import family
 from mmsbgen.kernels.record_key import problem_record, program_digest, recorded_traits
 
 TOKEN = "a-token-that-only-the-tests-know"
-COMMAND = [sys.executable, "-c", "from mmsbgen.cli import main; main(prog_name='mmsbgen')"]
+COMMAND = [sys.executable, "-P", "-c", "from mmsbgen.cli import main; main(prog_name='mmsbgen')"]
 _URL = re.compile(r"serves (http://\S+)/ from")
 
 
@@ -88,7 +88,7 @@ def serving(database: str, data: Path, *options: str, token: str | None = TOKEN)
             time.sleep(0.05)
         service = Service(process, found[1], database, data, log)
         with service.client() as client:
-            assert client.get("/ready").status_code == 200
+            assert client.get("/health").status_code == 200
         yield service
     finally:
         if process.poll() is None:

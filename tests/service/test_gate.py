@@ -7,12 +7,12 @@ import socket
 import stat
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -252,7 +252,7 @@ def test_tokens_that_are_none(tmp_path: Path, token: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_in_an_orderly_way_while_followed(tmp_path: Path, number: int) -> None:
     with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data") as service, service.client() as client:
         job = client.post("/api/v1/jobs/tune", json={}).json()["id"]
@@ -316,13 +316,18 @@ def test_an_upload_that_is_broken_off_is_no_error_of_the_service(tmp_path: Path)
     assert "Traceback" not in service.log.read_text()
 
 
+def connected(service: Service, source: str) -> socket.socket:
+    """A connection from one of this machine's many addresses."""
+    place = urlsplit(service.url)
+    return socket.create_connection((place.hostname, place.port), timeout=30, source_address=(source, 0))
+
+
 @pytest.mark.slow
 def test_connections_are_limited(narrow: Service) -> None:
-    place = urlsplit(narrow.url)
     with contextlib.ExitStack() as crowd, narrow.client() as kept:
         assert kept.get("/api/v1/kernels").status_code == 200
-        for _ in range(256):
-            crowd.enter_context(socket.create_connection((place.hostname, place.port), timeout=30))
+        for number in range(256):
+            crowd.enter_context(connected(narrow, f"127.0.0.{2 + number // 50}"))
         time.sleep(0.5)
         refused = kept.get("/api/v1/kernels")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
@@ -340,17 +345,54 @@ def test_connections_are_limited(narrow: Service) -> None:
             time.sleep(0.1)
 
 
+@pytest.mark.parametrize("header", [b"", b"Expect: 100-continue\r\n"])
+def test_a_request_that_needs_no_body_is_answered_and_its_connection_ended(narrow: Service, header: bytes) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n" + header
+    with connected(narrow, "127.0.0.1") as one:
+        one.sendall(head + b"\r\n")
+        answer = b""
+        while data := one.recv(4096):
+            answer += data
+    assert b"HTTP/1.1 400" in answer
+    assert b"a GET request has no body here" in answer
+
+
+@pytest.mark.slow
+def test_one_address_cannot_keep_the_others_out(narrow: Service) -> None:
+    """Its connections send a byte of a body now and then, or nothing."""
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"
+    with contextlib.ExitStack() as crowd:
+        slow = [crowd.enter_context(connected(narrow, "127.0.0.9")) for _ in range(300)]
+        for one in slow:
+            with contextlib.suppress(OSError):
+                one.sendall(head)
+        for _ in range(3):
+            with narrow.client() as client:
+                assert client.get("/api/v1/kernels").status_code == 200
+            for one in slow:
+                with contextlib.suppress(OSError):
+                    one.sendall(b" ")
+            time.sleep(1)
+        answers = [bytes(0)] * len(slow)
+        for number, one in enumerate(slow):
+            one.settimeout(10)
+            with contextlib.suppress(ConnectionError):  # TimeoutError: it was not ended
+                while data := one.recv(4096):
+                    answers[number] += data
+        assert sum(b" 400 " in answer for answer in answers) == 64
+        assert not any(b" 200 " in answer for answer in answers)
+
+
 @pytest.mark.slow
 def test_followers_are_limited(narrow: Service) -> None:
     with narrow.client() as client, contextlib.ExitStack() as open_streams:
         job = client.post("/api/v1/jobs/tune", json={"problem": {"K": 99}}).json()["id"]
-        lines = []
-        for _ in range(32):
-            one = httpx.Client(base_url=narrow.url, timeout=30, trust_env=False)
-            open_streams.enter_context(one)
-            followed = open_streams.enter_context(one.stream("GET", f"/api/v1/jobs/{job}/events"))
-            lines.append(followed.iter_lines())  # one that is let go of ends its connection
-            next(lines[-1])
+        head = f"GET /api/v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        followers = [open_streams.enter_context(connected(narrow, f"127.0.0.{2 + n // 40}")) for n in range(115)]
+        for one in followers:
+            one.sendall(head)
+        codes = Counter(one.recv(12).decode() for one in followers)
+        assert codes == {"HTTP/1.1 200": 32, "HTTP/1.1 429": 83}, "however close together they come"
         refused = client.get(f"/api/v1/jobs/{job}/events")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
         client.post(f"/api/v1/jobs/{job}/cancel")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.detection import detect
+from mmsbgen.sampler.run import checkpoint
 from mmsbgen.worker import detection_job, tuning_job
-from mmsbgen.worker.task import plain
+from mmsbgen.worker.task import StoppedError, Task, plain
 
 
 def test_a_detection_takes_the_options_of_the_sampler() -> None:
@@ -132,3 +139,52 @@ def test_plain_values_are_those_of_json() -> None:
         "1": [2.0, 3, {"b": None}],
         "c": str(object),
     }
+
+
+@pytest.mark.opencl
+def test_a_job_that_is_stopped_while_the_disk_is_full_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pocl_device: Device
+) -> None:
+    """Its next attempt goes on from the checkpoint before; the job has not failed."""
+
+    def full(*_: object) -> None:
+        raise InputError("cannot write: no space left on device")
+
+    class Asked(StopRequest):
+        def __bool__(self) -> bool:
+            return bool(told.checkpoints)
+
+    graph = tmp_path / "g.txt"
+    graph.write_text("".join(f"{a} {(a + step) % 30}\n" for a in range(30) for step in (1, 2)))
+    monkeypatch.setattr(detect, "StopRequest", Asked)
+    told = Told()
+
+    def first(*given: object) -> None:
+        monkeypatch.setattr(checkpoint, "save", full)
+        real(*given)
+
+    real = checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", first)
+    payload = {"n_communities": 3, "iterations": 2**20, "mini_batch_size": 8, "n_partners": 4}
+    task = Task("detect", payload, tmp_path, {"graph": graph}, device="pocl", database=str(tmp_path / "t.sqlite3"))
+    with pytest.raises(StoppedError):
+        detection_job.run(replace(task, checkpoint_seconds=0.0), told)
+    assert told.checkpoints == [tmp_path / "checkpoint.npz"]
+    assert any("no space left" in text for text in told.messages)
+
+
+@dataclass
+class Told:
+    """What a job reports."""
+
+    messages: list[str] = field(default_factory=list)
+    checkpoints: list[Path] = field(default_factory=list)
+
+    def progress(self, data: Mapping[str, Any]) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+    def checkpoint(self, path: Path) -> None:
+        self.checkpoints.append(path)

@@ -275,3 +275,13 @@ def test_a_checkpoint_too_large_for_the_database_is_found_in_the_folder(
     assert job.state == "done"
     same(outputs(here, job), straight, tmp_path)
     assert not os.listdir(here.data / "jobs")
+
+
+def test_an_endless_job_is_ended_so_that_others_get_their_turn(here: Any) -> None:
+    endless = here.queue.submit("detect", LONG | {"iterations": 2**31}, inputs={"graph": GRAPH})
+    after = here.queue.submit("tune", TUNE)
+    said = here.finish("--drain", "--max-hours", 4 / 3600)
+    job = here.queue.get(endless)
+    assert (job.state, job.attempt) == ("failed", 1), said
+    assert job.error == "it ran for 0.00111 hours, the most that this worker gives a job"
+    assert here.queue.get(after).state in ("done", "failed")

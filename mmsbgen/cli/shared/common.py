@@ -50,6 +50,13 @@ class MmsbgenGroup(click.Group):
         super().__init__(*args, **kwargs)
         self.lazy = dict(lazy or {})
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; it goes on when nobody reads its output any more."""
+        from mmsbgen.cli.shared.console import keep_streams
+
+        keep_streams()
+        return super().main(*args, **kwargs)
+
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:

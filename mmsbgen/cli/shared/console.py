@@ -1,12 +1,19 @@
-"""The shared console on standard error, which prints messages above a progress bar."""
+"""Standard streams that outlast their readers, and the shared console on standard error."""
 
 from __future__ import annotations
 
+import errno
 import functools
-from typing import TYPE_CHECKING
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_NO_READER = (errno.EPIPE, errno.EIO)
+"""Errors of a pipe whose reader has ended, and of a terminal that was closed."""
 
 
 @functools.cache
@@ -15,3 +22,32 @@ def stderr() -> Console:
     from rich.console import Console
 
     return Console(stderr=True)
+
+
+def keep_streams() -> None:
+    """Make this process's standard output and error drop what nobody can read, instead of raising ``OSError``.
+
+    Otherwise a message would end a run whose log is piped into a program that ends first.  A full disk is still an
+    error on standard output, which has results.  Streams that something else has replaced are left alone.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)
+        if before is not getattr(sys, f"__{name}__"):
+            continue
+        if before is None:  # closed; this takes its number, so that no database gets it and then messages of libraries
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            continue
+        raw = _LastingFile(number, "w", closefd=False)
+        buffer = raw if isinstance(before.buffer, io.RawIOBase) else io.BufferedWriter(raw)
+        like = {key: getattr(before, key) for key in ("encoding", "errors", "line_buffering", "write_through")}
+        setattr(sys, name, io.TextIOWrapper(buffer, **like))
+
+
+class _LastingFile(io.FileIO):
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if self.fileno() == 1 and error.errno not in _NO_READER:
+                raise
+            return memoryview(data).nbytes

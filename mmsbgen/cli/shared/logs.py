@@ -178,6 +178,12 @@ class _Shown(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "printed", False):
             return
+        try:
+            self._show(record)
+        except Exception:  # logging must not end what it tells of
+            self.handleError(record)
+
+    def _show(self, record: logging.LogRecord) -> None:
         if not sys.stderr.isatty():
             click.echo(self._plain.format(record), err=True)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -190,6 +191,9 @@ def _file_engine(path: Path, *, read_only: bool) -> Engine:
     mode = "ro" if read_only else "rwc"
     if read_only and not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
         mode = "ro&immutable=1"  # SQLite cannot make the -shm file that reading a WAL database needs
+    if not read_only and not path.exists():
+        with contextlib.suppress(OSError):  # SQLite will tell
+            path.touch(mode=0o600)  # it may hold graphs of users
     uri = f"file:{quote(str(path))}?mode={mode}"
     return _sqlite_engine(
         lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False), QueuePool

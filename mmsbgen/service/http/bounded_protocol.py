@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with limits on the size and time of request headers."""
+"""uvicorn's HTTP protocol with limits that uvicorn has no options for: of request headers and of connections."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_SECONDS = 15.0
 """A connection is closed if its client has not sent its headers by then."""
 
-
 CROWDED = "mmsbgen.crowded"
 """Key of a request's scope: whether there are more connections than the limit."""
 
 
-def bounded(head: int, connections: int) -> type[HttpToolsProtocol]:
+def bounded(head: int, connections: int, address: int) -> type[HttpToolsProtocol]:
     """A protocol class that limits request headers and marks requests over the limit of connections.
 
     Args:
         head: Most bytes of request line and headers; the connection is closed if there are more, or after
             :data:`HEAD_SECONDS`.
         connections: Most connections at once; above it, requests are marked :data:`CROWDED`.
+        address: Most connections of one client address; further ones are closed.
     """
 
     class Bounded(HttpToolsProtocol):
@@ -36,6 +36,9 @@ def bounded(head: int, connections: int) -> type[HttpToolsProtocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             self._watch()
+            addresses = [(getattr(one, "client", None) or ("",))[0] for one in self.connections]
+            if self.client and addresses.count(self.client[0]) > address:
+                self._refuse(b"503 Service Unavailable")
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._unwatch()

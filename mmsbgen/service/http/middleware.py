@@ -7,13 +7,14 @@ import contextlib
 import hmac
 import ipaddress
 import time
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import HTTPException
 from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmsbgen.service.http.bounded_protocol import CROWDED
@@ -25,6 +26,8 @@ API = "/api/"
 UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
 """Routes whose bodies may be large."""
 COSTLY = frozenset({"/api/v1/source"})
+_CHECK_TOKEN = "mmsbgen.check_token"
+"""Key of a request's scope: checks its token."""
 HEALTH = "/health"
 """Answered even with too many connections."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -48,12 +51,9 @@ _SECURITY = [
 ]
 
 
-class _RefusedError(Exception):
-    """A refused request: status, detail and headers of its answer."""
-
-    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, dict(headers or {})
+def need_token(request: Request, what: str) -> None:
+    """Raise ``HTTPException`` 401 unless the request has the token; ``what`` is what needs it, in words."""
+    request.scope[_CHECK_TOKEN](what)
 
 
 class RequestGate:
@@ -91,7 +91,7 @@ class RequestGate:
         try:
             try:
                 receiving = self._checked(scope, receive)
-            except _RefusedError as refused:
+            except HTTPException as refused:
                 await self._refuse(refused, scope, receive, sending)
             else:
                 await self.app(scope, receiving, sending)
@@ -102,10 +102,10 @@ class RequestGate:
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             if name in headers and name in (b"host", b"authorization", b"content-length"):
-                raise _RefusedError(400, f"the header {name.decode()} came twice")
+                raise HTTPException(400, f"the header {name.decode()} came twice")
             headers[name] = value
         if scope.get(CROWDED) and scope["path"] != HEALTH:
-            raise _RefusedError(
+            raise HTTPException(
                 503,
                 f"more than {self.settings.limits.connections} connections at once: try again in a moment",
                 {"Retry-After": "1", "Connection": "close"},
@@ -114,8 +114,9 @@ class RequestGate:
         client, path, method = (scope["client"] or ("?",))[0], scope["path"], scope["method"]
         self._hit(self._rate, client, "requests")
         writes = method not in _READS
+        check_token = scope[_CHECK_TOKEN] = partial(self._check_token, headers.get(b"authorization", b""), client)
         if writes or (not self.settings.loopback and path.startswith((API, "/metrics"))):
-            self._check_token(headers.get(b"authorization", b""), client)
+            check_token()
         if writes:
             self._hit(self._write_rate, client, "requests that change something")
         if path in COSTLY:
@@ -123,9 +124,12 @@ class RequestGate:
         most = self.settings.limits.upload if path in UPLOADS and method == "POST" else self.settings.limits.body
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
-            raise _RefusedError(400, "Content-Length must be a whole number")
+            raise HTTPException(400, "Content-Length must be a whole number")
+        if not writes and (length.strip(b"0") or b"transfer-encoding" in headers):
+            # Answers do not wait for it, so that its sender could hold the connection for as long as it likes.
+            raise HTTPException(400, f"a {method} request has no body here")
         if len(length) > 18 or int(length) > most:
-            raise _RefusedError(413, f"the body has {length[:18].decode()} bytes; at most {most} are taken here")
+            raise HTTPException(413, f"the body has {length[:18].decode()} bytes; at most {most} are taken here")
         return _bounded(receive, most)
 
     def _check_host(self, raw: bytes) -> None:
@@ -138,20 +142,20 @@ class RequestGate:
             # Against DNS rebinding: another site can make a name point here, but not an address.
             if address.is_loopback or not self.settings.loopback:
                 return
-        raise _RefusedError(
+        raise HTTPException(
             421,
             f"this service is not called {name[:99]!r}: use its address, or start it with --allow-host {name[:99]}",
         )
 
-    def _check_token(self, header: bytes, client: str) -> None:
+    def _check_token(self, header: bytes, client: str, what: str = "this request") -> None:
         scheme, _, token = header.partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
             return
         if header:
             self._hit(self._refused_rate, f"token {client}", "requests with a wrong token")
-        raise _RefusedError(
+        raise HTTPException(
             401,
-            "this request needs the token of the service, as the header 'Authorization: Bearer TOKEN'",
+            f"{what} needs the token of the service, as the header 'Authorization: Bearer TOKEN'",
             {"WWW-Authenticate": 'Bearer realm="mmsbgen"'},
         )
 
@@ -160,15 +164,16 @@ class RequestGate:
             return
         reset = self._limiter.get_window_stats(rate, what, client).reset_time
         wait = max(1, round(reset - time.time()))
-        raise _RefusedError(429, f"more than {rate} {what}: wait {wait} s", {"Retry-After": str(wait)})
+        raise HTTPException(429, f"more than {rate} {what}: wait {wait} s", {"Retry-After": str(wait)})
 
-    async def _refuse(self, refused: _RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
-        if (b"content-length" in headers or b"transfer-encoding" in headers) and b"expect" not in headers:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_linger(receive), _LINGER_SECONDS)
-            refused.headers["Connection"] = "close"
-        await answer(refused.status, refused.detail, headers=refused.headers)(scope, receive, send)
+    async def _refuse(self, refused: HTTPException, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, more = dict(scope["headers"]), dict(refused.headers or {})
+        if b"content-length" in headers or b"transfer-encoding" in headers:
+            if b"expect" not in headers:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(_linger(receive), _LINGER_SECONDS)
+            more["Connection"] = "close"
+        await answer(refused.status_code, refused.detail, headers=more)(scope, receive, send)
 
 
 def _names(settings: ServiceSettings) -> frozenset[str]:
@@ -185,7 +190,9 @@ def _bounded(receive: Receive, most: int) -> Receive:
         if not more:  # only the client's disconnect follows
             return await receive()
         try:
-            message = await asyncio.wait_for(receive(), min(_IDLE_SECONDS, until - time.monotonic()))
+            # Not wait_for, which may drop the cancellation of who waits.
+            async with asyncio.timeout(min(_IDLE_SECONDS, until - time.monotonic())):
+                message = await receive()
         except TimeoutError:
             raise HTTPException(
                 408, f"nothing of the body came for {_IDLE_SECONDS:g} s, or not all in {_BODY_SECONDS:g} s"

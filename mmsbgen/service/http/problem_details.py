@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -53,6 +54,7 @@ TITLES = {
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
+    507: "Insufficient Storage",
 }
 
 
@@ -93,6 +95,12 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(MmsbgenError)
     async def expected(_request: Request, error: MmsbgenError) -> JSONResponse:
         return answer(status_of(error), str(error), headers={"Retry-After": "5"} if status_of(error) == 503 else None)
+
+    @app.exception_handler(OSError)
+    async def full(_request: Request, error: OSError) -> JSONResponse:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise error
+        return answer(507, "the disk of the service is full: try again later", headers={"Retry-After": "60"})
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:

@@ -30,7 +30,7 @@ class ServiceMetrics:
         )
         self.uploads = Counter("mmsbgen_uploads", "Uploads.", ("what", "outcome"), registry=self.registry)
         self.streams = Gauge("mmsbgen_streams", "Followers of jobs.", registry=self.registry)
-        self.ready = Gauge("mmsbgen_ready", "1 while the database answers.", registry=self.registry)
+        self.ready = Gauge("mmsbgen_ready", "1 while /ready is 200.", registry=self.registry)
 
     def request(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a response by its route's template; all unknown paths share one series."""

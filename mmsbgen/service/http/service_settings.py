@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    """Limits of requests; sizes are bytes.  Raises ``InputError`` for a limit below 1."""
+    """Limits of requests; sizes are bytes.  Raises ``InputError`` for a whole number below 1."""
 
     upload: int = 64 * MIB
     """Size of an upload as it is sent."""
@@ -31,13 +31,21 @@ class RequestLimits:
     communities: int = 4096
     jobs: int = 20
     """Jobs that wait or run."""
+    stored: int = 4096 * MIB
+    """Size of the files of all jobs; above it none is taken."""
+    hours: float = 24.0
+    """Time of a job on the service's own workers."""
     streams: int = 32
     """Event streams of jobs at once."""
+    searches: int = 4
+    """Searches for the configurations of sources that run or wait at once."""
     connections: int = 256
+    address: int = 64
+    """Connections of one client address."""
     intake_seconds: float = 120.0
     """Time to check an upload."""
     intake_memory: int = 4096 * MIB
-    """Address space of the process that checks uploads, bytes."""
+    """Address space of each process that checks uploads or searches, bytes."""
     rate: str = "1000/second"
     """Requests of one client address."""
     write_rate: str = "120/minute"
@@ -49,7 +57,7 @@ class RequestLimits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not isinstance(value, str) and value < 1:
+            if isinstance(value, int) and value < 1:
                 raise InputError(f"the limit {name}={value}: it must be at least 1")
 
 

@@ -1,4 +1,4 @@
-"""The token of the service: given by the user, or made once and stored in the data folder."""
+"""The data folder of the service and its token: given by the user, or made once and stored there."""
 
 from __future__ import annotations
 
@@ -29,6 +29,26 @@ def given_token(file: Path | None, environment: Mapping[str, str]) -> str | None
     return None
 
 
+def own_folder(folder: Path) -> Path:
+    """``folder``, made with mode 700 if there is none.
+
+    Raises ``InputError`` if it cannot be made, or if others could have put a token or links into it: that is, if it or
+    what is in it belongs to another user, or others may write it.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = {folder: folder.stat()} | {path: path.lstat() for path in folder.iterdir()}
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be used: {error.strerror or error}; give --data") from error
+    if found[folder].st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(f"other users may write the folder {folder}: chmod go-w {folder}, or name another by --data")
+    for path, facts in found.items():
+        if facts.st_uid not in (os.geteuid(), 0):
+            where = f"the folder {folder}" if path == folder else f"the folder {folder} has {path.name}, which"
+            raise InputError(f"{where} belongs to another user: name another folder by --data")
+    return folder
+
+
 def kept_token(folder: Path) -> tuple[str, Path, bool]:
     """The token stored in ``folder`` (made with mode 600 if there is none), its file, and whether it is new.
 
@@ -36,7 +56,6 @@ def kept_token(folder: Path) -> tuple[str, Path, bool]:
     """
     path = folder / KEPT
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:

@@ -1,17 +1,12 @@
-"""The child process that checks uploads for :class:`mmsbgen.service.http.uploads.Uploads`."""
+"""Checks of uploads, which :class:`mmsbgen.service.http.uploads.Uploads` makes in a child process."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import warnings
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from mmsbgen.base.errors import MmsbgenError
-from mmsbgen.base.processes import parent_connection
 
 
 @dataclass(frozen=True)
@@ -59,20 +54,3 @@ def add_records(path: Path, database: str | None, check_only: bool) -> dict[str,
 def _unnamed(error: MmsbgenError, path: Path) -> MmsbgenError:
     """The same error without the name of the temporary file."""
     return type(error)(str(error).replace(str(path), "the upload").replace(path.name, "upload"))
-
-
-def serve(connection: Connection) -> None:
-    """Answer ``(function, arguments)`` with ``(result, None)`` or ``(None, error)`` until the parent hangs up."""
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            work, arguments = connection.recv()
-            try:
-                answer: tuple[Any, Exception | None] = work(*arguments), None
-            except Exception as error:
-                answer = None, error
-            connection.send(answer)
-
-
-if __name__ == "__main__":
-    # Imported under its own name, so that the parent can unpickle its classes.
-    importlib.import_module("mmsbgen.service.http.upload_checks").serve(parent_connection())

@@ -14,16 +14,13 @@ from typing import Any
 from fastapi import HTTPException
 from starlette.requests import Request
 
-from mmsbgen.base.processes import ChildProcess
+from mmsbgen.service.http.helper_process import HelperProcess
 from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.http.upload_checks import GraphFacts, add_records, graph_facts
 
 __all__ = ["GraphFacts", "Uploads"]
 
 _STEP = 1 << 16
-_MOST_CALLS = 200
-"""After so many calls the child process is replaced."""
-_APART_SECONDS = 20.0
 
 
 class Uploads:
@@ -35,9 +32,8 @@ class Uploads:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self._folder.glob("upload-*"):  # of a service that was killed
             left.unlink(missing_ok=True)
-        self._child: ChildProcess | None = None
-        self._calls = 0
-        self._turn = asyncio.Semaphore(1)
+        # A process of its own: malicious uploads cannot crash the service or use up its memory and time.
+        self._helper = HelperProcess(settings.limits.intake_memory, settings.limits.connections)
 
     @contextlib.asynccontextmanager
     async def unpacked(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[Path]:
@@ -68,70 +64,23 @@ class Uploads:
                 raise HTTPException(413, f"the graph has {count} {what}; at most {most} are taken here")
         return facts
 
-    async def apart(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run ``work`` in the child process.  Raises what it raises, or ``HTTPException`` 422 if it takes too long."""
-        try:
-            return await self._run(_APART_SECONDS, work, *arguments)
-        except (TimeoutError, EOFError, MemoryError):
-            raise HTTPException(422, f"what was asked for takes more than {_APART_SECONDS:g} s to work out") from None
-
     async def records(self, path: Path, database: str | None, check_only: bool) -> dict[str, int]:
         """Add the records of a file to the database, all or none.  Raises ``InputError`` for a malformed one."""
         added: dict[str, int] = await self._checked(add_records, path, database, check_only)
         return added
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End the child process."""
-        self._end()
+        self._helper.close()
 
     async def _checked(self, work: Callable[..., Any], *arguments: Any) -> Any:
         seconds = self._limits.intake_seconds
         try:
-            return await self._run(seconds, work, *arguments)
+            return await self._helper.run(seconds, work, *arguments)
         except TimeoutError:
             raise HTTPException(413, f"the upload took more than {seconds:g} s to check") from None
         except (EOFError, MemoryError):
             raise HTTPException(413, "the upload took more memory to check than is given to one") from None
-
-    async def _run(self, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run ``work`` in the child process.  Raises what it raises, TimeoutError, or EOFError if the process died."""
-        async with self._turn:
-            if self._child is None or self._calls == _MOST_CALLS:
-                self._end()
-                # A child process: malicious uploads cannot crash the service or use up its memory and time.
-                self._child = ChildProcess(
-                    "mmsbgen.service.http.upload_checks", address_space=self._limits.intake_memory
-                )
-                self._calls = 0
-            self._calls += 1
-            answered = False
-            try:
-                found, error = await asyncio.to_thread(_call, self._child, seconds, work, arguments)
-                answered = not isinstance(error, MemoryError)
-            finally:
-                if not answered:
-                    self._end()
-            if error is not None:
-                raise error
-            return found
-
-    def _end(self) -> None:
-        child, self._child = self._child, None
-        if child is not None:
-            child.close()
-
-
-def _call(child: ChildProcess, seconds: float, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The answer of :func:`mmsbgen.service.http.upload_checks.serve`."""
-    try:
-        child.connection.send((work, arguments))
-        if not child.connection.poll(seconds):
-            raise TimeoutError
-        return child.connection.recv()
-    except OSError as error:
-        if isinstance(error, TimeoutError):
-            raise
-        raise EOFError from error
 
 
 class _Unpacking:

@@ -246,11 +246,13 @@ class Added(BaseModel):
 
 
 class Ready(BaseModel):
-    """Whether the service is ready: its database works and has the right schema."""
+    """Whether the service is ready: its database works, and one of its workers lives if it has any."""
 
     status: Literal["ready", "not ready"]
     database: str = Field(description="'ok', or what is wrong with it.")
     schema_revision: str | None
+    workers: int = Field(description="How many job workers beside the service live.", examples=[1])
+    workers_wanted: int = Field(description="How many there should be, as --workers says.", examples=[1])
     version: str
 
 

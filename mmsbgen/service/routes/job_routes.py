@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import UploadFile
+from starlette.types import Receive, Scope, Send
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.jobs import Job, Queue, RequestKeyError, UnknownJobError
@@ -74,10 +75,15 @@ def found(queue: Queue, job: str) -> Job:
         raise HTTPException(404, str(error)) from None
 
 
-@router.post("/tune", response_model=Submitted, status_code=202, responses=documented(409, 413), openapi_extra=_SECURED)
+@router.post(
+    "/tune", response_model=Submitted, status_code=202, responses=documented(409, 413, 507), openapi_extra=_SECURED
+)
 async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) -> Submitted:
     """Submit a job: tune kernels for a problem on a worker's device."""
     core = context_of(request)
+    most = core.settings.limits.hours * 3600
+    if wanted.budget_seconds is not None and wanted.budget_seconds > most:
+        raise HTTPException(422, f"budget_seconds={wanted.budget_seconds:g}: at most {most:g} are given to a job here")
     given = wanted.model_dump(exclude_none=True, exclude={"device"}, exclude_defaults=True)
 
     def work() -> str:
@@ -91,7 +97,7 @@ async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) ->
     "/detect",
     response_model=SubmittedDetection,
     status_code=202,
-    responses=documented(400, 408, 409, 413),
+    responses=documented(400, 408, 409, 413, 507),
     openapi_extra=_UPLOAD,
 )
 async def submit_detect(
@@ -192,14 +198,25 @@ async def events(
         return Response(status_code=204)
     if core.followers >= core.settings.limits.streams:
         raise HTTPException(429, f"{core.followers} jobs are followed already, the most at once", {"Retry-After": "10"})
-    return StreamingResponse(
-        _told(core, job, after), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-    )
+    core.follow(1)  # before anything is awaited, so that others that come now are counted after it
+    return _Followed(core, _told(core, job, after))
+
+
+class _Followed(StreamingResponse):
+    """An event stream that is counted until it ends."""
+
+    def __init__(self, core: ServiceContext, events: AsyncIterator[str]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._core = core
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._core.follow(-1)
 
 
 async def _told(core: ServiceContext, job: str, after: int) -> AsyncIterator[str]:
-    core.followers += 1
-    core.metrics.streams.set(core.followers)
     silent = 0.0
     try:
         yield "retry: 2000\n\n"
@@ -223,9 +240,6 @@ async def _told(core: ServiceContext, job: str, after: int) -> AsyncIterator[str
                     await asyncio.wait_for(core.stopping.wait(), _POLL_SECONDS)
     except UnknownJobError:  # it was removed
         return
-    finally:
-        core.followers -= 1
-        core.metrics.streams.set(core.followers)
 
 
 _ENDED = frozenset({"done", "failed", "cancelled"})
@@ -281,6 +295,11 @@ def _submit(
 def _check_room(core: ServiceContext, key: str | None) -> None:
     if key is not None and core.queue.requested(key):  # a repeated request makes no new job
         return
+    stored = core.settings.limits.stored
+    if core.queue.stored() >= stored:
+        raise HTTPException(
+            507, f"of the files of all jobs at most {stored >> 20} MiB are kept: delete jobs that have ended"
+        )
     counts, most = core.queue.counts(), core.settings.limits.jobs
     if counts["queued"] + counts["running"] >= most:
         raise HTTPException(

@@ -16,15 +16,17 @@ from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Parameter, Value
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
+from mmsbgen.service.http.middleware import need_token
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.models.kernel_models import Name, Pair, Text
 from mmsbgen.service.routes.tuning_routes import Problem, pairs
 from mmsbgen.service.service_context import context_of
 
-router = APIRouter(prefix="/api/v1", tags=["kernels"], responses=documented(401, 421, 422, 429))
+router = APIRouter(prefix="/api/v1", tags=["kernels"], responses=documented(401, 421, 422, 429, 503))
 
 Dialect = Literal["cuda", "opencl"]
+_SEARCH_SECONDS = 20.0
 FamilyName = Annotated[Name, Query(description="The family of kernels.")]
 
 
@@ -65,7 +67,8 @@ async def source(
 ) -> kernel_models.SourceModel:
     """The source of a kernel, for a device or a language.
 
-    Axes that are not given come from the best known configuration for the device, or from the default.
+    Axes that are not given come from the best known configuration for the device, or from the default.  Where these do
+    not go with the given ones, others are searched for, which needs the token.
     """
     found = family_named(family)
     spec = found.kernel(kernel)
@@ -87,9 +90,15 @@ async def source(
         raise InputError(f"{kernel} is not written in {traits.dialect}; it is in {', '.join(spec.dialects)}")
     asked = dict(config or spec.default(values, traits)) | given
     if spec.space.refusal(asked, values, traits) is not None:
-        # A search of all configurations takes seconds and would delay other requests.
+        # A search of all configurations takes seconds: in a process of its own, and not for every web page.
+        need_token(request, "a search for a configuration with these axes")
         items = tuple(sorted(given.items()))
-        asked = await core.intake.apart(_completed, family, kernel, values.items_, traits, items)
+        try:
+            asked = await core.searches.run_for(
+                request, _SEARCH_SECONDS, _completed, family, kernel, values.items_, traits, items
+            )
+        except (TimeoutError, EOFError, MemoryError):
+            raise HTTPException(422, f"a search for these axes takes more than {_SEARCH_SECONDS:g} s") from None
     made = await asyncio.to_thread(render, spec, values, asked, traits)
     return kernel_models.SourceModel(
         kernel=kernel,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
 
 from mmsbgen.service.detections import DetectionView
 from mmsbgen.service.http.problem_details import documented
@@ -19,38 +22,47 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["results"], responses=documented
 _TYPES = {"txt": "text/plain; charset=utf-8", "json": "application/json"}
 
 
-def _detection(request: Request, job: str) -> DetectionView:
+async def _read(request: Request, job: str, work: Callable[[DetectionView], BaseModel]) -> Response:
+    """Answer with what ``work`` makes of a result, in one of few threads, as results may be large."""
     core = context_of(request)
-    return core.detections.get(found(core.queue, job))
+
+    def reading() -> str:
+        return work(core.detections.get(found(core.queue, job))).model_dump_json()
+
+    return Response(await run_sync(reading, limiter=core.reading), media_type="application/json")
 
 
 @router.get("/{job}/result", response_model=DetectionResult)
-def result(request: Request, job: Id) -> DetectionResult:
+async def result(request: Request, job: Id) -> Response:
     """The summary of a detection: sizes and strengths of communities, their overlap, and the trace of the run."""
-    return _detection(request, job).result
+    return await _read(request, job, lambda view: view.result)
 
 
 @router.get("/{job}/communities/{number}", response_model=MemberPage)
-def members(
+async def members(
     request: Request,
     job: Id,
     number: Annotated[int, Path(ge=0, le=2**31, description="0 for the largest.")],
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="Most of a page.")] = 100,
-) -> MemberPage:
+) -> Response:
     """Members of a community."""
-    return _detection(request, job).page(number, offset, limit)
+    return await _read(request, job, lambda view: view.page(number, offset, limit))
 
 
 @router.get("/{job}/vertices", response_model=Vertex)
-def vertex(
+async def vertex(
     request: Request, job: Id, id: Annotated[Text, Query(description="The vertex, as the graph has it.")]
-) -> Vertex:
+) -> Response:
     """The memberships of a vertex."""
-    seen = _detection(request, job).vertex(id)
-    if seen is None:
-        raise HTTPException(404, f"there is no vertex {id!r} in the graph of the job {job}")
-    return seen
+
+    def shown(view: DetectionView) -> Vertex:
+        seen = view.vertex(id)
+        if seen is None:
+            raise HTTPException(404, f"there is no vertex {id!r} in the graph of the job {job}")
+        return seen
+
+    return await _read(request, job, shown)
 
 
 @router.get(

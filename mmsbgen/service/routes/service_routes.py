@@ -37,16 +37,19 @@ async def health() -> kernel_models.Health:
 
 @router.get("/ready", response_model=kernel_models.Ready, responses={503: {"model": kernel_models.Ready}})
 def ready(request: Request, response: Response) -> kernel_models.Ready:
-    """Readiness: whether the database can be reached and has the schema that this version needs."""
+    """Readiness: whether the database works and has the right schema, and a worker beside the service lives."""
     core = context_of(request)
-    trouble = core.trouble()
-    core.metrics.ready.set(0 if trouble else 1)
-    if trouble:
+    trouble, alive = core.trouble(), sum(worker.alive for worker in core.workers)
+    works = not trouble and (alive > 0 or not core.workers)
+    core.metrics.ready.set(1 if works else 0)
+    if not works:
         response.status_code = 503
     return kernel_models.Ready(
-        status="not ready" if trouble else "ready",
+        status="ready" if works else "not ready",
         database=trouble or "ok",
         schema_revision=None if trouble else REVISIONS[-1],
+        workers=alive,
+        workers_wanted=len(core.workers),
         version=__version__,
     )
 
