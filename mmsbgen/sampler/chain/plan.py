@@ -10,6 +10,7 @@ from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of_sized
 from mmsbgen.sampler.minibatch import strategies
+from mmsbgen.sampler.minibatch.all_partners import AllPartners
 from mmsbgen.sampler.minibatch.block_partners import BlockSharedPartners
 from mmsbgen.sampler.minibatch.drawn_ahead import rounds
 from mmsbgen.sampler.minibatch.partners import OwnPartners, Partners, StarSharedPartners
@@ -43,9 +44,14 @@ class Plan:
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of_sized(split, options, self.rule, info)
         self.shape = StateShape(
-            graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage
+            graph.n_vertices,
+            options.n_communities,
+            0 if options.sparse else self.max_vertices,
+            options.dtype,
+            options.storage,
+            options.entries if options.sparse else 0,
         )
-        groups = most_groups(self.problem, traits_of(info)) if options.block else theta_groups(self.problem)
+        groups = self._groups()
         self.partners = self._partners()
         self.rounds = self._rounds()
         """Iterations whose mini-batches the device's arrays hold."""
@@ -72,8 +78,16 @@ class Plan:
         first, stop = next(iter(State.chunk_ranges(self.shape)))
         return stop - first
 
+    def _groups(self) -> int:
+        """Groups of theta's counts."""
+        if self.options.sparse:
+            return 1
+        return most_groups(self.problem, traits_of(self.info)) if self.options.block else theta_groups(self.problem)
+
     def _partners(self) -> Partners:
         split, shape, problem = self.split, self.shape, self.problem
+        if self.options.sparse:
+            return AllPartners()
         if self.options.block:
             return BlockSharedPartners(split, shape, problem)
         if self.rule.shared:

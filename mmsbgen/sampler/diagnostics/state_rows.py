@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array, Explained, Floats, Ints, RowSource
+from mmsbgen.sampler.state.sparse_state import SparseState
 
 
 class Rows:
@@ -40,12 +42,13 @@ class Rows:
         return found
 
 
-class StateRows(Rows):
-    """Rows of the state, with :meth:`explained_at` computed on the device."""
+class _OnDevice:
+    """Computes :meth:`explained_at` on the device."""
 
-    def __init__(self, sampler: Sampler) -> None:
-        super().__init__(sampler, 0)
-        self._kernel = sampler.kernels["explain_at"]
+    _device: Any
+    _values: Any
+    _shape: Any
+    _kernel: Any
 
     def explained_at(
         self, links: Ints, beta: Floats, delta: float, at: npt.NDArray[np.integer[Any]]
@@ -71,7 +74,32 @@ class StateRows(Rows):
                 yield Explained(ends, shares.reshape(count, 2, -1))
 
 
+class StateRows(Rows, _OnDevice):
+    """Rows of the state, with :meth:`explained_at` computed on the device."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        super().__init__(sampler, 0)
+        self._kernel = sampler.kernels["explain_at"]
+
+
+class SparseRows(_OnDevice):
+    """Rows of a state with sparse rows, from a copy of their entries on the host."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        assert isinstance(sampler.state, SparseState)
+        self._device, self._values, self._shape = sampler.device, sampler.values, sampler.shape
+        self._kernel = sampler.kernels["explain_at"]
+        self._entries = sampler.state.entries()
+
+    def __call__(self, vertices: Ints) -> Array:
+        """The rows ``[V, K]`` of ``vertices`` ``[V]``."""
+        kept, values = (array[vertices] for array in self._entries)
+        return expanded(kept, values, self._shape.k, self._shape.floor).astype(self._shape.real)
+
+
 def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
     """A reader of rows ``[V, K]`` of pi, or with ``mean`` of its posterior mean if there are samples."""
+    if isinstance(sampler.state, SparseState):
+        return SparseRows(sampler)
     averaged = sampler.chain.averaged if mean else 0
     return StateRows(sampler) if not averaged and "explain_at" in sampler.kernels else Rows(sampler, averaged)

@@ -18,6 +18,7 @@ from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints
 from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.state.sparse_state import SparseState
 
 #: Evidence over cost from which a community stays in any case.  At 1 it would be named by its links alone; half of that
 #: keeps communities of small graphs, which overlap and have few members.
@@ -110,6 +111,9 @@ def prune(sampler: Sampler) -> int:
     if not removed.size:
         return 0
     options = sampler.options
+    if isinstance(sampler.state, SparseState):
+        sampler.state.shrink(removed, _EMPTIED)
+        return int(removed.size)
     for first, stop in sampler.state_chunks():
         rows = sampler.rows(first, stop)[0]
         at = np.flatnonzero(rows[:, removed].sum(axis=1) > _NEGLIGIBLE)

@@ -15,9 +15,6 @@ from mmsbgen.families.mmsb.numbers.row_layout import CLIP, FLOOR, Z_FLOOR
 from mmsbgen.families.mmsb.reference.equations import Floats, Ints
 from mmsbgen.kernels.family import Array
 
-#: Community of an unused entry; unused entries follow the others.
-NONE = 0xFFFFFFFF
-
 
 @dataclass(frozen=True)
 class SparseStep:
@@ -56,29 +53,6 @@ class SparseRow:
     links_error: Floats
     non_links: Floats
     non_links_error: Floats
-
-
-def expanded(communities: Array, values: Array, k: int, floor: float) -> Floats:
-    """Dense rows ``[V, K]`` of sparse rows ``[V, R]``."""
-    rows = np.full((len(communities), k), floor)
-    vertex, entry = np.nonzero(communities != NONE)
-    rows[vertex, communities[vertex, entry]] = values[vertex, entry]
-    return rows
-
-
-def kept(communities: Array, k: int) -> Array:
-    """Which coordinates are kept: ``[V, K]``, bool."""
-    mask = np.zeros((len(communities), k), bool)
-    vertex, entry = np.nonzero(communities != NONE)
-    mask[vertex, communities[vertex, entry]] = True
-    return mask
-
-
-def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
-    """Sums of the columns ``[K]`` of all rows."""
-    there = communities != NONE
-    above = np.bincount(communities[there], values[there].astype(np.float64) - floor, minlength=k)
-    return above + len(communities) * floor
 
 
 def update(

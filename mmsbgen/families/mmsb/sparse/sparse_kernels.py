@@ -128,10 +128,14 @@ def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     return teams * (table + largest + 4)
 
 
+def _tables(problem: Problem) -> int:
+    return table_groups(problem.integer("K"), element_size(problem))
+
+
 def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
-    teams = int(config["block_size"]) // _lanes(config, traits)
-    if config["table"] == "direct" and teams > table_groups(problem):
-        return f"{teams} teams a block; there is room for {table_groups(problem)} tables"
+    teams, room = int(config["block_size"]) // _lanes(config, traits), _tables(problem)
+    if config["table"] == "direct" and teams > room:
+        return f"{teams} teams a block; there is room for {room} tables"
     return None
 
 
@@ -151,14 +155,13 @@ def _as_rows(config: Config) -> dict[str, Any]:
     return {"table": "direct", "slots": SLOTS.values[0], **config}
 
 
+def _of_rest(constraint: Constraint) -> Callable[[Config, Problem, Traits], str | None]:
+    return lambda config, problem, traits: constraint.check(_as_rows(config), problem, traits)
+
+
 REST_SPACE = Space(
     (SPARSE_TEAM, BLOCK_SIZE, FLIGHT),
-    tuple(
-        Constraint(
-            each.name, lambda config, problem, traits, check=each.check: check(_as_rows(config), problem, traits)
-        )
-        for each in CONSTRAINTS
-    ),
+    tuple(Constraint(each.name, _of_rest(each)) for each in CONSTRAINTS),
 )
 
 
@@ -191,7 +194,7 @@ def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
     config = _as_rows(config)
     block = int(config["block_size"])
     teams = block // _lanes(config, traits)
-    most = table_groups(problem) if config["table"] == "direct" else count
+    most = _tables(problem) if config["table"] == "direct" else count
     return Launch(max(1, min(-(-count // teams), most // teams)), block)
 
 

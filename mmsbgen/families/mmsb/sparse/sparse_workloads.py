@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.reference import sparse_equations as sparse
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, pairs_of, real_type, roundoff, strengths
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, FLOOR_SHARE, table_groups
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
@@ -39,7 +40,7 @@ def rows_of(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any],
     """
     n, k, r = problem.integer("N"), problem.integer("K"), problem.integer("entries")
     dtype = real_type(problem)
-    floor = float(dtype(1e-3 / k))
+    floor = float(dtype(FLOOR_SHARE / k))
     most = min(r, k)
     home = rng.integers(0, k, n)
     stride = 1 + (home * 7919) % max(1, k // most)
@@ -51,8 +52,8 @@ def rows_of(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any],
     weights, communities = np.take_along_axis(weights, order, axis=1), np.take_along_axis(communities, order, axis=1)
     values = weights / weights.sum(axis=1, keepdims=True) * (1 - (k - count[:, None]) * floor)
     there = np.arange(most) < count[:, None]
-    padded = np.full((n, r), sparse.NONE, np.uint32)
-    padded[:, :most] = np.where(there, communities, sparse.NONE)
+    padded = np.full((n, r), rows_format.NONE, np.uint32)
+    padded[:, :most] = np.where(there, communities, rows_format.NONE)
     stored = np.zeros((n, r), dtype)
     stored[:, :most] = np.where(there, np.maximum(values, floor), 0.0)
     return {
@@ -83,7 +84,7 @@ def _step(problem: Problem) -> sparse.SparseStep:
         half_step=float(dtype(0.05)),
         alpha=float(dtype(1.0 / k)),
         delta=float(dtype(DELTA)),
-        floor=float(dtype(1e-3 / k)),
+        floor=float(dtype(FLOOR_SHARE / k)),
         non_link_weight=float(dtype(0.9)),
     )
 
@@ -105,9 +106,9 @@ def _sweep(problem: Problem, seed: int, overflow: bool) -> Workload:
     given |= _graph(n, home, rng)
     degrees = np.diff(given["neighbour_offsets"].astype(np.int64))
     order = np.argsort(-degrees, kind="stable").astype(np.uint32)
-    step, length, groups = _step(problem), row_length(k), table_groups(problem)
+    step, length, groups = _step(problem), row_length(k), table_groups(k, np.dtype(dtype).itemsize)
     column_sums = np.zeros(length, dtype)
-    column_sums[:k] = sparse.totals(given["communities"], given["values"], k, step.floor)
+    column_sums[:k] = rows_format.totals(given["communities"], given["values"], k, step.floor)
     listed = rng.choice(n, max(1, n // 3), replace=False).astype(np.uint32) if overflow else np.zeros(0, np.uint32)
     given |= {
         "new_communities": np.full_like(given["communities"], 7),
@@ -156,7 +157,7 @@ def _left_over(given: Given, left: Array, k: int, config: Config) -> str | None:
             int(given["neighbour_offsets"][vertex]) : int(given["neighbour_offsets"][vertex + 1])
         ]
         rows = given["communities"][np.append(near, vertex)]
-        if np.unique(rows[rows != sparse.NONE]).size <= int(config["slots"]) // 2:
+        if np.unique(rows[rows != rows_format.NONE]).size <= int(config["slots"]) // 2:
             return f"vertex {vertex} is left over, though its candidates fill less than half of a table"
     return None
 
@@ -164,8 +165,8 @@ def _left_over(given: Given, left: Array, k: int, config: Config) -> str | None:
 def _judge_sweep(given: Given, got: Got, done: Array, k: int, step: sparse.SparseStep, u: float) -> str | None:
     """Check rows, their sums and the counts of the vertices ``done``, and that no other row was written."""
     n, r = given["communities"].shape
-    floor, dense = step.floor, sparse.expanded(given["communities"], given["values"], k, step.floor)
-    mask, beta = sparse.kept(given["communities"], k), given["beta"][:k].astype(np.float64)
+    floor, dense = step.floor, rows_format.expanded(given["communities"], given["values"], k, step.floor)
+    mask, beta = rows_format.kept(given["communities"], k), given["beta"][:k].astype(np.float64)
     column_sums = given["totals"][:k].astype(np.float64)
     counts, counts_error = np.zeros((3, k)), np.full((3, k), 1e-30)
     for vertex in done.tolist():
@@ -182,7 +183,7 @@ def _judge_sweep(given: Given, got: Got, done: Array, k: int, step: sparse.Spars
             return f"vertex {vertex}: {problem}"
         if not row.clips * 0.9 - 1 <= int(got["clip_counts"][vertex]) <= row.clips * 1.1 + 1:
             return f"vertex {vertex}: {got['clip_counts'][vertex]} bounded flows instead of {row.clips}"
-        there = new != sparse.NONE
+        there = new != rows_format.NONE
         counts[0] += row.non_links / n
         counts[1] += row.links
         counts[2] += np.bincount(new[there], np.maximum(pi[there] - floor, 0.0), minlength=k)
@@ -204,7 +205,7 @@ def _judge_row(
     row: sparse.SparseRow, new: Array, pi: Array, row_sum: float, k: int, r: int, step: sparse.SparseStep, u: float
 ) -> str | None:
     """Check a new row: its entries are the largest, within the error bounds, in descending order, and add up."""
-    there = new != sparse.NONE
+    there = new != rows_format.NONE
     count = int(there.sum())
     if count != min(r, row.candidates.size) or not there[:count].all() or np.any(pi[count:] != 0):
         return f"{count} entries of {row.candidates.size} candidates"
@@ -245,7 +246,7 @@ def sparse_totals(problem: Problem, seed: int) -> Workload:
         "non_link_scale": dtype(0.75),
         "link_scale": dtype(0.5),
         "n_total": np.uint32(n),
-        "floor_pi": dtype(1e-3 / k),
+        "floor_pi": dtype(FLOOR_SHARE / k),
     }
 
     def judge(got: Got, config: Config) -> str | None:
@@ -270,13 +271,13 @@ def _pairs(problem: Problem, seed: int, more: Mapping[str, Any]) -> tuple[dict[s
 
 
 def _of_pairs(given: Given, k: int) -> tuple[Array, Array, Array]:
-    """Expanded rows of both ends without products of two floors: parts ``[P, K]`` of pi_a pi_b, and of it times beta."""
+    """pi_a pi_b ``[P, K]`` without products of two floors, that times beta, and pi_a pi_b with them."""
     floor = float(given["floor_pi"])
     rows, masks = [], []
     for end in ("pairs_a", "pairs_b"):
         communities = given["communities"][given[end]]
-        rows.append(sparse.expanded(communities, given["values"][given[end]], k, floor))
-        masks.append(sparse.kept(communities, k))
+        rows.append(rows_format.expanded(communities, given["values"][given[end]], k, floor))
+        masks.append(rows_format.kept(communities, k))
     both = np.where(masks[0] | masks[1], rows[0] * rows[1], 0.0)
     return both, both * given["beta"][:k].astype(np.float64), rows[0] * rows[1]
 
