@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmsbgen.families.mmsb.numbers.row_layout import CLIP, FLOOR, Z_FLOOR
-from mmsbgen.families.mmsb.sparse.sparse_sizes import LEAST_GROWTH
 from mmsbgen.families.mmsb.reference.equations import Floats, Ints
 from mmsbgen.kernels.family import Array
 
@@ -36,11 +35,6 @@ class SparseStep:
     def dust(self) -> float:
         """What the prior adds to a coordinate in a step without noise: alpha (1 - exp(-eps / 2))."""
         return float(-self.alpha * np.expm1(-self.half_step))
-
-
-    def least(self, row_sum: float) -> float:
-        """phi above which an entry is kept, in a row of this sum: clearly more than a community without links has."""
-        return LEAST_GROWTH * (self.floor * row_sum * self.decay + self.dust)
 
 
 @dataclass(frozen=True)
@@ -122,13 +116,9 @@ def update(
     )
 
 
-def cut(phi: Floats, candidates: Ints, r: int, least: float) -> Ints:
-    """Indices of the ``r`` largest of ``phi``, largest first, ties by the smaller community.
-
-    All but the first are above ``least``.
-    """
-    order = np.lexsort((candidates, -phi))[:r]
-    return order[: max(1, np.count_nonzero(phi[order] > least))]
+def cut(phi: Floats, candidates: Ints, r: int) -> Ints:
+    """Indices of the ``r`` largest of ``phi``, largest first, ties by the smaller community."""
+    return np.lexsort((candidates, -phi))[:r]
 
 
 def finished(phi: Floats, k: int, step: SparseStep) -> tuple[Floats, float]:

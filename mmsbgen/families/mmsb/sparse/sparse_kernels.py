@@ -29,7 +29,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     scalar,
 )
 from mmsbgen.families.mmsb.sparse import sparse_workloads
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, LEAST_GROWTH, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, table_groups
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
@@ -185,7 +185,6 @@ def _variables(problem: Problem, config: Config, traits: Traits, rest: bool = Fa
         strides=_strides(problem, config, traits),
         flight=int(config["rows_in_flight"]),
         fixed_point=FIXED_POINT,
-        least_growth=LEAST_GROWTH,
         rest=rest,
     )
 

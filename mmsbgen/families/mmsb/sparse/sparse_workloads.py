@@ -178,7 +178,7 @@ def _judge_sweep(given: Given, got: Got, done: Array, k: int, step: sparse.Spars
             (dense[vertex], mask[vertex]), row_sum, (dense[near], mask[near]), beta, column_sums, step, u
         )
         new, pi = got["new_communities"][vertex], got["new_values"][vertex].astype(np.float64)
-        problem = _judge_row(row, new, pi, (row_sum, float(got["row_sums"][vertex])), k, r, step, u)
+        problem = _judge_row(row, new, pi, float(got["row_sums"][vertex]), k, r, step, u)
         if problem is not None:
             return f"vertex {vertex}: {problem}"
         if not row.clips * 0.9 - 1 <= int(got["clip_counts"][vertex]) <= row.clips * 1.1 + 1:
@@ -202,26 +202,12 @@ def _judge_sweep(given: Given, got: Got, done: Array, k: int, step: sparse.Spars
 
 
 def _judge_row(
-    row: sparse.SparseRow,
-    new: Array,
-    pi: Array,
-    sums: tuple[float, float],
-    k: int,
-    r: int,
-    step: sparse.SparseStep,
-    u: float,
+    row: sparse.SparseRow, new: Array, pi: Array, row_sum: float, k: int, r: int, step: sparse.SparseStep, u: float
 ) -> str | None:
-    """Check a new row: its entries are the largest, within the error bounds, in descending order, and add up.
-
-    ``sums`` are the row's sum of phi before and after.
-    """
-    before, row_sum = sums
-    least = step.least(before)
-    sure = min(r, np.count_nonzero(row.phi - row.error > least * (1 + 8 * u)))
-    possible = max(1, min(r, np.count_nonzero(row.phi + row.error > least * (1 - 8 * u))))
+    """Check a new row: its entries are the largest, within the error bounds, in descending order, and add up."""
     there = new != rows_format.NONE
     count = int(there.sum())
-    if not sure <= count <= possible or count < 1 or not there[:count].all() or np.any(pi[count:] != 0):
+    if count != min(r, row.candidates.size) or not there[:count].all() or np.any(pi[count:] != 0):
         return f"{count} entries of {row.candidates.size} candidates"
     at = np.searchsorted(row.candidates, new[:count])
     if np.any(at >= row.candidates.size) or np.any(
