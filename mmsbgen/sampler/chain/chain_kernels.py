@@ -14,7 +14,16 @@ from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.state.device_state import StateShape
 
 #: Kernels of every run with sparse rows.
-_SPARSE = ("theta_end", "update_beta", "sparse_pairs", "perplexity_sum", "sparse_links", "sparse_places")
+_SPARSE = (
+    "theta_end",
+    "update_beta",
+    "sparse_pairs",
+    "perplexity_sum",
+    "sparse_links",
+    "sparse_places",
+    "sparse_shares",
+    "sparse_gather",
+)
 #: Kernels over sparse rows that do what others do over dense ones, by these.
 _INSTEAD = {"perplexity_pairs": "sparse_pairs", "explain_links": "sparse_links", "explain_at": "sparse_places"}
 #: Kernels of every run with dense rows.

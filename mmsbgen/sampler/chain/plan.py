@@ -35,8 +35,10 @@ class Plan:
         self.split, self.info = split, info
         self.options = options = options.sized_for(graph.n_vertices, graph.n_links)
         self.strategy = strategies.strategy(options.mini_batch)
-        self.links = EdgeSet.build(split.training_links)
-        self.held = EdgeSet.build(split.held_out_pairs)
+        # Blocks take all links of their vertices; only stars and pairs look pairs up.
+        looked_up = slice(0) if options.block else slice(None)
+        self.links = EdgeSet.build(split.training_links[looked_up])
+        self.held = EdgeSet.build(split.held_out_pairs[looked_up])
         self.sources = strategies.Sources(split, self.links, self.held, options)
         self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))

@@ -83,18 +83,35 @@ class StateRows(Rows, _OnDevice):
 
 
 class SparseRows(_OnDevice):
-    """Rows of a state with sparse rows, from a copy of their entries on the host."""
+    """Rows of a state with sparse rows."""
 
     def __init__(self, sampler: Sampler) -> None:
-        assert isinstance(sampler.state, SparseState)
         self._device, self._values, self._shape = sampler.device, sampler.values, sampler.shape
-        self._kernel = sampler.kernels["explain_at"]
-        self._entries = sampler.state.entries()
+        self._kernel, self._kernels, self._split = sampler.kernels["explain_at"], sampler.kernels, sampler.split
+
+    def entries(self, vertices: Ints) -> tuple[Array, Array]:
+        """Communities and values ``[V, R]`` of the entries of ``vertices`` ``[V]``."""
+        device, values, step = self._device, self._values, self._values["wanted"].shape[0]
+        communities = np.empty((len(vertices), self._shape.entries), np.uint32)
+        found = np.empty(communities.shape, self._shape.real)
+        for first in range(0, len(vertices), step):
+            part = np.ascontiguousarray(vertices[first : first + step], np.uint32)
+            device.write(values["wanted"], part)
+            self._kernels["sparse_gather"].launch(len(part), values | {"n_wanted": np.uint32(len(part))})
+            for name, array in (("found_communities", communities), ("found_values", found)):
+                array[first : first + step] = device.download_range(values[name], 0, len(part))
+        return communities, found
 
     def __call__(self, vertices: Ints) -> Array:
         """The rows ``[V, K]`` of ``vertices`` ``[V]``."""
-        kept, values = (array[vertices] for array in self._entries)
-        return expanded(kept, values, self._shape.k, self._shape.floor).astype(self._shape.real)
+        return expanded(*self.entries(vertices), self._shape.k, self._shape.floor).astype(self._shape.real)
+
+    def explained_links(self) -> tuple[Array, Ints]:
+        """How many training links each entry explains ``[N, R]``, and the links ``[L, 2]`` that are held out."""
+        n = self._shape.n_vertices
+        self._kernels["sparse_shares"].launch(n, self._values | {"n_vertices": np.uint32(n)})
+        held = (pairs.pairs[np.asarray(pairs.labels, bool)] for pairs in (self._split.validation, self._split.test))
+        return self._device.download(self._values["explained_links"]), np.concatenate(list(held))
 
 
 def row_source(sampler: Sampler, mean: bool = True) -> RowSource:

@@ -32,8 +32,9 @@ def kept(communities: Array, k: int) -> npt.NDArray[np.bool_]:
 def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
     """Sums of the columns ``[K]`` of all rows."""
     there = communities != NONE
-    sums: Floats = np.bincount(communities[there], values[there].astype(np.float64) - floor, minlength=k)
-    return sums + len(communities) * floor
+    above: Array = np.bincount(communities[there], values[there].astype(np.float64) - floor, minlength=k)
+    sums: Floats = above + len(communities) * floor
+    return sums
 
 
 def filled(communities: Array, values: Array, k: int, floor: float) -> tuple[npt.NDArray[np.int64], Array]:

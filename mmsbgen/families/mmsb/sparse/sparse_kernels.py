@@ -274,8 +274,9 @@ def _items(
     workload: Callable[[Problem, int], Workload],
     parameters: tuple[str, ...] = ("K", "N", "pairs", "entries", "dtype"),
     traffic: Callable[[Problem], int] = lambda p: 2 * p.integer("pairs") * row_bytes(p),
+    each: Callable[[Problem], int] = lambda p: 1,
 ) -> KernelSpec:
-    """Declaration of a kernel of independent work-items."""
+    """Declaration of a kernel of independent work-items, ``each`` of them for a work unit."""
     return KernelSpec(
         name=name,
         template=f"mmsb/sparse/{name}.jinja",
@@ -287,7 +288,7 @@ def _items(
         variables=lambda problem, config, traits: (
             scalar(problem, config, traits) | {"R": problem.integer("entries"), "fixed_point": FIXED_POINT}
         ),
-        launch=launch_items,
+        launch=lambda problem, config, count, traits: launch_items(problem, config, count * each(problem), traits),
         traffic=traffic,
         flops=lambda p: 0,
         workload=workload,
@@ -365,4 +366,47 @@ SPARSE_PLACES = _items(
     sparse_workloads.sparse_places,
 )
 
-KERNELS = (SPARSE_ROWS, SPARSE_REST, SPARSE_TOTALS, SPARSE_PAIRS, SPARSE_LINKS, SPARSE_PLACES)
+SPARSE_SHARES = _items(
+    "sparse_shares",
+    "how many of a vertex's links each entry of its row explains",
+    (
+        *ROWS,
+        BETA,
+        Argument("vertices", "u32", "in", "[N] all vertices"),
+        *LINKS,
+        Argument("explained_links", "real", "out", "[N, R] sums of the shares of p(y = 1)"),
+        N_VERTICES,
+        DELTA,
+        FLOOR_PI,
+    ),
+    sparse_workloads.sparse_shares,
+    _PARAMETERS,
+    lambda p: p.integer("N") * (2 + sparse_workloads.MEAN_DEGREE) * row_bytes(p),
+)
+
+SPARSE_GATHER = _items(
+    "sparse_gather",
+    "copies of the sparse rows of some vertices",
+    (
+        *ROWS,
+        Argument("wanted", "u32", "in", "[V] vertices"),
+        Argument("found_communities", "u32", "out", "[V, R] their communities"),
+        Argument("found_values", "real", "out", "[V, R] their entries"),
+        Argument("n_wanted", "u32", "scalar", "V"),
+    ),
+    sparse_workloads.sparse_gather,
+    ("K", "N", "pairs", "entries", "dtype"),
+    lambda p: 2 * p.integer("pairs") * row_bytes(p),
+    each=lambda p: p.integer("entries"),
+)
+
+KERNELS = (
+    SPARSE_ROWS,
+    SPARSE_REST,
+    SPARSE_TOTALS,
+    SPARSE_PAIRS,
+    SPARSE_LINKS,
+    SPARSE_PLACES,
+    SPARSE_SHARES,
+    SPARSE_GATHER,
+)

@@ -9,7 +9,7 @@ MOST_TABLES, _TABLE_BYTES = 512, 1 << 28
 
 
 #: Mass of a row outside its entries, if it has few: every other community has this over K.
-FLOOR_SHARE = 1e-3
+FLOOR_SHARE = 1e-2
 
 
 def table_groups(k: int, real_bytes: int) -> int:

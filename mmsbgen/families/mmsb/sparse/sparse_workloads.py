@@ -348,3 +348,52 @@ def sparse_places(problem: Problem, seed: int) -> Workload:
         ).errors(got["explained"])
 
     return Workload(given, count, judge, rotations)
+
+
+def sparse_shares(problem: Problem, seed: int) -> Workload:
+    """All vertices of a graph."""
+    rng = np.random.default_rng(seed)
+    n, k, r, u = problem.integer("N"), problem.integer("K"), problem.integer("entries"), roundoff(problem)
+    given, home = rows_of(problem, rng)
+    given |= _graph(n, home, rng)
+    given |= {
+        "vertices": rng.permutation(n).astype(np.uint32),
+        "n_vertices": np.uint32(n),
+        "explained_links": np.ones((n, r), real_type(problem)),
+    }
+
+    def judge(got: Got, config: Config) -> str | None:
+        right, error = np.zeros((n, r)), np.full((n, r), 1e-30)
+        for vertex in range(n):
+            near = given["neighbours"][
+                int(given["neighbour_offsets"][vertex]) : int(given["neighbour_offsets"][vertex + 1])
+            ]
+            ends = {"pairs_a": np.full(near.size, vertex), "pairs_b": near}
+            shares, bound = _shares(given | ends, k, u, r)
+            there = given["communities"][vertex] != rows_format.NONE
+            at = given["communities"][vertex][there].astype(np.int64)
+            right[vertex, there] = shares[:, at].sum(axis=0)
+            error[vertex, there] += 2 * bound[:, at].sum(axis=0) + near.size * u * right[vertex, there]
+        return Expected(right, error).errors(got["explained_links"])
+
+    return Workload(given, n, judge)
+
+
+def sparse_gather(problem: Problem, seed: int) -> Workload:
+    """Rows of random vertices, some of them twice."""
+    rng = np.random.default_rng(seed)
+    count, r = problem.integer("pairs"), problem.integer("entries")
+    given, _ = rows_of(problem, rng)
+    wanted = rng.integers(0, problem.integer("N"), count).astype(np.uint32)
+    arguments = {name: given[name] for name in ("communities", "values")} | {
+        "wanted": wanted,
+        "found_communities": np.zeros((count, r), np.uint32),
+        "found_values": np.ones((count, r), real_type(problem)),
+        "n_wanted": np.uint32(count),
+    }
+
+    def judge(got: Got, config: Config) -> str | None:
+        same = (np.array_equal(got[f"found_{name}"], given[name][wanted]) for name in ("communities", "values"))
+        return None if all(same) else "rows are not those of the vertices"
+
+    return Workload(arguments, count, judge)
