@@ -11,6 +11,7 @@ from mmsbgen.base.declared_options import check_options, option, options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.families.mmsb.sparse.sparse_sizes import ENTRIES
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
@@ -184,7 +185,7 @@ class Options:
         "everybody",
         choices=ROWS,
     )
-    entries: int = option(16, "Entries that a sparse row keeps: 8, 16, 32 or 64.", least=8, most=64)
+    entries: int = option(ENTRIES, "Entries that a sparse row keeps: 8, 16, 32 or 64.", least=8, most=64)
     validation: float | None = option(
         None, "Share of the links held out for validation; by default 1 %, or up to 5 % where that is fewer than 500."
     )

@@ -29,7 +29,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     scalar,
 )
 from mmsbgen.families.mmsb.sparse import sparse_workloads
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of, table_groups
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
@@ -80,25 +80,25 @@ def _lanes(config: Config, traits: Traits) -> int:
 
 def _segments(problem: Problem, config: Config, traits: Traits) -> int:
     """Neighbours that a team of a hash table reads side by side; sums over a part of a sub-group are CUDA's."""
-    lanes, entries = _lanes(config, traits), problem.integer("entries")
+    lanes, entries = _lanes(config, traits), entries_of(problem)
     return lanes // entries if traits.dialect == "cuda" and config.get("table") == "hash" and lanes > entries else 1
 
 
 def _strides(problem: Problem, config: Config, traits: Traits) -> int:
-    return -(-problem.integer("entries") // _lanes(config, traits))
+    return -(-entries_of(problem) // _lanes(config, traits))
 
 
 def _spare(problem: Problem, config: Config, traits: Traits) -> int:
     """Slots that stay free when a turn of neighbours begins: those that it may fill, and one."""
     turn = _segments(problem, config, traits) * int(config["rows_in_flight"])
-    return turn * problem.integer("entries") + 1
+    return turn * entries_of(problem) + 1
 
 
 def _table(config: Config, problem: Problem, traits: Traits) -> str | None:
     hashed, slots = config["table"] == "hash", int(config["slots"])
     if not hashed:
         return None if slots == SLOTS.values[0] else "tables in global memory have no slots"
-    needed = problem.integer("entries") + _spare(problem, config, traits)
+    needed = entries_of(problem) + _spare(problem, config, traits)
     if slots < 2 * needed:
         return f"{slots} slots; a row and a turn of neighbours may fill {needed} of them"
     return None
@@ -115,7 +115,7 @@ def _sub_groups(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
     """A work-item keeps the largest entries and the rows in flight in thread-local arrays."""
-    if config["team"] == "item" and traits.kind != "cpu" and problem.integer("entries") > 32:
+    if config["team"] == "item" and traits.kind != "cpu" and entries_of(problem) > 32:
         return "a work-item keeps at most 32 entries"
     return None
 
@@ -124,7 +124,7 @@ def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     lanes = _lanes(config, traits)
     teams, size = int(config["block_size"]) // lanes, element_size(problem)
     table = int(config["slots"]) * (4 + 4 * size) if config["table"] == "hash" else 0
-    largest = problem.integer("entries") * (4 + size) if lanes > 1 else 0
+    largest = entries_of(problem) * (4 + size) if lanes > 1 else 0
     return teams * (table + largest + 4)
 
 
@@ -173,7 +173,7 @@ def _variables(problem: Problem, config: Config, traits: Traits, rest: bool = Fa
         problem,
         config,
         traits,
-        R=problem.integer("entries"),
+        R=entries_of(problem),
         T=lanes,
         teams=block // lanes,
         uses_sub_groups=lanes > 1,
@@ -200,7 +200,7 @@ def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
 
 def row_bytes(problem: Problem) -> int:
     """Bytes of a sparse row."""
-    return problem.integer("entries") * (4 + element_size(problem))
+    return entries_of(problem) * (4 + element_size(problem))
 
 
 def _traffic(problem: Problem) -> int:
@@ -208,23 +208,21 @@ def _traffic(problem: Problem) -> int:
 
 
 def _flops(problem: Problem) -> int:
-    return 6 * problem.integer("N") * (1 + sparse_workloads.MEAN_DEGREE) * problem.integer("entries")
+    return 6 * problem.integer("N") * (1 + sparse_workloads.MEAN_DEGREE) * entries_of(problem)
 
 
 def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[str, Any]:
     return {"table": table, "team": team, "slots": slots, "block_size": block, "rows_in_flight": rows}
 
 
-_ITEMS = [_config("direct", "item", 64, block, 1) for block in (4, 1)]
+_ITEMS = [_config("direct", "item", 64, block, 1) for block in (32, 4, 1)]
 _GPU = [_config("hash", "subgroup", slots, 128, 1) for slots in (256, 512, 1024)]
 _GPU += [_config("hash", "subgroup", slots, 64, 1) for slots in (512, 1024)]
-_ON_CPU = first_valid(_ITEMS, ROWS_SPACE.refusal)
-_ON_GPU = first_valid([*_GPU, _config("direct", "subgroup", 64, 128, 1), *_ITEMS[::-1]], ROWS_SPACE.refusal)
+_ON_CPU = first_valid(_ITEMS[1:], ROWS_SPACE.refusal)
+_ON_GPU = first_valid([*_GPU, _config("direct", "subgroup", 64, 128, 1), *_ITEMS], ROWS_SPACE.refusal)
 _REST_GPU = first_valid(
-    [
-        {"team": "subgroup", "block_size": 128, "rows_in_flight": 1},
-        {"team": "item", "block_size": 1, "rows_in_flight": 1},
-    ],
+    [{"team": "subgroup", "block_size": 128, "rows_in_flight": 1}]
+    + [{"team": "item", "block_size": block, "rows_in_flight": 1} for block in (32, 1)],
     REST_SPACE.refusal,
 )
 _REST_CPU = first_valid(
@@ -286,7 +284,7 @@ def _items(
         space=SCALAR_SPACE,
         default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
         variables=lambda problem, config, traits: (
-            scalar(problem, config, traits) | {"R": problem.integer("entries"), "fixed_point": FIXED_POINT}
+            scalar(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
         ),
         launch=lambda problem, config, count, traits: launch_items(problem, config, count * each(problem), traits),
         traffic=traffic,
@@ -397,7 +395,7 @@ SPARSE_GATHER = _items(
     sparse_workloads.sparse_gather,
     ("K", "N", "pairs", "entries", "dtype"),
     lambda p: 2 * p.integer("pairs") * row_bytes(p),
-    each=lambda p: p.integer("entries"),
+    each=lambda p: entries_of(p),
 )
 
 KERNELS = (

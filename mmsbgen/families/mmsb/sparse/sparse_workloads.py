@@ -12,7 +12,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.reference import sparse_equations as sparse
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, pairs_of, real_type, roundoff, strengths
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, FLOOR_SHARE, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, FLOOR_SHARE, entries_of, table_groups
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
@@ -38,7 +38,7 @@ def rows_of(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any],
 
     Vertices with the same home keep communities of one small set, so that neighbours share candidates.
     """
-    n, k, r = problem.integer("N"), problem.integer("K"), problem.integer("entries")
+    n, k, r = problem.integer("N"), problem.integer("K"), entries_of(problem)
     dtype = real_type(problem)
     floor = float(dtype(FLOOR_SHARE / k))
     most = min(r, k)
@@ -293,7 +293,7 @@ def sparse_pairs(problem: Problem, seed: int) -> Workload:
         both, parts, _ = _of_pairs(given, k)
         dot, delta = parts.sum(axis=1), float(given["delta"])
         p = dot + delta * (1.0 - both.sum(axis=1))
-        error = u * (8 + 2 * problem.integer("entries")) * (dot + delta)
+        error = u * (8 + 2 * entries_of(problem)) * (dot + delta)
         return (
             Expected(p, error).errors(got["probabilities"])
             or Expected(dot, error).errors(got["published"])
@@ -317,7 +317,7 @@ def sparse_links(problem: Problem, seed: int) -> Workload:
     given, rotations = _pairs(problem, seed, arrays)
 
     def judge(got: Got, config: Config) -> str | None:
-        shares, error = _shares(given, k, u, problem.integer("entries"))
+        shares, error = _shares(given, k, u, entries_of(problem))
         best = got["best"].astype(np.int64)
         if np.any(best >= k):
             return "a link has no community"
@@ -341,7 +341,7 @@ def sparse_places(problem: Problem, seed: int) -> Workload:
     given, rotations = _pairs(problem, seed, arrays)
 
     def judge(got: Got, config: Config) -> str | None:
-        shares, error = _shares(given, k, u, problem.integer("entries"))
+        shares, error = _shares(given, k, u, entries_of(problem))
         at = places.astype(np.int64)
         return Expected(
             np.take_along_axis(shares, at, axis=1), 2 * np.take_along_axis(error, at, axis=1) + 1e-30
@@ -353,7 +353,7 @@ def sparse_places(problem: Problem, seed: int) -> Workload:
 def sparse_shares(problem: Problem, seed: int) -> Workload:
     """All vertices of a graph."""
     rng = np.random.default_rng(seed)
-    n, k, r, u = problem.integer("N"), problem.integer("K"), problem.integer("entries"), roundoff(problem)
+    n, k, r, u = problem.integer("N"), problem.integer("K"), entries_of(problem), roundoff(problem)
     given, home = rows_of(problem, rng)
     given |= _graph(n, home, rng)
     given |= {
@@ -382,7 +382,7 @@ def sparse_shares(problem: Problem, seed: int) -> Workload:
 def sparse_gather(problem: Problem, seed: int) -> Workload:
     """Rows of random vertices, some of them twice."""
     rng = np.random.default_rng(seed)
-    count, r = problem.integer("pairs"), problem.integer("entries")
+    count, r = problem.integer("pairs"), entries_of(problem)
     given, _ = rows_of(problem, rng)
     wanted = rng.integers(0, problem.integer("N"), count).astype(np.uint32)
     arguments = {name: given[name] for name in ("communities", "values")} | {
