@@ -334,10 +334,10 @@ class Sampler:
 
         With ``mean`` and if there are samples, the rows are those of the posterior mean of pi.
         """
-        assert stop - first <= self.values["rows"].shape[0], "more rows at a time than the buffer holds"
         if isinstance(self.state, SparseState):
             sums = self.device.download_range(self.values["row_sums"], first, stop)
             return self.state.rows(first, stop), sums
+        assert stop - first <= self.values["rows"].shape[0], "more rows at a time than the buffer holds"
         values = self.values | {
             "sums": self.values["row_sums_out"],
             "first": np.uint32(first),
