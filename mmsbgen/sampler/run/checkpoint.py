@@ -149,6 +149,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
         if isinstance(sampler.state, SparseState):
             for name, array in zip(ENTRIES, sampler.state.entries(), strict=True):
                 archive.add(name, array)
+            archive.add("totals", device.download(sampler.values["totals"])[:k])
         else:
             archive.add_parts("pi", (n, k), shape.stored.dtype, rows())
         if "mean" in sampler.values:
@@ -244,7 +245,7 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
         row_sums = _shaped(archive, "row_sums", (n,))
         if isinstance(sampler.state, SparseState):
             communities, values = (_shaped(archive, name, (n, shape.entries)) for name in ENTRIES)
-            sampler.state.restore_entries(communities, values, row_sums)
+            sampler.state.restore_entries(communities, values, row_sums, _shaped(archive, "totals", (k,)))
         else:
             _restore_rows(
                 checkpoint.path,

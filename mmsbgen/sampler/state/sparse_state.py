@@ -123,9 +123,12 @@ class SparseState(State):
         """Dense rows ``[V, K]`` of a range of vertices."""
         return expanded(*self.entries(first, stop), self.shape.k, self.shape.floor).astype(self.shape.real)
 
-    def restore_entries(self, communities: Array, values: Array, sums: Array) -> None:
-        """Write all rows ``[N, R]`` and their sums of phi ``[N]``."""
+    def restore_entries(self, communities: Array, values: Array, sums: Array, column_sums: Array) -> None:
+        """Write all rows ``[N, R]``, their sums of phi ``[N]``, and the sums of columns ``[K]`` of the last sweep."""
         self.set_entries(communities, values)
+        padded = np.zeros(self.shape.row, self.shape.real)
+        padded[: self.shape.k] = column_sums
+        self.device.write(self.buffers["totals"], padded)
         self.device.write(self.buffers["row_sums"], np.ascontiguousarray(sums, self.shape.real))
 
     def reset_slots(self) -> None:
