@@ -114,6 +114,8 @@ class MMSB(Parameters, Fitted):
     average: bool = False
     dtype: str = "float32"
     storage: str = "float32"
+    rows: str | None = None
+    entries: int = 16
     validation: float | None = None
     test: float | None = None
     chains: int = 1

@@ -25,6 +25,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "step": ("split", "reflected", "published"),
     "theta_step": ("reflected", "published", "gain", "wright-fisher"),
     "noise": ("on", "off"),
+    "entries": (16, 8, 64),
     "partners": ("uniform", "stratified", "shared", "shared-uniform", "block"),
 }
 #: Partners that a block shares, on both sides of every size of a panel of them.
@@ -38,6 +39,8 @@ GROUPS = (
     ("update_pi", "perplexity_pairs", "explain_links", "explain_at"),
     ("theta_end", "update_beta", "init_pi", "place_rows", "gather_rows"),
     ("shared_partners", "draw_shared", "draw_stars", "perplexity_sum"),
+    ("sparse_rows", "sparse_rest"),
+    ("sparse_totals", "sparse_pairs", "sparse_links", "sparse_places", "sparse_shares", "sparse_gather"),
     ("sample_partners", "exchange_slots", "edge_lookup", "draws"),
 )
 #: Completions of a pair of values of which the best is taken, for each kernel that has it.

@@ -7,6 +7,7 @@ from mmsbgen.families.mmsb.blocks import block_kernels, link_kernels, tensor_ker
 from mmsbgen.families.mmsb.numbers import storage
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.families.mmsb.sparse import sparse_kernels
 from mmsbgen.families.mmsb.stages import explain_kernels, partner_kernels, state_kernels, theta_kernels
 from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
 from mmsbgen.families.mmsb.stars import star_kernels, star_rows, star_shared, star_tensor
@@ -41,10 +42,11 @@ PARAMETERS = (
     Parameter(
         "partners",
         "uniform",
-        "how partners are drawn: for each vertex (uniform, stratified), for a star, or for a block",
-        choices=("uniform", "stratified", "shared", "shared-uniform", "block"),
+        "how partners are drawn: for each vertex (uniform, stratified), for a star, for a block; or all are",
+        choices=("uniform", "stratified", "shared", "shared-uniform", "block", "all"),
         soft=True,
     ),
+    Parameter("entries", 0, "entries that a sparse row keeps; 0 for dense rows", maximum=1024, implicit=True),
 )
 
 MMSB = KernelFamily(
@@ -80,9 +82,12 @@ MMSB = KernelFamily(
             state_kernels.GATHER_ROWS,
             state_kernels.EDGE_LOOKUP,
             state_kernels.DRAWS,
+            *sparse_kernels.KERNELS,
         )
     },
     tuned=(
+        "sparse_rows",
+        "sparse_rest",
         "update_phi",
         "block_shared",
         *(spec.name for spec in tensor_kernels.KERNELS),

@@ -13,7 +13,20 @@ from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, 
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.state.device_state import StateShape
 
-#: Kernels of every run.
+#: Kernels of every run with sparse rows.
+_SPARSE = (
+    "theta_end",
+    "update_beta",
+    "sparse_pairs",
+    "perplexity_sum",
+    "sparse_links",
+    "sparse_places",
+    "sparse_shares",
+    "sparse_gather",
+)
+#: Kernels over sparse rows that do what others do over dense ones, by these.
+_INSTEAD = {"perplexity_pairs": "sparse_pairs", "explain_links": "sparse_links", "explain_at": "sparse_places"}
+#: Kernels of every run with dense rows.
 _EVERY = (
     "exchange_slots",
     "theta_end",
@@ -39,6 +52,12 @@ def chosen(
     posterior mean; ``mean_rows`` reads the mean if rows are stored in 16 bits.
     """
     own = tuple(own)
+    if options.sparse:
+        wanted = [*own, *_SPARSE]
+        runtime.compile_ahead(wanted, problem)
+        kernels |= {name: runtime.kernel(name, problem) for name in wanted}
+        kernels |= {name: kernels[other] for name, other in _INSTEAD.items()}
+        return
     wanted = [*own, *_EVERY, *(("explain_links", "explain_at") if options.refines else ())]
     runtime.compile_ahead(wanted, problem)
     for name in wanted:

@@ -22,6 +22,8 @@ def partner_rule(n_vertices: int, options: Options) -> PartnerRule:
     If all other vertices are partners, or only one is, strata make no difference and the rule is ``uniform``.  Shared
     partners of a star are clamped to ``n_vertices``; then every vertex is taken once.
     """
+    if options.sparse:
+        return PartnerRule("all", n_vertices, seed=options.seed)
     if options.block:
         return PartnerRule("block", options.draws, seed=options.seed)
     if options.shares:
@@ -78,7 +80,8 @@ def problem_of_sized(split: Split, sized: Options, rule: PartnerRule, info: Devi
         step=sized.step,
         theta_step="gain" if sized.block else "published" if sized.step == "published" else "reflected",
         noise="on" if sized.draws_noise else "off",
-        products=products_of(sized, info),
+        products="single" if sized.sparse else products_of(sized, info),
+        entries=sized.entries if sized.sparse else 0,
         partners=rule.name,
     )
 

@@ -27,6 +27,9 @@ class RunScalars(NamedTuple):
     seed: np.uint64
     non_link_scale: Real
     link_scale: Real
+    floor_pi: Real
+    non_link_weight: Real
+    inverse_n: Real
     first_vertex: np.uint32 = np.uint32(0)
     """For the kernels that draw, which start at vertex 0."""
 
@@ -45,6 +48,9 @@ class RunScalars(NamedTuple):
             np.float64(options.eta[1]),
             np.uint64(options.seed),
             **theta_scales(per_sweep, plan.sources.nonlink_factor(), plan.shape.real),
+            floor_pi=real(plan.shape.floor),
+            non_link_weight=real(plan.sources.nonlink_factor()),
+            inverse_n=real(1.0 / plan.shape.n_vertices),
         )
 
 

@@ -10,6 +10,7 @@ from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of_sized
 from mmsbgen.sampler.minibatch import strategies
+from mmsbgen.sampler.minibatch.all_partners import AllPartners
 from mmsbgen.sampler.minibatch.block_partners import BlockSharedPartners
 from mmsbgen.sampler.minibatch.drawn_ahead import rounds
 from mmsbgen.sampler.minibatch.partners import OwnPartners, Partners, StarSharedPartners
@@ -34,8 +35,10 @@ class Plan:
         self.split, self.info = split, info
         self.options = options = options.sized_for(graph.n_vertices, graph.n_links)
         self.strategy = strategies.strategy(options.mini_batch)
-        self.links = EdgeSet.build(split.training_links)
-        self.held = EdgeSet.build(split.held_out_pairs)
+        # Blocks take all links of their vertices; only stars and pairs look pairs up.
+        looked_up = slice(0) if options.block else slice(None)
+        self.links = EdgeSet.build(split.training_links[looked_up])
+        self.held = EdgeSet.build(split.held_out_pairs[looked_up])
         self.sources = strategies.Sources(split, self.links, self.held, options)
         self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
@@ -43,9 +46,14 @@ class Plan:
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of_sized(split, options, self.rule, info)
         self.shape = StateShape(
-            graph.n_vertices, options.n_communities, self.max_vertices, options.dtype, options.storage
+            graph.n_vertices,
+            options.n_communities,
+            0 if options.sparse else self.max_vertices,
+            options.dtype,
+            options.storage,
+            options.entries if options.sparse else 0,
         )
-        groups = most_groups(self.problem, traits_of(info)) if options.block else theta_groups(self.problem)
+        groups = self._groups()
         self.partners = self._partners()
         self.rounds = self._rounds()
         """Iterations whose mini-batches the device's arrays hold."""
@@ -72,8 +80,16 @@ class Plan:
         first, stop = next(iter(State.chunk_ranges(self.shape)))
         return stop - first
 
+    def _groups(self) -> int:
+        """Groups of theta's counts."""
+        if self.options.sparse:
+            return 1
+        return most_groups(self.problem, traits_of(self.info)) if self.options.block else theta_groups(self.problem)
+
     def _partners(self) -> Partners:
         split, shape, problem = self.split, self.shape, self.problem
+        if self.options.sparse:
+            return AllPartners()
         if self.options.block:
             return BlockSharedPartners(split, shape, problem)
         if self.rule.shared:

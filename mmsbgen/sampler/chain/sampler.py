@@ -28,6 +28,7 @@ from mmsbgen.sampler.starts.start_methods import Start, first_theta
 from mmsbgen.sampler.state import buffers
 from mmsbgen.sampler.state.chain_state import ChainState
 from mmsbgen.sampler.state.device_state import State
+from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.sampler.state.stage_clock import StageClock
 
 
@@ -83,7 +84,9 @@ class Sampler:
         self.held_values: dict[str, Any] = {}
         self.loop: Loop | None = None
         """The persistent kernel, in fused mode."""
-        self.state = State(self.device, self.shape, options.average)
+        self.state = (
+            SparseState(self.device, self.shape) if options.sparse else State(self.device, self.shape, options.average)
+        )
         try:
             placed, held_out = buffers.place(self.device, plan.specs)
             scalars = RunScalars.of(plan)._asdict() | buffers.edge_set_scalars(plan.links, plan.held)
@@ -92,7 +95,8 @@ class Sampler:
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
             own = self.partners.kernels + (() if options.block else ("theta_partial",))
             own += ("draw_stars",) if self.strategy.stars else ()
-            own += ("place_rows",) if plan.starts_from_sets and not self.shape.stored.narrow else ()
+            if plan.starts_from_sets and not self.shape.stored.narrow and not options.sparse:
+                own += ("place_rows",)
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
             self.batches = self._batches(plan.rounds)
             if fused or (fused is None and fused_by_default(self.device.info.backend, options.mini_batch)):
@@ -217,6 +221,17 @@ class Sampler:
         self.clipped()
         chain = self._first()
         self.chain = chain if start is None else chain._replace(course=Phases(start=start.name))
+        if isinstance(self.state, SparseState):
+            sets = (np.zeros(0, np.int64),) * 2 if start is None else (start.vertices, start.communities)
+            self.state.place(*sets, self.options.seed, self.options.initial_row_sum or float(self.shape.k))
+        else:
+            self._initialise_rows(start)
+        self.set_theta(first_theta(self.split.graph, self.options))
+        if self.options.average:
+            self.clear_mean()
+        self.device.synchronize()
+
+    def _initialise_rows(self, start: Start | None) -> None:
         n = self.split.graph.n_vertices
         sets = start is not None and start.vertices.size > 0
         size = self.options.initial_row_sum or (float(self.shape.k) if sets else 0.0)
@@ -225,10 +240,6 @@ class Sampler:
         self.state.reset_slots()
         if start is not None:
             start.place(self.state, self.options.seed, self.kernels.get("place_rows"))
-        self.set_theta(first_theta(self.split.graph, self.options))
-        if self.options.average:
-            self.clear_mean()
-        self.device.synchronize()
 
     def set_theta(self, theta: Array) -> None:
         """Write theta ``[2, K]`` to the device and update beta."""
@@ -251,7 +262,10 @@ class Sampler:
         values.update(StepScalars.of(self.iteration, batch, round_, eps, step, groups, self.shape.real.type)._asdict())
         adds_noise = self.sampling and self.options.phased
         self.partners.update(self.launch, n, values, adds_noise)
-        if self.options.block:
+        if isinstance(self.state, SparseState):
+            self.state.exchange(self.values, self._at_step, self.held_values)
+            values["n_groups"] = np.uint32(1)
+        elif self.options.block:
             # Read after the launch: it replaces a configuration that fails.
             links = self.kernels[LINKS_DRAWN if adds_noise else LINKS]
             values["n_groups"] = np.uint32(links_groups(links.config))
@@ -320,6 +334,9 @@ class Sampler:
 
         With ``mean`` and if there are samples, the rows are those of the posterior mean of pi.
         """
+        if isinstance(self.state, SparseState):
+            sums = self.device.download_range(self.values["row_sums"], first, stop)
+            return self.state.rows(first, stop), sums
         assert stop - first <= self.values["rows"].shape[0], "more rows at a time than the buffer holds"
         values = self.values | {
             "sums": self.values["row_sums_out"],
@@ -337,9 +354,8 @@ class Sampler:
 
     def row_sums(self) -> Array:
         """Row sums ``[N]`` in the order of vertices."""
-        slots = self.device.download(self.values["slots"])
-        sums: Array = self.device.download(self.values["row_sums"])[slots].astype(np.float64)
-        return sums
+        sums: Array = self.device.download(self.values["row_sums"]).astype(np.float64)
+        return sums if self.options.sparse else sums[self.device.download(self.values["slots"])]
 
     def clipped(self) -> int:
         """Number of coordinates whose flow the split step has bounded so far."""

@@ -79,8 +79,12 @@ def _link(m: Memberships, rows: RowSource, links: Array, threshold: float, tell:
 
 def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
     # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
-    flat, r = np.zeros(m.indices.size), m.indices.shape[1]
-    for ends, shares in _told(explained_at(_gathered(m, links), rows, m.beta, m.delta, m.indices), len(links), tell):
+    flat, r, left = np.zeros(m.indices.size), m.indices.shape[1], links
+    on_device = getattr(rows, "explained_links", None)
+    if on_device is not None:
+        known, left = on_device()
+        flat = known[:, :r].astype(np.float64).ravel()
+    for ends, shares in _told(explained_at(_gathered(m, left), rows, m.beta, m.delta, m.indices), len(left), tell):
         # Flat indices: np.add.at is twenty times slower with several index arrays.
         np.add.at(flat, (ends[:, :, None] * r + np.arange(r)).ravel(), shares.ravel().astype(np.float64))
     degrees = np.bincount(links.ravel(), minlength=len(m.indices))[:, None]

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array, Explained, Floats, Ints, RowSource
+from mmsbgen.sampler.state.sparse_state import SparseState
 
 
 class Rows:
@@ -40,12 +42,13 @@ class Rows:
         return found
 
 
-class StateRows(Rows):
-    """Rows of the state, with :meth:`explained_at` computed on the device."""
+class _OnDevice:
+    """Computes :meth:`explained_at` on the device."""
 
-    def __init__(self, sampler: Sampler) -> None:
-        super().__init__(sampler, 0)
-        self._kernel = sampler.kernels["explain_at"]
+    _device: Any
+    _values: Any
+    _shape: Any
+    _kernel: Any
 
     def explained_at(
         self, links: Ints, beta: Floats, delta: float, at: npt.NDArray[np.integer[Any]]
@@ -71,7 +74,49 @@ class StateRows(Rows):
                 yield Explained(ends, shares.reshape(count, 2, -1))
 
 
+class StateRows(Rows, _OnDevice):
+    """Rows of the state, with :meth:`explained_at` computed on the device."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        super().__init__(sampler, 0)
+        self._kernel = sampler.kernels["explain_at"]
+
+
+class SparseRows(_OnDevice):
+    """Rows of a state with sparse rows."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._device, self._values, self._shape = sampler.device, sampler.values, sampler.shape
+        self._kernel, self._kernels, self._split = sampler.kernels["explain_at"], sampler.kernels, sampler.split
+
+    def entries(self, vertices: Ints) -> tuple[Array, Array]:
+        """Communities and values ``[V, R]`` of the entries of ``vertices`` ``[V]``."""
+        device, values, step = self._device, self._values, self._values["wanted"].shape[0]
+        communities = np.empty((len(vertices), self._shape.entries), np.uint32)
+        found = np.empty(communities.shape, self._shape.real)
+        for first in range(0, len(vertices), step):
+            part = np.ascontiguousarray(vertices[first : first + step], np.uint32)
+            device.write(values["wanted"], part)
+            self._kernels["sparse_gather"].launch(len(part), values | {"n_wanted": np.uint32(len(part))})
+            for name, array in (("found_communities", communities), ("found_values", found)):
+                array[first : first + step] = device.download_range(values[name], 0, len(part))
+        return communities, found
+
+    def __call__(self, vertices: Ints) -> Array:
+        """The rows ``[V, K]`` of ``vertices`` ``[V]``."""
+        return expanded(*self.entries(vertices), self._shape.k, self._shape.floor).astype(self._shape.real)
+
+    def explained_links(self) -> tuple[Array, Ints]:
+        """How many training links each entry explains ``[N, R]``, and the links ``[L, 2]`` that are held out."""
+        n = self._shape.n_vertices
+        self._kernels["sparse_shares"].launch(n, self._values | {"n_vertices": np.uint32(n)})
+        held = (pairs.pairs[np.asarray(pairs.labels, bool)] for pairs in (self._split.validation, self._split.test))
+        return self._device.download(self._values["explained_links"]), np.concatenate(list(held))
+
+
 def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
     """A reader of rows ``[V, K]`` of pi, or with ``mean`` of its posterior mean if there are samples."""
+    if isinstance(sampler.state, SparseState):
+        return SparseRows(sampler)
     averaged = sampler.chain.averaged if mean else 0
     return StateRows(sampler) if not averaged and "explain_at" in sampler.kernels else Rows(sampler, averaged)

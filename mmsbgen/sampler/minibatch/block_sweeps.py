@@ -62,7 +62,8 @@ class Sweeps:
         Writes the array at the first iteration of each sweep.
         """
         sweep, part = divmod(iteration - 1, self.per_sweep)
-        if sweep != self._sweep:
+        # With one block a sweep the order never changes.
+        if sweep != self._sweep and (self.per_sweep > 1 or self._sweep < 0):
             order, self._starts = self.order(sweep)
             device.write(vertices, order)
             self._sweep = sweep

@@ -11,6 +11,7 @@ from mmsbgen.base.declared_options import check_options, option, options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
+from mmsbgen.families.mmsb.sparse.sparse_sizes import ENTRIES
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
@@ -19,6 +20,9 @@ STARTS = ("auto", "communities", "ego", "random")
 MINI_BATCHES = ("block", "random-node", "random-node-link", "random-node-non-link", "random-pair")
 DTYPES = ("float32", "float64")
 PRODUCTS = ("single", "half")
+ROWS = ("dense", "sparse")
+#: Fewest communities of a run that keeps sparse rows by default.
+FEWEST_SPARSE = 256
 
 
 def blocks_per_sweep(n_vertices: int, size: int) -> int:
@@ -174,6 +178,14 @@ class Options:
         "everybody",
         choices=STORAGES,
     )
+    rows: str | None = option(
+        None,
+        "Rows of pi: dense, or sparse with their largest entries only, for many communities. Default: sparse from "
+        "K = 256 on where blocks optimise in float32.",
+        "everybody",
+        choices=ROWS,
+    )
+    entries: int = option(ENTRIES, "Entries that a sparse row keeps: 8, 16, 32 or 64.", least=8, most=64)
     validation: float | None = option(
         None, "Share of the links held out for validation; by default 1 %, or up to 5 % where that is fewer than 500."
     )
@@ -226,6 +238,28 @@ class Options:
                 f"float32 with partners of their own; leave it out, or store rows as {STORAGES[0]}"
             )
 
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        if self.entries & (self.entries - 1):
+            raise InputError(f"entries={self.entries}: a sparse row keeps 8, 16, 32 or 64 entries")
+        if self.rows != "sparse":
+            return
+        refused = {
+            f"mini_batch={self.mini_batch!r}": not self.block,
+            f"step={self.step!r}": self.step != "split",
+            "noise=True": bool(self.noise),
+            f"sample_sweeps={self.sample_sweeps}": bool(self.sample_sweeps),
+            "average=True": self.average,
+            "products='half'": self.products == "half",
+        }
+        for what, wrong in refused.items():
+            if wrong:
+                raise InputError(
+                    f"rows='sparse' does not go with {what}: sparse rows are for sweeps over all vertices that "
+                    "optimise; leave one of them out"
+                )
+
     def _check_sampling(self) -> None:
         if not self.sample_sweeps:
             return
@@ -246,8 +280,19 @@ class Options:
         A star has an eighth of the vertices, between 32 and 4096.  A block has a sixteenth, between 4096 and 16384,
         so that a launch fills a GPU.  Graphs of at least eight blocks of 32768 use that size: fewer launches are
         faster, and a sweep gains as much (docs/reports/block-sizes.md).  The interval of evaluations and the end of
-        the burn-in are set here too.  ``iterations`` stays None if the run ends by its own convergence test.
+        the burn-in are set here too.  ``iterations`` stays None if the run ends by its own convergence test.  With
+        sparse rows an iteration is a sweep over all vertices, and all of them are partners.
+
+        Raises :class:`InputError` if sparse rows are asked for together with a smaller size.
         """
+        rows = self.rows or ("sparse" if self._suits_sparse else "dense")
+        if rows == "sparse":
+            for name in ("mini_batch_size", "n_partners"):
+                if (given := getattr(self, name)) is not None and given < n_vertices:
+                    raise InputError(
+                        f"rows='sparse' does not go with {name}={given}: a sweep over sparse rows takes all "
+                        f"{n_vertices} vertices; leave one of them out"
+                    )
         star = max(32, min(4096, n_vertices // 8))
         block = 32768 if n_vertices >= 8 * 32768 else max(4096, min(16384, n_vertices // 16))
         density = n_links / max(1.0, n_vertices * (n_vertices - 1) / 2)
@@ -256,8 +301,10 @@ class Options:
             iterations=STAR_ITERATIONS if self.iterations is None and not self.block else self.iterations,
             start=self.start or ("auto" if self.block else "random"),
             delta=self.delta or (min(max(density / 100, 1e-9), 1e-3) if self.block else DELTA),
-            mini_batch_size=self.mini_batch_size or (block if self.block else star),
-            n_partners=self.n_partners or (512 if self.block else 256 if self.shares else 32),
+            rows=rows,
+            mini_batch_size=self.mini_batch_size or (n_vertices if rows == "sparse" else block if self.block else star),
+            n_partners=self.n_partners
+            or (n_vertices if rows == "sparse" else 512 if self.block else 256 if self.shares else 32),
         )
         sweep = blocks_per_sweep(n_vertices, whole.size) if whole.block else 1
         every = whole.evaluate_every or (2 * sweep if whole.iterations is None else max(1, whole.iterations // 50))
@@ -272,6 +319,18 @@ class Options:
         if self.test is not None:
             return self.test
         return TEST_SHARE if self.validation != 0 and TEST_SHARE * n_links >= FEWEST_TEST_LINKS else 0.0
+
+    @property
+    def _suits_sparse(self) -> bool:
+        """Whether rows are sparse by default: many communities, and nothing that asks for dense rows."""
+        plain = self.phased and self.step == "split" and self.dtype == "float32" and self.products is None
+        sized = self.mini_batch_size is None and self.n_partners is None
+        return plain and sized and not (self.sample_sweeps or self.average) and self.n_communities >= FEWEST_SPARSE
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows of sized options are sparse."""
+        return self.rows == "sparse"
 
     @property
     def phased(self) -> bool:

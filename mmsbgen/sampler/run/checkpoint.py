@@ -31,6 +31,7 @@ from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.state.chain_state import ChainState
+from mmsbgen.sampler.state.sparse_state import SparseState
 
 FORMAT = 2
 _META = (
@@ -44,6 +45,8 @@ _META = (
     ("seconds", float),
     ("trace", list),
 )
+#: Arrays of sparse rows: communities and values of the entries.
+ENTRIES = ("entry_communities", "entry_values")
 _LOOP = "loop over iterations"
 _HEADER = re.compile(r"\A\s*/\*.*?\*/", re.DOTALL)
 _COUNTERS = ("iteration", "samples", "averaged", "vertex_updates", "clips", "published_evaluations")
@@ -135,16 +138,20 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
             yield shape.stored.nearest(sampler.rows(first, stop)[0])  # exact: rows are already in the storage type
 
     n, k = shape.n_vertices, shape.k
-    slots = device.download(sampler.values["slots"])
     with published_archive(path) as archive:
         archive.add("meta", np.frombuffer(json.dumps(meta).encode(), np.uint8))
         archive.add("theta", device.download(sampler.values["theta"])[:, :k])
         archive.add("beta", device.download(sampler.values["beta"])[:k])
-        archive.add("row_sums", device.download(sampler.values["row_sums"])[slots])
+        archive.add("row_sums", sampler.row_sums().astype(shape.real))
         archive.add("sums", device.download(sampler.held_values["sums"]))
         archive.add("published_sum", chain.published_sum)
         archive.add("beta_sum", chain.beta_sum)
-        archive.add_parts("pi", (n, k), shape.stored.dtype, rows())
+        if isinstance(sampler.state, SparseState):
+            for name, array in zip(ENTRIES, sampler.state.entries(), strict=True):
+                archive.add(name, array)
+            archive.add("totals", device.download(sampler.values["totals"])[:k])
+        else:
+            archive.add_parts("pi", (n, k), shape.stored.dtype, rows())
         if "mean" in sampler.values:
             parts = (device.download_range(sampler.values["mean"], a, b)[:, :k] for a, b in sampler.state_chunks())
             archive.add_parts("mean", (n, k), shape.real, parts)
@@ -236,13 +243,17 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
         sampler.state.reset_slots()
         n, k = shape.n_vertices, shape.k
         row_sums = _shaped(archive, "row_sums", (n,))
-        _restore_rows(
-            checkpoint.path,
-            "pi",
-            shape.stored.dtype,
-            sampler,
-            lambda first, rows: sampler.state.restore_rows(first, rows, row_sums[first : first + len(rows)]),
-        )
+        if isinstance(sampler.state, SparseState):
+            communities, values = (_shaped(archive, name, (n, shape.entries)) for name in ENTRIES)
+            sampler.state.restore_entries(communities, values, row_sums, _shaped(archive, "totals", (k,)))
+        else:
+            _restore_rows(
+                checkpoint.path,
+                "pi",
+                shape.stored.dtype,
+                sampler,
+                lambda first, rows: sampler.state.restore_rows(first, rows, row_sums[first : first + len(rows)]),
+            )
         if "mean" in sampler.values:
             mean = sampler.values["mean"]
             _restore_rows(

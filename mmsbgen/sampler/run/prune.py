@@ -13,11 +13,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints
-from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.diagnostics.state_rows import SparseRows, row_source
+from mmsbgen.sampler.state.sparse_state import SparseState
 
 #: Evidence over cost from which a community stays in any case.  At 1 it would be named by its links alone; half of that
 #: keeps communities of small graphs, which overlap and have few members.
@@ -83,18 +85,12 @@ def needless(sampler: Sampler) -> Ints:
     best, _ = best_communities(sampler, split.training_links)
     ratios = evidence(split.training_links, best, split.graph.n_vertices, k)
     order = np.argsort(ratios, kind="stable")
-    read, beta, delta = row_source(sampler, mean=False), sampler.state.beta()[order], sampler.options.crossing
-    step, density = max(1, _ELEMENTS // k), split.graph.density
+    density = split.graph.density
     mean, variance = np.zeros(k), np.zeros(k)
     for linked, share in ((True, density), (False, 1.0 - density)):
         of_class = pairs[links == linked]
-        total, squares, count = np.zeros(k), np.zeros(k), len(of_class)
-        for first in range(0, count, step):
-            one, other = (read(end)[:, order].astype(np.float64) for end in of_class[first : first + step].T)
-            logs = log_likelihoods(one, other, beta, delta, np.full(len(one), linked))
-            lost = logs[:, :1] - logs
-            total += lost.sum(axis=0)
-            squares += (lost**2).sum(axis=0)
+        count = len(of_class)
+        total, squares = (_sparse_losses if sampler.options.sparse else _losses)(sampler, of_class, linked, order)
         mean += share * total / count
         variance += share**2 * (squares - total**2 / count).clip(min=0.0) / (count - 1) / count
     # Column c is without the first c communities, and one must stay.
@@ -104,12 +100,68 @@ def needless(sampler: Sampler) -> Ints:
     return removed if np.isin(removed, best).any() else removed[:0]
 
 
+def _losses(sampler: Sampler, pairs: Ints, linked: bool, order: Ints) -> tuple[Floats, Floats]:
+    """Sums ``[K]`` of the losses in log-likelihood of ``pairs`` ``[H, 2]``, and of their squares.
+
+    Column c is without the first c communities of ``order``.
+    """
+    read, k = row_source(sampler, mean=False), sampler.shape.k
+    beta, delta, step = sampler.state.beta()[order], sampler.options.crossing, max(1, _ELEMENTS // k)
+    total, squares = np.zeros(k), np.zeros(k)
+    for first in range(0, len(pairs), step):
+        one, other = (read(end)[:, order].astype(np.float64) for end in pairs[first : first + step].T)
+        logs = log_likelihoods(one, other, beta, delta, np.full(len(one), linked))
+        lost = logs[:, :1] - logs
+        total += lost.sum(axis=0)
+        squares += (lost**2).sum(axis=0)
+    return total, squares
+
+
+def _sparse_losses(sampler: Sampler, pairs: Ints, linked: bool, order: Ints) -> tuple[Floats, Floats]:
+    """As :func:`_losses`, from the entries of sparse rows: losses change only where one of them is removed."""
+    rows, k = SparseRows(sampler), sampler.shape.k
+    rank = np.empty(k + 1, np.int64)
+    rank[order], rank[k] = np.arange(k), k
+    beta, delta = np.append(sampler.state.beta(), 0.0), sampler.options.crossing
+    (one, first), (other, second) = (rows.entries(end) for end in pairs.T)
+    one, other = (np.where(entries == NONE, k, entries).astype(np.int64) for entries in (one, other))
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    floor = sampler.shape.floor
+    same = (one[:, :, None] == other[:, None, :]) & (one < k)[:, :, None]
+    # What both have of a's entries, and of those that b alone keeps.
+    both = first * np.where(same.any(axis=2), (same * second[:, None, :]).sum(axis=2), floor)
+    alone = np.where(same.any(axis=1), 0.0, second * floor)
+    # What each removal takes, in the order of removals: of a, of b (above the floor), of both, and of both times beta.
+    zeros = np.zeros_like(first)
+    parts = ((first - floor, zeros), (zeros, second - floor), (both, alone), (both * beta[one], alone * beta[other]))
+    taken = np.stack([np.concatenate(part, axis=1) for part in parts])
+    at = rank[np.concatenate([one, other], axis=1)]
+    sequence = np.argsort(at, axis=1, kind="stable")
+    at = np.take_along_axis(at, sequence, axis=1)
+    removed = np.cumsum(np.take_along_axis(taken, sequence[None], axis=2), axis=2)
+    left = (1.0 - removed[:2] - floor * (at + 1)).clip(min=1e-6)
+    size = left[0] * left[1]
+    same_left, linked_left = (taken[i].sum(axis=1)[:, None] - removed[i] for i in (2, 3))
+    p = linked_left / size + delta * (1.0 - same_left / size).clip(min=0.0)
+    start = taken[3].sum(axis=1) + delta * (1.0 - taken[2].sum(axis=1)).clip(min=0.0)
+    logs = held_out.log_likelihoods(np.concatenate([start[:, None], p], axis=1).clip(min=0.0), np.array([[linked]]))
+    lost = logs[:, :1] - logs
+    total, squares = np.zeros(k + 2), np.zeros(k + 2)
+    # A removal at place c counts from column c + 1 on.
+    np.add.at(total, at + 1, np.diff(lost, axis=1))
+    np.add.at(squares, at + 1, np.diff(lost**2, axis=1))
+    return np.cumsum(total)[:k], np.cumsum(squares)[:k]
+
+
 def prune(sampler: Sampler) -> int:
     """Empty the needless communities of a chain; returns their number."""
     removed = needless(sampler)
     if not removed.size:
         return 0
     options = sampler.options
+    if isinstance(sampler.state, SparseState):
+        sampler.state.shrink(removed, _EMPTIED)
+        return int(removed.size)
     for first, stop in sampler.state_chunks():
         rows = sampler.rows(first, stop)[0]
         at = np.flatnonzero(rows[:, removed].sum(axis=1) > _NEGLIGIBLE)

@@ -7,6 +7,7 @@ into parts, a part moves to an empty community, and the chain continues.
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,19 +55,30 @@ def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int) -> list[Mov
     if not empty.size:
         return []
     clear = shares > 0.5
-    parts = _parts(links[clear], best[clear], k, seed)
+    parts = _parts(links[clear], best[clear], k, seed, empty.size)
     return [Move(source, int(target), members) for target, (_, source, members) in zip(empty, parts, strict=False)]
 
 
-def _parts(links: Ints, labels: Ints, k: int, seed: int) -> list[tuple[float, int, Ints]]:
-    """Score, community and members of the parts except each community's largest, by descending score."""
+def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tuple[float, int, Ints]]:
+    """Score, community and members of the ``most`` best parts, by descending score.
+
+    A part's score is the modularity of the split times its size; the largest part of a community stays.  Communities
+    are split in descending order of size, until none of the others can have a part among the best.
+    """
     import igraph
 
-    found = []
+    found: list[tuple[float, int, Ints]] = []
     order = np.argsort(labels, kind="stable")
     groups = np.split(links[order], np.searchsorted(labels[order], np.arange(1, k)))
+    n = int(links.max(initial=0)) + 1
+    sizes = np.bincount(np.unique(labels[:, None] * n + links) // n, minlength=k)
+    best: list[float] = []
     with seeded(seed):
-        for community, group in enumerate(groups):
+        for community in np.argsort(-sizes, kind="stable").tolist():
+            # Modularity is below 1, and all parts but the largest have at most half of the members.
+            if len(best) == most and sizes[community] / 2 < best[0]:
+                break
+            group = groups[community]
             if len(group) < _ENOUGH_LINKS:
                 continue
             members, ends = np.unique(group, return_inverse=True)
@@ -75,8 +87,12 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int) -> list[tuple[float, in
             if cut.modularity <= _MODULARITY:
                 continue
             sets = [part for part in by_label(np.asarray(cut.membership)) if part.size > 2]
-            found += [(cut.modularity * part.size, community, members[part]) for part in sets[1:]]
-    return sorted(found, key=lambda part: (-part[0], part[1], int(part[2][0])))
+            for part in sets[1:]:
+                found.append((cut.modularity * part.size, community, members[part]))
+                heapq.heappush(best, found[-1][0])
+                if len(best) > most:
+                    heapq.heappop(best)
+    return sorted(found, key=lambda part: (-part[0], part[1], int(part[2][0])))[:most]
 
 
 def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:

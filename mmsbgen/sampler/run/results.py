@@ -19,6 +19,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.versions import versions
+from mmsbgen.families.mmsb.numbers.sparse_rows import filled
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover, Tell
@@ -30,6 +31,7 @@ from mmsbgen.sampler.diagnostics.memberships import (
     largest_of_parts,
     named_arrays,
 )
+from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.scores.cover import cover_text, words_of
 
 #: Largest number of entries of pi that results hold as codes of one byte.
@@ -63,14 +65,32 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
 
     ``tell`` is called with the share of rows read.
     """
-    indices, values, rest, spread = largest_of_parts(_rows(sampler, tell), r, sampler.shape.k)
+    if isinstance(sampler.state, SparseState):
+        indices, values, rest, spread = _entries(sampler.state, r)
+    else:
+        indices, values, rest, spread = largest_of_parts(_rows(sampler, tell), r, sampler.shape.k)
     ids, split = np.asarray(sampler.split.graph.ids), sampler.split
     return Memberships(ids, indices, values, sampler.beta(), sampler.options.crossing, split.unlinked, rest, spread)
 
 
+def _entries(state: SparseState, r: int) -> tuple[Array, Array, Array, Array]:
+    """As :func:`mmsbgen.sampler.diagnostics.memberships.largest_of_parts`, from sparse rows: at most R entries."""
+    k, floor, n = state.shape.k, state.shape.floor, state.shape.n_vertices
+    kept, sizes = filled(*state.entries(), k, floor)
+    indices, values = kept[:, :r].astype(np.int32), sizes[:, :r]
+    cut = sizes[:, r:].astype(np.float64)
+    rest = cut.sum(axis=1) + (k - kept.shape[1]) * floor
+    spread = np.full(k, n * floor) - np.bincount(kept.ravel(), minlength=k) * floor
+    return indices, values, rest, spread + np.bincount(kept[:, r:].ravel(), cut.ravel(), minlength=k)
+
+
 def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
-    """``found`` with all of pi in one byte an entry, unless it is stored already or has more than 2^27 entries."""
-    if found.indices.shape[1] >= found.k or len(found.indices) * found.width > _MOST_CODES:
+    """``found`` with all of pi in one byte an entry.
+
+    Without, if all entries are stored already, or if they are more than 2^27.
+    """
+    whole = sampler.options.sparse and found.indices.shape[1] >= sampler.shape.entries
+    if whole or found.indices.shape[1] >= found.k or len(found.indices) * found.width > _MOST_CODES:
         return found
     codes = np.concatenate([encoded(rows) for rows in _by_column(_rows(sampler), found.columns)])
     return replace(found, codes=codes)

@@ -16,7 +16,9 @@ from typing import IO, Any
 import numpy as np
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.families.mmsb.numbers.storage import storage_named
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FLOOR_SHARE
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource
 from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, largest_of_parts
@@ -82,6 +84,15 @@ class SavedChain:
         there = checkpoints.load(self.path)
         options, kept = there.options, there.meta["averaged"]
         real, stored = np.dtype(options.dtype), storage_named(options.storage, options.dtype)
+        if options.sparse:
+            k, floor = options.n_communities, float(real.type(FLOOR_SHARE / options.n_communities))
+            communities, values = (mapped(self.path, name) for name in checkpoints.ENTRIES)
+
+            def expanded_rows(vertices: Ints) -> Array:
+                found = expanded(communities[vertices], values[vertices], k, floor)
+                return by_column(found.astype(real), columns)
+
+            return expanded_rows
         pi = mapped(self.path, "pi")
         mean = mapped(self.path, "mean") if averaged else None
 

@@ -20,6 +20,8 @@ from mmsbgen.sampler.state.device_state import StateShape
 HELD_OUT_BLOCKS = 16
 #: Links processed at a time when finding the communities that explain them.
 EXPLAINED = 1 << 18
+#: Most sparse rows read at a time.
+GATHERED = 1 << 16
 #: Most shares computed at a time over all links, and most communities for each end of a link.
 EXPLAINED_AT, MOST_AT = 1 << 22, 256
 
@@ -84,8 +86,7 @@ def specs(split: Split, shape: StateShape, capacity: Capacity, export_rows: int)
         Spec("pairs_b", "mini-batch", (pairs,), np.uint32),
         Spec("pair_weights", "mini-batch", (pairs,), real),
         Spec("counts", "theta counts", (capacity.groups, 2, shape.row), real),
-        Spec("rows", "export", (export_rows, shape.row), real),
-        Spec("row_sums_out", "export", (export_rows,), real),
+        *_export(split, shape, export_rows),
         content("pairs_a", "held-out pairs", kept[:, 0].astype(np.uint32), held_out=True),
         content("pairs_b", "held-out pairs", kept[:, 1].astype(np.uint32), held_out=True),
         content("labels", "held-out pairs", split.validation.labels.astype(np.uint32), held_out=True),
@@ -93,6 +94,22 @@ def specs(split: Split, shape: StateShape, capacity: Capacity, export_rows: int)
         Spec("published", "held-out pairs", (count,), np.float64, held_out=True),
         Spec("sums", "held-out pairs", (count,), np.float64, held_out=True),
         Spec("partial", "held-out pairs", (HELD_OUT_BLOCKS, 6), np.float64, held_out=True),
+    ]
+
+
+def _export(split: Split, shape: StateShape, rows: int) -> list[Spec]:
+    """Arrays through which rows are read."""
+    if not shape.entries:
+        return [
+            Spec("rows", "export", (rows, shape.row), shape.real),
+            Spec("row_sums_out", "export", (rows,), shape.real),
+        ]
+    size = min(shape.n_vertices, GATHERED)
+    return [
+        Spec("wanted", "export", (size,), np.uint32),
+        Spec("found_communities", "export", (size, shape.entries), np.uint32),
+        Spec("found_values", "export", (size, shape.entries), shape.real),
+        Spec("explained_links", "export", (shape.n_vertices, shape.entries), shape.real),
     ]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import STORAGES, Storage, storage_named
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FLOOR_SHARE, table_groups
 from mmsbgen.kernels.family import Array
 
 #: Most rows copied from or to the device at a time.
@@ -26,13 +27,17 @@ CHUNK_ROWS = 16384
 
 @dataclass(frozen=True)
 class StateShape:
-    """Sizes and types of the state: N vertices, K communities, spare rows, type of reals, storage type of rows."""
+    """Sizes and types of the state: N vertices, K communities, spare rows, type of reals, storage type of rows.
+
+    ``entries`` is the number of entries that a sparse row keeps, 0 for dense rows.
+    """
 
     n_vertices: int
     k: int
     spare_rows: int
     dtype: str
     storage: str = STORAGES[0]
+    entries: int = 0
 
     @property
     def row(self) -> int:
@@ -54,9 +59,26 @@ class StateShape:
         """Number of allocated rows."""
         return self.n_vertices + self.spare_rows
 
+    @property
+    def floor(self) -> float:
+        """pi of the communities without an entry in a sparse row."""
+        return float(self.real.type(FLOOR_SHARE / self.k))
+
+    @property
+    def tables(self) -> int:
+        """Tables of candidates of a sweep over sparse rows."""
+        return table_groups(self.k, self.real.itemsize)
+
     def bytes(self, average: bool = False) -> dict[str, int]:
         """Bytes of the state's arrays by name."""
         size = self.real.itemsize
+        if self.entries:
+            return {
+                "pi": 2 * self.n_vertices * self.entries * (4 + size),
+                "row sums": self.n_vertices * (4 + size),
+                "candidates": self.tables * self.k * (4 + 4 * size),
+                "theta and beta": self.row * (4 * size + 24),
+            }
         needed = {
             "pi": self.slots * self.row * self.stored.dtype.itemsize,
             "row sums": self.slots * size,

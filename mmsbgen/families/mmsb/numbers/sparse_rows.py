@@ -1,0 +1,56 @@
+"""Sparse rows of pi: at most R entries a row, the largest first, and one value ``floor`` for every other community."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+#: Community of an unused entry; unused entries follow the others.
+NONE = 0xFFFFFFFF
+
+
+def expanded(communities: Array, values: Array, k: int, floor: float) -> Floats:
+    """Dense rows ``[V, K]`` of sparse rows ``[V, R]``."""
+    rows = np.full((len(communities), k), floor)
+    vertex, entry = np.nonzero(communities != NONE)
+    rows[vertex, communities[vertex, entry]] = values[vertex, entry]
+    return rows
+
+
+def kept(communities: Array, k: int) -> npt.NDArray[np.bool_]:
+    """Which coordinates are kept ``[V, K]``."""
+    mask = np.zeros((len(communities), k), bool)
+    vertex, entry = np.nonzero(communities != NONE)
+    mask[vertex, communities[vertex, entry]] = True
+    return mask
+
+
+def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
+    """Sums of the columns ``[K]`` of all rows."""
+    there = communities != NONE
+    above: Array = np.bincount(communities[there], values[there].astype(np.float64) - floor, minlength=k)
+    sums: Floats = above + len(communities) * floor
+    return sums
+
+
+def filled(communities: Array, values: Array, k: int, floor: float) -> tuple[npt.NDArray[np.int64], Array]:
+    """Entries whose unused places hold other communities, those with the smallest numbers, at the value ``floor``.
+
+    Returns communities and values ``[V, min(R, K)]``.
+    """
+    r = min(communities.shape[1], k)
+    found, sizes = communities[:, :r].astype(np.int64), values[:, :r].copy()
+    unused = communities[:, :r] == NONE
+    rows = np.flatnonzero(unused.any(axis=1))
+    first = np.arange(min(2 * r, k))
+    present = (found[rows, :, None] == first).any(axis=1)
+    # Communities that a row does not keep come first, in ascending order.
+    free = np.argsort(present, axis=1, kind="stable")
+    rank = np.cumsum(unused[rows], axis=1) - 1
+    found[rows] = np.where(unused[rows], np.take_along_axis(free, rank.clip(min=0), axis=1), found[rows])
+    sizes[unused] = floor
+    return found, sizes

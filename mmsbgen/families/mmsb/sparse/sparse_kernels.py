@@ -1,0 +1,410 @@
+"""Declarations of the kernels over sparse rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mmsbgen.families.mmsb.axes.common_axes import (
+    BLOCK_SIZE,
+    COMMON,
+    common,
+    element_size,
+    first_valid,
+    launch_items,
+    local_memory,
+)
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    BETA,
+    DELTA,
+    ITEMS_CPU,
+    ITEMS_GPU,
+    LINKS,
+    N_PAIRS,
+    N_VERTICES,
+    PAIRS,
+    SCALAR_SPACE,
+    STEP,
+    defaults,
+    scalar,
+)
+from mmsbgen.families.mmsb.sparse import sparse_workloads
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of, table_groups
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+
+#: Value of ``partners`` with which all vertices are partners, to first order.
+ALL = {"partners": ("all",)}
+TABLE = Axis(
+    "table", ("direct", "hash"), "candidates: a place for every community in global memory, or hashed in local"
+)
+SPARSE_TEAM = Axis("team", ("item", "subgroup"), "who shares one vertex: a work-item, or a sub-group (warp)")
+SLOTS = Axis("slots", (64, 128, 256, 512, 1024), "slots of a hash table")
+FLIGHT = Axis("rows_in_flight", (1, 2, 4), "turns of neighbours whose rows are asked for at once")
+
+ROWS = (
+    Argument("communities", "u32", "in", "[N, R] communities of the entries, the largest entry first"),
+    Argument("values", "real", "in", "[N, R] the entries of pi"),
+)
+FLOOR_PI = Argument("floor_pi", "real", "scalar", "pi of the communities without an entry")
+SUMS = Argument("sums", "u64", "inout", "[3, LD] counts of non-links and links, sums of columns; in units of 2^-30")
+TOTALS = Argument("totals", "real", "in", "[LD] sums of the columns of pi")
+SWEEP = (
+    *ROWS,
+    Argument("new_communities", "u32", "inout", "[N, R] the new rows"),
+    Argument("new_values", "real", "inout", "[N, R] their entries"),
+    Argument("row_sums", "real", "inout", "[N] sums of phi"),
+    BETA,
+    TOTALS,
+    Argument("vertices", "u32", "in", "[N] all vertices, in the order of the sweep"),
+    *LINKS,
+    Argument("tables", "real", "inout", "[groups, K, 4] tables of candidates; zero before and after"),
+    Argument("used_lists", "u32", "inout", "[groups, K] places in use"),
+    SUMS,
+    Argument("clip_counts", "u32", "inout", "[N] candidates whose flow was bounded, added up"),
+    Argument("overflow", "u32", "inout", "[N] vertices with too many candidates for a hash table"),
+    Argument("n_overflow", "u32", "inout", "[1] how many"),
+    N_VERTICES,
+    *STEP,
+    DELTA,
+    FLOOR_PI,
+    Argument("non_link_weight", "real", "scalar", "weight of a non-link"),
+    Argument("inverse_n", "real", "scalar", "1 / N"),
+)
+
+
+def _lanes(config: Config, traits: Traits) -> int:
+    return max(1, traits.sub_group_size) if config["team"] == "subgroup" else 1
+
+
+def _segments(problem: Problem, config: Config, traits: Traits) -> int:
+    """Neighbours that a team of a hash table reads side by side; sums over a part of a sub-group are CUDA's."""
+    lanes, entries = _lanes(config, traits), entries_of(problem)
+    return lanes // entries if traits.dialect == "cuda" and config.get("table") == "hash" and lanes > entries else 1
+
+
+def _strides(problem: Problem, config: Config, traits: Traits) -> int:
+    return -(-entries_of(problem) // _lanes(config, traits))
+
+
+def _spare(problem: Problem, config: Config, traits: Traits) -> int:
+    """Slots that stay free when a turn of neighbours begins: those that it may fill, and one."""
+    turn = _segments(problem, config, traits) * int(config["rows_in_flight"])
+    return turn * entries_of(problem) + 1
+
+
+def _table(config: Config, problem: Problem, traits: Traits) -> str | None:
+    hashed, slots = config["table"] == "hash", int(config["slots"])
+    if not hashed:
+        return None if slots == SLOTS.values[0] else "tables in global memory have no slots"
+    needed = entries_of(problem) + _spare(problem, config, traits)
+    if slots < 2 * needed:
+        return f"{slots} slots; a row and a turn of neighbours may fill {needed} of them"
+    return None
+
+
+def _sub_groups(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["team"] == "item":
+        return None
+    lanes, block = traits.sub_group_size, int(config["block_size"])
+    if not lanes:
+        return "the device has no sub-groups"
+    return f"a block of {block} is not a whole number of sub-groups of {lanes}" if block % lanes else None
+
+
+def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
+    """A work-item keeps the largest entries and the rows in flight in thread-local arrays."""
+    if config["team"] == "item" and traits.kind != "cpu" and entries_of(problem) > 32:
+        return "a work-item keeps at most 32 entries"
+    return None
+
+
+def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    lanes = _lanes(config, traits)
+    teams, size = int(config["block_size"]) // lanes, element_size(problem)
+    table = int(config["slots"]) * (4 + 4 * size) if config["table"] == "hash" else 0
+    largest = entries_of(problem) * (4 + size) if lanes > 1 else 0
+    return teams * (table + largest + 4)
+
+
+def _tables(problem: Problem) -> int:
+    return table_groups(problem.integer("K"), element_size(problem))
+
+
+def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
+    teams, room = int(config["block_size"]) // _lanes(config, traits), _tables(problem)
+    if config["table"] == "direct" and teams > room:
+        return f"{teams} teams a block; there is room for {room} tables"
+    return None
+
+
+CONSTRAINTS = (
+    *COMMON,
+    Constraint("sub-groups", _sub_groups),
+    Constraint("table", _table),
+    Constraint("tables", _fits),
+    Constraint("thread-local arrays", _private),
+    local_memory(_local_bytes),
+)
+ROWS_SPACE = Space((TABLE, SPARSE_TEAM, SLOTS, BLOCK_SIZE, FLIGHT), CONSTRAINTS)
+
+
+def _as_rows(config: Config) -> dict[str, Any]:
+    """A configuration of ``sparse_rest`` as one of ``sparse_rows``."""
+    return {"table": "direct", "slots": SLOTS.values[0], **config}
+
+
+def _of_rest(constraint: Constraint) -> Callable[[Config, Problem, Traits], str | None]:
+    return lambda config, problem, traits: constraint.check(_as_rows(config), problem, traits)
+
+
+REST_SPACE = Space(
+    (SPARSE_TEAM, BLOCK_SIZE, FLIGHT),
+    tuple(Constraint(each.name, _of_rest(each)) for each in CONSTRAINTS),
+)
+
+
+def _variables(problem: Problem, config: Config, traits: Traits, rest: bool = False) -> dict[str, Any]:
+    config = _as_rows(config)
+    lanes, block = _lanes(config, traits), int(config["block_size"])
+    slots = int(config["slots"])
+    return common(
+        problem,
+        config,
+        traits,
+        R=entries_of(problem),
+        T=lanes,
+        teams=block // lanes,
+        uses_sub_groups=lanes > 1,
+        hashed=config["table"] == "hash",
+        slots=slots,
+        log_slots=slots.bit_length() - 1,
+        spare=_spare(problem, config, traits),
+        segments=_segments(problem, config, traits),
+        strides=_strides(problem, config, traits),
+        flight=int(config["rows_in_flight"]),
+        fixed_point=FIXED_POINT,
+        rest=rest,
+    )
+
+
+def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """A team for each vertex; with tables in global memory one for each table."""
+    config = _as_rows(config)
+    block = int(config["block_size"])
+    teams = block // _lanes(config, traits)
+    most = _tables(problem) if config["table"] == "direct" else count
+    return Launch(max(1, min(-(-count // teams), most // teams)), block)
+
+
+def row_bytes(problem: Problem) -> int:
+    """Bytes of a sparse row."""
+    return entries_of(problem) * (4 + element_size(problem))
+
+
+def _traffic(problem: Problem) -> int:
+    return problem.integer("N") * (3 + sparse_workloads.MEAN_DEGREE) * row_bytes(problem)
+
+
+def _flops(problem: Problem) -> int:
+    return 6 * problem.integer("N") * (1 + sparse_workloads.MEAN_DEGREE) * entries_of(problem)
+
+
+def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[str, Any]:
+    return {"table": table, "team": team, "slots": slots, "block_size": block, "rows_in_flight": rows}
+
+
+_ITEMS = [_config("direct", "item", 64, block, 1) for block in (32, 4, 1)]
+_GPU = [_config("hash", "subgroup", slots, 128, 1) for slots in (256, 512, 1024)]
+_GPU += [_config("hash", "subgroup", slots, 64, 1) for slots in (512, 1024)]
+_ON_CPU = first_valid(_ITEMS[1:], ROWS_SPACE.refusal)
+_ON_GPU = first_valid([*_GPU, _config("direct", "subgroup", 64, 128, 1), *_ITEMS], ROWS_SPACE.refusal)
+_REST_GPU = first_valid(
+    [{"team": "subgroup", "block_size": 128, "rows_in_flight": 1}]
+    + [{"team": "item", "block_size": block, "rows_in_flight": 1} for block in (32, 1)],
+    REST_SPACE.refusal,
+)
+_REST_CPU = first_valid(
+    [{"team": "item", "block_size": block, "rows_in_flight": 1} for block in (4, 1)], REST_SPACE.refusal
+)
+_PARAMETERS = ("K", "N", "entries", "dtype")
+
+SPARSE_ROWS = KernelSpec(
+    name="sparse_rows",
+    template="mmsb/sparse/sparse_rows.jinja",
+    doc="a sweep over sparse rows without noise: gradient, step and cut of every vertex, and sums for theta",
+    arguments=SWEEP,
+    parameters=_PARAMETERS,
+    space=ROWS_SPACE,
+    default=lambda problem, traits: (_ON_CPU if traits.kind == "cpu" else _ON_GPU)(problem, traits),
+    variables=_variables,
+    launch=_launch,
+    traffic=_traffic,
+    flops=_flops,
+    workload=sparse_workloads.sparse_rows,
+    check_problem=sparse_workloads.small,
+    used_with=ALL,
+)
+
+SPARSE_REST = KernelSpec(
+    name="sparse_rest",
+    template="mmsb/sparse/sparse_rows.jinja",
+    doc="the same for the vertices with too many candidates for a hash table",
+    arguments=SWEEP,
+    parameters=_PARAMETERS,
+    space=REST_SPACE,
+    default=lambda problem, traits: (_REST_CPU if traits.kind == "cpu" else _REST_GPU)(problem, traits),
+    variables=lambda problem, config, traits: _variables(problem, config, traits, rest=True),
+    launch=lambda problem, config, count, traits: _launch(problem, config, count, traits),
+    traffic=_traffic,
+    flops=_flops,
+    workload=sparse_workloads.sparse_rest,
+    check_problem=sparse_workloads.small,
+    used_with=ALL,
+)
+
+
+def _items(
+    name: str,
+    doc: str,
+    arguments: tuple[Argument, ...],
+    workload: Callable[[Problem, int], Workload],
+    parameters: tuple[str, ...] = ("K", "N", "pairs", "entries", "dtype"),
+    traffic: Callable[[Problem], int] = lambda p: 2 * p.integer("pairs") * row_bytes(p),
+    each: Callable[[Problem], int] = lambda p: 1,
+) -> KernelSpec:
+    """Declaration of a kernel of independent work-items, ``each`` of them for a work unit."""
+    return KernelSpec(
+        name=name,
+        template=f"mmsb/sparse/{name}.jinja",
+        doc=doc,
+        arguments=arguments,
+        parameters=parameters,
+        space=SCALAR_SPACE,
+        default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
+        variables=lambda problem, config, traits: (
+            scalar(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
+        ),
+        launch=lambda problem, config, count, traits: launch_items(problem, config, count * each(problem), traits),
+        traffic=traffic,
+        flops=lambda p: 0,
+        workload=workload,
+        check_problem=sparse_workloads.small,
+        used_with=ALL,
+    )
+
+
+SPARSE_TOTALS = _items(
+    "sparse_totals",
+    "theta's counts and the sums of the new columns, after a sweep",
+    (
+        SUMS,
+        BETA,
+        Argument("counts", "real", "out", "[2, LD] scaled sums of rho: non-links, links"),
+        Argument("totals", "real", "out", "[LD] sums of the columns of pi"),
+        Argument("n_overflow", "u32", "inout", "[1] set to 0"),
+        Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
+        Argument("link_scale", "real", "scalar", "of the counts of links"),
+        Argument("n_total", "u32", "scalar", "N"),
+        FLOOR_PI,
+    ),
+    sparse_workloads.sparse_totals,
+    ("K", "N", "dtype"),
+    lambda p: 8 * p.integer("K") * 8,
+)
+
+SPARSE_PAIRS = _items(
+    "sparse_pairs",
+    "probability of a link for every held-out pair",
+    (
+        *ROWS,
+        BETA,
+        *PAIRS,
+        Argument("probabilities", "double", "out", "[P] p(y = 1)"),
+        Argument("published", "double", "out", "[P] p(y = 1) as the published programs have it"),
+        Argument("sums", "double", "inout", "[P] sum of p(y = 1) over samples"),
+        N_PAIRS,
+        DELTA,
+        FLOOR_PI,
+    ),
+    sparse_workloads.sparse_pairs,
+)
+
+SPARSE_LINKS = _items(
+    "sparse_links",
+    "the community that explains each link best, and its share",
+    (
+        *ROWS,
+        BETA,
+        *PAIRS,
+        Argument("best", "u32", "out", "[P] the community"),
+        Argument("shares", "real", "out", "[P] its share of p(y = 1)"),
+        N_PAIRS,
+        DELTA,
+        FLOOR_PI,
+    ),
+    sparse_workloads.sparse_links,
+)
+
+SPARSE_PLACES = _items(
+    "sparse_places",
+    "how much of each link some communities explain",
+    (
+        *ROWS,
+        BETA,
+        *PAIRS,
+        Argument("places", "u32", "in", "[P, n_places] the communities that are asked for"),
+        Argument("explained", "real", "out", "[P, n_places] their shares of p(y = 1)"),
+        N_PAIRS,
+        Argument("n_places", "u32", "scalar", "communities a link"),
+        DELTA,
+        FLOOR_PI,
+    ),
+    sparse_workloads.sparse_places,
+)
+
+SPARSE_SHARES = _items(
+    "sparse_shares",
+    "how many of a vertex's links each entry of its row explains",
+    (
+        *ROWS,
+        BETA,
+        Argument("vertices", "u32", "in", "[N] all vertices"),
+        *LINKS,
+        Argument("explained_links", "real", "out", "[N, R] sums of the shares of p(y = 1)"),
+        N_VERTICES,
+        DELTA,
+        FLOOR_PI,
+    ),
+    sparse_workloads.sparse_shares,
+    _PARAMETERS,
+    lambda p: p.integer("N") * (2 + sparse_workloads.MEAN_DEGREE) * row_bytes(p),
+)
+
+SPARSE_GATHER = _items(
+    "sparse_gather",
+    "copies of the sparse rows of some vertices",
+    (
+        *ROWS,
+        Argument("wanted", "u32", "in", "[V] vertices"),
+        Argument("found_communities", "u32", "out", "[V, R] their communities"),
+        Argument("found_values", "real", "out", "[V, R] their entries"),
+        Argument("n_wanted", "u32", "scalar", "V"),
+    ),
+    sparse_workloads.sparse_gather,
+    ("K", "N", "pairs", "entries", "dtype"),
+    lambda p: 2 * p.integer("pairs") * row_bytes(p),
+    each=lambda p: entries_of(p),
+)
+
+KERNELS = (
+    SPARSE_ROWS,
+    SPARSE_REST,
+    SPARSE_TOTALS,
+    SPARSE_PAIRS,
+    SPARSE_LINKS,
+    SPARSE_PLACES,
+    SPARSE_SHARES,
+    SPARSE_GATHER,
+)

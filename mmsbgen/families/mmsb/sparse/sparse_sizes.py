@@ -1,0 +1,27 @@
+"""Sizes of the arrays of kernels over sparse rows."""
+
+from __future__ import annotations
+
+from mmsbgen.kernels.problem import Problem
+
+#: Entries of a sparse row by default.
+ENTRIES = 16
+#: Sums over all vertices are integers in this unit: the same bits whatever the order of the additions.
+FIXED_POINT = float(1 << 30)
+#: Most tables of candidates in global memory, and most bytes of all of them.
+MOST_TABLES, _TABLE_BYTES = 512, 1 << 28
+
+
+#: Mass of a row outside its entries, if it has few: every other community has this over K.
+FLOOR_SHARE = 1e-2
+
+
+def entries_of(problem: Problem) -> int:
+    """Entries R that a sparse row keeps."""
+    value = problem.get("entries", 0)
+    return int(value) or ENTRIES
+
+
+def table_groups(k: int, real_bytes: int) -> int:
+    """Teams that have a table of candidates in global memory: four reals and an index for each of ``k`` communities."""
+    return max(1, min(MOST_TABLES, _TABLE_BYTES // (k * (4 + 4 * real_bytes))))

@@ -1,0 +1,139 @@
+"""The state of a chain with sparse rows on the device: entries of pi, row sums, sums of columns, theta and beta.
+
+A sweep reads the rows and writes new ones into a second pair of arrays; then the pairs change places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Device
+from mmsbgen.families.mmsb.numbers.counter_random import below
+from mmsbgen.families.mmsb.numbers.row_layout import Purpose
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, totals
+from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.state.device_state import State, StateShape
+
+#: Pairs of arrays that change places after a sweep.
+_PAIRS = (("communities", "new_communities"), ("values", "new_values"))
+
+
+class SparseState(State):
+    """Device buffers of a state with sparse rows; ``buffers`` maps kernel argument names to them."""
+
+    def __init__(self, device: Device, shape: StateShape) -> None:
+        self.device = device
+        self.shape = shape
+        self.buffers = {}
+        n, r, k, real, groups = shape.n_vertices, shape.entries, shape.k, shape.real, shape.tables
+        try:
+            for name in ("communities", "new_communities"):
+                self.buffers[name] = device.alloc((n, r), np.uint32)
+            for name in ("values", "new_values"):
+                self.buffers[name] = device.alloc((n, r), real)
+            self.buffers["row_sums"] = device.alloc(n, real)
+            self.buffers["totals"] = device.zeros(shape.row, real)
+            self.buffers["tables"] = device.zeros((groups, k, 4), real)
+            self.buffers["used_lists"] = device.alloc((groups, k), np.uint32)
+            self.buffers["overflow"] = device.alloc(n, np.uint32)
+            self.buffers["n_overflow"] = device.zeros(1, np.uint32)
+            self.buffers["sums"] = device.zeros((3, shape.row), np.uint64)
+            self.buffers["theta"] = device.zeros((2, shape.row), real)
+            self.buffers["beta"] = device.zeros(shape.row, real)
+        except BaseException:
+            self.release()
+            raise
+
+    def exchange(self, *users: dict[str, Any]) -> None:
+        """Make the new rows the rows, here and in the kernel arguments ``users``."""
+        for held in (self.buffers, *users):
+            for old, new in _PAIRS:
+                held[old], held[new] = held[new], held[old]
+
+    def entries(self, first: int = 0, stop: int | None = None) -> tuple[Array, Array]:
+        """Communities and values ``[V, R]`` of a range of vertices; unused entries have the community NONE."""
+        stop = self.shape.n_vertices if stop is None else stop
+        return (
+            self.device.download_range(self.buffers["communities"], first, stop),
+            self.device.download_range(self.buffers["values"], first, stop),
+        )
+
+    def set_entries(self, communities: Array, values: Array) -> None:
+        """Write all rows ``[N, R]``; the sums of the columns follow from them."""
+        self.device.write(self.buffers["communities"], np.ascontiguousarray(communities, np.uint32))
+        self.device.write(self.buffers["values"], np.ascontiguousarray(values, self.shape.real))
+        sums = np.zeros(self.shape.row, self.shape.real)
+        sums[: self.shape.k] = totals(communities, values, self.shape.k, self.shape.floor)
+        self.device.write(self.buffers["totals"], sums)
+
+    def place(self, vertices: Array, communities: Array, seed: int, row_sum: float) -> None:
+        """Start: each vertex keeps the communities of its sets, in equal parts; others keep random ones.
+
+        ``vertices`` ``[S]``, ascending, and ``communities`` ``[S]`` are the sets.
+        """
+        n, k = self.shape.n_vertices, self.shape.k
+        most = min(self.shape.entries, k)
+        kept, values = self._empty()
+        first = below(seed, 0, np.arange(n), 0, Purpose.init, k)
+        kept[:, :most] = (first[:, None] + np.arange(most) * max(1, k // most)) % k
+        count = np.full(n, most)
+        there, at = np.unique(vertices, return_index=True)
+        rank = np.arange(len(vertices)) - np.repeat(at, np.diff(np.append(at, len(vertices))))
+        inside = rank < most
+        kept[there] = NONE
+        kept[vertices[inside], rank[inside]] = communities[inside]
+        count[there] = np.minimum(np.bincount(vertices, minlength=n)[there], most)
+        share = (1.0 - (k - count) * self.shape.floor) / count
+        values[:] = np.where(kept != NONE, share[:, None], 0.0)
+        self.set_entries(kept, values)
+        self.device.write(self.buffers["row_sums"], np.full(n, row_sum, self.shape.real))
+
+    def replace_rows(self, vertices: Array, rows: Array, seed: int = 0, iteration: int = 0) -> None:
+        """Write dense rows ``[V, K]`` of ``vertices`` ``[V]``, of which the largest entries are kept."""
+        kept, values = (array.copy() for array in self.entries())
+        most, floor = min(self.shape.entries, self.shape.k), self.shape.floor
+        at = np.argsort(-rows, axis=1, kind="stable")[:, :most]
+        largest = np.take_along_axis(rows, at, axis=1)
+        used = largest > floor * (1 + 1e-6)
+        used[:, 0] = True
+        share = np.where(used, largest, 0.0)
+        share *= (1.0 - (self.shape.k - used.sum(axis=1, keepdims=True)) * floor) / share.sum(axis=1, keepdims=True)
+        kept[vertices], values[vertices] = NONE, 0.0
+        kept[vertices, :most] = np.where(used, at, NONE)
+        values[vertices, :most] = np.where(used, np.maximum(share, floor), 0.0)
+        self.set_entries(kept, values)
+
+    def shrink(self, communities: Array, factor: float) -> None:
+        """Multiply all entries of ``communities`` by ``factor``, and divide the rows by their new sums."""
+        kept, values = self.entries()
+        there = kept != NONE
+        share = np.where(there, values.astype(np.float64), 0.0)
+        share[there & np.isin(kept, communities)] *= factor
+        order = np.argsort(-share, axis=1, kind="stable")
+        kept, share = np.take_along_axis(kept, order, axis=1), np.take_along_axis(share, order, axis=1)
+        there = kept != NONE
+        share *= (1.0 - (self.shape.k - there.sum(axis=1, keepdims=True)) * self.shape.floor) / share.sum(
+            axis=1, keepdims=True
+        )
+        self.set_entries(kept, np.where(there, np.maximum(share, self.shape.floor), 0.0))
+
+    def rows(self, first: int, stop: int) -> Array:
+        """Dense rows ``[V, K]`` of a range of vertices."""
+        return expanded(*self.entries(first, stop), self.shape.k, self.shape.floor).astype(self.shape.real)
+
+    def restore_entries(self, communities: Array, values: Array, sums: Array, column_sums: Array) -> None:
+        """Write all rows ``[N, R]``, their sums of phi ``[N]``, and the sums of columns ``[K]`` of the last sweep."""
+        self.set_entries(communities, values)
+        padded = np.zeros(self.shape.row, self.shape.real)
+        padded[: self.shape.k] = column_sums
+        self.device.write(self.buffers["totals"], padded)
+        self.device.write(self.buffers["row_sums"], np.ascontiguousarray(sums, self.shape.real))
+
+    def reset_slots(self) -> None:
+        """Sparse rows have no slots."""
+
+    def _empty(self) -> tuple[Array, Array]:
+        size = (self.shape.n_vertices, self.shape.entries)
+        return np.full(size, NONE, np.uint32), np.zeros(size, self.shape.real)

@@ -1,0 +1,95 @@
+"""Sparse rows: the reference against finite differences and dense rows, and its helpers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, filled, kept, totals
+from mmsbgen.families.mmsb.reference import block_equations, sparse_equations
+from mmsbgen.families.mmsb.reference.sparse_equations import SparseStep
+
+K, DEGREE = 7, 4
+STEP = SparseStep(half_step=0.05, alpha=0.1, delta=1e-4, floor=0.0)
+ALL = np.ones(K, bool)
+
+
+def dense(seed: int, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """phi ``[K]`` of a vertex, rows of its neighbours, strengths, and the sum of the other rows' mass a community."""
+    rng = np.random.default_rng(seed)
+    phi = rng.gamma(0.7, size=K) + 0.05
+    rows = rng.dirichlet(np.full(K, 0.5), DEGREE) * (1 - K * floor) + floor
+    return phi, rows, rng.uniform(0.1, 0.9, K), float(rng.uniform(3, 6))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_is_that_of_the_first_order_likelihood(seed: int) -> None:
+    """log p of the links, and of the non-links to first order, differentiated by phi: the drift over the row sum."""
+    phi, rows, beta, others = dense(seed)
+    pi, w = phi / phi.sum(), beta - STEP.delta
+    sums = pi + rows.sum(axis=0) + others
+
+    def likelihood(at: np.ndarray) -> float:
+        own = at / at.sum()
+        return float(np.log(STEP.delta + rows @ (w * own)).sum() - (w * own * others).sum())
+
+    small = 1e-6
+    slope = np.array([(likelihood(phi + small * e) - likelihood(phi - small * e)) / (2 * small) for e in np.eye(K)])
+    row = sparse_equations.update((pi, ALL), phi.sum(), (rows, np.tile(ALL, (DEGREE, 1))), beta, sums, STEP)
+    flow = np.log((row.phi - STEP.dust) / STEP.decay / phi) / STEP.half_step
+    np.testing.assert_allclose(flow, slope, rtol=1e-6, atol=1e-8)
+
+
+def test_with_all_entries_links_count_as_with_dense_rows() -> None:
+    phi, rows, beta, _ = dense(9)
+    pi = phi / phi.sum()
+    # No mass is left to non-links, and dense rows have no partners.
+    row = sparse_equations.update(
+        (pi, ALL), phi.sum(), (rows, np.tile(ALL, (DEGREE, 1))), beta, pi + rows.sum(axis=0), STEP
+    )
+    drift, _ = block_equations.link_drift(pi, beta, np.zeros(K), rows, STEP.delta, 0.0)
+    moved = phi * np.exp(STEP.half_step * drift / phi.sum()) * STEP.decay + STEP.dust
+    np.testing.assert_allclose(row.phi, moved, rtol=1e-12)
+    np.testing.assert_array_equal(row.non_links, 0.0)
+
+
+def test_only_communities_of_the_row_and_of_neighbours_are_candidates() -> None:
+    floor = 1e-3
+    own, near = np.full(K, floor), np.full((1, K), floor)
+    own[2], near[0, 5] = 1 - (K - 1) * floor, 1 - (K - 1) * floor
+    masks = own > floor, near > floor
+    row = sparse_equations.update((own, masks[0]), 1.0, (near, masks[1]), np.full(K, 0.5), np.full(K, 3.0), STEP)
+    assert row.candidates.tolist() == [2, 5]
+    at = sparse_equations.cut(row.phi, row.candidates, 1)
+    values, total = sparse_equations.finished(row.phi[at], K, STEP)
+    assert values.sum() == pytest.approx(1.0)
+    assert total == pytest.approx(row.phi[at].sum() + (K - 1) * STEP.dust)
+
+
+def test_the_cut_keeps_the_largest_and_of_equal_ones_the_smallest_community() -> None:
+    phi, candidates = np.array([0.1, 0.5, 0.5, 0.2]), np.array([3, 9, 4, 1])
+    assert candidates[sparse_equations.cut(phi, candidates, 3)].tolist() == [4, 9, 1]
+
+
+@given(st.data())
+def test_filled_rows_have_the_same_values(data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, 40))
+    r = data.draw(st.sampled_from([1, 2, 8]))
+    n = data.draw(st.integers(1, 5))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    communities = np.full((n, r), NONE, np.uint32)
+    values = np.zeros((n, r))
+    for row in range(n):
+        count = rng.integers(1, min(r, k) + 1)
+        communities[row, :count] = rng.choice(k, count, replace=False)
+        values[row, :count] = np.sort(rng.random(count))[::-1] + 0.1
+    found, sizes = filled(communities, values, k, 0.01)
+    assert found.shape == (n, min(r, k))
+    assert all(np.unique(row).size == row.size for row in found)
+    again = np.full((n, k), 0.01)
+    np.put_along_axis(again, found, sizes, axis=1)
+    np.testing.assert_array_equal(again, expanded(communities, values, k, 0.01))
+    np.testing.assert_allclose(totals(communities, values, k, 0.01), again.sum(axis=0))
+    assert kept(communities, k).sum() == (communities != NONE).sum()

@@ -1,0 +1,168 @@
+"""Chains with sparse rows: tables of candidates, what a row keeps, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, totals
+from mmsbgen.graph import Split, split
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import FEWEST_SPARSE, Options
+from mmsbgen.sampler.run import prune
+from mmsbgen.sampler.starts.start_methods import of_sets
+from mmsbgen.sampler.state.sparse_state import SparseState
+from tests.sampler.conftest import graph_of
+
+pytestmark = pytest.mark.opencl
+SPARSE = {"mini_batch": "block", "noise": None, "rows": "sparse"}
+
+
+@pytest.fixture(scope="module")
+def planted() -> Split:
+    """Twelve cliques of ten vertices with some links between them."""
+    rng = np.random.default_rng(2)
+    inside = [(10 * c + a, 10 * c + b) for c in range(12) for a in range(10) for b in range(a)]
+    across = [tuple(sorted(pair)) for pair in rng.integers(0, 120, (60, 2)).tolist() if pair[0] != pair[1]]
+    return split(graph_of(120, sorted({*map(tuple, map(sorted, inside)), *across})), validation=0.1, seed=1)
+
+
+def entries(sampler: Sampler) -> tuple[np.ndarray, np.ndarray]:
+    assert isinstance(sampler.state, SparseState)
+    return sampler.state.entries()
+
+
+def run(sampler: Sampler, sets: list[np.ndarray], sweeps: int) -> None:
+    sampler.initialise(of_sets("communities", sets))
+    for _ in range(sweeps):
+        sampler.step()
+
+
+CLIQUES = [np.arange(10 * c, 10 * c + 10) for c in range(12)]
+
+
+def test_rows_keep_descending_entries_that_add_up(opencl_device: Device, planted: Split, chain) -> None:
+    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+    run(sampler, CLIQUES, 5)
+    communities, values = entries(sampler)
+    there = communities != NONE
+    floor = sampler.shape.floor
+    sums = values.sum(axis=1, dtype=np.float64) + (40 - there.sum(axis=1)) * floor
+    np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
+    assert (np.diff(values, axis=1) <= 0).all()
+    np.testing.assert_array_equal(communities[:, 0], np.repeat(np.arange(12), 10), "each clique is a community")
+    column_sums = sampler.device.download(sampler.values["totals"])[:40]
+    np.testing.assert_allclose(column_sums, totals(communities, values, 40, floor), rtol=1e-5)
+    rows, _ = sampler.rows(0, 120)
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_more_candidates_than_a_hash_table_has_slots(opencl_device: Device, chain) -> None:
+    """A star of 300 leaves, each in a community of its own: its vertex is left over, and its row is the same."""
+    star = [(0, v) for v in range(1, 301)]
+    parts = split(graph_of(301, star), validation=0.0, seed=1)
+    sets = [np.array([v]) for v in range(301)]
+    found = []
+    for table, slots in (("direct", 64), ("hash", 64)):
+        config = {"table": table, "team": "item", "slots": slots, "block_size": 1, "rows_in_flight": 1}
+        sampler = chain(opencl_device, parts, {"sparse_rows": config}, n_communities=301, entries=8, **SPARSE)
+        run(sampler, sets, 3)
+        found.append((*entries(sampler), sampler.state.theta(), sampler.row_sums()))
+        assert dict(sampler.kernels["sparse_rows"].config) == config
+    for direct, hashed in zip(*found, strict=True):
+        np.testing.assert_array_equal(direct, hashed)
+
+
+def test_a_clique_larger_than_a_hash_table(opencl_device: Device, chain) -> None:
+    clique = [(a, b) for a in range(90) for b in range(a)]
+    parts = split(graph_of(90, clique), validation=0.0, seed=1)
+    config = {"table": "hash", "team": "item", "slots": 64, "block_size": 4, "rows_in_flight": 1}
+    sampler = chain(opencl_device, parts, {"sparse_rows": config}, n_communities=90, entries=8, **SPARSE)
+    run(sampler, [np.array([v]) for v in range(90)], 60)
+    communities, values = entries(sampler)
+    assert np.unique(communities[:, 0]).size < 10, "vertices that are linked to all move together"
+    assert np.isfinite(values).all()
+
+
+def test_the_same_seed_gives_the_same_bits(opencl_device: Device, planted: Split, chain) -> None:
+    states = []
+    for _ in range(2):
+        sampler = chain(opencl_device, planted, n_communities=40, **SPARSE)
+        run(sampler, CLIQUES[:6], 20)
+        states.append((*entries(sampler), sampler.state.theta()))
+    for one, other in zip(*states, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_rows_that_are_replaced_keep_their_largest_entries(opencl_device: Device, planted: Split, chain) -> None:
+    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+    run(sampler, CLIQUES, 1)
+    rows = np.random.default_rng(4).dirichlet(np.full(40, 0.3), 3)
+    before = sampler.rows(0, 120)[0]
+    sampler.state.replace_rows(np.array([3, 50, 119]), rows)
+    after = sampler.rows(0, 120)[0]
+    others = np.setdiff1d(np.arange(120), [3, 50, 119])
+    np.testing.assert_array_equal(after[others], before[others])
+    for vertex, row in zip((3, 50, 119), rows, strict=True):
+        largest = np.sort(np.argsort(-row)[:8])
+        np.testing.assert_array_equal(np.flatnonzero(after[vertex] > 1.5 * sampler.shape.floor), largest)
+        expected = row[largest] / row[largest].sum()
+        np.testing.assert_allclose(after[vertex, largest], expected, rtol=0.02)
+
+
+def test_losses_by_entries_are_those_of_whole_rows(opencl_device: Device, planted: Split, chain) -> None:
+    sampler = chain(opencl_device, planted, n_communities=40, entries=16, **SPARSE)
+    run(sampler, CLIQUES, 10)
+    order = np.concatenate([np.arange(12, 40), np.arange(12)])
+    links = np.asarray(planted.validation.labels, bool)
+    for linked in (True, False):
+        pairs = planted.validation.pairs[links == linked]
+        whole = prune._losses(sampler, pairs, linked, order)
+        sparse = prune._sparse_losses(sampler, pairs, linked, order)
+        # Without c communities that a pair does not keep, both of its rows are divided by 1 - c floor.
+        removed = np.arange(29)
+        each = -2 * np.log1p(-removed * sampler.shape.floor)
+        assert (np.abs(sparse[0] - whole[0])[:29] <= len(pairs) * each + 0.01 * np.abs(whole[0][:29]) + 1e-6).all()
+        most = np.sqrt(np.abs(whole[1][:29]) * len(pairs))
+        assert (np.abs(sparse[1] - whole[1])[:29] <= 2 * each * most + len(pairs) * each**2 + 1e-6).all()
+        # Without the communities of the pairs, links are lost.
+        if linked:
+            assert sparse[0][30:36].min() > 1.0
+
+
+def test_which_rows_a_run_has() -> None:
+    sized = Options(n_communities=FEWEST_SPARSE).sized_for(1000, 5000)
+    assert sized.sparse
+    assert (sized.size, sized.draws) == (1000, 1000)
+    for dense in (
+        Options(n_communities=FEWEST_SPARSE - 1),
+        Options(n_communities=FEWEST_SPARSE, dtype="float64"),
+        Options(n_communities=FEWEST_SPARSE, mini_batch="random-node"),
+        Options(n_communities=FEWEST_SPARSE, sample_sweeps=10),
+        Options(n_communities=FEWEST_SPARSE, mini_batch_size=100),
+        Options(n_communities=FEWEST_SPARSE, rows="dense"),
+    ):
+        assert not dense.sized_for(1000, 5000).sparse
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"mini_batch": "random-node"}, "mini_batch='random-node'"),
+        ({"sample_sweeps": 5}, "sample_sweeps=5"),
+        ({"noise": True}, "noise=True"),
+        ({"average": True}, "average=True"),
+        ({"step": "reflected"}, "step='reflected'"),
+        ({"entries": 12}, "entries=12"),
+    ],
+)
+def test_what_does_not_go_with_sparse_rows_is_named(options: dict[str, object], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        Options(n_communities=10, **{"rows": "sparse", **options})
+
+
+def test_sizes_do_not_go_with_sparse_rows() -> None:
+    with pytest.raises(InputError, match="mini_batch_size=10"):
+        Options(n_communities=10, rows="sparse", mini_batch_size=10).sized_for(100, 300)
