@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+#: Standard deviations of a normal law on either side of its mean that hold 95 % of it.
+_Z = 1.959964
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
@@ -48,15 +50,44 @@ def auc(probabilities: Floats, links: Bools) -> float:
 
 
 def auc_error(probabilities: Floats, links: Bools) -> float:
-    """Standard error of :func:`auc` as an estimate for all pairs (DeLong, DeLong and Clarke-Pearson 1988)."""
-    positive, negative = np.sort(probabilities[links]), np.sort(probabilities[~links])
-    variance = 0.0
-    for these, those in ((positive, negative), (negative, positive)):
-        if these.size < 2 or not those.size:
-            return math.nan
+    """Standard error of :func:`auc` as an estimate for all pairs; NaN without a class.
+
+    That of DeLong, DeLong and Clarke-Pearson (1988), after a link and a non-link below all others and one of each above
+    them are added.  Without these it is 0 where the AUC is 1, however few pairs there are.
+    """
+    positive, negative = probabilities[links], probabilities[~links]
+    return math.sqrt(_auc_variance(positive, negative)[1]) if positive.size and negative.size else math.nan
+
+
+def auc_interval(probabilities: Floats, links: Bools) -> tuple[float, float]:
+    """95 % confidence interval of :func:`auc`; NaN without a class.
+
+    Wilson's (1927) score interval for a share of n pairs, n being the number of independent pairs of a link and a
+    non-link whose share varies as much as the AUC: A (1 - A) / n is its variance.  A and the variance are those of
+    :func:`auc_error`.  n is at least the size m of the smaller class (Birnbaum and Klose 1957).  So an AUC of 1 has the
+    interval from m / (m + 3.84) on; exactly, AUC = 1 has a probability of at most A^m, as m pairs of a link and a
+    non-link can be formed in which none comes twice.
+    """
+    positive, negative = probabilities[links], probabilities[~links]
+    if not positive.size or not negative.size:
+        return math.nan, math.nan
+    found, (area, variance) = auc(probabilities, links), _auc_variance(positive, negative)
+    n = max(min(positive.size, negative.size), area * (1.0 - area) / variance)
+    centre, scale = found + _Z**2 / (2 * n), 1.0 + _Z**2 / n
+    half = _Z * math.sqrt(found * (1.0 - found) / n + (_Z / (2 * n)) ** 2)
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def _auc_variance(positive: Floats, negative: Floats) -> tuple[float, float]:
+    """AUC and DeLong's variance of it, with one value of each class below and one above all others."""
+    ends = [-np.inf, np.inf]
+    positive, negative = np.sort(np.append(positive, ends)), np.sort(np.append(negative, ends))
+    area, variance = 0.5, 0.0
+    for these, those in ((negative, positive), (positive, negative)):
         below = np.searchsorted(those, these, side="left") + np.searchsorted(those, these, side="right")
-        variance += float(np.var(below / (2 * those.size), ddof=1)) / these.size
-    return math.sqrt(variance)
+        placed = below / (2 * those.size)
+        area, variance = float(placed.mean()), variance + float(placed.var(ddof=1)) / these.size
+    return area, variance
 
 
 def perplexity(link_sum: float, non_link_sum: float, pairs: int) -> float:
