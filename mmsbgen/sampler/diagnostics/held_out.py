@@ -50,43 +50,52 @@ def auc(probabilities: Floats, links: Bools) -> float:
 
 
 def auc_error(probabilities: Floats, links: Bools) -> float:
-    """Standard error of :func:`auc` as an estimate for all pairs; NaN without a class.
+    """Standard error of :func:`auc` as an estimate for all pairs; NaN if a class has fewer than two.
 
-    That of DeLong, DeLong and Clarke-Pearson (1988), after a link and a non-link below all others and one of each above
-    them are added.  Without these it is 0 where the AUC is 1, however few pairs there are.
+    That of DeLong, DeLong and Clarke-Pearson (1988), which counts how far pairs are out of order.  Where the AUC is 1
+    none is, and the error would be 0 however few pairs there are.  So where the AUC is within the error of 0 or 1, that
+    is the error with a link and a non-link added below all others and one of each above them.
     """
     positive, negative = probabilities[links], probabilities[~links]
-    return math.sqrt(_auc_variance(positive, negative)[1]) if positive.size and negative.size else math.nan
+    if min(positive.size, negative.size) < 2:
+        return math.nan
+    area, variance = _placed(positive, negative)
+    _, wider = _placed(*_with_ends(positive, negative))
+    return math.sqrt(wider if min(area, 1.0 - area) ** 2 < wider else variance)
 
 
 def auc_interval(probabilities: Floats, links: Bools) -> tuple[float, float]:
     """95 % confidence interval of :func:`auc`; NaN without a class.
 
-    Wilson's (1927) score interval for a share of n pairs, n being the number of independent pairs of a link and a
-    non-link whose share varies as much as the AUC: A (1 - A) / n is its variance.  A and the variance are those of
-    :func:`auc_error`.  n is at least the size m of the smaller class (Birnbaum and Klose 1957).  So an AUC of 1 has the
-    interval from m / (m + 3.84) on; exactly, AUC = 1 has a probability of at most A^m, as m pairs of a link and a
-    non-link can be formed in which none comes twice.
+    Wilson's (1927) score interval of a share of n.  n is the number of independent comparisons of a link with a
+    non-link whose share has the AUC's variance, A (1 - A) / n, estimated by DeLong's method with the pairs that
+    :func:`auc_error` adds.  It is at least the size m of the smaller class (Birnbaum and Klose 1957).  So an AUC of 1
+    has the interval from m / (m + 3.84) on.  Exactly, P(AUC = 1) <= A^m, as m comparisons can be made in which no link
+    and no non-link comes twice.
     """
     positive, negative = probabilities[links], probabilities[~links]
     if not positive.size or not negative.size:
         return math.nan, math.nan
-    found, (area, variance) = auc(probabilities, links), _auc_variance(positive, negative)
+    found, (area, variance) = auc(probabilities, links), _placed(*_with_ends(positive, negative))
     n = max(min(positive.size, negative.size), area * (1.0 - area) / variance)
     centre, scale = found + _Z**2 / (2 * n), 1.0 + _Z**2 / n
     half = _Z * math.sqrt(found * (1.0 - found) / n + (_Z / (2 * n)) ** 2)
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
-def _auc_variance(positive: Floats, negative: Floats) -> tuple[float, float]:
-    """AUC and DeLong's variance of it, with one value of each class below and one above all others."""
-    ends = [-np.inf, np.inf]
-    positive, negative = np.sort(np.append(positive, ends)), np.sort(np.append(negative, ends))
+def _with_ends(*classes: Floats) -> list[Floats]:
+    """Each class with one value below and one above all others."""
+    return [np.append(values, [-np.inf, np.inf]) for values in classes]
+
+
+def _placed(positive: Floats, negative: Floats) -> tuple[float, float]:
+    """AUC and DeLong's variance of it, for classes of two and more."""
+    positive, negative = np.sort(positive), np.sort(negative)
     area, variance = 0.5, 0.0
     for these, those in ((negative, positive), (positive, negative)):
         below = np.searchsorted(those, these, side="left") + np.searchsorted(those, these, side="right")
-        placed = below / (2 * those.size)
-        area, variance = float(placed.mean()), variance + float(placed.var(ddof=1)) / these.size
+        places = below / (2 * those.size)
+        area, variance = float(places.mean()), variance + float(places.var(ddof=1)) / these.size
     return area, variance
 
 

@@ -16,7 +16,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints, RowSource
 from mmsbgen.sampler.posterior.draws import Draws
-from mmsbgen.sampler.posterior.moments import Posterior, Rows, beta_interval, checked_level, link_moments
+from mmsbgen.sampler.posterior.moments import MomentRows, Posterior, beta_interval, checked_level, link_moments
 
 #: Elements of rows processed at a time in the search for the largest; they fit into a core's cache.
 _CACHED = 1 << 18
@@ -194,7 +194,7 @@ class Memberships:
             )
         return self.posterior
 
-    def _moment_rows(self, vertices: Ints) -> Rows:
+    def _moment_rows(self, vertices: Ints) -> MomentRows:
         """Posterior means and variances of whole rows; vertices without a training link have those of the prior."""
         posterior, at = self._posterior(), self.indices[vertices].astype(np.int64)
         stored_mean, stored = (array[vertices].astype(np.float64) for array in (posterior.mean, posterior.sd))
@@ -212,7 +212,7 @@ class Memberships:
         unknown = np.isin(vertices, self.unlinked)
         prior = self._prior()
         mean[unknown], variance[unknown] = prior, prior * (1.0 - prior) / (posterior.prior_sum + 1.0)
-        return Rows(mean, variance)
+        return MomentRows(mean, variance)
 
     def _prior(self) -> Floats:
         """The prior's mean row ``[W]``: 1/K in every column of the model."""

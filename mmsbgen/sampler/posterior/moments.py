@@ -74,14 +74,14 @@ class Posterior:
         return made
 
 
-class Rows(NamedTuple):
+class MomentRows(NamedTuple):
     """Posterior means and variances ``[P, W]`` of some rows of pi."""
 
     mean: Floats
     variance: Floats
 
 
-def link_moments(a: Rows, b: Rows, posterior: Posterior, delta: float) -> tuple[Floats, Floats]:
+def link_moments(a: MomentRows, b: MomentRows, posterior: Posterior, delta: float) -> tuple[Floats, Floats]:
     """Posterior mean and variance ``[P]`` of p(link), eq. (2.2), of pairs with the rows ``a`` and ``b``.
 
     Rows of different vertices and strengths count as independent; entries of one row are correlated as in a Dirichlet
@@ -100,7 +100,7 @@ def link_moments(a: Rows, b: Rows, posterior: Posterior, delta: float) -> tuple[
     return delta + total, variance.clip(min=0.0)
 
 
-def _together(rows: Rows) -> Floats:
+def _together(rows: MomentRows) -> Floats:
     """E[a_k a_l] over E[a_k] E[a_l] in a Dirichlet law with the means and the total variance of each row."""
     most = 1.0 - (rows.mean**2).sum(axis=1)
     share = np.divide(rows.variance.sum(axis=1), most, out=np.zeros(len(most)), where=most > 1e-12)
