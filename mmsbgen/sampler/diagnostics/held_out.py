@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 #: Standard deviations of a normal law on either side of its mean that hold 95 % of it.
 _Z = 1.959964
+#: Probability on either side of a 95 % interval.
+_TAIL = 0.025
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
@@ -53,39 +55,46 @@ def auc_error(probabilities: Floats, links: Bools) -> float:
     """Standard error of :func:`auc` as an estimate for all pairs; NaN if a class has fewer than two.
 
     That of DeLong, DeLong and Clarke-Pearson (1988), which counts how far pairs are out of order.  Where the AUC is 1
-    none is, and the error would be 0 however few pairs there are.  So where the AUC is within the error of 0 or 1, that
-    is the error with a link and a non-link added below all others and one of each above them.
+    none is, and the error would be 0 however few pairs there are.  So where the AUC is within the error of 1, that is
+    the error with one more link, below all others, and one more non-link, above them; likewise at 0.
     """
     positive, negative = probabilities[links], probabilities[~links]
     if min(positive.size, negative.size) < 2:
         return math.nan
     area, variance = _placed(positive, negative)
-    _, wider = _placed(*_with_ends(positive, negative))
+    _, wider = _placed(*_with_misplaced(positive, negative))
     return math.sqrt(wider if min(area, 1.0 - area) ** 2 < wider else variance)
 
 
 def auc_interval(probabilities: Floats, links: Bools) -> tuple[float, float]:
     """95 % confidence interval of :func:`auc`; NaN without a class.
 
-    Wilson's (1927) score interval of a share of n.  n is the number of independent comparisons of a link with a
-    non-link whose share has the AUC's variance, A (1 - A) / n, estimated by DeLong's method with the pairs that
-    :func:`auc_error` adds.  It is at least the size m of the smaller class (Birnbaum and Klose 1957).  So an AUC of 1
-    has the interval from m / (m + 3.84) on.  Exactly, P(AUC = 1) <= A^m, as m comparisons can be made in which no link
-    and no non-link comes twice.
+    At 1 it is exact: with m pairs in the smaller class, m comparisons of a link and a non-link can be made in which none
+    comes twice.  So P(AUC = 1) is at most A^m, and the interval begins at .025^(1/m), about 1 - 3.7/m.  Likewise at 0.
+
+    Elsewhere it is Wilson's (1927) score interval of a share of n.  n is the number of independent comparisons whose
+    share has the AUC's variance, A (1 - A) / n, by DeLong's method with the pairs that :func:`auc_error` adds.  It is m
+    at the least (Birnbaum and Klose 1957).
     """
     positive, negative = probabilities[links], probabilities[~links]
     if not positive.size or not negative.size:
         return math.nan, math.nan
-    found, (area, variance) = auc(probabilities, links), _placed(*_with_ends(positive, negative))
-    n = max(min(positive.size, negative.size), area * (1.0 - area) / variance)
+    m, found = min(positive.size, negative.size), auc(probabilities, links)
+    if found in (0.0, 1.0):
+        bound = _TAIL ** (1.0 / m)
+        return (bound, 1.0) if found else (0.0, 1.0 - bound)
+    area, variance = _placed(*_with_misplaced(positive, negative))
+    n = max(m, area * (1.0 - area) / variance)
     centre, scale = found + _Z**2 / (2 * n), 1.0 + _Z**2 / n
     half = _Z * math.sqrt(found * (1.0 - found) / n + (_Z / (2 * n)) ** 2)
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
-def _with_ends(*classes: Floats) -> list[Floats]:
-    """Each class with one value below and one above all others."""
-    return [np.append(values, [-np.inf, np.inf]) for values in classes]
+def _with_misplaced(positive: Floats, negative: Floats) -> tuple[Floats, Floats]:
+    """The classes with one more link and one more non-link, both as far out of order as can be."""
+    links = np.arange(positive.size + negative.size) < positive.size
+    far = math.inf if auc(np.append(positive, negative), links) >= 0.5 else -math.inf
+    return np.append(positive, -far), np.append(negative, far)
 
 
 def _placed(positive: Floats, negative: Floats) -> tuple[float, float]:
