@@ -1,4 +1,4 @@
-"""Intervals hold what they promise: of memberships and link probabilities on exact posteriors, of AUC in repeated draws."""
+"""Intervals hold what they promise: of memberships and link probabilities, on exact posteriors, and of AUC."""
 
 from __future__ import annotations
 

@@ -69,8 +69,9 @@ def auc_error(probabilities: Floats, links: Bools) -> float:
 def auc_interval(probabilities: Floats, links: Bools) -> tuple[float, float]:
     """95 % confidence interval of :func:`auc`; NaN without a class.
 
-    At 1 it is exact: with m pairs in the smaller class, m comparisons of a link and a non-link can be made in which none
-    comes twice.  So P(AUC = 1) is at most A^m, and the interval begins at .025^(1/m), about 1 - 3.7/m.  Likewise at 0.
+    At 1 it is exact: with m pairs in the smaller class, m comparisons of a link and a non-link can be made in which
+    none comes twice.  So P(AUC = 1) is at most A^m, and the interval begins at .025^(1/m), about 1 - 3.7/m.  Likewise
+    at 0.
 
     Elsewhere it is Wilson's (1927) score interval of a share of n.  n is the number of independent comparisons whose
     share has the AUC's variance, A (1 - A) / n, by DeLong's method with the pairs that :func:`auc_error` adds.  It is m

@@ -89,7 +89,7 @@ def _text(found: dict[str, Any]) -> str:
         )
     single = found["log_likelihood"] if links["count"] else found["effective_communities"]
     what = "the held-out log-likelihood" if links["count"] else "the effective number of communities"
-    numbers = f"R-hat {_number(single['r_hat'], '.2f')} of {what}"
+    numbers = f"R-hat {_number(single['r_hat'], '.3f')} of {what}"
     sizes = single["ess_bulk"]
     if links["count"]:
         numbers += f", above {FAR} for {links['above_1.1']:.0%} of {links['count']} link probabilities"
@@ -110,13 +110,13 @@ def _meaning(found: dict[str, Any], r_hat: float, sizes: float) -> str:
             f"{' Chains that stay apart are at modes of their own; use what is pooled over them.' if several else ''}"
         )
     alone = "" if several else " Whether other chains agree, --chains 4 tells."
-    if r_hat > CLOSE or share["above_1.01"] > _FEW:
-        return f"R-hat above {CLOSE}: means are about right, spreads and intervals less so; sample longer.{alone}"
-    if sizes < _LEAST_ESS * found["chains"]:
-        return (
-            f"Fewer than {_LEAST_ESS} effective samples a chain: R-hat and intervals are rough; sample longer, or "
-            f"evaluate more often (--evaluate-every).{alone}"
-        )
+    reasons = [f"R-hat above {CLOSE}"] if r_hat > CLOSE or share["above_1.01"] > _FEW else []
+    reasons += [f"fewer than {_LEAST_ESS} effective samples a chain"] if sizes < _LEAST_ESS * found["chains"] else []
+    if reasons:
+        why = " and ".join(reasons)
+        more = ", or evaluate more often (--evaluate-every)" if found["draws"] < _LEAST_ESS else ""
+        means = "means are about right, spreads and intervals less so"
+        return f"{why[0].upper()}{why[1:]}: {means}. Sample longer{more}.{alone}"
     return f"The samples agree{' within the chain' if not several else ''}.{alone}"
 
 
