@@ -12,7 +12,7 @@ from mmsbgen.report.page import Section, Table
 from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import MUTED, Picture, colour, panels
 from mmsbgen.sampler.posterior.draws import Draws, aligned
-from mmsbgen.sampler.posterior.r_hat import split
+from mmsbgen.sampler.posterior.r_hat import LEAST_DRAWS, split
 
 Floats = npt.NDArray[np.float64]
 #: Bins of ranks.
@@ -29,7 +29,8 @@ def sampling_section(saved: SavedRun) -> Section | None:
     if not told:
         return None
     draws = saved.result.memberships.all_draws
-    return Section("Sampling", told["text"], [_picture(draws)] if draws else [], [_table(told)])
+    picture = _picture(draws) if draws else None
+    return Section("Sampling", told["text"], [] if picture is None else [picture], [_table(told)])
 
 
 def _table(told: Mapping[str, Any]) -> Table:
@@ -65,34 +66,42 @@ def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3f}" if value < 10 else f"{value:,.0f}"
 
 
-def _picture(chains: list[Draws]) -> Picture:
-    """Traces of two quantities by chain, and the ranks of each chain's draws among all."""
+def _picture(chains: list[Draws]) -> Picture | None:
+    """Traces of two quantities by chain, and the ranks of each chain's draws among all; None with too few draws."""
+    together = aligned(chains)
+    if len(together[0]) < LEAST_DRAWS:
+        return None
+    shown = {name: label for name, label in _SHOWN.items() if np.isfinite(getattr(chains[0], name)).all()}
     several = len(chains) > 1
-    figure, axes = panels(2, 2, 8.6, 4.8)
-    for (left, right), (name, label) in zip(axes, _SHOWN.items(), strict=True):
+    figure, axes = panels(len(shown), 2, 8.6, 0.6 + 2.1 * len(shown))
+    for (left, right), (name, label) in zip(axes, shown.items(), strict=True):
         for number, draws in enumerate(chains):
-            left.plot(draws.iterations, getattr(draws, name), color=colour(number), linewidth=0.8)
+            left.plot(draws.iterations, getattr(draws, name), linewidth=0.9, **_style(number))
         left.set_ylabel(label)
         left.grid(axis="y")
-        values = np.stack([getattr(draws, name) for draws in aligned(chains)])[:, :, None]
-        compared = (values if several else split(values))[:, :, 0]
-        _ranks(right, compared)
-    axes[1][0].set_xlabel("iteration")
-    axes[1][1].set_xlabel("rank among all draws")
+        values = np.stack([getattr(draws, name) for draws in together])[:, :, None]
+        _ranks(right, (values if several else split(values))[:, :, 0])
+    axes[-1][0].set_xlabel("iteration")
+    axes[-1][1].set_xlabel("rank among all draws")
     parts = "chain" if several else "half of the chain"
     caption = (
         f"Left: draws by chain. Right: how many draws of each {parts} have which rank among all draws. Where chains "
         "sample one law, traces overlap and ranks are level (grey line)."
     )
-    alt = f"Traces and ranks of the held-out log-likelihood and of the effective communities, by {parts}."
-    return Picture("draws", "Draws of the posterior", caption, alt, figure)
+    names = " and ".join(label.partition("\n")[0] for label in shown.values())
+    return Picture("draws", "Draws of the posterior", caption, f"Traces and ranks of {names}, by {parts}.", figure)
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Colour and dashes of a chain."""
+    return {"color": colour(number), "linestyle": ("-", "--", ":", "-.")[number % 4]}
 
 
 def _ranks(axes: Any, compared: Floats) -> None:
     ranks = compared.ravel().argsort().argsort().reshape(compared.shape)
     edges = np.linspace(0, compared.size, min(_BINS, max(2, compared.shape[1] // 5)) + 1)
     for number, own in enumerate(ranks):
-        axes.stairs(np.histogram(own, edges)[0], edges, color=colour(number), linewidth=1.2)
+        axes.stairs(np.histogram(own, edges)[0], edges, linewidth=1.2, **_style(number))
     axes.axhline(compared.shape[1] / (len(edges) - 1), color=MUTED, linewidth=1)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("draws")
