@@ -317,10 +317,10 @@ class Sampler:
         if self.options.keeps_spread:
             real = self.shape.real.type
             values |= {"sums": mean, "over": real(1 / max(1, before)), "weight": real(before / (before + 1))}
-            self.kernels["add_moments"].launch(n * self.shape.row, values)
+            self.launch("posterior", "add_moments", n * self.shape.row, values)
         else:
             values |= {"rows": mean, "sums": self.values["row_sums_out"], "first": np.uint32(0)}
-            self.kernels["add_rows"].launch(n * self.shape.row, values)
+            self.launch("posterior", "add_rows", n * self.shape.row, values)
         self.chain = self.chain.with_sample(self.state.beta())
 
     @property

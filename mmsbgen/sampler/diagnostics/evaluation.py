@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -131,11 +132,12 @@ def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
 def _keep_draw(sampler: Sampler, log_likelihood: float) -> None:
     """Keep the current state, whose held-out pairs have just been evaluated, among the chain's draws."""
     assert sampler.draws is not None
-    n, k = sampler.shape.n_vertices, sampler.shape.k
+    begin, n, k = time.perf_counter(), sampler.shape.n_vertices, sampler.shape.k
     watched = Rows(sampler, 0)(spaced(n, max(1, _WATCHED // k)))
     communities = effective_number(watched.mean(axis=0, dtype=np.float64))
     p = sampler.device.download(sampler.held_values["probabilities"])[: len(sampler.split.validation.pairs)]
     sampler.draws.keep(sampler.iteration, log_likelihood, communities, p, sampler.state.beta())
+    sampler.stages.add({"posterior": time.perf_counter() - begin})
 
 
 def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
