@@ -120,7 +120,7 @@ def to_arviz(found: Clustering) -> Any:
     with warnings.catch_warnings():
         # ArviZ before version 1 announces that version when it is imported.
         warnings.simplefilter("ignore", FutureWarning)
-        arviz = library("arviz", "draws as its data")
+        arviz = library("arviz", "draws in ArviZ's form")
         if hasattr(arviz, "InferenceData"):
             return arviz.from_dict(**groups, coords=coords, dims=dims)
     return arviz.from_dict(groups, coords=coords, dims=dims)

@@ -101,8 +101,11 @@ class Plan:
             else 0,
             "edge sets": self.links.buckets.nbytes + self.held.buckets.nbytes,
             "mini-batches": listed + pairs * 64,
-            **(
-                {"draws": DrawRecorder.bytes(len(self.split.validation.pairs), shape.k)} if self.options.samples else {}
-            ),
+            **self._draws(),
             "programs and libraries": 300_000_000,
         }
+
+    def _draws(self) -> dict[str, int]:
+        """Most bytes of the draws of all chains."""
+        one = DrawRecorder.bytes(len(self.split.validation.pairs), self.shape.k)
+        return {"draws": one * self.options.chains} if self.options.samples else {}
