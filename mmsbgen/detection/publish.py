@@ -17,7 +17,8 @@ from mmsbgen.sampler.diagnostics.evaluation import metrics, of_result
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.diagnostics.verdict import verdict
-from mmsbgen.sampler.posterior.moments import ARRAYS
+from mmsbgen.sampler.posterior import moments
+from mmsbgen.sampler.posterior.draws import ARRAYS
 from mmsbgen.sampler.posterior.report import sampling_report
 from mmsbgen.sampler.run import results
 
@@ -61,8 +62,8 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     notes["verdict"] = asdict(verdict(sampler, request.on_making))
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
     if draws := memberships.all_draws:
-        names = {} if own.posterior is None else ARRAYS
-        notes["sampling"] = sampling_report(draws, names, partial(request.on_making, "R-hat"))
+        of_pi = {} if own.posterior is None else moments.WHOLE_ARRAYS if request.whole else moments.ARRAYS
+        notes["sampling"] = sampling_report(draws, of_pi | ARRAYS, partial(request.on_making, "R-hat"))
     record = results.record(sampler, found, rule, trace, finished.seconds, notes)
     if request.out is not None:
         results.write(request.out, memberships, found, record, sampler if request.whole else None)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import canonical_text
 from mmsbgen.base.libraries import library
 from mmsbgen.export.found import Clustering
 from mmsbgen.sampler.posterior.draws import aligned
-from mmsbgen.scores.cover import words_of
 
 
 def node_attributes(found: Clustering) -> list[dict[str, Any]]:
@@ -111,7 +111,8 @@ def to_arviz(found: Clustering) -> Any:
         named = np.flatnonzero(m.columns >= 0)
         posterior["strength"] = first.strengths[None][:, :, m.columns[named]]
         dims["strength"], coords["community"] = ["community"], named
-    names = ids if ids.dtype.kind == "i" else np.array(words_of(ids))
+    words = (name if isinstance(name, str) else canonical_text(name) for name in ids.tolist())
+    names = ids if ids.dtype.kind == "i" else np.array(list(words))
     groups = {
         "posterior": posterior,
         "observed_data": {"link": first.links.astype(np.int8)},

@@ -23,7 +23,7 @@ from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
 from mmsbgen.export.run_folder import read_folder
 from mmsbgen.sampler.diagnostics.memberships import named_arrays
-from mmsbgen.sampler.posterior.moments import ARRAYS
+from mmsbgen.sampler.posterior import draws, moments
 from tests.detection.detections import FAST, RING, cli
 
 pytestmark = pytest.mark.opencl
@@ -67,7 +67,7 @@ def test_files_have_means_and_deviations(found: Detection, folder: Path) -> None
         assert there["mean_codes"].shape == there["sd_codes"].shape == (30, m.width)
         assert there["draws_link_probabilities"].shape == (21, 24)
     named = json.loads((folder / "run.json").read_text())["sampling"]["arrays"]
-    assert named == ARRAYS
+    assert named == moments.ARRAYS | draws.ARRAYS
     with np.load(folder / "memberships.npz") as there:
         assert named.keys() <= set(there)
     averaged = detect(RING, average=True, **NOISY).memberships
@@ -90,9 +90,12 @@ def test_results_that_are_read_give_the_same_intervals(found: Detection, folder:
     assert np.array_equal(read.intervals(0.5), right.intervals(0.5))
     detect(RING, out=tmp_path / "whole", whole=True, **NOISY)
     whole = read_folder(tmp_path / "whole", top=16).memberships
+    named = json.loads((tmp_path / "whole" / "run.json").read_text())["sampling"]["arrays"]
+    assert named == moments.WHOLE_ARRAYS | draws.ARRAYS
     with np.load(tmp_path / "whole" / "memberships.npz") as there:
         assert there["pi_mean"].shape == there["pi_sd"].shape == there["pi"].shape
         assert "mean" not in there
+        assert named.keys() <= set(there)
     np.testing.assert_allclose(whole.link_intervals(at, 0.9), right.link_intervals(at, 0.9), rtol=1e-5)
     # Least entries are alike, and come in another order.
     np.testing.assert_allclose(whole.intervals()[:, :8], right.intervals()[:, :8], rtol=1e-5, atol=1e-30)
@@ -109,10 +112,10 @@ def test_link_probabilities_come_with_intervals(found: Detection) -> None:
     narrow = found.predict_links(PAIRS, interval=0.5)[1]
     assert ((narrow[:, 0] > ends[:, 0]) & (narrow[:, 1] < ends[:, 1])).all()
     # Of the draws themselves, which are of held-out pairs, they hold about the share that is said.
-    draws = found.memberships.draws
-    linked = ~np.isin(draws.pairs, found.memberships.unlinked).any(axis=1)
-    ends = found.memberships.link_intervals(draws.pairs, 0.9)
-    held = ((draws.link_probabilities >= ends[:, 0]) & (draws.link_probabilities <= ends[:, 1])).mean(axis=0)
+    kept = found.memberships.draws
+    linked = ~np.isin(kept.pairs, found.memberships.unlinked).any(axis=1)
+    ends = found.memberships.link_intervals(kept.pairs, 0.9)
+    held = ((kept.link_probabilities >= ends[:, 0]) & (kept.link_probabilities <= ends[:, 1])).mean(axis=0)
     assert held[linked].mean() == pytest.approx(0.9, abs=0.07)
     for level in (0, 1, 1.5, "much", float("nan")):
         with pytest.raises(InputError, match=f"interval={level!r}: it is the probability of the interval, such as 0.9"):
@@ -135,7 +138,7 @@ def test_a_run_that_optimises_has_none_of_it(tmp_path: Path, ring: Path) -> None
     stars = detect(RING, **NOISY | {"noise": None, "mini_batch": "random-node"})
     assert stars.memberships.posterior is None
     assert len(stars.memberships.draws) == 21
-    assert stars.record["sampling"]["arrays"] == {}
+    assert stars.record["sampling"]["arrays"] == draws.ARRAYS
     asked = detect(RING, **NOISY | {"noise": None, "mini_batch": "random-node", "average": True})
     assert asked.memberships.posterior is not None
 
@@ -232,10 +235,10 @@ def test_arviz_gets_the_draws(pooled: tuple[Detection, Path], found: Detection, 
     posterior = data["posterior"]
     assert dict(posterior.sizes) == {"chain": 3, "draw": 21, "pair": 24}
     assert "strength" not in posterior, "communities of chains have no common order"
-    draws = many.memberships.draws
-    assert np.array_equal(posterior["link_probability"][0], draws.link_probabilities)
-    assert np.array_equal(data["observed_data"]["link"], draws.links)
-    assert np.array_equal(data["constant_data"]["vertex"], many.memberships.ids[draws.pairs])
+    kept = many.memberships.draws
+    assert np.array_equal(posterior["link_probability"][0], kept.link_probabilities)
+    assert np.array_equal(data["observed_data"]["link"], kept.links)
+    assert np.array_equal(data["constant_data"]["vertex"], many.memberships.ids[kept.pairs])
     right = many.record["sampling"]["log_likelihood"]["r_hat"]
     assert float(arviz.rhat(data)["held_out_log_likelihood"]) == pytest.approx(right)
     # A single chain has its strengths, by the numbers of the communities.
@@ -262,6 +265,9 @@ def test_names_are_written_as_they_are(tmp_path: Path, ring: Path) -> None:
     ends = named.to_arviz()["constant_data"]["vertex"].values
     assert {str(name)[0] for name in ends.ravel()} == {"v"}
     named.export(tmp_path / "draws.nc")
+    odd = detect([((a,), (b,)) for a, b in RING], **NOISY)
+    assert "(7,)" in odd.to_arviz()["constant_data"]["vertex"].values
+    odd.export(tmp_path / "odd.nc")
 
 
 @pytest.mark.parametrize(("name", "call"), [("arviz", "to_arviz"), ("scipy", "predict_links")])

@@ -22,6 +22,16 @@ Floats = npt.NDArray[np.float64]
 #: Most draws of a chain, and most held-out pairs of which they have link probabilities: 4 MiB.
 MOST_DRAWS, MOST_PAIRS = 1024, 1024
 _PREFIX = "draws_"
+#: What the arrays are, by their names in files.
+ARRAYS = {
+    "draws_pairs": "held-out pairs of vertices",
+    "draws_links": "which of these pairs are links",
+    "draws_iterations": "iteration of every draw",
+    "draws_log_likelihoods": "log-likelihood of all held-out pairs by draw, in nats a pair",
+    "draws_effective_communities": "effective number of communities by draw",
+    "draws_link_probabilities": "p(link) by draw and pair",
+    "draws_strengths": "beta by draw and column of the chain",
+}
 
 
 def spaced(count: int, most: int) -> Ints:

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 _LEAST = 1e-3
 #: Halvings of the range in which a quantile of several chains lies.
 _HALVINGS = 40
-#: What the arrays are, by their names in files.
+#: What the arrays are, by their names in files, and those that stand for them in files with all of pi.
 ARRAYS = {
     "mean": "posterior mean of pi, at the entries that `communities` names",
     "sd": "posterior standard deviation of pi, at the same entries",
@@ -27,6 +27,11 @@ ARRAYS = {
     "mean_codes": "posterior mean of all of pi, round(255 sqrt(mean))",
     "sd_codes": "posterior standard deviation of all of pi, round(255 sqrt(sd))",
     "prior_sum": "sum of the parameters of the Dirichlet prior, K alpha",
+}
+WHOLE_ARRAYS = {
+    "pi_mean": "posterior mean of all of pi",
+    "pi_sd": "posterior standard deviation of all of pi",
+    **{name: ARRAYS[name] for name in ("beta_mean", "beta_sd", "prior_sum")},
 }
 
 
