@@ -56,6 +56,7 @@ def pooled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Detection, Path]:
     return detect(RING, out=out, chains=3, **NOISY), out
 
 
+@pytest.mark.slow
 def test_files_have_means_and_deviations(found: Detection, folder: Path) -> None:
     m = found.memberships
     with np.load(folder / "memberships.npz") as there:
@@ -81,6 +82,7 @@ def test_files_have_means_and_deviations(found: Detection, folder: Path) -> None
     assert np.array_equal(first, second)
 
 
+@pytest.mark.slow
 def test_results_that_are_read_give_the_same_intervals(found: Detection, folder: Path, tmp_path: Path) -> None:
     at, right = np.array(PAIRS), found.memberships
     read = read_folder(folder).memberships
@@ -122,6 +124,7 @@ def test_link_probabilities_come_with_intervals(found: Detection) -> None:
             found.predict_links(PAIRS, interval=level)
 
 
+@pytest.mark.slow
 def test_a_run_that_optimises_has_none_of_it(tmp_path: Path, ring: Path) -> None:
     plain = detect(RING, out=tmp_path, **NOISY | {"noise": None, "average": True})
     assert plain.memberships.posterior is None
@@ -168,6 +171,7 @@ def test_sampling_sweeps_are_evaluated_and_kept(ring: Path, tmp_path: Path) -> N
 # Chains ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_chains_are_compared(pooled: tuple[Detection, Path]) -> None:
     found, out = pooled
     told = found.record["sampling"]
@@ -185,6 +189,7 @@ def test_chains_are_compared(pooled: tuple[Detection, Path]) -> None:
     assert len(read.all_draws) == 3
 
 
+@pytest.mark.slow
 def test_a_stopped_run_keeps_its_draws(pooled: tuple[Detection, Path], tmp_path: Path) -> None:
     """In the first chain and between chains; files are the same, byte by byte."""
     given = {name: value for name, value in NOISY.items() if name != "device"} | {"chains": 3}
@@ -205,6 +210,7 @@ def test_a_stopped_run_keeps_its_draws(pooled: tuple[Detection, Path], tmp_path:
 # The estimator, ArviZ ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_models_keep_it_all(found: Detection, tmp_path: Path) -> None:
     options = {name: value for name, value in NOISY.items() if name != "n_communities"}
     model = MMSB(20, **options).fit(RING)
@@ -260,6 +266,7 @@ def test_draws_are_written_as_netcdf(pooled: tuple[Detection, Path], tmp_path: P
             assert np.array_equal(there["link_probability"], right["link_probability"])
 
 
+@pytest.mark.slow
 def test_names_are_written_as_they_are(tmp_path: Path, ring: Path) -> None:
     named = detect(ring, **NOISY)
     ends = named.to_arviz()["constant_data"]["vertex"].values

@@ -110,6 +110,7 @@ def test_what_is_not_stored_counts_too() -> None:
     assert held(p, without).mean() > 0.85
 
 
+@pytest.mark.slow
 def test_moments_of_link_probabilities_are_those_of_dirichlet_rows() -> None:
     """Exactly, where rows are Dirichlet and strengths Beta, all independent: against two million draws."""
     rng, delta = np.random.default_rng(1), 0.01
