@@ -11,6 +11,7 @@ from mmsbgen.base.errors import MissingDependencyError
 EXTRAS = {
     "arviz": "arviz",
     "cdlib": "cdlib",
+    "h5netcdf": "arviz",
     "networkx": "graph",
     "scipy": "graph",
     "pandas": "tables",

@@ -70,7 +70,9 @@ def _graphml(found: Clustering, path: Path) -> None:
 
 
 def _netcdf(found: Clustering, path: Path) -> None:
-    to_arviz(found).to_netcdf(str(path), engine="h5netcdf")
+    data = to_arviz(found)
+    library("h5netcdf", "netCDF files")
+    data.to_netcdf(str(path), engine="h5netcdf")
 
 
 def _attributed(found: Clustering, networkx: Any) -> Any:

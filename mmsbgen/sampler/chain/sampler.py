@@ -120,9 +120,9 @@ class Sampler:
 
     def clear_samples(self) -> None:
         """Drop the samples so far: the sums of posterior means and deviations of pi, and the draws."""
-        for first, stop in self.state_chunks():
-            zeros = np.zeros((stop - first, self.shape.row), self.shape.real)
-            for name in {"mean", "squares"} & self.values.keys():
+        for name in {"mean", "squares"} & self.values.keys():
+            for first, stop in self.state_chunks():
+                zeros = np.zeros((stop - first, self.shape.row), self.shape.real)
                 self.device.write(self.values[name], zeros, first)
         if self.draws is not None:
             self.draws.clear()
@@ -320,7 +320,7 @@ class Sampler:
             self.launch("posterior", "add_moments", n * self.shape.row, values)
         else:
             values |= {"rows": mean, "sums": self.values["row_sums_out"], "first": np.uint32(0)}
-            self.launch("posterior", "add_rows", n * self.shape.row, values)
+            self.kernels["add_rows"].launch(n * self.shape.row, values)
         self.chain = self.chain.with_sample(self.state.beta())
 
     @property
