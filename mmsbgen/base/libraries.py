@@ -8,7 +8,15 @@ from types import ModuleType
 from mmsbgen.base.errors import MissingDependencyError
 
 #: The extra that installs each optional library.
-EXTRAS = {"cdlib": "cdlib", "networkx": "graph", "scipy": "graph", "pandas": "tables", "pyarrow": "tables"}
+EXTRAS = {
+    "arviz": "arviz",
+    "cdlib": "cdlib",
+    "h5netcdf": "arviz",
+    "networkx": "graph",
+    "scipy": "graph",
+    "pandas": "tables",
+    "pyarrow": "tables",
+}
 
 
 def library(name: str, what: str) -> ModuleType:

@@ -11,7 +11,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
-_FORMATS = ("csv", "gexf", "graphml", "parquet", "snap")
+_FORMATS = ("csv", "gexf", "graphml", "netcdf", "parquet", "snap")
 _HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a file that MMSB.save wrote, into a file
 for other programs.
 
@@ -22,6 +22,8 @@ n_communities, share and strength (of community), memberships (the share of each
 parquet and csv: a row for every membership, with id, community and share. The shares of a vertex sum to 1.
 
 snap: a community a line, ids separated by tabs.
+
+netcdf (.nc): the draws of a run that samples, for ArviZ.
 
 Communities are numbered from 0, the largest, as in communities.txt.
 """

@@ -17,6 +17,9 @@ from mmsbgen.sampler.diagnostics.evaluation import metrics, of_result
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.diagnostics.verdict import verdict
+from mmsbgen.sampler.posterior import moments
+from mmsbgen.sampler.posterior.draws import ARRAYS
+from mmsbgen.sampler.posterior.report import sampling_report
 from mmsbgen.sampler.run import results
 
 
@@ -49,7 +52,8 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     wide = results.memberships(sampler, entries, partial(request.on_making, "memberships"))
     making = partial(request.on_making, f"communities by the rule {request.rule}")
     found, numbered = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler), tell=making)
-    memberships = replace(results.with_codes(numbered.first(request.top), sampler), others=finished.others)
+    own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
+    memberships = replace(own, others=finished.others)
     interrupted = sampler.iteration < sampler.limit or finished.missing > 0
     rule = {"name": request.rule, "threshold": threshold}
     notes: dict[str, Any] = {"tried": [asdict(one) for one in finished.tried]} if finished.tried else {}
@@ -63,6 +67,9 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     }
     notes["verdict"] = asdict(verdict(sampler, request.on_making))
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
+    if draws := memberships.all_draws:
+        of_pi = {} if own.posterior is None else moments.WHOLE_ARRAYS if request.whole else moments.ARRAYS
+        notes["sampling"] = sampling_report(draws, of_pi | ARRAYS, partial(request.on_making, "R-hat"))
     record = results.record(sampler, found, rule, trace, finished.seconds, notes)
     if request.out is not None:
         results.write(request.out, memberships, found, record, sampler if request.whole else None)

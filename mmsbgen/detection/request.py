@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -64,12 +64,23 @@ class Detection(Exports):
         ids = self.memberships.ids
         return [ids[members].tolist() for members in self.cover.members]
 
-    def predict_links(self, pairs: Any) -> npt.NDArray[np.float64]:
+    @overload
+    def predict_links(self, pairs: Any, interval: None = None) -> npt.NDArray[np.float64]: ...
+
+    @overload
+    def predict_links(self, pairs: Any, interval: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
+
+    def predict_links(self, pairs: Any, interval: float | None = None) -> Any:
         """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2).
 
-        Raises :class:`InputError` for an id that is not in the graph.
+        With ``interval``, a probability such as 0.9, returns p and equal-tailed posterior intervals ``[P, 2]`` of it
+        (:meth:`mmsbgen.sampler.diagnostics.memberships.Memberships.link_intervals`), for a run that sampled.
+
+        Raises :class:`InputError` for an id that is not in the graph, and for an interval without samples.
         """
-        return self.memberships.link_probabilities(numbered_pairs(self.memberships.ids, pairs))
+        numbered = numbered_pairs(self.memberships.ids, pairs)
+        found = self.memberships.link_probabilities(numbered)
+        return found if interval is None else (found, self.memberships.link_intervals(numbered, interval))
 
     def exported(self) -> Clustering:
         """The result in the form that exports use."""

@@ -108,7 +108,8 @@ def _better(best: FinishedRun, after: FinishedRun, top: int) -> FinishedRun:
 
 
 def _memberships(sampler: Sampler, top: int) -> Memberships:
-    return results.with_codes(results.memberships(sampler, min(top, sampler.shape.k)), sampler)
+    found = results.with_codes(results.memberships(sampler, min(top, sampler.shape.k)), sampler)
+    return results.with_samples(found, sampler)
 
 
 def _note(finished: FinishedRun) -> dict[str, Any]:

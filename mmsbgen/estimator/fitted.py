@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -107,11 +107,25 @@ class Fitted(Exports):
             m = with_largest(m, rows, needed)
         return cover(m, fit.graph.links, rule, value, rows=rows)[0]
 
-    def predict_link_proba(self, pairs: Any) -> npt.NDArray[np.float64]:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2); raises InputError for an id not in the graph."""
+    @overload
+    def predict_link_proba(self, pairs: Any, interval: None = None) -> npt.NDArray[np.float64]: ...
+
+    @overload
+    def predict_link_proba(
+        self, pairs: Any, interval: float
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
+
+    def predict_link_proba(self, pairs: Any, interval: float | None = None) -> Any:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2); raises InputError for an id not in the graph.
+
+        With ``interval``, returns p and posterior intervals ``[P, 2]``, as
+        :meth:`mmsbgen.Detection.predict_links` does.
+        """
         fit = self._fitted("predict_link_proba")
         m = fit.found.memberships
-        return m.link_probabilities(numbered_pairs(m.ids, pairs), self._rows(fit))
+        numbered = numbered_pairs(m.ids, pairs)
+        found = m.link_probabilities(numbered, self._rows(fit))
+        return found if interval is None else (found, m.link_intervals(numbered, interval))
 
     def score(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Mean log-likelihood of pairs, in nats a pair: larger is better.

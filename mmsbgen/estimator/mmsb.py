@@ -52,7 +52,8 @@ class MMSB(Parameters, Fitted):
         threshold: the rule's threshold; each rule has its own default.
         top: number of largest entries of every row of pi that results hold exactly.
         sparse_output: whether ``memberships_`` is a ``scipy.sparse.csr_array`` rather than a NumPy array.
-        keep_chain: whether to store the chain in a temporary file of about the size of its state (N K numbers).
+        keep_chain: whether to store the chain in a temporary file of about the size of its state: N K numbers, three
+            times as many where the run was asked to sample.
             ``partial_fit`` needs it; other rules and link probabilities are exact only with it.
         device: a device for :func:`mmsbgen.backends.open_device`; the best one by default.
         database: path or URL of the tuning database; the user's own by default.

@@ -47,6 +47,20 @@ class Exports:
 
         return to_igraph(self.exported(), graph)
 
+    def to_arviz(self) -> Any:
+        """The draws of a run that samples, as ``arviz.InferenceData`` (from ArviZ 1.0 on an ``xarray.DataTree``).
+
+        ``posterior`` has ``link_probability`` of held-out pairs, ``held_out_log_likelihood`` (nats a pair) and
+        ``effective_communities``, by chain and draw; of one chain also ``strength`` by community.  Strengths of
+        several chains are left out, as their communities have no common order.  ``observed_data`` says which pairs are
+        links, ``constant_data`` has the ids of their ends.
+
+        Raises InputError for a run that did not sample.
+        """
+        from mmsbgen.export.library_objects import to_arviz
+
+        return to_arviz(self.exported())
+
     def to_pandas(self, form: str = "long") -> Any:
         """A pandas data frame.
 
@@ -63,7 +77,8 @@ class Exports:
 
         ``format`` is one of :data:`mmsbgen.export.export_files.FORMATS`, by default taken from the suffix: ``gexf``
         and ``graphml`` (Gephi and others), ``parquet`` and ``csv`` (the long table), ``snap`` (one community per line,
-        also for ``.txt`` and ``.tsv``).  The file is written atomically.
+        also for ``.txt`` and ``.tsv``), ``netcdf`` (also ``.nc``; the draws of :meth:`to_arviz`).  The file is written
+        atomically.
         """
         from mmsbgen.export.export_files import write
 

@@ -18,7 +18,7 @@ from mmsbgen.base.libraries import library
 from mmsbgen.base.progress import stage
 from mmsbgen.export.data_frames import long_columns
 from mmsbgen.export.found import Clustering
-from mmsbgen.export.library_objects import node_attributes
+from mmsbgen.export.library_objects import node_attributes, to_arviz
 from mmsbgen.scores.cover import cover_text, words_of
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -69,6 +69,12 @@ def _graphml(found: Clustering, path: Path) -> None:
     networkx.write_graphml_xml(_attributed(found, networkx), path)
 
 
+def _netcdf(found: Clustering, path: Path) -> None:
+    data = to_arviz(found)
+    library("h5netcdf", "netCDF files")
+    data.to_netcdf(str(path), engine="h5netcdf")
+
+
 def _attributed(found: Clustering, networkx: Any) -> Any:
     """The graph with vertex numbers as nodes, ids as labels, and attributes of one type each, never NaN."""
     source = found.needs_graph("drawings of the graph")
@@ -111,12 +117,13 @@ FORMATS: dict[str, Callable[[Clustering, Path], None]] = {
     "csv": _csv,
     "gexf": _gexf,
     "graphml": _graphml,
+    "netcdf": _netcdf,
     "parquet": _parquet,
     "snap": _snap,
 }
 #: Formats that contain the links of the graph.
 NEED_LINKS = ("gexf", "graphml")
-_ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".tsv": "snap"}
+_ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".tsv": "snap", ".nc": "netcdf"}
 
 
 def format_of(path: Path, format: str | None) -> str:

@@ -1,12 +1,17 @@
-"""Results as objects of cdlib, networkx and igraph."""
+"""Results as objects of cdlib, networkx, igraph and ArviZ."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+import numpy as np
+
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import canonical_text
 from mmsbgen.base.libraries import library
 from mmsbgen.export.found import Clustering
+from mmsbgen.sampler.posterior.draws import aligned
 
 
 def node_attributes(found: Clustering) -> list[dict[str, Any]]:
@@ -88,6 +93,38 @@ def to_cdlib(found: Clustering, graph: Any, fuzzy: bool) -> Any:
     made.communities = communities
     made.node_coverage = cover.coverage
     return made
+
+
+def to_arviz(found: Clustering) -> Any:
+    """See :meth:`mmsbgen.export.Exports.to_arviz`."""
+    m = found.memberships
+    chains = aligned(m.all_draws)
+    first, ids = chains[0], m.ids
+    posterior = {
+        "link_probability": np.stack([draws.link_probabilities for draws in chains]),
+        "held_out_log_likelihood": np.stack([draws.log_likelihoods for draws in chains]),
+        "effective_communities": np.stack([draws.effective_communities for draws in chains]),
+    }
+    dims = {"link_probability": ["pair"], "link": ["pair"], "vertex": ["pair", "end"]}
+    coords: dict[str, Any] = {"pair": np.arange(len(first.pairs)), "end": ["a", "b"]}
+    if len(chains) == 1:
+        named = np.flatnonzero(m.columns >= 0)
+        posterior["strength"] = first.strengths[None][:, :, m.columns[named]]
+        dims["strength"], coords["community"] = ["community"], named
+    words = (name if isinstance(name, str) else canonical_text(name) for name in ids.tolist())
+    names = ids if ids.dtype.kind == "i" else np.array(list(words))
+    groups = {
+        "posterior": posterior,
+        "observed_data": {"link": first.links.astype(np.int8)},
+        "constant_data": {"vertex": names[first.pairs]},
+    }
+    with warnings.catch_warnings():
+        # ArviZ before version 1 announces that version when it is imported.
+        warnings.simplefilter("ignore", FutureWarning)
+        arviz = library("arviz", "draws in ArviZ's form")
+        if hasattr(arviz, "InferenceData"):
+            return arviz.from_dict(**groups, coords=coords, dims=dims)
+    return arviz.from_dict(groups, coords=coords, dims=dims)
 
 
 def _same_ids(found: Clustering, names: list[Any]) -> None:

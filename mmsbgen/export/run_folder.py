@@ -109,6 +109,11 @@ def read_memberships(file: IO[bytes], delta: float, top: int = 16) -> Membership
         arrays["communities"], arrays["shares"] = largest(pi, min(top, pi.shape[1]))
         arrays["rest"], arrays["spread"] = outside(pi, arrays["communities"], arrays["shares"])
         arrays["codes"] = encoded(pi)
+        for name in ("mean", "sd"):
+            if f"pi_{name}" in arrays:
+                whole = arrays.pop(f"pi_{name}")
+                arrays[name] = np.take_along_axis(whole, arrays["communities"].astype(np.int64), axis=1)
+                arrays[f"{name}_codes"] = encoded(whole)
     return of_arrays(arrays["ids"], arrays, delta)
 
 

@@ -79,6 +79,9 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     for stage, seconds in record["stage_seconds"].items():
         assert cells[cells.index(stage) + 1] == f"{seconds:.4g}"
     assert record["convergence"]["text"] in page.texts("p")
+    assert not [text for text in page.texts("h2") if "Sampling" in text], "it optimises"
+    low, high = record["held_out"]["test"]["auc_interval"]
+    assert f"{low:.4f} to {high:.4f}" in cells
 
 
 def test_what_the_pictures_of_a_run_show(run: Run, pictures: dict[str, Picture]) -> None:
@@ -176,6 +179,37 @@ def test_no_community_or_one(count: int, tmp_path: Path) -> None:
     warned = any("No community has members" in text for text in page.texts("p"))
     assert warned == (count == 0)
     assert not (tmp_path / "out" / "overlaps.png").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("chains", "more"), [(1, {}), (3, {}), (1, {"validation": 0.0}), (1, {"iterations": 5})])
+def test_a_run_that_samples_shows_its_draws(chains: int, more: dict[str, Any], tmp_path: Path) -> None:
+    options = {"iterations": 60, "noise": True, "evaluate_every": 1, "start": "random", "chains": chains, **more}
+    found = detect(DATA / "fb_3980.txt.gz", 4, device="pocl", out=tmp_path / "run", **options)
+    told = found.record["sampling"]
+    shown = run_page(tmp_path / "run")
+    page = check_self_contained(write(shown, tmp_path / "out"))
+    assert told["text"] in page.texts("p")
+    cells = page.texts("td")
+    at = cells.index("effective communities", cells.index("log-likelihood of held-out pairs"))
+    assert cells[at + 1] == "1"
+    assert ("link probabilities of held-out pairs" in cells) == (not more)
+    pictures = [picture for picture in shown.pictures if picture.name == "draws"]
+    if told["draws"] < 4:
+        assert not pictures
+        return
+    r_hat = told["effective_communities"]["r_hat"]
+    assert cells[at + 2] == (f"{r_hat:.3f}" if r_hat < 10 else f"{r_hat:.0f}")
+    left, right = pictures[0].figure.axes[-2:]
+    draws = found.memberships.all_draws
+    assert len(left.lines) == chains == len(draws)
+    for line, one in zip(left.lines, draws, strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), one.effective_communities)
+    # Each draw has one rank; those of one chain are compared by its halves.
+    parts = [patch.get_data().values for patch in right.patches]
+    assert len(parts) == max(2, chains)
+    assert np.sum(parts) == chains * told["draws"] - (chains == 1 and told["draws"] % 2)
+    assert ("Warning: " in told["text"]) == any(told["text"] == notice.text for notice in shown.notices)
 
 
 def test_hostile_ids_stay_text(tmp_path: Path) -> None:

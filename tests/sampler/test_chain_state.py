@@ -48,7 +48,7 @@ def test_a_restored_state_goes_on_as_it_would_have(pocl_device, chain, middling)
 
 def test_means_begin_anew_where_a_run_gets_a_length():
     course = Phases("ego", settled_at=20, closing_from=20, end=70)
-    state = ChainState(np.ones(3), np.ones(2), iteration=30, samples=4, averaged=4, course=course)
+    state = ChainState(np.ones(3), np.ones(2), np.ones(2), iteration=30, samples=4, averaged=4, course=course)
     after = state.to_given_length()
     assert (after.iteration, after.samples, after.averaged, after.course) == (30, 0, 0, Phases("ego"))
     assert after.beta_sum.tolist() == [0, 0]

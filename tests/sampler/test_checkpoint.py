@@ -26,6 +26,7 @@ MODES = [
     {"mini_batch": "random-node", "average": True, "storage": "bfloat16"},
     {"mini_batch": "random-node", "storage": "float16", "start": "communities", "average": True},
     {"mini_batch": "block", "average": True, "mini_batch_size": 17},
+    {"mini_batch": "block", "average": True, "mini_batch_size": 17, "noise": None, "start": "random"},
 ]
 
 
@@ -47,6 +48,9 @@ def everything(sampler):
         "theta": sampler.state.theta(),
         "beta": sampler.state.beta(),
         "beta_sum": sampler.chain.beta_sum,
+        "beta_squares": sampler.chain.beta_squares,
+        **({"sd": sampler.moments(0, n)[1]} if sampler.chain.averaged > 1 and sampler.options.keeps_spread else {}),
+        **({} if sampler.draws is None else sampler.draws.saved()),
         "published": sampler.chain.published_sum,
         "sums": sampler.device.download(sampler.held_values["sums"]),
         "counters": np.array([getattr(sampler.chain, name) for name in checkpoints._COUNTERS]),
@@ -86,6 +90,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(opencl_device, chain, middling, tmp_p
     assert stopped.iteration == 20
     assert stopped.chain.averaged > 0
     assert stopped.chain.samples > 0
+    assert (stopped.draws is None) == (options.get("noise", True) is None)
+    assert stopped.draws is None or len(stopped.draws.draws()) > 1
     path = tmp_path / "checkpoint.npz"
     checkpoints.save(path, stopped, trace, seconds)
     before = everything(stopped)

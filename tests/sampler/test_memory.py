@@ -15,7 +15,7 @@ import pytest
 
 from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.base.errors import DeviceMemoryError
-from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.diagnostics.evaluation import evaluation
 from mmsbgen.sampler.starts.start_methods import of_sets
 from mmsbgen.sampler.state import device_state, memory_needs
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, available_host_memory, readable
@@ -201,14 +201,17 @@ def test_rows_of_a_start_take_no_more_than_is_counted(storage):
     assert n * k * each * 0.5 < peak < n * k * each + n * 100
 
 
-@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize(
+    ("average", "noise"), [(False, None), (True, None), (False, True)], ids=["state", "average", "noise"]
+)
 @pytest.mark.parametrize(
     ("mini_batch", "storage"),
     [("random-node", "float32"), ("random-node", "bfloat16"), ("random-node", "float16"), ("block", "float32")],
 )
 def test_every_byte_is_counted_and_no_phi_matrix_exists(
-    opencl_device, chain, middling, monkeypatch, average, mini_batch, storage
+    opencl_device, chain, middling, monkeypatch, average, noise, mini_batch, storage
 ):
+    """Means are the average's; deviations are of runs that sample, if they were asked to sample or to average."""
     monkeypatch.setattr(device_state, "CHUNK_ROWS", 10)
     before = opencl_device.allocated
     sampler = chain(
@@ -216,6 +219,7 @@ def test_every_byte_is_counted_and_no_phi_matrix_exists(
         middling,
         n_communities=64,
         average=average,
+        noise=noise,
         mini_batch=mini_batch,
         storage=storage,
         mini_batch_size=8,
@@ -224,13 +228,16 @@ def test_every_byte_is_counted_and_no_phi_matrix_exists(
     sampler.initialise()
     for _ in range(3):
         sampler.step()
-    evaluate(sampler, burnt_in=True)
+        evaluation(sampler, 0.0)
     assert opencl_device.allocated - before == sampler.needs.device_total
     n, k = 60, 64
     # Groups' counts for theta have a shape of their own, [groups, 2, K], and do not grow with the graph.
     alive = [b for b in opencl_device._buffers if not b.released and b.size >= n * k]
     rows = [b for b in alive if len(b.shape) == 2 and b.shape[-1] == 64]
-    assert len(rows) == 1 + average
+    samples = mini_batch != "block" or noise
+    assert len(rows) == 1 + (bool(average or noise) * (1 + bool(samples)))
+    assert ("posterior deviations" in sampler.needs.device) == (len(rows) == 3)
+    assert ("draws" in sampler.needs.host) == bool(samples)
     assert sampler.state.buffers["pi"].shape == (n + sampler.max_vertices, 64)
     assert sampler.needs.device["pi"] == (n + sampler.max_vertices) * 64 * (4 if storage == "float32" else 2)
     sampler.close()

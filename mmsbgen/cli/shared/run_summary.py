@@ -61,6 +61,8 @@ def summary(found: Detection) -> None:
     elif record["options"]["test"] is None:
         click.echo(_no_test(record))
     click.echo(record["convergence"]["text"])
+    if "sampling" in record:
+        click.echo(record["sampling"]["text"])
     stages = ", ".join(f"{name} {_seconds(value)}" for name, value in record["stage_seconds"].items())
     click.echo(
         f"{_work(found)} ({record['updates_per_vertex']:.1f} updates a vertex) in "

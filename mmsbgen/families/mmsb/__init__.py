@@ -80,6 +80,7 @@ MMSB = KernelFamily(
             state_kernels.INIT_PI,
             state_kernels.PLACE_ROWS,
             state_kernels.GATHER_ROWS,
+            state_kernels.ADD_MOMENTS,
             state_kernels.EDGE_LOOKUP,
             state_kernels.DRAWS,
             *sparse_kernels.KERNELS,

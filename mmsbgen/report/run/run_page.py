@@ -14,6 +14,7 @@ from mmsbgen.graph import Graph
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.run import community_pictures, network, trace_pictures
 from mmsbgen.report.run.community_links import links_between
+from mmsbgen.report.run.sampling_section import sampling_section
 from mmsbgen.report.run.saved_run import SavedRun, load
 from mmsbgen.report.style import Picture, drawing
 from mmsbgen.sampler.diagnostics.communities import RULES
@@ -56,6 +57,7 @@ def _page(saved: SavedRun, graph: Graph | None, missing: str) -> HtmlPage:
         _drawing(saved, graph),
         _overlap(saved, graph),
         _convergence(record),
+        sampling_section(saved),
         _choice(record),
         _time(record),
         _kernels(record),
@@ -76,6 +78,9 @@ def _notices(record: Record, missing: str, graph: Graph | None) -> list[Notice]:
         converged = "good" if verdict.kind == "found" else "note"
         kind = converged if text.startswith("Converged") else "warning" if text.startswith("Warning") else "note"
         found.append(Notice(kind, text))
+    sampled = (record.get("sampling") or {}).get("text", "")
+    if "Warning:" in sampled:
+        found.append(Notice("warning", sampled))
     if record.get("interrupted"):
         done = record["iterations"]
         found.insert(0, Notice("warning", f"This run was interrupted after iteration {done}; it can be resumed."))
@@ -176,6 +181,7 @@ def _convergence(record: Record) -> Section:
             f"{pairs['links']:,}",
             f"{pairs['non_links']:,}",
             _number(pairs["auc"], pairs["auc_error"], ".4f"),
+            _interval(pairs.get("auc_interval")),
             _number(pairs["log_likelihood"], pairs["log_likelihood_error"], ".4g"),
             _number(pairs["perplexity"], None, ".4g"),
         )
@@ -183,13 +189,21 @@ def _convergence(record: Record) -> Section:
         if (pairs := held.get(which))
     ]
     if rows:
-        columns = ("", "links", "non-links", "AUC", "log-likelihood (nats a pair)", "balanced perplexity")
+        columns = (
+            "",
+            "links",
+            "non-links",
+            "AUC",
+            "95% interval",
+            "log-likelihood (nats a pair)",
+            "balanced perplexity",
+        )
         tables.append(
             Table(
                 "Metrics of the memberships that were written, with standard errors",
                 columns,
                 rows,
-                frozenset(range(1, 6)),
+                frozenset(range(1, 7)),
             )
         )
     numbers = [
@@ -234,6 +248,10 @@ def _structure(verdict: Verdict) -> list[tuple[str, str]]:
 
 def _number(value: float | None, error: float | None, form: str) -> str:
     return "unknown" if value is None else format(value, form) + (f" ± {error:.2g}" if error else "")
+
+
+def _interval(ends: list[float | None] | None) -> str:
+    return "unknown" if not ends or None in ends else f"{ends[0]:.4f} to {ends[1]:.4f}"
 
 
 def _percent(value: float | None) -> str:

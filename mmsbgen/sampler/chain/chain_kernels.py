@@ -48,8 +48,9 @@ def chosen(
 ) -> None:
     """Put the kernels of a run into ``kernels``: ``own`` (of mini-batches and phi's update) and the common ones.
 
-    ``block_links draws`` and ``theta_end draws`` are those of blocks that sample.  ``add_rows`` adds rows to the
-    posterior mean; ``mean_rows`` reads the mean if rows are stored in 16 bits.
+    ``block_links draws`` and ``theta_end draws`` are those of blocks that sample.  ``add_moments`` takes rows into the
+    posterior mean and its standard deviations, ``add_rows`` into a mean alone; ``mean_rows`` reads the mean if rows are
+    stored in 16 bits.
     """
     own = tuple(own)
     if options.sparse:
@@ -59,6 +60,7 @@ def chosen(
         kernels |= {name: kernels[other] for name, other in _INSTEAD.items()}
         return
     wanted = [*own, *_EVERY, *(("explain_links", "explain_at") if options.refines else ())]
+    wanted += ["add_moments"] * options.keeps_spread
     runtime.compile_ahead(wanted, problem)
     for name in wanted:
         kernels[name] = runtime.kernel(name, problem)
@@ -73,8 +75,9 @@ def chosen(
         kernels[LINKS_DRAWN] = runtime.variant(LINKS, drawn)
     if options.sample_sweeps or (options.block and options.draws_noise):
         kernels[THETA_DRAWN] = runtime.variant(THETA, drawn)
-    if options.average:
-        kernels["add_rows"] = runtime.variant("gather_rows", problem, accumulate=True)
+    if options.keeps_mean:
+        if not options.keeps_spread:
+            kernels["add_rows"] = runtime.variant("gather_rows", problem, accumulate=True)
         if shape.stored.narrow:
             # The mean is stored in the real type, not in that of the rows.
             of_reals = MMSB.problem(**dict(problem) | {"storage": STORAGES[0]})

@@ -15,6 +15,7 @@ from mmsbgen.sampler.minibatch.block_partners import BlockSharedPartners
 from mmsbgen.sampler.minibatch.drawn_ahead import rounds
 from mmsbgen.sampler.minibatch.partners import OwnPartners, Partners, StarSharedPartners
 from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.posterior.draws import DrawRecorder
 from mmsbgen.sampler.state import buffers, memory_needs
 from mmsbgen.sampler.state.device_state import State, StateShape
 
@@ -62,7 +63,7 @@ class Plan:
         self.specs = buffers.specs(split, self.shape, self.capacity, self.export_rows)
         self.specs += self.partners.specs(self.rounds)
         self.specs += buffers.explained_specs(split.n_training_links, self.shape) if options.refines else []
-        on_device = self.shape.bytes(options.average) | buffers.bytes_by_purpose(self.specs)
+        on_device = self.shape.bytes(options.keeps_mean, options.keeps_spread) | buffers.bytes_by_purpose(self.specs)
         self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes())
 
     def require(self, used: int = 0) -> str:
@@ -116,5 +117,11 @@ class Plan:
             else 0,
             "edge sets": self.links.buckets.nbytes + self.held.buckets.nbytes,
             "mini-batches": listed + pairs * 64,
+            **self._draws(),
             "programs and libraries": 300_000_000,
         }
+
+    def _draws(self) -> dict[str, int]:
+        """Most bytes of the draws of all chains."""
+        one = DrawRecorder.bytes(len(self.split.validation.pairs), self.shape.k)
+        return {"draws": one * self.options.chains} if self.options.samples else {}

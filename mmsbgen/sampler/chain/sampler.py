@@ -24,6 +24,7 @@ from mmsbgen.sampler.minibatch.drawn_ahead import DrawnAhead
 from mmsbgen.sampler.minibatch.partners import OwnPartners
 from mmsbgen.sampler.options.options import FOLLOWING_SWEEPS, SAMPLE_STEP, Options
 from mmsbgen.sampler.options.phases import Phases
+from mmsbgen.sampler.posterior.draws import DrawRecorder
 from mmsbgen.sampler.starts.start_methods import Start, first_theta
 from mmsbgen.sampler.state import buffers
 from mmsbgen.sampler.state.chain_state import ChainState
@@ -84,8 +85,12 @@ class Sampler:
         self.held_values: dict[str, Any] = {}
         self.loop: Loop | None = None
         """The persistent kernel, in fused mode."""
+        self.draws = self._recorder()
+        """Draws that the chain has kept; None for a run that optimises."""
         self.state = (
-            SparseState(self.device, self.shape) if options.sparse else State(self.device, self.shape, options.average)
+            SparseState(self.device, self.shape)
+            if options.sparse
+            else State(self.device, self.shape, options.keeps_mean, options.keeps_spread)
         )
         try:
             placed, held_out = buffers.place(self.device, plan.specs)
@@ -119,14 +124,21 @@ class Sampler:
         """The phases of the run so far."""
         return self.chain.course
 
-    def clear_mean(self) -> None:
-        """Set the sums of the posterior mean of pi to zero."""
-        for first, stop in self.state_chunks():
-            zeros = np.zeros((stop - first, self.shape.row), self.shape.real)
-            self.device.write(self.values["mean"], zeros, first)
+    def clear_samples(self) -> None:
+        """Drop the samples so far: the sums of posterior means and deviations of pi, and the draws."""
+        for name in {"mean", "squares"} & self.values.keys():
+            for first, stop in self.state_chunks():
+                zeros = np.zeros((stop - first, self.shape.row), self.shape.real)
+                self.device.write(self.values[name], zeros, first)
+        if self.draws is not None:
+            self.draws.clear()
 
     def _first(self) -> ChainState:
         return ChainState.first(len(self.split.validation.pairs), self.options.n_communities)
+
+    def _recorder(self) -> DrawRecorder | None:
+        held = self.split.validation
+        return DrawRecorder(held.pairs, held.labels, self.shape.k) if self.options.samples else None
 
     # Schedule ------------------------------------------------------------------------------------------------
 
@@ -227,8 +239,7 @@ class Sampler:
         else:
             self._initialise_rows(start)
         self.set_theta(first_theta(self.split.graph, self.options))
-        if self.options.average:
-            self.clear_mean()
+        self.clear_samples()
         self.device.synchronize()
 
     def _initialise_rows(self, start: Start | None) -> None:
@@ -316,23 +327,47 @@ class Sampler:
     # Reading the state ---------------------------------------------------------------------------------------
 
     def accumulate(self) -> None:
-        """Add the current pi and beta to their posterior means."""
-        mean, n = self.values["mean"], self.split.graph.n_vertices
-        values = self.values | {"rows": mean, "sums": self.values["row_sums_out"]}
-        values |= {"first": np.uint32(0), "n_rows": np.uint32(n)}
-        self.kernels["add_rows"].launch(n * self.shape.row, values)
-        chain = self.chain
-        self.chain = chain._replace(beta_sum=chain.beta_sum + self.state.beta(), averaged=chain.averaged + 1)
+        """Take the current pi and beta into their posterior means, and deviations if the run keeps them."""
+        mean, n, before = self.values["mean"], self.split.graph.n_vertices, self.chain.averaged
+        values = self.values | {"n_rows": np.uint32(n)}
+        if self.options.keeps_spread:
+            real = self.shape.real.type
+            values |= {"sums": mean, "over": real(1 / max(1, before)), "weight": real(before / (before + 1))}
+            self.launch("posterior", "add_moments", n * self.shape.row, values)
+        else:
+            values |= {"rows": mean, "sums": self.values["row_sums_out"], "first": np.uint32(0)}
+            self.kernels["add_rows"].launch(n * self.shape.row, values)
+        self.chain = self.chain.with_sample(self.state.beta())
+
+    @property
+    def averaged(self) -> int:
+        """Number of samples whose mean the memberships are; 0 where they are the last state."""
+        return self.chain.averaged if self.options.average else 0
 
     def beta(self) -> Array:
-        """beta ``[K]`` in float64; its posterior mean if there are samples."""
-        averaged = self.chain.averaged
-        return self.chain.beta_sum / averaged if averaged else self.state.beta()
+        """beta ``[K]`` in float64, of the memberships: a mean over samples with ``average``, else of the state."""
+        return self.chain.beta_sum / self.averaged if self.averaged else self.state.beta()
+
+    def moments(self, first: int, stop: int) -> tuple[Array, Array]:
+        """Posterior mean and standard deviation ``[stop - first, K]`` of pi of a range of vertices.
+
+        For a run that keeps them and has two samples or more.
+        """
+        n, k, real = self.chain.averaged, self.shape.k, self.shape.real.type
+        sums, squares = (
+            self.device.download_range(self.values[name], first, stop)[:, :k] for name in ("mean", "squares")
+        )
+        return sums / real(n), np.sqrt(squares / real(n - 1))
+
+    def beta_moments(self) -> tuple[Array, Array]:
+        """Posterior mean and standard deviation ``[K]`` of beta, as :meth:`moments`."""
+        n = self.chain.averaged
+        return self.chain.beta_sum / n, np.sqrt(self.chain.beta_squares / (n - 1))
 
     def rows(self, first: int, stop: int, mean: bool = False) -> tuple[Array, Array]:
         """pi ``[stop - first, K]`` and row sums of a range of vertices.
 
-        With ``mean`` and if there are samples, the rows are those of the posterior mean of pi.
+        With ``mean``, the rows are the posterior mean of pi if the memberships are.
         """
         if isinstance(self.state, SparseState):
             sums = self.device.download_range(self.values["row_sums"], first, stop)
@@ -345,9 +380,8 @@ class Sampler:
         }
         self.kernels["gather_rows"].launch((stop - first) * self.shape.row, values)
         sums = self.device.download_range(self.values["row_sums_out"], 0, stop - first)
-        averaged = self.chain.averaged
-        if mean and averaged:
-            rows = self.device.download_range(self.values["mean"], first, stop) / self.shape.real.type(averaged)
+        if mean and self.averaged:
+            rows = self.device.download_range(self.values["mean"], first, stop) / self.shape.real.type(self.averaged)
         else:
             rows = self.device.download_range(self.values["rows"], 0, stop - first)
         return rows[:, : self.shape.k], sums

@@ -13,6 +13,7 @@ from mmsbgen.sampler.diagnostics.best_community import leading_communities
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.diagnostics.memberships import Memberships, largest
 from mmsbgen.sampler.options.phases import TOLERANCE, WINDOW, one_community, settled
+from mmsbgen.sampler.posterior.draws import effective_number
 
 #: Most snapshots of leading communities; beyond it, every second one is dropped.
 _MOMENTS = 32
@@ -70,11 +71,10 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Stabi
     chance = one_community(sampler.split.graph.density)
     verdict = True if course.settled_at is not None else settled(since, sweep, course.changed_at, chance)
     mass = np.bincount(found.indices.ravel(), found.values.ravel(), minlength=found.k)
-    share = mass[mass > 0] / mass.sum()
     agreement = watch.agreement(course.changed_at)
     return {
         "settled": verdict,
-        "effective_communities": float(np.exp(-(share * np.log(share)).sum())) if share.size else 0.0,
+        "effective_communities": effective_number(mass),
         "mean_row_sum": trace[-1]["mean_row_sum"] if trace else math.nan,
         "agreement": agreement,
         "text": _not_known(sampler, since, sweep) if verdict is None else _text(sampler, verdict, agreement),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ from mmsbgen.graph import HeldOut
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import explained_links, held_out
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource
-from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.diagnostics.state_rows import Rows, row_source
+from mmsbgen.sampler.posterior.draws import effective_number, spaced
 from mmsbgen.sampler.state import buffers
 from mmsbgen.sampler.state.chain_state import ChainState
 
 Trace = list[dict[str, Any]]
+#: Most entries of pi of whose mean row the effective number of communities of a draw is.
+_WATCHED = 1 << 22
 
 
 def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics | None, ChainState]:
@@ -74,8 +78,8 @@ def metrics(p: Floats, pairs: HeldOut, density: float) -> dict[str, Any]:
     """Metrics of the link probabilities ``p`` ``[H]`` of ``pairs`` in a graph of this ``density``.
 
     Keys: ``auc``, ``log_likelihood`` (nats per pair, classes weighted by their share in the graph), their standard
-    errors ``auc_error`` and ``log_likelihood_error``, the balanced ``perplexity``, and the numbers of ``links`` and
-    ``non_links``.
+    errors ``auc_error`` and ``log_likelihood_error``, the 95 % interval ``auc_interval``, the balanced ``perplexity``,
+    and the numbers of ``links`` and ``non_links``.
     """
     links = np.asarray(pairs.labels, bool)
     logs = held_out.log_likelihoods(p, links)
@@ -85,6 +89,7 @@ def metrics(p: Floats, pairs: HeldOut, density: float) -> dict[str, Any]:
         "non_links": pairs.n_non_links,
         "auc": held_out.auc(p, links),
         "auc_error": held_out.auc_error(p, links),
+        "auc_interval": held_out.auc_interval(p, links),
         "log_likelihood": held_out.weighted(*sums, *counts, density),
         "log_likelihood_error": held_out.weighted_error(logs, links, density),
         "perplexity": held_out.perplexity(*sums, links.size),
@@ -124,18 +129,33 @@ def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
     device.write(held["sums"], sums)
 
 
+def _keep_draw(sampler: Sampler, log_likelihood: float) -> None:
+    """Keep the current state, whose held-out pairs have just been evaluated, among the chain's draws."""
+    assert sampler.draws is not None
+    begin, n, k = time.perf_counter(), sampler.shape.n_vertices, sampler.shape.k
+    watched = Rows(sampler, 0)(spaced(n, max(1, _WATCHED // k)))
+    communities = effective_number(watched.mean(axis=0, dtype=np.float64))
+    p = sampler.device.download(sampler.held_values["probabilities"])[: len(sampler.split.validation.pairs)]
+    sampler.draws.keep(sampler.iteration, log_likelihood, communities, p, sampler.state.beta())
+    sampler.stages.add({"posterior": time.perf_counter() - begin})
+
+
 def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
     """One row of the trace: progress of the chain, metrics and health checks.
 
-    The sample enters the chain's means.  Raises :class:`MmsbgenError` if row sums are not finite.
+    The sample enters the chain's means and, where it is of the posterior, its draws.  Raises :class:`MmsbgenError` if
+    row sums are not finite.
     """
     sampler.device.synchronize()
     options = sampler.options
     burnt_in = sampler.course.burnt_in(options, sampler.iteration)
-    if options.average and burnt_in:
+    drawn = sampler.sampling or options.draws_noise
+    if burnt_in and (options.average or (options.keeps_spread and drawn)):
         sampler.accumulate()
     found, chain = evaluate(sampler, burnt_in)
     sampler.restore(chain)
+    if burnt_in and drawn and sampler.draws is not None and sampler.draws.wants_next():
+        _keep_draw(sampler, math.nan if found is None else found.sample_log_likelihood)
     mean_row_sum = float(sampler.row_sums().mean())
     if not math.isfinite(mean_row_sum):
         raise MmsbgenError(
@@ -148,7 +168,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
         "updates_per_vertex": chain.vertex_updates / sampler.split.graph.n_vertices,
         "seconds": seconds,
         "eps": sampler.eps,
-        "phase": "sample" if sampler.sampling or options.draws_noise else "optimise",
+        "phase": "sample" if drawn else "optimise",
         "mean_row_sum": mean_row_sum,
         "clips": sampler.clipped(),
         "burnt_in": burnt_in,

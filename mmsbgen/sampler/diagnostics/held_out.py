@@ -8,6 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+#: Standard deviations of a normal law on either side of its mean that hold 95 % of it.
+_Z = 1.959964
+#: Probability on either side of a 95 % interval.
+_TAIL = 0.025
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
@@ -48,15 +52,61 @@ def auc(probabilities: Floats, links: Bools) -> float:
 
 
 def auc_error(probabilities: Floats, links: Bools) -> float:
-    """Standard error of :func:`auc` as an estimate for all pairs (DeLong, DeLong and Clarke-Pearson 1988)."""
-    positive, negative = np.sort(probabilities[links]), np.sort(probabilities[~links])
-    variance = 0.0
-    for these, those in ((positive, negative), (negative, positive)):
-        if these.size < 2 or not those.size:
-            return math.nan
+    """Standard error of :func:`auc` as an estimate for all pairs; NaN if a class has fewer than two.
+
+    That of DeLong, DeLong and Clarke-Pearson (1988), which counts how far pairs are out of order.  Where the AUC is 1
+    none is, and the error would be 0 however few pairs there are.  So where the AUC is within the error of 1, that is
+    the error with one more link, below all others, and one more non-link, above them; likewise at 0.
+    """
+    positive, negative = probabilities[links], probabilities[~links]
+    if min(positive.size, negative.size) < 2:
+        return math.nan
+    area, variance = _placed(positive, negative)
+    _, wider = _placed(*_with_misplaced(positive, negative))
+    return math.sqrt(wider if min(area, 1.0 - area) ** 2 < wider else variance)
+
+
+def auc_interval(probabilities: Floats, links: Bools) -> tuple[float, float]:
+    """95 % confidence interval of :func:`auc`; NaN without a class.
+
+    At 1 it is exact: with m pairs in the smaller class, m comparisons of a link and a non-link can be made in which
+    none comes twice.  So P(AUC = 1) is at most A^m, and the interval begins at .025^(1/m), about 1 - 3.7/m.  Likewise
+    at 0.
+
+    Elsewhere it is Wilson's (1927) score interval of a share of n.  n is the number of independent comparisons whose
+    share has the AUC's variance, A (1 - A) / n, by DeLong's method with the pairs that :func:`auc_error` adds.  It is m
+    at the least (Birnbaum and Klose 1957).
+    """
+    positive, negative = probabilities[links], probabilities[~links]
+    if not positive.size or not negative.size:
+        return math.nan, math.nan
+    m, found = min(positive.size, negative.size), auc(probabilities, links)
+    if found in (0.0, 1.0):
+        bound = _TAIL ** (1.0 / m)
+        return (bound, 1.0) if found else (0.0, 1.0 - bound)
+    area, variance = _placed(*_with_misplaced(positive, negative))
+    n = max(m, area * (1.0 - area) / variance)
+    centre, scale = found + _Z**2 / (2 * n), 1.0 + _Z**2 / n
+    half = _Z * math.sqrt(found * (1.0 - found) / n + (_Z / (2 * n)) ** 2)
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def _with_misplaced(positive: Floats, negative: Floats) -> tuple[Floats, Floats]:
+    """The classes with one more link and one more non-link, both as far out of order as can be."""
+    links = np.arange(positive.size + negative.size) < positive.size
+    far = math.inf if auc(np.append(positive, negative), links) >= 0.5 else -math.inf
+    return np.append(positive, -far), np.append(negative, far)
+
+
+def _placed(positive: Floats, negative: Floats) -> tuple[float, float]:
+    """AUC and DeLong's variance of it, for classes of two and more."""
+    positive, negative = np.sort(positive), np.sort(negative)
+    area, variance = 0.5, 0.0
+    for these, those in ((negative, positive), (positive, negative)):
         below = np.searchsorted(those, these, side="left") + np.searchsorted(those, these, side="right")
-        variance += float(np.var(below / (2 * those.size), ddof=1)) / these.size
-    return math.sqrt(variance)
+        places = below / (2 * those.size)
+        area, variance = float(places.mean()), variance + float(places.var(ddof=1)) / these.size
+    return area, variance
 
 
 def perplexity(link_sum: float, non_link_sum: float, pairs: int) -> float:

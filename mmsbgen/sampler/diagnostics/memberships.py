@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints, RowSource
+from mmsbgen.sampler.posterior.draws import Draws
+from mmsbgen.sampler.posterior.moments import MomentRows, Posterior, beta_interval, checked_level, link_moments
 
 #: Elements of rows processed at a time in the search for the largest; they fit into a core's cache.
 _CACHED = 1 << 18
+#: Elements of rows at a time in the moments of link probabilities.
+_LINK_ELEMENTS = 1 << 18
 #: Least link probability that is pooled.
 _LEAST = 1e-300
 #: Arrays of one chain in files, and the fields that hold them.
@@ -46,6 +51,9 @@ class Memberships:
 
     ``others`` are the memberships by other chains on the same graph, with columns of their own; link probabilities are
     pooled over all chains.
+
+    A chain that samples has ``draws`` of quantities that do not depend on the order of communities and, if it was asked
+    to sample, ``posterior`` means and standard deviations.
     """
 
     ids: Array
@@ -59,6 +67,8 @@ class Memberships:
     columns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     codes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
     others: tuple[Memberships, ...] = ()
+    posterior: Posterior | None = None
+    draws: Draws | None = None
 
     def __post_init__(self) -> None:
         if not self.rest.size:
@@ -74,19 +84,25 @@ class Memberships:
         return int(self.beta.size)
 
     @property
+    def all_draws(self) -> list[Draws]:
+        """The draws of this chain and of the others, without chains that have none."""
+        return [one.draws for one in (self, *self.others) if one.draws is not None]
+
+    @property
     def k(self) -> int:
         """Number of communities of the model, K."""
         return int(np.count_nonzero(self.columns >= 0))
 
     def first(self, r: int) -> Memberships:
-        """A copy with only the ``r`` largest entries of each row."""
+        """A copy with only the ``r`` largest entries of each row, without ``posterior``."""
         indices, values = (np.ascontiguousarray(array[:, :r]) for array in (self.indices, self.values))
         left = self.values[:, r:].astype(np.float64)
         spread = self.spread + np.bincount(self.indices[:, r:].ravel(), left.ravel(), self.width)
-        return replace(self, indices=indices, values=values, rest=self.rest + left.sum(axis=1), spread=spread)
+        rest = self.rest + left.sum(axis=1)
+        return replace(self, indices=indices, values=values, rest=rest, spread=spread, posterior=None)
 
     def renumbered(self, columns: Ints, strengths: Floats) -> Memberships:
-        """A copy whose column c is column ``columns[c]`` of this one, without ``codes``.
+        """A copy whose column c is column ``columns[c]`` of this one, without ``codes`` and ``posterior``.
 
         ``columns`` ``[W]`` has every column of this one, and -1 for a new and empty one, whose strength is
         ``strengths[c]``.
@@ -101,6 +117,7 @@ class Memberships:
             spread=np.where(old, self.spread[columns], 0.0),
             columns=np.where(old, self.columns[columns], -1),
             codes=np.zeros((0, 0), np.uint8),
+            posterior=None,
         )
 
     def rows(self, vertices: Ints) -> Array:
@@ -116,12 +133,16 @@ class Memberships:
             return rows
         if self.codes.size:
             return decoded(self.codes[vertices], rows.dtype)
+        completed: Array = rows + self._divided(vertices, self.rest[vertices]).astype(rows.dtype)
+        return completed
+
+    def _divided(self, vertices: Ints, rest: Floats) -> Floats:
+        """The mass ``rest`` ``[V]`` over the entries ``[V, W]`` that are not stored, divided as ``spread``."""
         others = np.repeat(self.spread[None], len(vertices), axis=0)
         np.put_along_axis(others, self.indices[vertices].astype(np.int64), 0.0, axis=1)
         total = others.sum(axis=1)
-        scale = np.divide(self.rest[vertices], total, out=np.zeros(len(vertices)), where=total > 0)
-        completed: Array = rows + (others * scale[:, None]).astype(rows.dtype)
-        return completed
+        divided: Floats = others * np.divide(rest, total, out=np.zeros(len(vertices)), where=total > 0)[:, None]
+        return divided
 
     def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
         """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or :meth:`completed_rows`.
@@ -138,6 +159,61 @@ class Memberships:
         pooled: Floats = np.exp(np.mean(np.log(np.maximum(each, _LEAST)), axis=0))
         return pooled
 
+    def intervals(self, level: float = 0.9) -> Floats:
+        """Equal-tailed posterior intervals ``[N, r, 2]`` of the stored entries: Beta laws with their moments.
+
+        Those of other chains are in ``others``.  Raises :class:`InputError` if the run did not sample.
+        """
+        posterior = self._posterior()
+        return beta_interval([(posterior.mean, posterior.sd.astype(np.float64) ** 2)], checked_level(level))
+
+    def link_intervals(self, pairs: Ints, level: float) -> Floats:
+        """Equal-tailed posterior intervals ``[P, 2]`` of p(link) of ``pairs`` ``[P, 2]`` of vertices.
+
+        Beta laws with the moments of :func:`mmsbgen.sampler.posterior.moments.link_moments`; with several chains their
+        mixture.  Raises :class:`InputError` if the run did not sample.
+        """
+        level = checked_level(level)
+        return beta_interval([one.link_moments(pairs) for one in (self, *self.others)], level)
+
+    def link_moments(self, pairs: Ints) -> tuple[Floats, Floats]:
+        """Posterior mean and variance ``[P]`` of p(link) of ``pairs`` by this chain alone."""
+        posterior, step = self._posterior(), max(1, _LINK_ELEMENTS // self.width)
+        parts = [np.zeros((2, 0))]
+        for first in range(0, len(pairs), step):
+            a, b = (self._moment_rows(end) for end in pairs[first : first + step].T)
+            parts.append(np.stack(link_moments(a, b, posterior, self.delta)))
+        mean, variance = np.concatenate(parts, axis=1)
+        return mean, variance
+
+    def _posterior(self) -> Posterior:
+        if self.posterior is None:
+            raise InputError(
+                "intervals need samples of the posterior, and this run has no moments of any: give --sample-sweeps "
+                "(sample_sweeps=), or --noise (noise=True) to sample from the start"
+            )
+        return self.posterior
+
+    def _moment_rows(self, vertices: Ints) -> MomentRows:
+        """Posterior means and variances of whole rows; vertices without a training link have those of the prior."""
+        posterior, at = self._posterior(), self.indices[vertices].astype(np.int64)
+        stored_mean, stored = (array[vertices].astype(np.float64) for array in (posterior.mean, posterior.sd))
+        if posterior.mean_codes.size:
+            mean = decoded(posterior.mean_codes[vertices], np.float64)
+            variance = (posterior.sd_codes[vertices] / 255.0) ** 4
+        else:
+            mean = self._divided(vertices, (1.0 - stored_mean.sum(axis=1)).clip(min=0.0))
+            # The other entries spread as those of a Dirichlet law with the spread of the stored ones.
+            most = (stored_mean * (1.0 - stored_mean)).sum(axis=1)
+            share = np.divide((stored**2).sum(axis=1), most, out=np.zeros(len(most)), where=most > 0)
+            variance = mean * (1.0 - mean) * share[:, None]
+        np.put_along_axis(mean, at, stored_mean, axis=1)
+        np.put_along_axis(variance, at, stored**2, axis=1)
+        unknown = np.isin(vertices, self.unlinked)
+        prior = self._prior()
+        mean[unknown], variance[unknown] = prior, prior * (1.0 - prior) / (posterior.prior_sum + 1.0)
+        return MomentRows(mean, variance)
+
     def _prior(self) -> Floats:
         """The prior's mean row ``[W]``: 1/K in every column of the model."""
         return np.where(self.columns >= 0, 1.0 / self.k, 0.0)
@@ -153,6 +229,8 @@ def named_arrays(found: Memberships) -> dict[str, Array]:
     for number, one in enumerate((found, *found.others)):
         prefix = f"chain{number}_" if number else ""
         arrays |= {prefix + name: getattr(one, attribute) for name, attribute in _ARRAYS.items()}
+        for part in (one.posterior, one.draws):
+            arrays |= {} if part is None else {prefix + name: array for name, array in part.arrays().items()}
     return arrays
 
 
@@ -165,8 +243,9 @@ def of_arrays(ids: Array, arrays: Mapping[str, Array], delta: float) -> Membersh
     while not chains or f"chain{len(chains)}_beta" in arrays:
         prefix = f"chain{len(chains)}_" if chains else ""
         given: dict[str, Any] = {attribute: arrays[prefix + name] for name, attribute in _ARRAYS.items()}
-        chains.append(Memberships(ids, delta=delta, unlinked=unlinked, **given))
-        _check_shapes(chains[-1])
+        chain = Memberships(ids, delta=delta, unlinked=unlinked, **given, draws=Draws.of_arrays(arrays, prefix))
+        _check_shapes(chain)
+        chains.append(replace(chain, posterior=Posterior.of_arrays(arrays, prefix, chain.indices, chain.width)))
     return replace(chains[0], others=tuple(chains[1:]))
 
 

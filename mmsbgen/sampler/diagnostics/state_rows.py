@@ -118,5 +118,5 @@ def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
     """A reader of rows ``[V, K]`` of pi, or with ``mean`` of its posterior mean if there are samples."""
     if isinstance(sampler.state, SparseState):
         return SparseRows(sampler)
-    averaged = sampler.chain.averaged if mean else 0
+    averaged = sampler.averaged if mean else 0
     return StateRows(sampler) if not averaged and "explain_at" in sampler.kernels else Rows(sampler, averaged)

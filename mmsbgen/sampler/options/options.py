@@ -307,7 +307,11 @@ class Options:
             or (n_vertices if rows == "sparse" else 512 if self.block else 256 if self.shares else 32),
         )
         sweep = blocks_per_sweep(n_vertices, whole.size) if whole.block else 1
-        every = whole.evaluate_every or (2 * sweep if whole.iterations is None else max(1, whole.iterations // 50))
+        every = 2 * sweep if whole.iterations is None else max(1, whole.iterations // 50)
+        if whole.block and whole.draws_noise:
+            # Draws of the posterior are kept at evaluations.
+            every = min(every, 2 * sweep)
+        every = whole.evaluate_every or every
         return dataclasses.replace(whole, evaluate_every=every, burn_in_iterations=whole.burn_in_end)
 
     def held_out_share(self, n_links: int) -> float:
@@ -353,6 +357,21 @@ class Options:
         return not self.phased and self.noise is not False
 
     @property
+    def samples(self) -> bool:
+        """Whether the run draws from the posterior, from the start or after its optimum."""
+        return self.draws_noise or self.sample_sweeps > 0
+
+    @property
+    def keeps_spread(self) -> bool:
+        """Whether the run has the posterior's mean and standard deviation of pi: if it was asked to sample."""
+        return self.samples and (self.average or self.noise is True or self.sample_sweeps > 0)
+
+    @property
+    def keeps_mean(self) -> bool:
+        """Whether the run has the mean of pi over its samples."""
+        return self.average or self.keeps_spread
+
+    @property
     def size(self) -> int:
         """``mini_batch_size`` of sized options."""
         assert self.mini_batch_size is not None
@@ -387,7 +406,10 @@ class Options:
 
     @property
     def interval(self) -> int:
-        """``evaluate_every`` of sized options: as given, a fiftieth of the run, or two sweeps."""
+        """``evaluate_every`` of sized options: as given, a fiftieth of the run, or two sweeps.
+
+        With noise from the start, blocks are evaluated every two sweeps at the latest.
+        """
         assert self.evaluate_every is not None
         return self.evaluate_every
 

@@ -13,13 +13,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from mmsbgen._version import __version__
-from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.backends.base import Buffer, Device, DeviceInfo
 from mmsbgen.base.atomic_files import published_archive
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.versions import versions
@@ -33,7 +34,7 @@ from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.state.chain_state import ChainState
 from mmsbgen.sampler.state.sparse_state import SparseState
 
-FORMAT = 2
+FORMAT = 3
 _META = (
     ("graph", str),
     ("graph_name", str),
@@ -146,15 +147,24 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
         archive.add("sums", device.download(sampler.held_values["sums"]))
         archive.add("published_sum", chain.published_sum)
         archive.add("beta_sum", chain.beta_sum)
+        archive.add("beta_squares", chain.beta_squares)
+        for name, array in ({} if sampler.draws is None else sampler.draws.saved()).items():
+            archive.add(name, array)
         if isinstance(sampler.state, SparseState):
             for name, array in zip(ENTRIES, sampler.state.entries(), strict=True):
                 archive.add(name, array)
             archive.add("totals", device.download(sampler.values["totals"])[:k])
         else:
             archive.add_parts("pi", (n, k), shape.stored.dtype, rows())
-        if "mean" in sampler.values:
-            parts = (device.download_range(sampler.values["mean"], a, b)[:, :k] for a, b in sampler.state_chunks())
-            archive.add_parts("mean", (n, k), shape.real, parts)
+        for name in _moments(sampler):
+            sums = sampler.values[name]
+            parts = (device.download_range(sums, a, b)[:, :k] for a, b in sampler.state_chunks())
+            archive.add_parts(name, (n, k), shape.real, parts)
+
+
+def _moments(sampler: Sampler) -> list[str]:
+    """Names of the arrays with sums over samples of pi."""
+    return [name for name in ("mean", "squares") if name in sampler.values]
 
 
 @contextmanager
@@ -196,8 +206,8 @@ def load(path: Path) -> Checkpoint:
         )
     if version < FORMAT:
         raise InputError(
-            f"{path} was written by mmsbgen {meta.get('version')}, whose runs had another course: resume with "
-            "that version"
+            f"{path} was written by mmsbgen {meta.get('version')}, whose checkpoints have another form: "
+            "resume with that version"
         )
     return Checkpoint(path, meta)
 
@@ -254,26 +264,29 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
                 sampler,
                 lambda first, rows: sampler.state.restore_rows(first, rows, row_sums[first : first + len(rows)]),
             )
-        if "mean" in sampler.values:
-            mean = sampler.values["mean"]
-            _restore_rows(
-                checkpoint.path, "mean", shape.real, sampler, lambda first, rows: device.write(mean, rows, first)
-            )
+        for name in _moments(sampler):
+            write = partial(_write, device, sampler.values[name])
+            _restore_rows(checkpoint.path, name, shape.real, sampler, write)
         sampler.state.set_theta(_shaped(archive, "theta", (2, k)).astype(shape.real))
         beta = np.full(shape.row, 0.5, shape.real)
         beta[:k] = _shaped(archive, "beta", (k,))
         device.write(sampler.values["beta"], beta)
         device.write(sampler.held_values["sums"], _shaped(archive, "sums", sampler.held_values["sums"].shape))
         published_sum = _shaped(archive, "published_sum", (len(sampler.split.validation.pairs),))
-        beta_sum = _shaped(archive, "beta_sum", (k,))
+        beta_sum, beta_squares = (_shaped(archive, name, (k,)) for name in ("beta_sum", "beta_squares"))
+        if sampler.draws is not None:
+            sampler.draws.restore(archive)
     counters = {name: meta[name] for name in _COUNTERS}
-    chain = ChainState(published_sum, beta_sum, course=Phases(**meta["course"]), **counters)
+    chain = ChainState(published_sum, beta_sum, beta_squares, course=Phases(**meta["course"]), **counters)
     if sampler.options.iterations is not None and checkpoint.options.iterations is None:
         chain = chain.to_given_length()
-        if sampler.options.average:
-            sampler.clear_mean()
+        sampler.clear_samples()
     sampler.restore(chain)
     sampler.stages.add(meta["stage_seconds"])
+
+
+def _write(device: Device, buffer: Buffer, first: int, rows: Array) -> None:
+    device.write(buffer, rows, first)
 
 
 def _shaped(archive: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> Array:

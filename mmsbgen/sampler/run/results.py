@@ -31,13 +31,14 @@ from mmsbgen.sampler.diagnostics.memberships import (
     largest_of_parts,
     named_arrays,
 )
+from mmsbgen.sampler.posterior.moments import Posterior
 from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.scores.cover import cover_text, words_of
 
 #: Largest number of entries of pi that results hold as codes of one byte.
 _MOST_CODES = 1 << 27
-#: Arrays of a file that all of pi replaces.
-_OF_PI = ("communities", "shares", "rest", "spread", "codes")
+#: Arrays of a file that all of pi replaces, with its means and deviations.
+_OF_PI = ("communities", "shares", "rest", "spread", "codes", "mean", "sd", "mean_codes", "sd_codes")
 #: Python library of each backend.
 _LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
 
@@ -96,6 +97,26 @@ def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
     return replace(found, codes=codes)
 
 
+def with_samples(found: Memberships, sampler: Sampler) -> Memberships:
+    """``found`` with what the chain's samples tell: posterior means and deviations, and the draws it has kept."""
+    draws = sampler.draws.draws() if sampler.draws is not None else None
+    found = replace(found, draws=draws if draws is not None and len(draws) else None)
+    if not sampler.options.keeps_spread or sampler.chain.averaged < 2:
+        return found
+    beta_mean, beta_sd = (by_column(one[None], found.columns)[0] for one in sampler.beta_moments())
+    coded = found.indices.shape[1] < found.k and len(found.indices) * found.width <= _MOST_CODES
+    at: list[list[Array]] = [[], []]
+    codes: list[list[Array]] = [[], []]
+    for first, stop in sampler.state_chunks():
+        for which, rows in enumerate(sampler.moments(first, stop)):
+            own = by_column(rows, found.columns)
+            at[which].append(np.take_along_axis(own, found.indices[first:stop].astype(np.int64), axis=1))
+            codes[which].append(encoded(own) if coded else np.zeros((0, 0), np.uint8))
+    (mean, sd), (mean_codes, sd_codes) = (list(map(np.concatenate, parts)) for parts in (at, codes))
+    prior_sum = sampler.options.prior * sampler.options.n_communities
+    return replace(found, posterior=Posterior(mean, sd, beta_mean, beta_sd, mean_codes, sd_codes, prior_sum))
+
+
 def record(
     sampler: Sampler,
     cover: Cover,
@@ -132,7 +153,7 @@ def record(
         "kernels": [choice.as_dict() for choice in sampler.runtime.choices.values()],
         "iterations": sampler.iteration,
         "updates_per_vertex": sampler.chain.vertex_updates / graph.n_vertices,
-        "samples_averaged": sampler.chain.averaged,
+        "samples_averaged": sampler.averaged,
         "course": sampler.course.as_dict(),
         "seconds": seconds,
         "stage_seconds": sampler.stages.seconds(),
@@ -177,9 +198,11 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
     A community is a line of tab-separated ids, SNAP's format. The archive holds ``ids``, ``beta``, ``unlinked``,
     ``columns``, and either ``communities`` and ``shares`` ``[N, r]``, ``rest`` ``[N]``, ``spread`` ``[W]`` and
     ``codes`` (:class:`Memberships`) or, streamed from the sampler ``whole``, ``pi`` ``[N, W]``. Column c belongs to
-    line c of the communities. Arrays of further chains have the prefix ``chain1_`` and so on. The files are replaced
-    in one transaction, the record last, so that they never mix with files of another run. After a kill in between there
-    is no record.
+    line c of the communities. Runs that sample add :data:`mmsbgen.sampler.posterior.moments.ARRAYS`, whole ones
+    ``pi_mean`` and ``pi_sd`` ``[N, W]``, and arrays that begin with ``draws_``
+    (:class:`mmsbgen.sampler.posterior.draws.Draws`). Arrays of further chains have the prefix ``chain1_`` and so on.
+    The files are replaced in one transaction, the record last, so that they never mix with files of another run. After
+    a kill in between there is no record.
     """
     words = words_for_files(found.ids)
     ids = found.ids if found.ids.dtype != object else np.array(words)
@@ -193,6 +216,9 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
             if whole is not None:
                 shape = (whole.shape.n_vertices, found.width)
                 archive.add_parts("pi", shape, whole.shape.real, _by_column(_rows(whole), found.columns))
+                for which, name in enumerate(("pi_mean", "pi_sd") if found.posterior is not None else ()):
+                    parts = (whole.moments(*chunk)[which] for chunk in whole.state_chunks())
+                    archive.add_parts(name, shape, whole.shape.real, _by_column(parts, found.columns))
         write_text(out / "run.json", as_json(run_record) + "\n", together)
 
 

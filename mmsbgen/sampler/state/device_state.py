@@ -69,8 +69,8 @@ class StateShape:
         """Tables of candidates of a sweep over sparse rows."""
         return table_groups(self.k, self.real.itemsize)
 
-    def bytes(self, average: bool = False) -> dict[str, int]:
-        """Bytes of the state's arrays by name."""
+    def bytes(self, mean: bool = False, spread: bool = False) -> dict[str, int]:
+        """Bytes of the state's arrays by name, with those of the posterior's ``mean`` and ``spread``."""
         size = self.real.itemsize
         if self.entries:
             return {
@@ -85,15 +85,17 @@ class StateShape:
             "slots": 4 * self.slots,
             "theta and beta": 3 * self.row * size,
         }
-        if average:
-            needed["posterior mean"] = self.n_vertices * self.row * size
-        return needed
+        moments = {"posterior mean": mean, "posterior deviations": spread}
+        return needed | {name: self.n_vertices * self.row * size for name, kept in moments.items() if kept}
 
 
 class State:
-    """Device buffers of the state; ``buffers`` maps kernel argument names to them."""
+    """Device buffers of the state; ``buffers`` maps kernel argument names to them.
 
-    def __init__(self, device: Device, shape: StateShape, average: bool = False) -> None:
+    ``mean`` holds sums of rows over the samples, ``squares`` sums of their squared deviations from the mean.
+    """
+
+    def __init__(self, device: Device, shape: StateShape, mean: bool = False, spread: bool = False) -> None:
         self.device = device
         self.shape = shape
         real = shape.real
@@ -106,8 +108,8 @@ class State:
             self.buffers["spares"] = device.upload(spares)
             self.buffers["theta"] = device.zeros((2, shape.row), real)
             self.buffers["beta"] = device.zeros(shape.row, real)
-            if average:
-                self.buffers["mean"] = device.zeros((shape.n_vertices, shape.row), real)
+            for name in ("mean",) * mean + ("squares",) * spread:
+                self.buffers[name] = device.zeros((shape.n_vertices, shape.row), real)
         except BaseException:
             self.release()
             raise

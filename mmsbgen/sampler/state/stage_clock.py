@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from mmsbgen.backends.base import Device, Event
 
 #: Stages of the time report; the host draws mini-batches while the device works.
-STAGES = ("mini-batch", "partners", "update_phi", "update_pi", "theta", "iterations", "held-out")
+STAGES = ("mini-batch", "partners", "update_phi", "update_pi", "theta", "iterations", "held-out", "posterior")
 #: Most launches with unread times; each holds memory of the driver.
 MOST_EVENTS = 4096
 

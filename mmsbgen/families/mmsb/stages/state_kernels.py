@@ -26,7 +26,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
 )
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
 from mmsbgen.families.mmsb.reference import workloads
-from mmsbgen.families.mmsb.stages import graph_workloads, start_workloads
+from mmsbgen.families.mmsb.stages import graph_workloads, moment_workloads, start_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Space, Traits
@@ -134,6 +134,23 @@ GATHER_ROWS = _simple(
     default=defaults(GATHER_SPACE, ITEMS_GPU | {"block_size": 256}, ITEMS_CPU),
     variables=lambda problem, config, traits: common(problem, config, traits, accumulate=config["accumulate"]),
     modes=("accumulate",),
+)
+
+ADD_MOMENTS = _simple(
+    "add_moments",
+    "take the rows of all vertices into the mean and the variance of their samples",
+    (
+        PI,
+        SLOTS,
+        Argument("sums", "real", "inout", "[N, LD] sums of the samples"),
+        Argument("squares", "real", "inout", "[N, LD] sums of their squared deviations from the mean"),
+        Argument("over", "real", "scalar", "one over the number of samples before; 0 for the first"),
+        Argument("weight", "real", "scalar", "samples before over samples with this one"),
+        Argument("n_rows", "u32", "scalar", "N"),
+    ),
+    ("K", "N", "m", "dtype", "storage"),
+    moment_workloads.add_moments,
+    lambda p: p.integer("N") * (stored_row_bytes(p) + 4 * row_bytes(p)),
 )
 
 EDGE_LOOKUP = _simple(
