@@ -18,6 +18,7 @@ CLOSE, FAR = 1.01, 1.1
 _FEW = 0.05
 #: Fewest effective samples of a chain for R-hat, quantiles and intervals to be reliable.
 _LEAST_ESS = 100
+_LONGER = "Sample longer (--sample-sweeps, or -n with --noise)"
 
 
 def sampling_report(
@@ -84,8 +85,8 @@ def _text(found: dict[str, Any]) -> str:
     of = f"{count} draws" if chains == 1 else f"{count} draws of each of {chains} chains"
     if count < LEAST_DRAWS:
         return (
-            f"Not known whether the samples represent the posterior: {of}. R-hat takes {LEAST_DRAWS} at the least; "
-            "sample longer, or evaluate more often (--evaluate-every)."
+            f"Not known whether the samples represent the posterior: {of}. R-hat takes {LEAST_DRAWS} at the least. "
+            f"{_LONGER}, or evaluate more often (--evaluate-every)."
         )
     single = found["log_likelihood"] if links["count"] else found["effective_communities"]
     what = "the held-out log-likelihood" if links["count"] else "the effective number of communities"
@@ -106,7 +107,7 @@ def _meaning(found: dict[str, Any], r_hat: float, sizes: float) -> str:
         parts = "chains" if several else "the halves of the chain"
         return (
             f"Warning: {parts} disagree (R-hat above {FAR}): means, spreads and intervals are not the posterior's. "
-            f"Sample longer."
+            f"{_LONGER}."
             f"{' Chains that stay apart are at modes of their own; use what is pooled over them.' if several else ''}"
         )
     alone = "" if several else " Whether other chains agree, --chains 4 tells."
@@ -116,7 +117,7 @@ def _meaning(found: dict[str, Any], r_hat: float, sizes: float) -> str:
         why = " and ".join(reasons)
         more = ", or evaluate more often (--evaluate-every)" if found["draws"] < _LEAST_ESS else ""
         means = "means are about right, spreads and intervals less so"
-        return f"{why[0].upper()}{why[1:]}: {means}. Sample longer{more}.{alone}"
+        return f"{why[0].upper()}{why[1:]}: {means}. {_LONGER}{more}.{alone}"
     return f"The samples agree{' within the chain' if not several else ''}.{alone}"
 
 
