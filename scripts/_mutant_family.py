@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jinja2
@@ -13,9 +12,9 @@ from _mutants import MUTANTS, Mutant
 
 from mmsbgen.families import family
 from mmsbgen.kernels.family import KernelSpec
-from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.render import environment
-from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+from mmsbgen.kernels.space import Axis, Space, Traits
 
 AXIS = "fault"
 NONE = "none"
@@ -32,21 +31,33 @@ def config_of(mutant: Mutant, problem: Problem, traits: Traits) -> dict[str, Any
     return {**MMSB.kernel(mutant.kernel).default(problem, traits), **own}
 
 
-def _mutated(spec: KernelSpec, mutants: Sequence[Mutant]) -> KernelSpec:
-    @functools.cache
-    def configs(problem: Problem, traits: Traits) -> list[dict[str, Any]]:
-        pairs = [(mutant, config_of(mutant, problem, traits)) for mutant in mutants]
-        return [{**config, AXIS: fault} for mutant, config in pairs for fault in (NONE, mutant.name)]
+@dataclass(frozen=True)
+class _Few(Space):
+    """A space of which some configurations are tried: the whole product would be many times the kernel's own."""
 
-    def chosen(config: Config, problem: Problem, traits: Traits) -> str | None:
-        return None if config in configs(problem, traits) else "is no mutant's"
+    few: Callable[[Problem, Traits], list[dict[str, Any]]] = lambda problem, traits: []
+
+    def judged(self, problem: Problem, traits: Traits) -> Iterator[tuple[dict[str, Value], str | None]]:
+        for config in self.few(problem, traits):
+            yield config, self.refusal(config, problem, traits)
+
+
+def _mutated(spec: KernelSpec, mutants: Sequence[Mutant]) -> KernelSpec:
+    def few(problem: Problem, traits: Traits) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for mutant in mutants:
+            for fault in (NONE, mutant.name):
+                config = {AXIS: fault} | config_of(mutant, problem, traits)
+                found += [] if config in found else [config]
+        return found
 
     return replace(
         spec,
         template=f"mutants/{spec.name}",
-        space=Space(
+        space=_Few(
             (Axis(AXIS, (NONE, *(mutant.name for mutant in mutants)), "what is left out or wrong"), *spec.space.axes),
-            (Constraint("chosen", chosen), *spec.space.constraints),
+            spec.space.constraints,
+            few,
         ),
         default=lambda problem, traits: {AXIS: NONE, **config_of(mutants[0], problem, traits)},
         variables=lambda problem, config, traits: (
