@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from mmsbgen.kernels.family import Workload
 from mmsbgen.tuner.measure.full_size import FullSizeCheck
 from mmsbgen.tuner.measure.measurer import Measurer
 from mmsbgen.tuner.measure.timing import Patience
-from mmsbgen.tuner.measure.trial_process import resolve_family
+from mmsbgen.tuner.measure.trial_process import TrialBench, resolve_family
 from mmsbgen.tuner.run.tune import tune
 
 BLOCK = 16
@@ -161,3 +162,20 @@ def test_a_finalist_with_one_wrong_result_is_withdrawn(pocl_device: Device, stor
     assert barred == {trial.config_digest for trial in wrong}
     chosen = Index(store).select(kernel.key, valid=lambda config: True, default={})
     assert chosen.config["fault"] == "none"
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_inputs_are_restored_from_copies_on_a_gpu(
+    pocl_device: Device, faulty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pocl_device, "info", replace(pocl_device.info, kind="gpu"))
+    bench = TrialBench(pocl_device, lambda phase: None)
+    bench.load(faulty, "each", resolve_family(faulty).problem(n=1 << 16), 0, None)
+    held = pocl_device.allocated
+    for fault, status in (("none", "ok"), ("one left out", "wrong_result"), ("none", "ok")):
+        config = {"fault": fault, "block_size": 16}
+        assert bench.measure(config, None, HASTY, 0, True).status == status
+    assert pocl_device.allocated == held, "the small check has left nothing"
+    bench.unload()
+    assert held - pocl_device.allocated == 4 * (1 << 16) * (2 + 2 + 1), "x, y, two rotations of x, and y as it was"

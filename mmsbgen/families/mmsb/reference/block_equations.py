@@ -75,10 +75,16 @@ def theta_counts(
     They sum the responsibilities rho of eq. (3.5) over its links with ``rows`` ``[d, K]``, and over its non-links as
     (1 - beta_k) pi_ak (-acc_k), with ``acc`` ``[K]`` of :func:`shared_sum`.
     """
-    links, error = equations.theta_counts(np.broadcast_to(own, rows.shape), rows, beta, np.ones(len(rows)), delta, u)
-    non_links = (1.0 - beta) * own * -acc
-    links[0], error[0] = non_links, u * (own * np.abs(acc) + 6 * np.abs(non_links))
-    return links, error + 4 * u * np.abs(links)
+    counts, error = equations.theta_counts(np.broadcast_to(own, rows.shape), rows, beta, np.ones(len(rows)), delta, u)
+    error += 4 * u * counts
+    counts[0], error[0] = non_link_counts(own, beta, acc, u)
+    return counts, error
+
+
+def non_link_counts(own: Floats, beta: Floats, acc: Floats, u: float = 0.0) -> tuple[Floats, Floats]:
+    """The part of the non-links in :func:`theta_counts`, ``[..., K]``, and the rounding error bound."""
+    counts = (1.0 - beta) * own * -acc
+    return counts, u * (own * np.abs(acc) + 10 * np.abs(counts))
 
 
 def link_drift(
