@@ -214,11 +214,15 @@ def _judged_where_apart(
 
 def _apart(one: Mapping[str, Array], other: Mapping[str, Array]) -> Array:
     """How far outputs are apart in each unit: the mean of the relative distances of their elements."""
-    apart: Array = np.zeros(len(next(iter(one.values()))))
+    count = len(next(iter(one.values())))
+    apart: Array = np.zeros(count)
     for name, array in one.items():
-        a, b = (values.reshape(apart.size, -1).astype(np.float64) for values in (array, other[name]))
-        size = np.maximum(np.abs(a), np.abs(b))
-        apart += (np.abs(a - b) / np.where(size > 0, size, 1.0)).mean(axis=1)
+        size = max(1, count * _KEPT_BYTES // max(1, array.nbytes))
+        for begin in range(0, count, size):
+            some = slice(begin, begin + size)
+            a, b = (values[some].reshape(len(values[some]), -1).astype(np.float64) for values in (array, other[name]))
+            larger = np.maximum(np.abs(a), np.abs(b))
+            apart[some] += (np.abs(a - b) / np.where(larger > 0, larger, 1.0)).mean(axis=1)
     return np.nan_to_num(apart, nan=np.inf)
 
 

@@ -45,26 +45,29 @@ def update_phi(
     right = Expected(phi, 2 * (error + 2 * u * phi) + FLOOR, allowed(flips, step.name == "split"))
 
     def judge(got: Got, config: Config) -> str | None:
-        rows = storage.values(got["pi"]).astype(np.float64)
-        if np.any(rows[:, k:] != 0):
+        if np.any(got["pi"][:, k:] != 0):
             return "the padding of a row is not zero"
-        rows, expected = rows[:, :k], right
         if storage.narrow:
             problem = _stored_rows(got, vertices, config, step, u, storage, right)
-            if problem is not None:
-                return problem
-        elif config["normalise"]:
-            off = np.abs(rows.sum(axis=1) - 1).max()
-            if off > summing(k, config, u):
-                return f"a row sums to 1 {off:+.3g}"
-            rows = rows * got["row_sums"].astype(np.float64)[:, None]
-            expected = Expected(phi, right.tolerance + u * (16 + 4 * np.sqrt(k)) * phi, right.allowed)
-        problem = None if storage.narrow else expected.errors(rows)
-        if problem is not None:
-            return f"phi: {problem}"
-        return wrong_clips(got, clips) if turn == 0 else None
+        else:
+            problem = _wrong_phi(got, config, u, right)
+        return problem or (wrong_clips(got, clips) if turn == 0 else None)
 
     return judge
+
+
+def _wrong_phi(got: Got, config: Config, u: float, phi: Expected) -> str | None:
+    """Check new rows, or normalised ones with their sums, against ``phi``."""
+    k = phi.value.shape[1]
+    rows = got["pi"][:, :k].astype(np.float64)
+    if config["normalise"]:
+        off = np.abs(rows.sum(axis=1) - 1).max()
+        if off > summing(k, config, u):
+            return f"a row sums to 1 {off:+.3g}"
+        rows = rows * got["row_sums"].astype(np.float64)[:, None]
+        phi = Expected(phi.value, phi.tolerance + u * (16 + 4 * np.sqrt(k)) * phi.value, phi.allowed)
+    problem = phi.errors(rows)
+    return None if problem is None else f"phi: {problem}"
 
 
 def _phi_rows(given: Given, units: Array, k: int, step: equations.Step, u: float, storage: Storage) -> equations.RowEnd:
