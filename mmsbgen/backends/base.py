@@ -114,6 +114,9 @@ class Buffer(ABC):
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype}{state})"
 
 
+_DENSE = 4
+"""Rows are read with what lies between them if at least one in so many is wanted."""
+
 Argument = Buffer | np.generic
 """A kernel argument: a buffer, or a NumPy scalar of exactly the declared type (not a plain Python number)."""
 
@@ -310,6 +313,18 @@ class Device(ABC):
         array: NDArray[Any] = np.empty((stop_row - start_row, *buffer.shape[1:]), buffer.dtype)
         self._read(buffer, array, start_row * math.prod(buffer.shape[1:]) * buffer.dtype.itemsize)
         return array
+
+    def download_rows(self, buffer: Buffer, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        """Copy the rows at ``rows``, of any shape and order, to the host.  Waits for everything queued before."""
+        if not rows.size:
+            return np.empty((*rows.shape, *buffer.shape[1:]), buffer.dtype)
+        wanted, back = np.unique(rows.astype(np.int64), return_inverse=True)
+        # Neighbours are read together, and all together with what lies between them if that is little.
+        dense = int(wanted[-1] - wanted[0]) < _DENSE * wanted.size
+        runs = [wanted] if dense else np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
+        parts = [self.download_range(buffer, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]
+        found: NDArray[Any] = np.concatenate(parts)[back.reshape(rows.shape)]
+        return found
 
     @abstractmethod
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:

@@ -95,6 +95,50 @@ class Expected:
         )
 
 
+Judge = Callable[[Mapping[str, Array], Config], str | None]
+"""Takes outputs by name and the configuration; returns an error message, or None if they are right."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Outputs of a launch by unit, such as a vertex of a mini-batch: some of them can be checked without the others.
+
+    Attributes:
+        count: The number of units.
+        places: Takes units ``[s]``.  Returns, by names of outputs, which entries of the first axis they write: ``[s]``,
+            or ``[s, e]`` if a unit writes several.
+        reference: Takes units ``[s]`` and the turn of a launch (0 for the first one, with ``arguments``; see
+            :func:`at_turn`).  Evaluates the reference for them, and returns a check of ``outputs[places]``.
+        changed: Whether a launch changes something of every unit's initial outputs, so that one as before was left out.
+    """
+
+    count: int
+    places: Callable[[Array], Mapping[str, Array]]
+    reference: Callable[[Array, int], Judge]
+    changed: bool = True
+
+
+def all_units(units: Sequence[Units]) -> Judge:
+    """A check of all units of a first launch; it takes all outputs by name."""
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        for each in units:
+            every = np.arange(each.count)
+            found = {name: got[name][at] for name, at in each.places(every).items()}
+            wrong = each.reference(every, 0)(found, config)
+            if wrong is not None:
+                return wrong
+        return None
+
+    return judge
+
+
+def at_turn(arguments: dict[str, Any], rotations: Sequence[Mapping[str, Array]], turn: int) -> dict[str, Any]:
+    """The arguments of a launch: a timing loop goes through ``arguments`` and their replacements again and again."""
+    place = turn % (len(rotations) + 1)
+    return arguments if place == 0 else {**arguments, **rotations[place - 1]}
+
+
 @dataclass
 class Workload:
     """Inputs of one kernel and a check of its outputs against the reference.
@@ -102,15 +146,20 @@ class Workload:
     Attributes:
         arguments: An array or a NumPy scalar for every argument by name.
         count: The number of work units (vertices, pairs) of the launch.
-        verify: Takes all outputs by name and the configuration; returns an error message, or None if they are right.
+        verify: Checks all outputs of a first launch.
         rotations: Replacements of some arguments.  A timing loop cycles through them, so that no call finds its inputs
             in a cache.
+        units: How a large launch is checked in part; empty if ``verify`` is fast at every size.
+        repeatable: Whether a launch that follows others has the same results as without them, apart from what
+            ``units`` do not check at a later turn.  Kernels without an ``inout`` argument always are.
     """
 
     arguments: dict[str, Any]
     count: int
-    verify: Callable[[Mapping[str, Array], Config], str | None]
+    verify: Judge
     rotations: list[dict[str, Array]] = field(default_factory=list)
+    units: tuple[Units, ...] = ()
+    repeatable: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -45,6 +46,19 @@ def test_round_trip(opencl_device: Device) -> None:
         np.testing.assert_array_equal(opencl_device.download_range(buffer, 4, 7), array[4:7])
         opencl_device.write(buffer, np.full((2, 3), 9.0), offset=8)
         np.testing.assert_array_equal(opencl_device.download(buffer)[7:], [array[7], [9] * 3, [9] * 3])
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_rows_of_any_order_and_shape(opencl_device: Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mapped, as on processors, and read one after the other."""
+    monkeypatch.setattr(opencl_device, "info", dataclasses.replace(opencl_device.info, kind=kind))
+    array = np.arange(300, dtype=np.float32).reshape(100, 3)
+    with opencl_device.upload(array) as buffer:
+        for rows in ([7], [99, 0, 50, 51, 0], range(20, 60), [[1, 2], [98, 1]], []):
+            at = np.array(rows, np.int64)
+            np.testing.assert_array_equal(opencl_device.download_rows(buffer, at), array[at])
+        opencl_device.write(buffer, np.zeros((1, 3), np.float32), 7)
+        assert not opencl_device.download_rows(buffer, np.array([7])).any()
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 5), (1,), (7, 3)])

@@ -13,7 +13,19 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from mmsbgen.kernels.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Workload
+from mmsbgen.kernels.family import (
+    Argument,
+    Array,
+    Expected,
+    Judge,
+    KernelFamily,
+    KernelSpec,
+    Launch,
+    Units,
+    Workload,
+    all_units,
+    at_turn,
+)
 from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.kernels.render import environment
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
@@ -81,6 +93,13 @@ typedef float real;
 {% elif fault == "too much local memory" %}
     barrier(CLK_LOCAL_MEM_FENCE);
     y[i] = 2.0f * wide[get_local_id(0) ^ (n > 1u << 30)];
+{% elif fault == "one wrong" %}
+    y[i] = (n > 1000u && i == n / 3u ? 3.0f : 2.0f) * x[i];
+{% elif fault == "one left out" %}
+    if (n > 1000u && i == n / 3u) return;
+    y[i] = 2.0f * x[i];
+{% elif fault == "first launch only" %}
+    if (y[i] == 0.0f) y[i] = 2.0f * x[i];
 {% else %}
     real sum = 0.0f;
     for (u32 turn = 0; turn < {{ turns }}u; ++turn) sum += ((volatile __global const real*)x)[i];
@@ -193,6 +212,34 @@ HANGING = replace(
         (Constraint("once", _once),),
     ),
 )
+REFERENCE_S = 0.05
+"""How long the reference of `each` takes: that of a large mini-batch takes seconds."""
+
+
+def _each(problem: Problem, seed: int) -> Workload:
+    rng, n = np.random.default_rng(seed), problem.integer("n")
+    xs = [rng.integers(1, 100, n).astype(np.float32) for _ in range(3)]
+    arguments = {"x": xs[0], "y": np.zeros(n, np.float32), "n": np.uint32(n)}
+    rotations: list[dict[str, Array]] = [{"x": x} for x in xs[1:]]
+
+    def reference(units: Array, turn: int) -> Judge:
+        time.sleep(REFERENCE_S)
+        x = at_turn(arguments, rotations, turn)["x"][units]
+        return lambda got, config: Expected(2.0 * x, 1e-4 * x).errors(got["y"])
+
+    units = (Units(n, lambda units: {"y": units}, reference),)
+    return Workload(arguments, n, all_units(units), rotations, units)
+
+
+LARGE_FAULTS = ("none", "one wrong", "one left out", "first launch only")
+EACH = replace(
+    DOUBLE,
+    name="each",
+    space=Space((Axis("fault", LARGE_FAULTS, ""), Axis("block_size", (16, 64), "")), ()),
+    default=lambda problem, traits: {"fault": "none", "block_size": 16},
+    workload=_each,
+)
+LYING = replace(EACH, name="lying", traffic=lambda problem: 10**9 * problem.integer("n"))
 FAULTY = KernelFamily(
     name="faulty",
     doc="kernels that fail",
@@ -200,6 +247,6 @@ FAULTY = KernelFamily(
         Parameter("n", 1 << 20, "numbers", minimum=1, maximum=1 << 30),
         Parameter("room", 0, "elements behind them"),
     ),
-    kernels={"twice": DOUBLE, "many": SOUND, "some": HANGING},
+    kernels={"twice": DOUBLE, "many": SOUND, "some": HANGING, "each": EACH, "lying": LYING},
     row_bytes=lambda problem: 1024,
 )

@@ -26,7 +26,7 @@ TRIAL_FIGURES = ("median_s", "spread_s", "gbps", "roof_fraction")
 """Figures that are computed from a trial's fields, and are stored and shown with them."""
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
 ROOF_KINDS = ("copy", "gather")
-FAILURES = ("compile_error", "launch_error")
+FAILURES = ("compile_error", "launch_error", "wrong_result")
 PROGRAM = "program"
 """The ``template_digest`` of kernels whose trials store the digest of their own program."""
 
@@ -319,7 +319,7 @@ class TrialRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineRecord:
-    """A configuration that was selected for a key and did not compile or launch.
+    """A configuration that was selected for a key and failed, or whose result was found wrong after its trial.
 
     It is not selected for that key again until a later trial of it with status 'ok' is stored for the same key.
     """

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from mmsbgen._version import __version__
@@ -86,9 +86,9 @@ class FleetMeasurer:
         """Measure the roofs on one of the devices."""
         return self._again(fleet_worker.roofs, self.bench, row_bytes, buffer_bytes)
 
-    def load(self, kernel: str, problem: Problem) -> None:
+    def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None:
         """Select the kernel and problem to measure; each worker makes the inputs for its first candidate."""
-        self.bench = FleetBench(self.bench.family, self.bench.limits, self.bench.seed, kernel, problem)
+        self.bench = replace(self.bench, kernel=kernel, problem=problem, roof_gbps=roof_gbps)
 
     def measure(
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
@@ -100,6 +100,10 @@ class FleetMeasurer:
                 return self._again(fleet_worker.measure, *arguments, tries=_MEASURED)
             except LostError as lost:
                 return TrialOutcome("crashed", str(lost), lost=True)
+
+    def recheck(self, configs: Sequence[Config]) -> list[str | None]:
+        """Check configurations together, all on one of the devices."""
+        return self._again(fleet_worker.recheck, self.bench, [dict(config) for config in configs])
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations in turns, all on one of the devices."""

@@ -35,6 +35,7 @@ __all__ = [
     "energy",
     "measure",
     "meter",
+    "recheck",
     "roofs",
     "turns",
 ]
@@ -62,6 +63,7 @@ class FleetBench:
     seed: int
     kernel: str = ""
     problem: Problem | None = None
+    roof_gbps: float | None = None
 
 
 class _Kept:
@@ -102,6 +104,12 @@ def measure(bench: FleetBench, config: Config, best_s: float | None, patience: P
     return replace(outcome, where=f"{platform.node()} {os.environ[DEVICE_VARIABLE]}")
 
 
+def recheck(bench: FleetBench, configs: Sequence[Config]) -> list[str | None]:
+    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.recheck`."""
+    with _mine(bench) as measurer:
+        return measurer.recheck(configs)
+
+
 def turns(bench: FleetBench, configs: Sequence[Config], rounds: int) -> list[Timing]:
     """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.turns`."""
     with _mine(bench) as measurer:
@@ -132,7 +140,7 @@ def _mine(bench: FleetBench) -> Iterator[Measurer]:
             before = None
         _Kept.bench = None
         if bench.problem is not None and before != bench:
-            kept.load(bench.kernel, bench.problem)
+            kept.load(bench.kernel, bench.problem, bench.roof_gbps)
         yield kept
         _Kept.bench = bench
 

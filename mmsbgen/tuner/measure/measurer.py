@@ -78,10 +78,11 @@ class Measures(Protocol):
 
     def open(self) -> DeviceInfo: ...  # noqa: D102
     def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs: ...  # noqa: D102
-    def load(self, kernel: str, problem: Problem) -> None: ...  # noqa: D102
+    def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None: ...  # noqa: D102
     def measure(  # noqa: D102
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
     ) -> TrialOutcome: ...
+    def recheck(self, configs: Sequence[Config]) -> list[str | None]: ...  # noqa: D102
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]: ...  # noqa: D102
     def meter(self) -> str: ...  # noqa: D102
     def energy(self, config: Config) -> Energy: ...  # noqa: D102
@@ -103,7 +104,7 @@ class Measurer:
         self.waiting: Callable[[str], None] = lambda device: None
         """Called with the device's name if another process has measured on it for two seconds."""
         self._child: _Child | None = None
-        self._loaded: tuple[str, Problem] | None = None
+        self._loaded: tuple[str, Problem, float | None] | None = None
         self._served = 0
 
     def open(self) -> DeviceInfo:
@@ -121,19 +122,20 @@ class Measurer:
             raise
         return found
 
-    def load(self, kernel: str, problem: Problem) -> None:
+    def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None:
         """Put the inputs of a kernel on the device; :meth:`measure` and :meth:`turns` use this kernel.
 
-        Raises :class:`InputError` when they do not fit.
+        Results above ``roof_gbps``, the device's fastest roof, are compared with the roof of a cache that holds their
+        bytes, and are wrong above that.  Raises :class:`InputError` when the inputs do not fit.
         """
         self._loaded = None
         child = self._running()
         try:
-            child.ask("load", (self.family, kernel, problem, self.seed), "load", self.limits)
+            child.ask("load", (self.family, kernel, problem, self.seed, roof_gbps), "load", self.limits)
         except WorkerLostError:
             self._lose()
             raise
-        self._loaded = kernel, problem
+        self._loaded = kernel, problem, roof_gbps
 
     def measure(
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
@@ -183,15 +185,28 @@ class Measurer:
             self._lose()
         return outcome, fresh
 
+    def recheck(self, configs: Sequence[Config]) -> list[str | None]:
+        """Check a launch at full size of each, and where they differ; a message for each wrong one, None for others.
+
+        Raises :class:`MmsbgenError` if one of them fails.
+        """
+        found: list[str | None] = self._of_several("recheck", configs)
+        if any(wrong is not None for wrong in found):
+            self._lose()
+        return found
+
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations in turns; raises :class:`MmsbgenError` if one of them fails."""
+        timings: list[Timing] = self._of_several("turns", configs, rounds)
+        return timings
+
+    def _of_several(self, method: str, configs: Sequence[Config], *more: Any) -> Any:
         child = self._ready()
         try:
-            timings: list[Timing] = child.ask("turns", ([dict(c) for c in configs], rounds), "compile", self.limits)
+            return child.ask(method, ([dict(config) for config in configs], *more), "compile", self.limits)
         except (MmsbgenError, KeyboardInterrupt):
             self._lose()
             raise
-        return timings
 
     def meter(self) -> str:
         """Name of the device's energy meter; raises :class:`InputError` if there is none."""

@@ -22,13 +22,16 @@ from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits, describe
 from mmsbgen.tuner.measure.timing import Patience, time_launches
 
-__all__ = ["ROOFS", "Roofs", "measure_roofs"]
+__all__ = ["ROOFS", "CacheRoof", "Roofs", "measure_cache_roof", "measure_roofs"]
 
 BUFFER_BYTES = 2 << 30
 _MOVED_PART = 4
 _LARGEST_TEAM = 256
 _SEARCH = Patience(repetitions=3, enough_s=0.0, limit_s=0.3, hopeless=(math.inf, 1.3))
 _FINAL = Patience(repetitions=9, enough_s=0.2)
+_READ_AGAIN_BYTES = 256 << 20
+_MOST_TEAMS = 1 << 15
+_ROWS_PER_TEAM = 32
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,19 @@ class Roofs:
     gather: float
     row_bytes: int
     shapes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class CacheRoof:
+    """The best rate in GB/s of reading ``working_set`` bytes again and again, out of the cache that holds them.
+
+    ``limit`` is as far above the best rate as that is above the median of all shapes' repetitions: another shape, or a
+    quieter moment, may be faster than what was measured, but hardly by more than the measurements differ.
+    """
+
+    working_set: int
+    best: float
+    limit: float
 
 
 PARAMETERS = (
@@ -217,6 +233,23 @@ def measure_roofs(device: Device, row_bytes: int, buffer_bytes: int = BUFFER_BYT
     return Roofs(copy, gather, row_bytes, {"copy": copy_shape, "gather": gather_shape})
 
 
+def measure_cache_roof(device: Device, working_set: int) -> CacheRoof:
+    """Measure how fast random rows are read again and again out of ``working_set`` bytes."""
+    row = 1 << min(12, max(6, (working_set // 4).bit_length() - 1))
+    n_rows, teams = max(1, working_set // row), min(_MOST_TEAMS, _READ_AGAIN_BYTES // row // _ROWS_PER_TEAM)
+    problem = ROOFS.problem(row_bytes=row, n_rows=n_rows, n_teams=teams, rows_per_team=_ROWS_PER_TEAM)
+    ids = np.random.default_rng(0).integers(0, n_rows, teams * _ROWS_PER_TEAM).astype(np.uint32)
+    with (
+        device.zeros((n_rows, row // 4), np.float32) as data,
+        device.upload(ids) as placed,
+        device.zeros(teams * _LARGEST_TEAM, np.float32) as sums,
+    ):
+        values = {"data": data, "ids": placed, "sums": sums, "n_teams": np.uint32(teams)}
+        times = [seconds for found, _ in _shapes(device, ROOF_GATHER, problem, teams, values) for seconds in found]
+    best, median = (ROOF_GATHER.traffic(problem) / seconds / 1e9 for seconds in (min(times), statistics.median(times)))
+    return CacheRoof(working_set, best, best * best / median)
+
+
 def _most_bytes(device: Device, wanted: int) -> int:
     info = device.info
     return min(wanted, info.global_memory // 3 or wanted, info.max_allocation or wanted)
@@ -260,30 +293,39 @@ def _gather_roof(device: Device, row_bytes: int, most: int) -> tuple[float, str]
 def _fastest(
     device: Device, spec: KernelSpec, problem: Problem, count: int, values: Mapping[str, Any]
 ) -> tuple[float, str]:
-    """Seconds of the fastest shape, and that shape; shapes that do not compile or run here are skipped."""
-    best: tuple[float, BoundKernel] | None = None
+    """Seconds of the fastest shape, and that shape."""
+    times, best = min(_shapes(device, spec, problem, count, values), key=lambda shape: statistics.median(shape[0]))
+    seconds = min(statistics.median(times), statistics.median(_times(device, best, count, values, _FINAL, None)))
+    return seconds, describe(best.config)
+
+
+def _shapes(
+    device: Device, spec: KernelSpec, problem: Problem, count: int, values: Mapping[str, Any]
+) -> list[tuple[tuple[float, ...], BoundKernel]]:
+    """The repetitions in seconds of every shape; those that do not compile or run here are skipped."""
+    found: list[tuple[tuple[float, ...], BoundKernel]] = []
+    best = math.inf
     failure: MmsbgenError | None = None
     configs = spec.space.configs(problem, traits_of(device.info))
     compile_side_by_side(device, [(spec, problem, config) for config in configs])
     for config in configs:
         try:
             bound = build(device, spec, problem, config)
-            timing = _time(device, bound, count, values, _SEARCH, best[0] if best else None)
+            times = _times(device, bound, count, values, _SEARCH, best if found else None)
         except (CompileError, LaunchError) as error:
             failure = error
             continue
-        if best is None or timing < best[0]:
-            best = timing, bound
-    if best is None:
+        found.append((times, bound))
+        best = min(best, statistics.median(times))
+    if not found:
         raise failure or InputError(f"{spec.name}: no shape is possible for {describe(problem)} on {device.info.name}")
-    seconds = min(best[0], _time(device, best[1], count, values, _FINAL, None))
-    return seconds, describe(best[1].config)
+    return found
 
 
-def _time(
+def _times(
     device: Device, bound: BoundKernel, count: int, values: Mapping[str, Any], patience: Patience, best: float | None
-) -> float:
-    return statistics.median(time_launches(device, lambda turn: bound.launch(count, values), patience, best).times)
+) -> tuple[float, ...]:
+    return time_launches(device, lambda turn: bound.launch(count, values), patience, best).times
 
 
 class _Between(Event):

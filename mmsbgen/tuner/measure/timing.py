@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mmsbgen.backends.base import Device, Event
 
-__all__ = ["Patience", "Timing", "time_launches", "time_turns", "timed_alone"]
+__all__ = ["Patience", "Timing", "time_launches", "time_turns", "timed_alone", "too_short"]
 
 _BATCHED_FROM_S = 4e-5
 """On devices that cannot hold launches, shorter kernels are not batched.
@@ -52,9 +52,15 @@ class Timing:
 
 
 def time_launches(
-    device: Device, launch: Callable[[int], Event], patience: Patience, best_s: float | None = None
+    device: Device,
+    launch: Callable[[int], Event],
+    patience: Patience,
+    best_s: float | None = None,
+    warmed: Callable[[], None] = lambda: None,
 ) -> Timing:
     """Time ``launch(i)``, which queues the kernel on the inputs of turn ``i``, after a warm-up that is discarded.
+
+    ``warmed`` is called when the warm-up, the launch of turn 0, has ended.
 
     On GPUs short kernels are launched back to back, and a repetition is the mean of a batch: a single launch between
     two events has microseconds of overhead.  On devices that can hold launches, all of a batch are queued before the
@@ -63,6 +69,7 @@ def time_launches(
     best = math.inf if best_s is None else best_s
     limits = [ratio * best for ratio in patience.hopeless]
     warm = _once(device, launch, 0, 1)
+    warmed()
     # A short kernel's first launch is no measure: most of it is the overhead of two events and of the host.
     if _batch_of(device, warm) == 1 and warm > _COLD * limits[min(1, len(limits) - 1)]:
         return Timing((warm,), given_up=True)
@@ -112,6 +119,11 @@ def timed_alone(backend: str, seconds: float, batch: int) -> bool:
     ones.
     """
     return backend == "cuda" and batch == 1 and seconds < _BATCHED_FROM_S
+
+
+def too_short(seconds: float) -> bool:
+    """Whether a time is below the resolution of a device's clock."""
+    return seconds <= _SHORTEST_S
 
 
 def _batch_of(device: Device, seconds: float) -> int:

@@ -6,21 +6,22 @@ It is started by :mod:`mmsbgen.tuner.measure.measurer` and may die at any moment
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import re
 import signal
+import statistics
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
-import numpy as np
 from jinja2 import TemplateError
 
 from mmsbgen.backends import Device, DeviceInfo, Event, open_device
-from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
+from mmsbgen.base.errors import CompileError, ConfigError, DeviceMemoryError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import family as family_named
 from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
@@ -30,8 +31,9 @@ from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.device_lock import device_lock
 from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
-from mmsbgen.tuner.measure.roofs import Roofs, measure_roofs
-from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns
+from mmsbgen.tuner.measure.full_size import FullSizeCheck
+from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs
+from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns, too_short
 
 __all__ = ["Phase", "TrialOutcome", "resolve_family"]
 
@@ -53,6 +55,15 @@ class TrialOutcome:
     """The fleet's worker that measured."""
     lost: bool = False
     """Whether the result is unknown because the workers died."""
+
+
+class _WrongResultError(Exception):
+    """A launch at the size that is timed was wrong."""
+
+
+def _refuse(wrong: str | None) -> None:
+    if wrong is not None:
+        raise _WrongResultError(f"at full size: {wrong}")
 
 
 def resolve_family(reference: str) -> KernelFamily:
@@ -83,7 +94,14 @@ class TrialBench:
         self.workload: Workload | None = None
         self.placed: dict[str, Any] = {}
         self.rotations: list[dict[str, Any]] = []
+        self.initial: dict[str, Any] = {}
+        """Copies on the device of what kernels write, as it is at first."""
         self.touched = False
+        self.turn = 0
+        """Turn of the last launch."""
+        self.full_size: FullSizeCheck | None = None
+        self.roof_gbps: float | None = None
+        self.cache_roof: CacheRoof | None = None
         self.lock = device_lock(device.hardware)
 
     @contextlib.contextmanager
@@ -118,9 +136,13 @@ class TrialBench:
         with self._alone("load"):
             return measure_roofs(self.device, row_bytes, buffer_bytes)
 
-    def load(self, family: str, kernel: str, problem: Problem, seed: int) -> None:
-        """Put a kernel's inputs for ``problem`` on the device, in place of earlier ones."""
+    def load(self, family: str, kernel: str, problem: Problem, seed: int, roof_gbps: float | None) -> None:
+        """Put a kernel's inputs for ``problem`` on the device, in place of earlier ones.
+
+        Results above ``roof_gbps`` are compared with the roof of a cache.
+        """
         self.unload()
+        self.roof_gbps = roof_gbps
         with self._before_timing("load"):
             self._load(resolve_family(family).kernel(kernel), problem, seed)
 
@@ -131,13 +153,21 @@ class TrialBench:
         for turn in workload.rotations:
             self.rotations.append({name: self.device.upload(array) for name, array in turn.items()})
         self.spec, self.problem, self.workload = spec, problem, workload
+        self.full_size = FullSizeCheck(self.device, spec, workload, self.placed)
+        written = self._written()
+        # A GPU copies within its own memory much faster than from the host's.
+        if self.device.info.kind == "gpu" and _size(written.values()) < self.device.info.global_memory // 4:
+            with contextlib.suppress(DeviceMemoryError):
+                self.initial = upload(self.device, replace(workload, arguments=written))
 
     def unload(self) -> None:
         """Release the memory of the inputs."""
         for turn in self.rotations:
             release(turn)
         release(self.placed)
-        self.placed, self.rotations, self.workload = {}, [], None
+        release(self.initial)
+        self.placed, self.rotations, self.initial, self.workload = {}, [], {}, None
+        self.full_size, self.cache_roof = None, None
         self.touched = False
 
     def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> TrialOutcome:
@@ -174,7 +204,13 @@ class TrialBench:
                         return TrialOutcome("wrong_result", wrong, None, compile_s, resources)
                     self.notify("run")
                 self._restore()
-                timing = time_launches(self.device, self._launcher(bound), patience, best_s)
+                launch = self._launcher(bound)
+                if check:
+                    timing = self._timed_and_checked(bound, launch, patience, best_s)
+                else:
+                    timing = time_launches(self.device, launch, patience, best_s)
+        except _WrongResultError as error:
+            return TrialOutcome("wrong_result", str(error), None, compile_s, resources)
         except ConfigError as error:
             return TrialOutcome("invalid", str(error), None, compile_s, resources)
         except (CompileError, TemplateError) as error:
@@ -184,6 +220,65 @@ class TrialBench:
         except Exception as error:
             return TrialOutcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
         return TrialOutcome("ok", "", timing, compile_s, resources)
+
+    def _timed_and_checked(
+        self, bound: BoundKernel, launch: Callable[[int], Event], patience: Patience, best_s: float | None
+    ) -> Timing:
+        """Time a configuration and check its first and its last launch.  Raises :class:`_WrongResultError`."""
+        full_size = self._checks()
+
+        def warmed() -> None:
+            # The limit of a run is for launches, not for the reference.
+            self.notify("load")
+            _refuse(full_size.first(bound))
+            self.notify("run")
+
+        timing = time_launches(self.device, launch, patience, best_s, warmed)
+        if len(self.rotations) > 1 and self.turn % len(self.rotations) == 0:
+            launch(self.turn + 1).wait()  # results that the first launch left would be right for this turn
+        self.notify("load")
+        _refuse(full_size.last(bound, self.turn))
+        self._check_rate(bound, statistics.median(timing.times))
+        return timing
+
+    def recheck(self, configs: Sequence[Config]) -> list[str | None]:
+        """Check configurations together, see :meth:`mmsbgen.tuner.measure.full_size.FullSizeCheck.together`."""
+        with self._before_timing("compile"):
+            bound = [self._build(config) for config in configs]
+            with self._alone("run"):
+
+                def launched(kernel: BoundKernel) -> None:
+                    self.notify("run")
+                    self._restore()
+                    self._launcher(kernel)(0).wait()
+                    self.notify("load")
+
+                return self._checks().together((kernel, functools.partial(launched, kernel)) for kernel in bound)
+
+    def _checks(self) -> FullSizeCheck:
+        if self.full_size is None:
+            raise RuntimeError("no kernel was loaded")
+        return self.full_size
+
+    def _check_rate(self, bound: BoundKernel, seconds: float) -> None:
+        """Raise :class:`_WrongResultError` if a call moves its bytes faster than a cache that holds them delivers."""
+        moved = bound.spec.traffic(bound.problem)
+        rate, roof = moved / seconds / 1e9, self.cache_roof
+        if self.roof_gbps is None or rate <= self.roof_gbps or too_short(seconds):
+            return
+        held = _size(self.placed.values())
+        for _ in range(2):  # something else may have disturbed the first measurement
+            if roof is None or rate > roof.limit:
+                try:
+                    found = measure_cache_roof(self.device, min(moved, held))
+                except MmsbgenError:  # no memory is left for it
+                    return
+                self.cache_roof = roof = max(found, roof or found, key=lambda roof: roof.limit)
+        if roof is not None and rate > roof.limit:
+            _refuse(
+                f"{moved} bytes a call at {rate:.4g} GB/s are above the roof of {roof.limit:.4g} GB/s: caches deliver "
+                f"{roof.working_set} bytes at {roof.best:.4g} GB/s here. Work was left out"
+            )
 
     def meter(self) -> str:
         """Name of the device's energy meter; raises :class:`InputError` if there is none."""
@@ -236,19 +331,35 @@ class TrialBench:
         _, _, workload = self._loaded()
         inputs = [self.placed | turn for turn in self.rotations]
         self.touched = True
-        return lambda turn: bound.launch(workload.count, inputs[turn % len(inputs)])
+
+        def launch(turn: int) -> Event:
+            self.turn = turn
+            return bound.launch(workload.count, inputs[turn % len(inputs)])
+
+        return launch
 
     def _restore(self) -> None:
-        """Reset the arguments that kernels change, so that every configuration gets the same inputs."""
-        spec, _, workload = self._loaded()
+        """Reset the arguments that kernels change: every configuration gets the same inputs, and no one's results."""
         if not self.touched:
             return
-        for argument in spec.arguments:
-            array = workload.arguments[argument.name]
-            if argument.role == "inout" and isinstance(array, np.ndarray):
-                self.device.write(self.placed[argument.name], array)
+        for name, array in self._written().items():
+            if name in self.initial:
+                self.device.copy(self.placed[name], self.initial[name])
+            else:
+                self.device.write(self.placed[name], array)
         self.device.synchronize()
         self.touched = False
+
+    def _written(self) -> dict[str, Any]:
+        """The initial arrays of the arguments that the kernel writes."""
+        spec, _, workload = self._loaded()
+        names = [argument.name for argument in spec.arguments if argument.role in ("out", "inout")]
+        return {name: workload.arguments[name] for name in names}
+
+
+def _size(held: Iterable[Any]) -> int:
+    """Bytes of arrays, scalars and buffers."""
+    return sum(int(one.nbytes) for one in held)
 
 
 def serve(connection: Connection) -> None:

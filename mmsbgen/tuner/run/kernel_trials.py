@@ -10,7 +10,7 @@ from typing import Any
 
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import cost
-from mmsbgen.db.records.tuning_records import Key, TrialRecord
+from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead
@@ -141,6 +141,16 @@ class Evaluator:
             self._compile(some)
             found += [self._one(config) for config in some]
         return found
+
+    def withdraw(self, trial: TrialRecord, wrong: str) -> None:
+        """Replace a trial that seemed to work by one with a wrong result, and bar its configuration from use."""
+        config, status = trial.config, "wrong_result"
+        failure = QuarantineRecord(key=self.made.key, config=config, recorded=config, status=status, message=wrong)
+        self.store.quarantine(failure)
+        instead = self.made.record(config, TrialOutcome(status, wrong, None, trial.compile_s))
+        self.store.add_trial(instead)
+        self.done[trial.config_digest] = instead
+        self.kernel.trials[self.kernel.trials.index(trial)] = instead
 
     def likely(self, configs: Sequence[Config]) -> None:
         """Beside a GPU, compile configurations that the strategy may ask for soon."""

@@ -253,7 +253,8 @@ class _Session:
             gather = kernel.roof_gbps = self.report.roofs.gather if self.report.roofs else None
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
-            self.place.measurer.load(job.spec.name, problem)
+            roofs = self.report.roofs
+            self.place.measurer.load(job.spec.name, problem, max(roofs.copy, roofs.gather) if roofs else None)
             made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather, job.program)
             if ahead is not None:
                 ahead.begin(job.spec.name)
@@ -355,6 +356,8 @@ class _Session:
                 return
         try:
             chosen = self._finalists(kernel, evaluate, climbs)
+            while self.check and not self.place.interrupt and self._refuted(kernel, evaluate, chosen):
+                chosen = self._finalists(kernel, evaluate, climbs=False)
             if len(chosen) < 2 or self.place.interrupt:
                 return
             rounds = finals.rounds_for(chosen, evaluate.at_most(finals.FINAL_S))
@@ -379,6 +382,17 @@ class _Session:
             # A run's last round ranks first, whatever its median: so readers of the store find the winner.
             kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)
         self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
+
+    def _refuted(self, kernel: KernelReport, evaluate: Evaluator, chosen: Sequence[TrialRecord]) -> bool:
+        """Check the finalists together; withdraw the trials of those that are wrong, and say whether there are any."""
+        try:
+            found = self.place.measurer.recheck([trial.config for trial in chosen])
+        except MmsbgenError as error:
+            raise _NoTurnsError(str(error)) from error
+        for trial, wrong in zip(chosen, found, strict=True):
+            if wrong is not None:
+                evaluate.withdraw(trial, f"at full size: {wrong}")
+        return any(found)
 
     def _finalists(self, kernel: KernelReport, evaluate: Evaluator, climbs: bool) -> list[TrialRecord]:
         """The finalists: by time those of the coordinate descent, for other objectives the best of the search."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import DELTA, FLOOR, row_length
 from mmsbgen.families.mmsb.reference import block_equations, equations, verify, workloads
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, SEED, real_type, roundoff
 from mmsbgen.families.mmsb.stages import graph_workloads
-from mmsbgen.kernels.family import Array, Expected, Workload
+from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -20,6 +21,8 @@ from mmsbgen.kernels.space import Config
 FIRST = 3
 #: Largest degree of the hub, about that of com-DBLP. One team processes its links, so more would dominate the time.
 _HUB = 350
+#: Elements of rows that are gathered at a time, in float64.
+_GATHERED = 1 << 21
 #: Mean degree of the vertices; com-DBLP has 6.6.
 MEAN_DEGREE = 6
 
@@ -54,8 +57,10 @@ def shared_partners(problem: Problem, seed: int) -> Workload:
         "iteration": np.uint32(ITERATION),
     }
 
+    drawn = functools.cache(lambda: block_equations.shared_partners(n, n_total, SEED, ITERATION))
+
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        _, distinct, times = block_equations.shared_partners(n, n_total, SEED, ITERATION)
+        _, distinct, times = drawn()
         count = distinct.size
         if int(got["n_shared"][0]) != count or not np.array_equal(got["drawn"][:count], distinct):
             return "the distinct partners differ from the reference's draws"
@@ -112,10 +117,12 @@ def others_untouched(
     New rows are in the slots ``into``, by default the spare ones.
     """
     new = given["spares"] if into is None else into
-    untouched = np.setdiff1d(np.arange(len(given["pi"])), new)
-    if not np.array_equal(got["pi"][untouched], given["pi"][untouched]):
-        return "a row outside the mini-batch changed"
-    return "the padding of a row is not zero" if np.any(got["pi"][new, k:] != 0) else None
+    return verify.others_unchanged(given, got, new) or padded(got["pi"][new], k)
+
+
+def padded(rows: Array, k: int) -> str | None:
+    """An error message if the padding of rows is not zero, else None."""
+    return "the padding of a row is not zero" if np.any(rows[:, k:] != 0) else None
 
 
 def with_partners(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Callable[[int], Array]]:
@@ -148,25 +155,42 @@ def with_partners(problem: Problem, rng: np.random.Generator) -> tuple[dict[str,
 def block_shared(problem: Problem, seed: int) -> Workload:
     """A block of a graph with hub, isolated vertices and held-out pairs, and the partners of one iteration."""
     given, distinct, out = with_partners(problem, np.random.default_rng(seed))
-    k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
-    weights, shared = given["shared_weights"], given["shared"]
+    kept = given["shared_weights"][: distinct.size].astype(np.float64)
+
+    def weights(units: Array) -> Array:
+        return np.array([np.where(np.isin(distinct, out(i)), 0.0, kept) for i in units.tolist()])
+
+    return sums_over_partners(problem, given, given["shared"][: distinct.size], weights)
+
+
+def sums_over_partners(
+    problem: Problem,
+    given: dict[str, Any],
+    partners: Array,
+    weights: Callable[[Array], Array],
+    linked: Callable[[Array], Array] = lambda units: np.zeros(1, bool),
+) -> Workload:
+    """A kernel that adds up the rows in the slots ``partners`` ``[d]`` for every vertex of a mini-batch.
+
+    ``weights`` and ``linked`` take units ``[s]`` and return ``[s, d]``, see :func:`block_equations.shared_sum`.
+    """
+    k, m, u, delta = problem.integer("K"), problem.integer("m"), roundoff(problem), float(given["delta"])
+    rows = functools.cache(lambda: given["pi"][partners, :k].astype(np.float64))
+
+    def reference(units: Array, turn: int) -> Judge:
+        own = given["pi"][given["slots"][given["vertices"][FIRST:][units]], :k].astype(np.float64)
+        beta, counted = given["beta"][:k].astype(np.float64), weights(units)
+        labels = np.broadcast_to(linked(units), counted.shape)
+        value, error = block_equations.shared_sum(own, beta, rows(), counted, delta, u, linked=labels)
+        expected = Expected(value, 2 * error + 1e-30)
+        return lambda got, config: padded(got["pi"], k) or expected.errors(got["pi"][:, :k].astype(np.float64))
+
+    units = Units(m, lambda units: {"pi": given["spares"][units]}, reference)
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
-        values, errors = [], []
-        for i, vertex in enumerate(given["vertices"][FIRST:].tolist()):
-            kept = np.where(np.isin(distinct, out(i)), 0.0, weights[: distinct.size].astype(np.float64))
-            rows = pi[shared[: distinct.size]]
-            value, error = block_equations.shared_sum(
-                pi[given["slots"][vertex]], beta, rows, kept, float(dtype(DELTA)), u
-            )
-            values.append(value)
-            errors.append(error)
-        expected = Expected(np.array(values), 2 * np.array(errors) + 1e-30)
-        found = got["pi"][given["spares"], :k].astype(np.float64)
-        return others_untouched(given, got, k) or expected.errors(found)
+        return others_untouched(given, got, k) or all_units([units])(got, config)
 
-    return Workload(given, problem.integer("m"), judge)
+    return Workload(given, m, judge, units=(units,), repeatable=True)
 
 
 def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.Step]:
@@ -207,68 +231,83 @@ def block_links(problem: Problem, seed: int) -> Workload:
         "link_scale": dtype(1.5),
     }
 
+    rows = Units(
+        m,
+        lambda units: workloads.new_rows(given, units) | {"clip_counts": units},
+        lambda units, turn: rows_ended(given, units, k, step, u),
+    )
+    counts = Units(
+        1, lambda units: {"counts": np.arange(MOST_GROUPS)[None]}, lambda units, turn: _counts_of_all(given, k, u)
+    )
+
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return (
-            others_untouched(given, got, k)
-            or judge_rows(given, got, config, k, step, u)
-            or _judge_counts(given, got, config, k, u)
-        )
+        return others_untouched(given, got, k) or all_units((rows, counts))(got, config)
 
-    return Workload(given, m, judge)
+    return Workload(given, m, judge, units=(rows, counts))
 
 
-def _judge_counts(given: Mapping[str, Any], got: Mapping[str, Array], config: Config, k: int, u: float) -> str | None:
+def _counts_of_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
     """Check the sum of the groups' counts; the assignment of vertices to groups may differ."""
-    pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
     delta, scale = float(given["delta"]), np.array([[given["non_link_scale"]], [given["link_scale"]]], np.float64)
+    beta, vertices = given["beta"][:k].astype(np.float64), given["vertices"][FIRST:]
+    ends = [ends_of(given, "link", vertex) for vertex in vertices.tolist()]
+    owners, others = np.repeat(vertices, [len(of_one) for of_one in ends]), np.concatenate(ends)
     right, error = np.zeros((2, k)), np.full((2, k), 1e-30)
-    for vertex, spare in zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True):
-        rows = pi[given["slots"][ends_of(given, "link", vertex)]]
-        counts, bound = block_equations.theta_counts(pi[given["slots"][vertex]], beta, pi[spare], rows, delta, u)
-        right, error = right + scale * counts, error + scale * bound
-    groups = got["counts"][: int(config["groups"])].astype(np.float64)
+
+    def rows(slots: Array) -> Array:
+        return np.asarray(given["pi"][slots, :k], np.float64)
+
+    size = max(1, _GATHERED // k)
+    for begin in range(0, vertices.size, size):
+        some = slice(begin, begin + size)
+        counts, bound = block_equations.non_link_counts(
+            rows(given["slots"][vertices[some]]), beta, rows(given["spares"][some]), u
+        )
+        right[0], error[0] = right[0] + counts.sum(axis=0), error[0] + bound.sum(axis=0)
+    for begin in range(0, owners.size, size):
+        rows_a, rows_b = (rows(given["slots"][one[begin : begin + size]]) for one in (owners, others))
+        counts, bound = equations.theta_counts(rows_a, rows_b, beta, np.ones(len(rows_a)), delta, u)
+        right, error = right + counts, error + bound + 4 * u * counts
+    right, error = scale * right, scale * error
     error += u * (4 + 2 * np.sqrt(int(given["n_vertices"]))) * right
-    if np.any(groups[:, :, k:]):
-        return "the padding of a count is not zero"
-    problem = Expected(right, 2 * error).errors(groups[:, :, :k].sum(axis=0))
-    return None if problem is None else f"counts: {problem}"
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        groups = got["counts"][0, : int(config["groups"])].astype(np.float64)
+        if np.any(groups[:, :, k:]):
+            return "the padding of a count is not zero"
+        problem = Expected(right, 2 * error).errors(groups[:, :, :k].sum(axis=0))
+        return None if problem is None else f"counts: {problem}"
+
+    return judge
 
 
-def judge_rows(
-    given: Mapping[str, Any],
-    got: Mapping[str, Array],
-    config: Config,
-    k: int,
-    step: equations.Step,
-    u: float,
-    links: bool = True,
-    into: Array | None = None,
-) -> str | None:
-    """Check the updated rows of :func:`rows_to_end` and the clip count; return an error message or None.
+def rows_ended(
+    given: Mapping[str, Any], units: Array, k: int, step: equations.Step, u: float, links: bool = True
+) -> Judge:
+    """Check the updated rows of :func:`rows_to_end`, and their clip counts.
 
-    With ``links`` the links are added first.  New rows are in the slots ``into`` ``[m]``, by default the spare ones.
+    With ``links`` the links are added first.
     """
-    into = given["spares"] if into is None else into
-    pi, sums, beta = (given[name].astype(np.float64) for name in ("pi", "row_sums", "beta"))
-    ends = []
-    for vertex, spare in zip(given["vertices"][FIRST:].tolist(), given["spares"].tolist(), strict=True):
-        slot = given["slots"][vertex]
-        own, near = pi[slot, :k], given["slots"][ends_of(given, "link", vertex)]
-        rows = pi[near if links else near[:0], :k]
-        drift, error = block_equations.link_drift(own, beta[:k], pi[spare, :k], rows, step.delta, u)
-        ends.append(equations.end_row(own * sums[slot], own, drift, error, vertex, step, u))
-    phi = np.array([end.phi for end in ends])
-    tolerance = 2 * np.array([end.error for end in ends]) + u * (20 + 4 * np.sqrt(k)) * phi + FLOOR
-    flips = np.array([end.flips for end in ends])
-    rows = got["pi"][into].astype(np.float64)
-    off = np.abs(rows.sum(axis=1) - 1).max()
-    if off > verify.summing(k, config, u):
-        return f"a row sums to 1 {off:+.3g}"
-    found = rows[:, :k] * got["row_sums"][into].astype(np.float64)[:, None]
-    problem = Expected(phi, tolerance, verify.allowed(flips, step.name == "split")).errors(found)
-    if problem is not None:
-        return f"phi: {problem}"
-    clips = sum(end.clips for end in ends)
-    if abs(int(got["clip_counts"].sum()) - clips) > 0.01 * clips + 1:
-        return f"{int(got['clip_counts'].sum())} bounded coordinates instead of {clips}"
-    return None
+    slots, vertices, beta = given["slots"], given["vertices"][FIRST:][units], given["beta"][:k].astype(np.float64)
+    own, spare = (given["pi"][at, :k].astype(np.float64) for at in (slots[vertices], given["spares"][units]))
+    drift, error = np.empty_like(own), np.empty_like(own)
+    for i, vertex in enumerate(vertices.tolist()):
+        near = slots[ends_of(given, "link", vertex)]
+        rows = given["pi"][near if links else near[:0], :k].astype(np.float64)
+        drift[i], error[i] = block_equations.link_drift(own[i], beta, spare[i], rows, step.delta, u)
+    sums = given["row_sums"][slots[vertices]].astype(np.float64)[:, None]
+    end = equations.end_row(own * sums, own, drift, error, vertices.astype(np.int64)[:, None], step, u)
+    tolerance = 2 * end.error + u * (20 + 4 * np.sqrt(k)) * end.phi + FLOOR
+    expected = Expected(end.phi, tolerance, verify.allowed(end.flips, step.name == "split"))
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        rows = got["pi"].astype(np.float64)
+        off = np.abs(rows.sum(axis=1) - 1).max()
+        if off > verify.summing(k, config, u):
+            return f"a row sums to 1 {off:+.3g}"
+        problem = expected.errors(rows[:, :k] * got["row_sums"].astype(np.float64)[:, None])
+        if problem is not None:
+            return f"phi: {problem}"
+        return padded(got["pi"], k) or verify.wrong_clips(got, end.clips)
+
+    return judge

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row
 from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, DELTA
 from mmsbgen.families.mmsb.reference.workloads import roundoff
-from mmsbgen.kernels.family import Array, Expected, Workload
+from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -46,29 +47,55 @@ def to_bfloat16(numbers: Array) -> Array:
     return (np.ascontiguousarray(numbers, np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
-def judge_factors(problem: Problem, given: Mapping[str, Any], got: Mapping[str, Array], distinct: Array) -> str | None:
-    """Check the factors of the vertices and of the ``distinct`` partners; return an error message or None."""
-    k, m, width, room = problem.integer("K"), problem.integer("m"), half_row(problem), half_room(problem)
-    pi, strength = given["pi"].astype(np.float64), given["beta"].astype(np.float64) - float(given["delta"])
-    vertices = given["vertices"][int(given["first_vertex"]) :]
-    own, partners = np.zeros((m, width)), np.zeros((room, width))
-    own[:, :k] = (pi * strength)[given["slots"][vertices], :k]
-    partners[: distinct.size, :k] = pi[given["slots"][distinct], :k]
-    u = roundoff(problem)
-    for name, right, decoded, relative, least in (
-        ("own_factors", own, float16, _FLOAT16 + 4 * u, _LEAST + 4 * u * float(given["delta"])),
-        ("shared_factors", partners, float16, _FLOAT16, _LEAST),
-        ("shared_rows", partners, bfloat16, BFLOAT16, 0.0),
-    ):
-        # beta - delta is rounded before the multiplication.
-        error = relative * np.abs(right) + least
-        found = decoded(got[name]).reshape(right.shape)
-        if decoded is float16 and np.any(np.abs(found) > np.abs(right) * (1 + 4 * u) + 4 * u * float(given["delta"])):
-            return f"{name}: a number is rounded away from zero"
-        problem_found = Expected(right, error).errors(found)
-        if problem_found is not None:
-            return f"{name}: {problem_found}"
-    return None
+def own_factors(problem: Problem, given: Mapping[str, Any], units: Array) -> Judge:
+    """Check the factors of vertices of the mini-batch."""
+    k, u, delta = problem.integer("K"), roundoff(problem), float(given["delta"])
+    vertices = given["vertices"][int(given["first_vertex"]) :][units]
+    right = np.zeros((units.size, half_row(problem)))
+    right[:, :k] = given["pi"][given["slots"][vertices], :k].astype(np.float64) * (
+        given["beta"][:k].astype(np.float64) - delta
+    )
+    # beta - delta is rounded before the multiplication.
+    expected = Expected(right, (_FLOAT16 + 4 * u) * np.abs(right) + _LEAST + 4 * u * delta)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        found = float16(got["own_factors"]).reshape(right.shape)
+        return _beyond("own_factors", found, right, 4 * u, 4 * u * delta) or _named("own_factors", expected, found)
+
+    return judge
+
+
+def partners_factors(problem: Problem, given: Mapping[str, Any], distinct: Array) -> Units:
+    """The factors of the ``distinct`` partners, and zeros after them."""
+    k, u, delta = problem.integer("K"), roundoff(problem), float(given["delta"])
+
+    def reference(units: Array, turn: int) -> Judge:
+        right, some = np.zeros((units.size, half_row(problem))), units < distinct.size
+        right[some, :k] = given["pi"][given["slots"][distinct[units[some]]], :k]
+        factors = Expected(right, _FLOAT16 * right + _LEAST)
+        rows = Expected(right, BFLOAT16 * right)
+
+        def judge(got: Mapping[str, Array], config: Config) -> str | None:
+            found = float16(got["shared_factors"]).reshape(right.shape)
+            return (
+                _beyond("shared_factors", found, right, 4 * u, 4 * u * delta)
+                or _named("shared_factors", factors, found)
+                or _named("shared_rows", rows, bfloat16(got["shared_rows"]).reshape(right.shape))
+            )
+
+        return judge
+
+    return Units(half_room(problem), lambda units: {"shared_factors": units, "shared_rows": units}, reference)
+
+
+def _beyond(name: str, found: Array, right: Array, relative: float, absolute: float) -> str | None:
+    further = np.abs(found) > np.abs(right) * (1 + relative) + absolute
+    return f"{name}: a number is rounded away from zero" if np.any(further) else None
+
+
+def _named(name: str, expected: Expected, found: Array) -> str | None:
+    problem = expected.errors(found)
+    return None if problem is None else f"{name}: {problem}"
 
 
 def block_factors(problem: Problem, seed: int) -> Workload:
@@ -79,8 +106,9 @@ def block_factors(problem: Problem, seed: int) -> Workload:
         name: np.full((rows, width // 2), 0x3C003C00, np.uint32)
         for name, rows in (("own_factors", m), ("shared_factors", room), ("shared_rows", room))
     }
-
-    return Workload(given, m, lambda got, config: judge_factors(problem, given, got, distinct))
+    own = Units(m, lambda units: {"own_factors": units}, lambda units, turn: own_factors(problem, given, units))
+    units = own, partners_factors(problem, given, distinct)
+    return Workload(given, m, all_units(units), units=units)
 
 
 def rounded_factors(problem: Problem, given: Mapping[str, Any], distinct: Array) -> tuple[Array, Array]:
@@ -94,13 +122,10 @@ def rounded_factors(problem: Problem, given: Mapping[str, Any], distinct: Array)
     return own, partners
 
 
-def judge_scales(
-    problem: Problem, own: Array, partners: Array, weights: Array, found: Array, judged: Array
-) -> str | None:
-    """Check the scales ``found`` ``[m, room]`` where ``judged``; return an error message or None.
-
-    ``weights`` are ``[room]``.
-    """
+def scales(
+    problem: Problem, own: Array, partners: Array, weights: Array, judged: Array
+) -> Callable[[Array], str | None]:
+    """A check of scales ``[m, room]`` where ``judged``; ``weights`` are ``[room]``."""
     u, width = roundoff(problem), half_row(problem)
     a, b = own.astype(np.float64), partners.astype(np.float64)
     dots, size = a @ b.T, np.abs(a) @ np.abs(b).T
@@ -110,10 +135,15 @@ def judge_scales(
     error = np.abs(right) * ((u * (8 + width / 2) * size + 4 * u) / z + BFLOAT16 + 8 * u)
     # If rounding dominates Z, any finite scale that is not positive is accepted.
     lost = (u * (8 + width / 2) * size + 4 * u) > 0.25 * z
-    if np.any(judged & lost & ((found > 0) | ~np.isfinite(found))):
-        return "a scale of a pair with Z near 0 is not a number below 0"
     certain = judged & ~lost
-    return Expected(np.where(certain, right, 0.0), error).errors(np.where(certain, found, 0.0))
+    expected = Expected(np.where(certain, right, 0.0), error)
+
+    def check(found: Array) -> str | None:
+        if np.any(judged & lost & ((found > 0) | ~np.isfinite(found))):
+            return "a scale of a pair with Z near 0 is not a number below 0"
+        return expected.errors(np.where(certain, found, 0.0))
+
+    return check
 
 
 def block_scales(problem: Problem, seed: int) -> Workload:
@@ -126,11 +156,12 @@ def block_scales(problem: Problem, seed: int) -> Workload:
     weights = np.zeros(room)
     weights[: given["shared_weights"].size] = given["shared_weights"]
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        found = bfloat16(got["scales"]).reshape(m, room)
-        return judge_scales(problem, own, partners, weights, found, np.ones_like(found, dtype=bool))
+    def reference(units: Array, turn: int) -> Judge:
+        check = scales(problem, own[units], partners, weights, np.ones((units.size, room), bool))
+        return lambda got, config: check(bfloat16(got["scales"]).reshape(units.size, room))
 
-    return Workload(given, m, judge)
+    units = (Units(m, lambda units: {"scales": units}, reference),)
+    return Workload(given, m, all_units(units), units=units)
 
 
 def block_strike(problem: Problem, seed: int) -> Workload:
@@ -139,12 +170,16 @@ def block_strike(problem: Problem, seed: int) -> Workload:
     m, room = problem.integer("m"), half_room(problem)
     given["scales"] = np.full((m, room // 2), 0x3F803F80, np.uint32)
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        right = np.ones((m, room))
+    @functools.cache
+    def informing() -> Array:
+        right = np.ones((m, room), bool)
         for i in range(m):
-            right[i, : distinct.size][np.isin(distinct, out(i))] = 0.0
-        found = bfloat16(got["scales"]).reshape(right.shape)
-        wrong = np.argwhere(found != right)
+            right[i, : distinct.size][np.isin(distinct, out(i))] = False
+        return right
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        found = bfloat16(got["scales"]).reshape(m, room)
+        wrong = np.argwhere(found != informing())
         return f"the scale of {tuple(map(int, wrong[0]))} is {found[tuple(wrong[0])]}" if wrong.size else None
 
     return Workload(given, m, judge)
@@ -165,13 +200,17 @@ def sums_of(problem: Problem, rng: np.random.Generator, given: Mapping[str, Any]
     rows[: distinct.size, :k] = given["pi"][given["slots"][distinct], :k]
     here = {**given, "scales": as_words(to_bfloat16(scales)), "shared_rows": as_words(to_bfloat16(rows))}
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        a, b = (
-            bfloat16(here[name]).reshape(-1, columns) for name, columns in (("scales", room), ("shared_rows", width))
+    def reference(units: Array, turn: int) -> Judge:
+        a = bfloat16(here["scales"][units]).reshape(units.size, room)
+        right = (a @ bfloat16(here["shared_rows"]).reshape(room, width))[:, :k]
+        expected = Expected(right, roundoff(problem) * (8 + room / 2) * np.abs(right) + 1e-30)
+        return lambda got, config: (
+            block_workloads.padded(got["pi"], k) or expected.errors(got["pi"][:, :k].astype(np.float64))
         )
-        right = (a @ b)[:, :k]
-        error = roundoff(problem) * (8 + room / 2) * np.abs(right) + 1e-30
-        found = got["pi"][here["spares"], :k].astype(np.float64)
-        return block_workloads.others_untouched(here, got, k) or Expected(right, error).errors(found)
 
-    return Workload(here, m, judge)
+    units = Units(m, lambda units: {"pi": here["spares"][units]}, reference)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return block_workloads.others_untouched(here, got, k) or all_units([units])(got, config)
+
+    return Workload(here, m, judge, units=(units,), repeatable=True)

@@ -47,50 +47,61 @@ def drift(
     u: float = 0.0,
     least: float = Z_FLOOR,
 ) -> tuple[Floats, Floats]:
-    """D_k = sum_b weight_b (q_k / Z_b - 1) of one vertex, eq. (3.2) times its row sum, without cancellation.
+    """D_k = sum_b weight_b (q_k / Z_b - 1) of each vertex, eq. (3.2) times its row sum, without cancellation.
 
     Args:
-        own: ``[K]``, the vertex's memberships.
+        own: ``[..., K]``, the vertices' memberships.
         beta: ``[K]``, community strengths.
-        rows: ``[n, K]``, the partners' memberships.
-        weights: ``[n]``, negative for non-links, 0 for pairs that do not count.
+        rows: ``[..., n, K]``, the partners' memberships.
+        weights: ``[..., n]``, negative for non-links, 0 for pairs that do not count.
         delta: probability of a link across communities.
         u: unit roundoff of the arithmetic whose error is to be bounded.
         least: lower bound of a non-link's Z; 1 - max beta for rows of 16 bits, whose sum may exceed 1.
 
     Returns:
-        D ``[K]`` and the bound ``[K]`` on its rounding error.
+        D ``[..., K]`` and the bound ``[..., K]`` on its rounding error.
     """
     strength = beta - delta
     w = own * strength
-    dots = rows @ w
+    dots = _dots(rows, w)
     z = np.where(weights < 0, np.maximum((1.0 - delta) - dots, least), delta + dots)
     scale = weights / np.maximum(z, Z_FLOOR)
-    acc = scale @ rows
-    taken = float(scale @ dots)
+    acc = _weighed(scale, rows)
+    taken = (scale * dots).sum(axis=-1, keepdims=True)
     result = strength * acc - taken
 
     # Rounding errors of a sum of positive terms grow like a random walk.  The error of Z dominates: it is large
     # for one-hot rows and beta near 1.
-    chain_k, chain_n = u * (8 + 2 * np.sqrt(own.size)), u * (8 + 2 * np.sqrt(max(1, weights.size)))
-    dots_error = chain_k * (rows @ np.abs(w))
+    chain_k, chain_n = u * (8 + 2 * np.sqrt(own.shape[-1])), u * (8 + 2 * np.sqrt(max(1, weights.shape[-1])))
+    dots_error = chain_k * _dots(rows, np.abs(w))
     relative = (dots_error + 2 * u * np.where(weights < 0, 1.0, np.abs(z))) / np.maximum(z, Z_FLOOR) + 4 * u
     scale_error = np.abs(scale) * relative
-    acc_error = scale_error @ rows + chain_n * (np.abs(scale) @ rows)
-    size = np.abs(scale) @ np.abs(dots)
-    taken_error = scale_error @ np.abs(dots) + np.abs(scale) @ dots_error + chain_n * size
+    acc_error = _weighed(scale_error + chain_n * np.abs(scale), rows)
+    size = (np.abs(scale) * np.abs(dots)).sum(axis=-1, keepdims=True)
+    taken_error = (scale_error * np.abs(dots) + np.abs(scale) * dots_error).sum(axis=-1, keepdims=True) + chain_n * size
     error = np.abs(strength) * acc_error + taken_error + 2 * u * (np.abs(strength * acc) + size)
     return result, error
 
 
+def _dots(rows: Floats, w: Floats) -> Floats:
+    """Sums over k of ``rows`` ``[..., n, K]`` times ``w`` ``[..., K]``: ``[..., n]``."""
+    return (rows @ w[..., None])[..., 0]
+
+
+def _weighed(scale: Floats, rows: Floats) -> Floats:
+    """Sums of ``rows`` ``[..., n, K]`` times ``scale`` ``[..., n]``: ``[..., K]``."""
+    return (scale[..., None, :] @ rows)[..., 0, :]
+
+
 @dataclass(frozen=True)
 class RowEnd:
-    """New phi ``[K]``, its rounding error bound, the probability of a different draw, the count of clipped elements."""
+    """New phi ``[..., K]``, its rounding error bound, the probability of a different draw, and clipped elements."""
 
     phi: Floats
     error: Floats
     flips: Floats
     clips: int
+    """Number of clipped elements in all rows."""
 
 
 def end_row(
@@ -98,19 +109,20 @@ def end_row(
     pi: Floats,
     drift_k: Floats,
     drift_error: Floats,
-    vertex: int,
+    vertex: int | Ints,
     step: Step,
     u: float = 0.0,
-    row_sum: float | None = None,
+    row_sum: float | Floats | None = None,
 ) -> RowEnd:
-    """One step of a row, all coordinates at once, from values of the previous iteration.
+    """One step of rows ``[..., K]``, all coordinates at once, from values of the previous iteration.
 
     ``published`` lacks the factor phi of the gradient; ``reflected`` is eq. (3.4); ``split`` is section 3.3: the
     exact flow at frozen gradient over eps/2, then the exact Cox-Ingersoll-Ross transition of the prior.
-    ``row_sum`` is the stored sum of phi; it differs slightly from the actual sum of rows of 16 bits.
+    ``row_sum`` is the stored sum of phi; it differs slightly from the actual sum of rows of 16 bits.  Of several rows,
+    ``vertex`` and ``row_sum`` are ``[..., 1]``.
     """
-    k = np.arange(phi.size)
-    tau, row_sum = step.half_step, float(phi.sum()) if row_sum is None else row_sum
+    k = np.arange(phi.shape[-1])
+    tau, row_sum = step.half_step, phi.sum(axis=-1, keepdims=True) if row_sum is None else row_sum
     if step.name == "split":
         return _split(phi, drift_k / row_sum, drift_error / row_sum, k, vertex, step, u)
     gain = drift_k / row_sum if step.name == "published" else pi * drift_k
@@ -125,7 +137,9 @@ def end_row(
     return RowEnd(np.maximum(np.abs(moved), FLOOR), error, np.zeros_like(phi), 0)
 
 
-def _split(phi: Floats, rate_of_flow: Floats, flow_error: Floats, k: Ints, vertex: int, step: Step, u: float) -> RowEnd:
+def _split(
+    phi: Floats, rate_of_flow: Floats, flow_error: Floats, k: Ints, vertex: int | Ints, step: Step, u: float
+) -> RowEnd:
     tau = step.half_step
     decay, spread = np.exp(-tau), -np.expm1(-tau)
     flow = np.clip(tau * rate_of_flow, -CLIP, CLIP)

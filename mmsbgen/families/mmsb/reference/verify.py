@@ -1,6 +1,8 @@
 """Checks of kernel outputs against the reference.
 
-Each returns None if all outputs agree within their derived tolerances, else an error message.
+A check returns None if all outputs agree within their derived tolerances, else an error message.  Functions that take
+``units`` evaluate the reference for these units, and return the check of their outputs
+(:class:`mmsbgen.kernels.family.Units`).
 """
 
 from __future__ import annotations
@@ -14,57 +16,81 @@ from mmsbgen.families.mmsb.numbers import counter_random
 from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, DELTA, FLOOR, Z_FLOOR, Purpose
 from mmsbgen.families.mmsb.numbers.storage import Storage, random_bits, storage_named
 from mmsbgen.families.mmsb.reference import equations
-from mmsbgen.kernels.family import Array, Expected
+from mmsbgen.kernels.family import Array, Expected, Judge
 from mmsbgen.kernels.space import Config
 
 Given = Mapping[str, Any]
 Got = Mapping[str, Array]
+#: Elements of partners' rows that are gathered at a time, in float64.
+_GATHERED = 1 << 21
+
+
+def others_unchanged(given: Given, got: Got, new: Array) -> str | None:
+    """An error message if rows of pi outside the slots ``new`` changed, else None."""
+    untouched = np.setdiff1d(np.arange(len(given["pi"])), new)
+    if np.array_equal(got["pi"][untouched], given["pi"][untouched]):
+        return None
+    return "a row outside the mini-batch changed"
 
 
 def update_phi(
-    given: Given, got: Got, config: Config, k: int, step: equations.Step, u: float, storage: Storage
-) -> str | None:
-    """Check the new rows and the count of clipped coordinates; all other rows must be unchanged."""
-    pi = storage.values(given["pi"]).astype(np.float64)
-    sums, beta = (np.asarray(given[name], np.float64) for name in ("row_sums", "beta"))
-    phi, error, flips, clips = [], [], [], []
-    for i, vertex in enumerate(given["vertices"]):
-        span = slice(i * int(given["n_partners"]), (i + 1) * int(given["n_partners"]))
-        slot = given["slots"][vertex]
-        own = pi[slot, :k]
-        rows, weights = pi[given["slots"][given["partners"][span]], :k], given["weights"][span].astype(np.float64)
-        drift, drift_error = equations.drift(own, beta[:k], rows, weights, step.delta, u, least(storage))
-        kept = float(sums[slot]) if storage.narrow else None
-        end = equations.end_row(own * sums[slot], own, drift, drift_error, int(vertex), step, u, kept)
-        phi.append(end.phi)
-        error.append(end.error + 2 * u * end.phi)
-        flips.append(end.flips)
-        clips.append(end.clips)
-    expected = Expected(np.array(phi), np.array(error) * 2 + FLOOR, allowed(np.array(flips), step.name == "split"))
-    spares = given["spares"]
-    rows = storage.values(got["pi"][spares]).astype(np.float64)
-    if np.any(rows[:, k:] != 0):
-        return "the padding of a row is not zero"
-    untouched = np.setdiff1d(np.arange(pi.shape[0]), spares)
-    if not np.array_equal(got["pi"][untouched], given["pi"][untouched]):
-        return "a row outside the mini-batch changed"
-    if storage.narrow:
-        problem = _stored_rows(given, got, config, k, step, u, storage, expected)
-        if problem is not None:
-            return problem
-    elif config["normalise"]:
+    given: Given, units: Array, turn: int, k: int, step: equations.Step, u: float, storage: Storage
+) -> Judge:
+    """Check new rows, and in the first launch the count of clipped coordinates, to which later launches add."""
+    vertices = given["vertices"][units]
+    parts = np.array_split(units, -(-units.size * int(given["n_partners"]) * k // _GATHERED))
+    ends = [_phi_rows(given, part, k, step, u, storage) for part in parts]
+    phi, error, flips = (np.concatenate([getattr(end, name) for end in ends]) for name in ("phi", "error", "flips"))
+    clips = sum(end.clips for end in ends)
+    right = Expected(phi, 2 * (error + 2 * u * phi) + FLOOR, allowed(flips, step.name == "split"))
+
+    def judge(got: Got, config: Config) -> str | None:
+        if np.any(got["pi"][:, k:] != 0):
+            return "the padding of a row is not zero"
+        if storage.narrow:
+            problem = _stored_rows(got, vertices, config, step, u, storage, right)
+        else:
+            problem = _wrong_phi(got, config, u, right)
+        return problem or (wrong_clips(got, clips) if turn == 0 else None)
+
+    return judge
+
+
+def _wrong_phi(got: Got, config: Config, u: float, phi: Expected) -> str | None:
+    """Check new rows, or normalised ones with their sums, against ``phi``."""
+    k = phi.value.shape[1]
+    rows = got["pi"][:, :k].astype(np.float64)
+    if config["normalise"]:
         off = np.abs(rows.sum(axis=1) - 1).max()
         if off > summing(k, config, u):
             return f"a row sums to 1 {off:+.3g}"
-        rows = rows[:, :k] * got["row_sums"][spares].astype(np.float64)[:, None]
-        rounding = u * (16 + 4 * np.sqrt(k)) * expected.value
-        expected = Expected(expected.value, expected.tolerance + rounding, expected.allowed)
-    problem = None if storage.narrow else expected.errors(rows[:, :k])
-    if problem is not None:
-        return f"phi: {problem}"
-    if abs(int(got["clip_counts"].sum()) - sum(clips)) > 0.01 * sum(clips) + 1:
-        return f"{int(got['clip_counts'].sum())} bounded coordinates instead of {sum(clips)}"
-    return None
+        rows = rows * got["row_sums"].astype(np.float64)[:, None]
+        phi = Expected(phi.value, phi.tolerance + u * (16 + 4 * np.sqrt(k)) * phi.value, phi.allowed)
+    problem = phi.errors(rows)
+    return None if problem is None else f"phi: {problem}"
+
+
+def _phi_rows(given: Given, units: Array, k: int, step: equations.Step, u: float, storage: Storage) -> equations.RowEnd:
+    """The ends of the rows of ``units``."""
+    n, slots, vertices = int(given["n_partners"]), given["slots"], given["vertices"][units]
+    pairs = units[:, None] * n + np.arange(n)
+
+    def values(at: Array) -> Array:
+        return storage.values(given["pi"][at, :k]).astype(np.float64)
+
+    own, sums = values(slots[vertices]), given["row_sums"][slots[vertices]].astype(np.float64)[:, None]
+    rows, weights = values(slots[given["partners"][pairs]]), given["weights"][pairs].astype(np.float64)
+    drift, error = equations.drift(
+        own, given["beta"][:k].astype(np.float64), rows, weights, step.delta, u, least(storage)
+    )
+    kept = sums if storage.narrow else None
+    return equations.end_row(own * sums, own, drift, error, vertices.astype(np.int64)[:, None], step, u, kept)
+
+
+def wrong_clips(got: Got, clips: int) -> str | None:
+    """An error message if the counts of bounded coordinates do not add up to ``clips``, else None."""
+    found = int(got["clip_counts"].sum())
+    return f"{found} bounded coordinates instead of {clips}" if abs(found - clips) > 0.01 * clips + 1 else None
 
 
 def least(storage: Storage) -> float:
@@ -73,26 +99,19 @@ def least(storage: Storage) -> float:
 
 
 def _stored_rows(
-    given: Given,
-    got: Got,
-    config: Config,
-    k: int,
-    step: equations.Step,
-    u: float,
-    storage: Storage,
-    phi: Expected,
+    got: Got, vertices: Array, config: Config, step: equations.Step, u: float, storage: Storage, phi: Expected
 ) -> str | None:
-    """Check stored rows of 16 bits against ``phi``, rounded with their random bits.
+    """Check stored rows of 16 bits against ``phi``, rounded with the random bits of ``vertices``.
 
     Rounding with given bits is monotone, so rounding both ends of the tolerance bounds the stored element.  Both ends
     usually round to the same element.
     """
-    spares, vertices = given["spares"], given["vertices"]
-    totals = got["row_sums"][spares].astype(np.float64)[:, None]
+    k = phi.value.shape[1]
+    totals = got["row_sums"].astype(np.float64)[:, None]
     # pi is phi times the rounded inverse of the row sum, which is rounded too.
     tolerance = phi.tolerance / totals + 4 * u * phi.value / totals
     bits = random_bits(step.seed, k, vertices, step.iteration)
-    problem, wrong = within(got["pi"][spares, :k], phi.value / totals, tolerance, bits, storage, phi.allowed)
+    problem, wrong = within(got["pi"][:, :k], phi.value / totals, tolerance, bits, storage, phi.allowed)
     if problem is not None:
         return f"pi: {problem}"
     sums = phi.value.sum(axis=1)
@@ -143,35 +162,36 @@ def allowed(flips: Array, has_draws: bool) -> float:
     return 4 * mean + 5 * float(np.sqrt(mean / flips.size)) + 2 / flips.size
 
 
-def update_pi(given: Given, got: Got, config: Config, k: int, u: float) -> str | None:
+def update_pi(given: Given, units: Array, k: int, u: float) -> Judge:
     """Check the normalised rows, their sums, and the exchange of slots and spares."""
-    rows = given["pi"][given["spares"]].astype(np.float64)
+    spares, before = given["spares"][units], given["slots"][given["vertices"][units]]
+    rows = given["pi"][spares].astype(np.float64)
     sums = rows.sum(axis=1)
-    chain = summing(k, config, u)
-    spares = given["spares"]
-    return (
-        Expected(rows / sums[:, None], rows / sums[:, None] * 2 * chain).errors(got["pi"][spares])
-        or Expected(sums, sums * chain).errors(got["row_sums"][spares])
-        or (
-            None
-            if np.array_equal(got["slots"][given["vertices"]], spares)
-            and np.array_equal(got["spares"], given["slots"][given["vertices"]])
-            else "slots and spares were not exchanged"
+    rows /= sums[:, None]
+
+    def judge(got: Got, config: Config) -> str | None:
+        chain = summing(k, config, u)
+        exchanged = np.array_equal(got["slots"], spares) and np.array_equal(got["spares"], before)
+        return (
+            Expected(rows, rows * 2 * chain).errors(got["pi"])
+            or Expected(sums, sums * chain).errors(got["row_sums"])
+            or (None if exchanged else "slots and spares were not exchanged")
         )
-    )
+
+    return judge
 
 
-def theta_partial(given: Given, got: Got, k: int, u: float, storage: Storage) -> str | None:
-    """Check the counts of every group over its own pairs."""
-    span = slice(int(given["first_pair"]), int(given["first_pair"]) + int(given["n_pairs"]))
-    rows_a, rows_b, beta = _rows_of_pairs(given, k, storage, span)
-    floor = least(storage)
-    w = given["pair_weights"][span].astype(np.float64)
-    groups, delta, of = int(given["n_groups"]), float(given["delta"]), np.arange(w.size)
-    each = [of % groups == group for group in range(groups)]
-    sums = [equations.theta_counts(rows_a[of_it], rows_b[of_it], beta, w[of_it], delta, u, floor) for of_it in each]
+def theta_partial(given: Given, units: Array, k: int, u: float, storage: Storage) -> Judge:
+    """Check the counts of groups over their own pairs."""
+    first, groups, delta = (given[name] for name in ("first_pair", "n_groups", "delta"))
+    sums = []
+    for group in units.tolist():
+        pairs = int(first) + np.arange(group, int(given["n_pairs"]), int(groups))
+        rows_a, rows_b, beta = _rows_of_pairs(given, pairs, k, storage)
+        weights = given["pair_weights"][pairs].astype(np.float64)
+        sums.append(equations.theta_counts(rows_a, rows_b, beta, weights, float(delta), u, least(storage)))
     counts, error = (np.stack(values) for values in zip(*sums, strict=True))
-    return Expected(counts, 2 * error).errors(got["counts"][:, :, :k])
+    return lambda got, config: Expected(counts, 2 * error).errors(got["counts"][:, :, :k])
 
 
 def theta_end(given: Given, got: Got, k: int, step: equations.ThetaStep, u: float) -> str | None:
@@ -202,56 +222,59 @@ def update_beta(given: Given, got: Got, k: int, u: float) -> str | None:
     return Expected(value, 8 * u * np.maximum(value, 1.0)).errors(got["beta"][:k])
 
 
-def perplexity_pairs(given: Given, got: Got, k: int, u: float, storage: Storage) -> str | None:
+def perplexity_pairs(given: Given, units: Array, k: int, u: float, storage: Storage) -> Judge:
     """Check both probabilities and the running sum."""
-    rows_a, rows_b, beta = _rows_of_pairs(given, k, storage)
+    rows_a, rows_b, beta = _rows_of_pairs(given, units, k, storage)
     p, published = equations.held_out(rows_a, rows_b, beta, float(given["delta"]))
     if storage.narrow:
         p = np.minimum(p, 1.0 - BETA_FLOOR)
     error = u * (16 + 2 * np.sqrt(k)) * ((rows_a * rows_b) @ np.abs(beta - DELTA)) + 4 * u * DELTA
-    return (
+    sums = given["sums"][units] + p
+    return lambda got, config: (
         Expected(p, error).errors(got["probabilities"])
         or Expected(published, error + u * DELTA * 64).errors(got["published"])
-        or Expected(given["sums"] + p, error + 1e-15).errors(got["sums"])
+        or Expected(sums, error + 1e-15).errors(got["sums"])
     )
 
 
-def explain_links(given: Given, got: Got, config: Config, k: int, u: float, storage: Storage) -> str | None:
+def explain_links(given: Given, units: Array, k: int, u: float, storage: Storage) -> Judge:
     """Check the best community exactly, from products in the kernel's precision, and its share within rounding."""
-    rows_a, rows_b, beta = _rows_of_pairs(given, k, storage)
+    rows_a, rows_b, beta = _rows_of_pairs(given, units, k, storage)
     real = given["beta"].dtype
     best = (rows_a.astype(real) * rows_b.astype(real) * beta.astype(real)).argmax(axis=1)
-    wrong = np.flatnonzero(got["best"] != best)
-    if wrong.size:
-        at = int(wrong[0])
-        return (
-            f"{wrong.size} of {best.size} links: link {at} has community {int(got['best'][at])} instead of {best[at]}"
-        )
-    at = best[:, None]
-    return _expected_at(at, *_explained(given, rows_a, rows_b, beta, config, u)).errors(got["shares"][:, None])
+    at, explained = best[:, None], _Explained(given, rows_a, rows_b, beta)
+
+    def judge(got: Got, config: Config) -> str | None:
+        wrong = np.flatnonzero(got["best"] != best)
+        if wrong.size:
+            link, found = int(units[wrong[0]]), int(got["best"][wrong[0]])
+            return f"{wrong.size} of {best.size} links: link {link} has community {found} instead of {best[wrong[0]]}"
+        return explained.at(at, config, u).errors(got["shares"][:, None])
+
+    return judge
 
 
-def explain_at(given: Given, got: Got, config: Config, k: int, u: float) -> str | None:
+def explain_at(given: Given, units: Array, k: int, u: float) -> Judge:
     """Check the shares of the requested communities."""
-    rows_a, rows_b, beta = _rows_of_pairs(given, k, storage_named("float32", given["pi"].dtype.name))
-    at = given["places"].astype(np.int64)
-    return _expected_at(at, *_explained(given, rows_a, rows_b, beta, config, u)).errors(got["explained"])
+    rows_a, rows_b, beta = _rows_of_pairs(given, units, k, storage_named("float32", given["pi"].dtype.name))
+    at, explained = given["places"][units].astype(np.int64), _Explained(given, rows_a, rows_b, beta)
+    return lambda got, config: explained.at(at, config, u).errors(got["explained"])
 
 
-def _expected_at(at: Array, value: Array, tolerance: Array) -> Expected:
-    return Expected(np.take_along_axis(value, at, axis=1), np.take_along_axis(tolerance, at, axis=1))
+class _Explained:
+    """Shares of communities in the probabilities of links."""
 
+    def __init__(self, given: Given, rows_a: Array, rows_b: Array, beta: Array) -> None:
+        self.delta, self.k, both = float(given["delta"]), beta.size, rows_a * rows_b
+        self.shares, self.sums = equations.explained(rows_a, rows_b, beta, self.delta), both.sum(axis=1)
+        self.z = np.maximum(both @ beta + self.delta * np.maximum(1.0 - self.sums, 0.0), Z_FLOOR)
 
-def _explained(
-    given: Given, rows_a: Array, rows_b: Array, beta: Array, config: Config, u: float
-) -> tuple[Array, Array]:
-    """Shares ``[P, K]`` and their rounding error bounds."""
-    delta, chain = float(given["delta"]), summing(beta.size, config, u)
-    shares, both = equations.explained(rows_a, rows_b, beta, delta), rows_a * rows_b
-    z = np.maximum(both @ beta + delta * np.maximum(1.0 - both.sum(axis=1), 0.0), Z_FLOOR)
-    # All terms of both sums are positive; 1 minus the second sum may have cancellation.
-    relative = chain + 8 * u + delta * both.sum(axis=1) * chain / z
-    return shares, shares * relative[:, None]
+    def at(self, places: Array, config: Config, u: float) -> Expected:
+        """The shares at ``places`` ``[P, .]``."""
+        chain, value = summing(self.k, config, u), np.take_along_axis(self.shares, places, axis=1)
+        # All terms of both sums are positive; 1 minus the second sum may have cancellation.
+        relative = chain + 8 * u + self.delta * self.sums * chain / self.z
+        return Expected(value, value * relative[:, None])
 
 
 def perplexity_sum(given: Given, got: Got) -> str | None:
@@ -261,35 +284,41 @@ def perplexity_sum(given: Given, got: Got) -> str | None:
     return Expected(value, np.abs(value) * 1e-12 + 1e-12).errors(got["partial"].sum(axis=0))
 
 
-def init_pi(got: Got, n: int, k: int, seed: int, u: float, storage: Storage) -> str | None:
-    """Check some initial rows, and the padding and slots of all."""
-    some = np.unique(np.linspace(0, n - 1, 64).astype(np.int64))
-    rows, sums = equations.initial_rows(seed, some, k)
+def init_pi(units: Array, k: int, seed: int, u: float, storage: Storage) -> Judge:
+    """Check initial rows, their padding, sums and slots."""
+    rows, sums = equations.initial_rows(seed, units, k)
     chain = u * (16 + 2 * np.sqrt(k))
-    if np.any(got["pi"][:, k:] != 0):
-        return "the padding of a row is not zero"
-    stored, error = got["pi"][some, :k], chain * rows + 4 * u / k
-    if storage.narrow:
-        problem = within(stored, rows, error, random_bits(seed, k, some, 0), storage)[0]
-    else:
-        problem = Expected(rows, error).errors(stored)
-    return (
-        problem
-        or Expected(sums, chain * sums).errors(got["row_sums"][some])
-        or (None if np.array_equal(got["slots"], np.arange(n)) else "slots are not 0, 1, 2, ...")
-    )
+    error, bits = chain * rows + 4 * u / k, random_bits(seed, k, units, 0) if storage.narrow else np.zeros(0)
+
+    def judge(got: Got, config: Config) -> str | None:
+        stored = got["pi"][:, :k]
+        if np.any(got["pi"][:, k:] != 0):
+            return "the padding of a row is not zero"
+        problem = (
+            within(stored, rows, error, bits, storage)[0] if storage.narrow else Expected(rows, error).errors(stored)
+        )
+        return (
+            problem
+            or Expected(sums, chain * sums).errors(got["row_sums"])
+            or (None if np.array_equal(got["slots"], units) else "slots are not 0, 1, 2, ...")
+        )
+
+    return judge
 
 
-def gather_rows(given: Given, got: Got, accumulate: bool, storage: Storage) -> str | None:
+def gather_rows(given: Given, units: Array, storage: Storage) -> Judge:
     """Check copied or accumulated rows, and copied sums, bit for bit."""
-    first = int(given["first"])
-    slots = given["slots"][first : first + int(given["n_rows"])]
-    rows = storage.values(given["pi"][slots])
-    if accumulate:
-        return None if np.array_equal(got["rows"], rows + given["rows"]) else "rows were not added"
-    if not np.array_equal(got["rows"], rows):
-        return "rows are not those of the vertices"
-    return None if np.array_equal(got["sums"], given["row_sums"][slots]) else "sums are not those of the vertices"
+    slots = given["slots"][int(given["first"]) + units]
+    rows, sums = storage.values(given["pi"][slots]), given["row_sums"][slots]
+
+    def judge(got: Got, config: Config) -> str | None:
+        if config["accumulate"]:
+            return None if np.array_equal(got["rows"], rows + given["rows"][units]) else "rows were not added"
+        if not np.array_equal(got["rows"], rows):
+            return "rows are not those of the vertices"
+        return None if np.array_equal(got["sums"], sums) else "sums are not those of the vertices"
+
+    return judge
 
 
 def draws(given: Given, got: Got, seed: int, u: float) -> str | None:
@@ -311,9 +340,9 @@ def draws(given: Given, got: Got, seed: int, u: float) -> str | None:
     )
 
 
-def _rows_of_pairs(given: Given, k: int, storage: Storage, span: slice = slice(None)) -> tuple[Array, Array, Array]:
+def _rows_of_pairs(given: Given, pairs: Array, k: int, storage: Storage) -> tuple[Array, Array, Array]:
     pi, beta = given["pi"], given["beta"].astype(np.float64)
     rows_a, rows_b = (
-        storage.values(pi[given["slots"][given[name][span]], :k]).astype(np.float64) for name in ("pairs_a", "pairs_b")
+        storage.values(pi[given["slots"][given[name][pairs]], :k]).astype(np.float64) for name in ("pairs_a", "pairs_b")
     )
     return rows_a, rows_b, beta[:k]

@@ -1,4 +1,4 @@
-"""Test inputs of every kernel at a problem's sizes; ``verify`` checks the outputs."""
+"""Test inputs of kernels over rows and state at a problem's sizes; ``verify`` checks the outputs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import Storage, storage_of
 from mmsbgen.families.mmsb.reference import equations, verify
-from mmsbgen.kernels.family import Array, Workload
+from mmsbgen.kernels.family import Array, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -147,11 +146,25 @@ def update_phi(problem: Problem, seed: int) -> Workload:
         "iteration": np.uint32(ITERATION),
     }
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.update_phi(arguments, got, config, k, step, u, storage_of(problem))
-
     rotations = [_partners(problem, rng) for _ in range(ROTATIONS - 1)]
-    return Workload(arguments, m, judge, rotations)
+    units = Units(
+        m,
+        lambda units: new_rows(arguments, units) | {"clip_counts": units},
+        lambda units, turn: verify.update_phi(
+            at_turn(arguments, rotations, turn), units, turn, k, step, u, storage_of(problem)
+        ),
+    )
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        return verify.others_unchanged(arguments, got, arguments["spares"]) or all_units([units])(got, config)
+
+    return Workload(arguments, m, judge, rotations, (units,), repeatable=True)
+
+
+def new_rows(arguments: Mapping[str, Any], units: Array) -> dict[str, Array]:
+    """Where a mini-batch writes the new rows of ``units``, and their sums: its spare slots."""
+    spares = arguments["spares"][units]
+    return {"pi": spares, "row_sums": spares}
 
 
 def exchange_slots(problem: Problem, seed: int) -> Workload:
@@ -192,125 +205,12 @@ def update_pi(problem: Problem, seed: int) -> Workload:
     if problem.integer("N") <= DISTINCT_ROWS:
         arguments = {name: value.copy() for name, value in arguments.items()}
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.update_pi(arguments, got, config, k, u)
-
-    return Workload(arguments, m, judge)
-
-
-def pairs_of(problem: Problem, rng: np.random.Generator, count: int) -> dict[str, Array]:
-    """``count`` random pairs of different vertices."""
-    a = rng.integers(0, problem.integer("N"), count)
-    b = (a + rng.integers(1, max(2, problem.integer("N")), count)) % problem.integer("N")
-    return {"pairs_a": a.astype(np.uint32), "pairs_b": b.astype(np.uint32)}
-
-
-def small_with_groups(problem: Problem) -> Problem:
-    """As :func:`small`, with pairs for 47 groups of unequal sizes, more than the largest ``share`` of a team."""
-    return small(problem).replace(m=min(problem.integer("m"), 190))
-
-
-def theta_partial(problem: Problem, seed: int) -> Workload:
-    """``m`` random pairs, links and non-links, which follow three pairs of other launches."""
-    rng = np.random.default_rng(seed)
-    k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
-    state = state_of(problem, rng)
-    groups, first = theta_groups(problem), 3
-    weights = rng.uniform(0.5, 4.0, first + m) * rng.choice([1.0, -1.0], first + m)
-    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, first + m)
-    arguments |= {
-        "pair_weights": weights.astype(dtype),
-        "counts": np.zeros((groups, 2, row_length(k)), dtype),
-        "first_pair": np.uint64(first),
-        "n_pairs": np.uint32(m),
-        "n_groups": np.uint32(groups),
-        "delta": dtype(DELTA),
-    }
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.theta_partial(arguments, got, k, u, storage_of(problem))
-
-    rotations = [pairs_of(problem, rng, first + m) for _ in range(ROTATIONS - 1)]
-    return Workload(arguments, groups, judge, rotations)
-
-
-def theta_end(problem: Problem, seed: int) -> Workload:
-    """Random theta and counts; the step is small enough that columns neither diverge nor all reflect."""
-    rng = np.random.default_rng(seed)
-    k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
-    length, groups = row_length(k), theta_groups(problem)
-    step = equations.ThetaStep(str(problem["theta_step"]), 0.01, (1.0, 1.0), problem["noise"] == "on", SEED, ITERATION)
-    arguments = {
-        "counts": (rng.gamma(0.5, size=(groups, 2, length)) * 40 / groups).astype(dtype),
-        "theta": rng.gamma(2.0, size=(2, length)).astype(dtype) + dtype(0.01),
-        "beta": np.zeros(length, dtype),
-        "n_groups": np.uint32(groups),
-        "step": np.float64(step.step),
-        "eta_0": np.float64(1.0),
-        "eta_1": np.float64(1.0),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
-    }
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.theta_end(arguments, got, k, step, u)
-
-    return Workload(arguments, length, judge)
-
-
-def update_beta(problem: Problem, seed: int) -> Workload:
-    """Random theta with very different magnitudes."""
-    rng = np.random.default_rng(seed)
-    k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
-    theta = np.exp(rng.normal(0.0, 6.0, (2, row_length(k)))).astype(dtype)
-    arguments = {"theta": theta, "beta": np.zeros(row_length(k), dtype)}
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.update_beta(arguments, got, k, u)
-
-    return Workload(arguments, row_length(k), judge)
-
-
-def perplexity_pairs(problem: Problem, seed: int) -> Workload:
-    """Random pairs with a running sum that already holds one sample."""
-    rng = np.random.default_rng(seed)
-    k, count, dtype, u = problem.integer("K"), problem.integer("pairs"), real_type(problem), roundoff(problem)
-    state = state_of(problem, rng)
-    before = rng.uniform(0.0, 1.0, count)
-    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
-    arguments |= {
-        "probabilities": np.zeros(count),
-        "published": np.zeros(count),
-        "sums": before,
-        "n_pairs": np.uint32(count),
-        "delta": dtype(DELTA),
-    }
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.perplexity_pairs(arguments, got, k, u, storage_of(problem))
-
-    return Workload(arguments, count, judge, [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)])
-
-
-def perplexity_sum(problem: Problem, seed: int) -> Workload:
-    """Probabilities over many magnitudes, links and non-links, three samples in the running sum."""
-    rng = np.random.default_rng(seed)
-    count, blocks = problem.integer("pairs"), 16
-    p = np.exp(rng.uniform(np.log(1e-7), np.log(0.999), count))
-    arguments = {
-        "probabilities": p,
-        "published": p * rng.choice([1.0, 0.0], count),
-        "sums": p * 3.0 * rng.uniform(0.2, 1.0, count),
-        "labels": rng.integers(0, 2, count).astype(np.uint32),
-        "partial": np.zeros((blocks, 6)),
-        "n_pairs": np.uint32(count),
-        "n_samples": np.float64(3.0),
-    }
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.perplexity_sum(arguments, got)
-
-    return Workload(arguments, blocks, judge)
+    units = Units(
+        m,
+        lambda units: new_rows(arguments, units) | {"slots": arguments["vertices"][units], "spares": units},
+        lambda units, turn: verify.update_pi(arguments, units, k, u),
+    )
+    return Workload(arguments, m, all_units([units]), units=(units,))
 
 
 def init_pi(problem: Problem, seed: int) -> Workload:
@@ -325,10 +225,12 @@ def init_pi(problem: Problem, seed: int) -> Workload:
         "seed": np.uint64(SEED),
     }
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.init_pi(got, n, k, SEED, u, storage_of(problem))
-
-    return Workload(arguments, n, judge)
+    units = Units(
+        n,
+        lambda units: {"pi": units, "row_sums": units, "slots": units},
+        lambda units, turn: verify.init_pi(units, k, SEED, u, storage_of(problem)),
+    )
+    return Workload(arguments, n, all_units([units]), units=(units,))
 
 
 def gather_rows(problem: Problem, seed: int) -> Workload:
@@ -345,10 +247,12 @@ def gather_rows(problem: Problem, seed: int) -> Workload:
         "n_rows": np.uint32(count),
     }
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.gather_rows(arguments, got, bool(config["accumulate"]), storage_of(problem))
-
-    return Workload(arguments, count * length, judge)
+    units = Units(
+        count,
+        lambda units: {"rows": units, "sums": units},
+        lambda units, turn: verify.gather_rows(arguments, units, storage_of(problem)),
+    )
+    return Workload(arguments, count * length, all_units([units]), units=(units,))
 
 
 def draws(problem: Problem, seed: int) -> Workload:

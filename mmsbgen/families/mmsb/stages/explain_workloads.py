@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import verify
+from mmsbgen.families.mmsb.reference.pair_workloads import pairs_of
 from mmsbgen.families.mmsb.reference.workloads import (
     DISTINCT_ROWS,
     ROTATIONS,
-    pairs_of,
     real_type,
     roundoff,
     small,
     state_of,
 )
-from mmsbgen.kernels.family import Array, Workload
+from mmsbgen.kernels.family import Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Config
 
 __all__ = ["explain_at", "explain_links", "small"]
 
@@ -48,10 +45,13 @@ def explain_links(problem: Problem, seed: int) -> Workload:
         "delta": dtype(DELTA),
     }
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.explain_links(arguments, got, config, k, u, storage)
-
-    return Workload(arguments, count, judge, [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)])
+    rotations = [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)]
+    units = Units(
+        count,
+        lambda units: {"best": units, "shares": units},
+        lambda units, turn: verify.explain_links(at_turn(arguments, rotations, turn), units, k, u, storage),
+    )
+    return Workload(arguments, count, all_units([units]), rotations, (units,))
 
 
 def explain_at(problem: Problem, seed: int) -> Workload:
@@ -62,13 +62,16 @@ def explain_at(problem: Problem, seed: int) -> Workload:
     arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
     arguments |= {
         "places": rng.integers(0, k, (count, _PLACES)).astype(np.uint32),
-        "explained": np.zeros((count, _PLACES), dtype),
+        "explained": np.full((count, _PLACES), -1, dtype),
         "n_pairs": np.uint32(count),
         "n_places": np.uint32(_PLACES),
         "delta": dtype(DELTA),
     }
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.explain_at(arguments, got, config, k, u)
-
-    return Workload(arguments, count, judge, [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)])
+    rotations = [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)]
+    units = Units(
+        count,
+        lambda units: {"explained": units},
+        lambda units, turn: verify.explain_at(at_turn(arguments, rotations, turn), units, k, u),
+    )
+    return Workload(arguments, count, all_units([units]), rotations, (units,))

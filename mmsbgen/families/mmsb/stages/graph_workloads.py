@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,7 +13,7 @@ from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule, distinct_non
 from mmsbgen.families.mmsb.reference import equations, workloads
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff
 from mmsbgen.graph.edgeset import EdgeSet
-from mmsbgen.kernels.family import Array, Expected, Workload
+from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -50,9 +51,8 @@ def edge_lookup(problem: Problem, seed: int) -> Workload:
     }
 
     def verify(got: Mapping[str, Array], config: Config) -> str | None:
-        keys = set(map(tuple, links.tolist()))
-        right = [int((min(x, y), max(x, y)) in keys) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-        wrong = np.flatnonzero(got["found"] != np.array(right))
+        right = np.isin(np.minimum(a, b) * n + np.maximum(a, b), links @ [n, 1])
+        wrong = np.flatnonzero(got["found"] != right)
         return f"{wrong.size} false answers, first for pair {a[wrong[0]], b[wrong[0]]}" if wrong.size else None
 
     return Workload(arguments, count, verify)
@@ -116,17 +116,22 @@ def draw_stars(problem: Problem, seed: int) -> Workload:
         "iteration": np.uint32(ITERATION),
     }
 
+    @functools.cache
+    def others_of(r: int) -> Array:
+        centre = int(centres[r])
+        near = neighbours[int(offsets[centre]) : int(offsets[centre + 1])].astype(np.int64)
+        if is_link[r]:
+            return near
+        refused = frozenset(near.tolist()) | held_sets.get(centre, set())
+        return distinct_non_links(centre, n_total, refused, int(sizes[r]) - 1, SEED, ITERATION + r)
+
     def verify(got: Mapping[str, Array], config: Config) -> str | None:
         for r, (centre, size) in enumerate(zip(centres.tolist(), sizes.tolist(), strict=True)):
             if size == 0:
                 if got["vertices"][r].any():
                     return f"iteration {r} has no vertices, but some were written"
                 continue
-            near = neighbours[int(offsets[centre]) : int(offsets[centre + 1])].astype(np.int64)
-            others = near
-            if not is_link[r]:
-                refused = frozenset(near.tolist()) | held_sets.get(centre, set())
-                others = distinct_non_links(centre, n_total, refused, size - 1, SEED, ITERATION + r)
+            others = others_of(r)
             if not np.array_equal(got["vertices"][r, :size], np.concatenate([[centre], others])):
                 return f"the vertices of iteration {r} differ from the reference's draws"
             if not np.array_equal(got["pairs_b"][r, : size - 1], others) or np.any(
@@ -180,19 +185,37 @@ def sample_partners(problem: Problem, seed: int) -> Workload:
         "iteration": np.uint32(ITERATION),
     }
 
-    def verify(got: Mapping[str, Array], config: Config) -> str | None:
-        held_of = _ends_by_vertex(held)
+    rotations = [{"vertices": rng.choice(n_total, m, replace=False).astype(np.uint32)} for _ in range(ROTATIONS - 1)]
+    held_of = functools.cache(lambda: _ends_by_vertex(held))
+
+    def reference(places: Array, turn: int) -> Judge:
         partners, weights = [], []
-        for i, vertex in enumerate(vertices.tolist()):
+        now_at = at_turn(arguments, rotations, turn)["vertices"]
+        for i in places.tolist():
+            vertex = int(now_at[i])
             near = neighbours[int(offsets[vertex]) : int(offsets[vertex + 1])].astype(np.int64)
             now = dataclasses.replace(rule, iteration=ITERATION + i // stride)
-            drawn, weight = equations.sample_partners(vertex, n_total, near, frozenset(held_of.get(vertex, ())), now)
+            ends = frozenset(held_of().get(vertex, ()))
+            drawn, weight = equations.sample_partners(vertex, n_total, near, ends, now)
             partners.append(drawn if filled[i] else np.zeros(n_eff, np.int64))
             weights.append(weight if filled[i] else np.zeros(n_eff))
-        if not np.array_equal(got["partners"], np.concatenate(partners)):
-            return "partners differ from the reference's draws"
-        right = np.concatenate(weights)
-        return Expected(right, np.abs(right) * 4 * roundoff(problem)).errors(got["weights"])
+        expected = Expected(np.array(weights), np.abs(weights) * 4 * roundoff(problem))
 
-    rotations = [{"vertices": rng.choice(n_total, m, replace=False).astype(np.uint32)} for _ in range(ROTATIONS - 1)]
-    return Workload(arguments, m, verify, rotations)
+        def judge(got: Mapping[str, Array], config: Config) -> str | None:
+            if not np.array_equal(got["partners"], partners):
+                return "partners differ from the reference's draws"
+            return expected.errors(got["weights"])
+
+        return judge
+
+    def part(chosen: Array, changed: bool) -> Units:
+        """The vertices at the places ``chosen``."""
+
+        def entries(units: Array) -> dict[str, Array]:
+            at = chosen[units][:, None] * n_eff + np.arange(n_eff)
+            return {"partners": at, "weights": at}
+
+        return Units(chosen.size, entries, lambda units, turn: reference(chosen[units], turn), changed)
+
+    units = tuple(part(np.flatnonzero(filled == full), full) for full in (True, False) if np.any(filled == full))
+    return Workload(arguments, m, all_units(units), rotations, units)

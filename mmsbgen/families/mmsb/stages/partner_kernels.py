@@ -44,7 +44,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     stored_row_bytes,
 )
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
-from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.families.mmsb.reference import pair_workloads, workloads
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
@@ -170,7 +170,7 @@ PERPLEXITY_PAIRS = KernelSpec(
     launch=launch_teams,
     traffic=pair_traffic,
     flops=lambda p: 4 * p.integer("pairs") * p.integer("K"),
-    workload=workloads.perplexity_pairs,
+    workload=pair_workloads.perplexity_pairs,
     carry=of_row,
     check_problem=workloads.small,
     demand=lambda p, c, t: demands.rows_of_team(
@@ -210,6 +210,6 @@ PERPLEXITY_SUM = KernelSpec(
     launch=_blocks,
     traffic=lambda p: 28 * p.integer("pairs"),
     flops=lambda p: 60 * p.integer("pairs"),
-    workload=workloads.perplexity_sum,
+    workload=pair_workloads.perplexity_sum,
     check_problem=workloads.small,
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED, row_length
 from mmsbgen.families.mmsb.reference.workloads import real_type
-from mmsbgen.kernels.family import Array, Workload
+from mmsbgen.kernels.family import Array, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -36,16 +36,26 @@ def place_rows(problem: Problem, seed: int) -> Workload:
         "n_vertices": np.uint64(n),
     }
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        some = np.unique(np.linspace(0, n - 1, 4096).astype(np.int64))
-        for vertex in some:
+    def reference(vertices: Array) -> Judge:
+        rows = np.full((vertices.size, row_length(k)), 0.5, dtype)
+        for row, vertex in zip(rows, vertices.tolist(), strict=True):
             sets = arguments["set_communities"][offsets[vertex] : offsets[vertex + 1]]
-            row = np.full(row_length(k), 0.5, dtype)
             if sets.size:
                 row[:k], row[k:] = arguments["rest"], 0.0
                 row[sets] = arguments["set_shares"][vertex]
-            if not np.array_equal(got["pi"][vertex], row):
-                return f"row {vertex} of {sets.size} sets is not what it should be"
-        return None
 
-    return Workload(arguments, n * row_length(k) // PLACED, judge)
+        def judge(got: Mapping[str, Array], config: Config) -> str | None:
+            wrong = vertices[np.any(got["pi"] != rows, axis=1)]
+            return f"row {wrong[0]} of {counts[wrong[0]]} sets is not what it should be" if wrong.size else None
+
+        return judge
+
+    def part(chosen: Array, changed: bool) -> Units:
+        """The rows of the vertices ``chosen``."""
+        return Units(
+            chosen.size, lambda units: {"pi": chosen[units]}, lambda units, turn: reference(chosen[units]), changed
+        )
+
+    in_sets = counts > 0
+    units = tuple(part(np.flatnonzero(in_sets == are), are) for are in (True, False) if np.any(in_sets == are))
+    return Workload(arguments, n * row_length(k) // PLACED, all_units(units), units=units, repeatable=True)

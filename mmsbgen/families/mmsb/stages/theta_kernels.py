@@ -46,7 +46,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
 from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
 from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED
 from mmsbgen.families.mmsb.numbers.storage import storage_of
-from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.families.mmsb.reference import pair_workloads, workloads
 from mmsbgen.kernels.family import Argument, Demand, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
@@ -198,9 +198,9 @@ THETA_PARTIAL = KernelSpec(
     launch=launch_teams,
     traffic=lambda p: 2 * p.integer("m") * stored_row_bytes(p) + 2 * theta_groups(p) * row_bytes(p),
     flops=lambda p: 6 * p.integer("m") * p.integer("K"),
-    workload=workloads.theta_partial,
+    workload=pair_workloads.theta_partial,
     carry=of_row,
-    check_problem=workloads.small_with_groups,
+    check_problem=pair_workloads.small_with_groups,
     demand=_partial_demand,
     used_with=STARS,
 )
@@ -276,8 +276,8 @@ THETA_END = KernelSpec(
     launch=_launch_end,
     traffic=lambda p: (2 * theta_groups(p) + 5) * row_bytes(p),
     flops=lambda p: (2 * theta_groups(p) + 20) * p.integer("K"),
-    workload=workloads.theta_end,
-    check_problem=workloads.small_with_groups,
+    workload=pair_workloads.theta_end,
+    check_problem=pair_workloads.small_with_groups,
 )
 
 UPDATE_BETA = KernelSpec(
@@ -295,6 +295,6 @@ UPDATE_BETA = KernelSpec(
     launch=launch_items,
     traffic=lambda p: 3 * row_bytes(p),
     flops=lambda p: 2 * p.integer("K"),
-    workload=workloads.update_beta,
+    workload=pair_workloads.update_beta,
     check_problem=workloads.small,
 )

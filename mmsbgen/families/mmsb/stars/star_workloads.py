@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, roo
 from mmsbgen.families.mmsb.numbers.row_layout import Z_FLOOR
 from mmsbgen.families.mmsb.reference import block_equations
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff
-from mmsbgen.kernels.family import Array, Expected, Workload
+from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -65,9 +66,13 @@ def draw_shared(problem: Problem, seed: int) -> Workload:
         "iteration": np.uint32(ITERATION),
     }
 
+    drawn = functools.cache(
+        lambda ahead: block_equations.shared_partners(n, n_total, SEED, ITERATION + ahead, whole=True)
+    )
+
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         for ahead in range(ROUNDS):
-            _, distinct, times = block_equations.shared_partners(n, n_total, SEED, ITERATION + ahead, whole=True)
+            _, distinct, times = drawn(ahead)
             count = distinct.size
             if int(got["n_shared"][ahead]) != count or not np.array_equal(got["drawn"][ahead, :count], distinct):
                 return f"iteration {ahead}: the distinct partners differ from the reference's draws"
@@ -108,23 +113,12 @@ def _case(problem: Problem, rng: np.random.Generator) -> _Case:
 def star_shared(problem: Problem, seed: int) -> Workload:
     """A star and its partners; the spare rows have old values."""
     case = _case(problem, np.random.default_rng(seed))
-    k, u, given = problem.integer("K"), roundoff(problem), case.given
-    delta = float(given["delta"])
+    partners = case.given["slots"][case.distinct]
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        pi, beta = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k]
-        rows, values, errors = pi[given["slots"][case.distinct]], [], []
-        for i, vertex in enumerate(given["vertices"][FIRST:].tolist()):
-            kept = np.where(case.struck[i], 0.0, case.weights)
-            own = pi[given["slots"][vertex]]
-            value, error = block_equations.shared_sum(own, beta, rows, kept, delta, u, linked=case.linked[i])
-            values.append(value)
-            errors.append(error)
-        expected = Expected(np.array(values), 2 * np.array(errors) + 1e-30)
-        found = got["pi"][given["spares"], :k].astype(np.float64)
-        return others_untouched(given, got, k) or expected.errors(found)
+    def weights(units: Array) -> Array:
+        return np.where(case.struck[units], 0.0, case.weights)
 
-    return Workload(given, problem.integer("m"), judge)
+    return block_workloads.sums_over_partners(problem, case.given, partners, weights, lambda units: case.linked[units])
 
 
 def star_rows(problem: Problem, seed: int) -> Workload:
@@ -132,15 +126,19 @@ def star_rows(problem: Problem, seed: int) -> Workload:
     given, step = block_workloads.rows_to_end(problem, seed)
     k, u, links = problem.integer("K"), roundoff(problem), not _labels(problem)
     into = given["spares"] if links else given["slots"][given["vertices"][FIRST:]]
+    units = Units(
+        problem.integer("m"),
+        lambda units: {"pi": into[units], "row_sums": into[units], "clip_counts": units},
+        lambda units, turn: block_workloads.rows_ended(given, units, k, step, u, links),
+    )
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         before = given["pi"].copy()
         if not links:  # the spare slots may hold anything
             before[given["spares"]] = got["pi"][given["spares"]]
-        wrong = others_untouched(given | {"pi": before}, got, k, into)
-        return wrong or block_workloads.judge_rows(given, got, config, k, step, u, links, into)
+        return others_untouched(given | {"pi": before}, got, k, into) or all_units([units])(got, config)
 
-    return Workload(given, problem.integer("m"), judge, _others(problem, given, seed))
+    return Workload(given, problem.integer("m"), judge, _others(problem, given, seed), (units,))
 
 
 def _words(marks: Array) -> Array:
@@ -171,13 +169,18 @@ def star_marks(problem: Problem, seed: int) -> Workload:
     for name in ("marked", "labelled"):
         given[name] = np.full((2 * stride, length // 32), 0x12345678, np.uint32)
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        right = {"marked": case.struck | case.linked, "labelled": case.linked}
-        for name, bits in right.items():
+    @functools.cache
+    def right() -> dict[str, Array]:
+        found = {}
+        for name, bits in {"marked": case.struck | case.linked, "labelled": case.linked}.items():
             marks = np.zeros((m, length), bool)
             marks[:, : case.distinct.size] = bits
-            expected = given[name].copy()
-            expected[stride : stride + m] = _words(marks)
+            found[name] = given[name].copy()
+            found[name][stride : stride + m] = _words(marks)
+        return found
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        for name, expected in right().items():
             if not np.array_equal(got[name], expected):
                 return f"{name} differs from the vertices themselves, their links and their held-out pairs"
         return None
@@ -197,20 +200,29 @@ def star_factors(problem: Problem, seed: int) -> Workload:
     linked[:, : case.distinct.size] = case.linked
     given["labelled"] = _ahead(_words(linked))
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        wrong = tensor_workloads.judge_factors(problem, given, got, case.distinct)
-        if wrong is not None:
-            return wrong
-        count = case.distinct.size
-        pi, strength = given["pi"].astype(np.float64)[:, :k], given["beta"].astype(np.float64)[:k] - delta
-        dots = (pi * strength)[given["slots"][given["vertices"][FIRST:]]] @ pi[given["slots"][case.distinct]].T
-        right, error = np.ones((m, length)), np.zeros((m, length))
-        labelled = case.weights / np.maximum(delta + dots, Z_FLOOR)
-        right[:, :count] = np.where(case.linked, labelled, 1.0)
-        error[:, :count] = np.where(case.linked, (BFLOAT16 + u * (16 + 4 * np.sqrt(k))) * labelled, 0.0)
-        return Expected(right, error).errors(bfloat16(got["scales"]).reshape(right.shape))
+    rotations = _others(problem, given, seed)
 
-    return Workload(given, m, judge, _others(problem, given, seed))
+    def reference(units: Array, turn: int) -> Judge:
+        now, count = at_turn(given, rotations, turn), case.distinct.size
+        pi, strength = now["pi"], now["beta"][:k].astype(np.float64) - delta
+        own, rows = (
+            pi[now["slots"][at], :k].astype(np.float64) for at in (now["vertices"][FIRST:][units], case.distinct)
+        )
+        labels = case.linked[units]
+        scales = case.weights / np.maximum(delta + (own * strength) @ rows.T, Z_FLOOR)
+        right, error = np.ones((units.size, length)), np.zeros((units.size, length))
+        right[:, :count] = np.where(labels, scales, 1.0)
+        error[:, :count] = np.where(labels, (BFLOAT16 + u * (16 + 4 * np.sqrt(k))) * scales, 0.0)
+        factors, expected = tensor_workloads.own_factors(problem, now, units), Expected(right, error)
+
+        def judge(got: Mapping[str, Array], config: Config) -> str | None:
+            return factors(got, config) or expected.errors(bfloat16(got["scales"]).reshape(right.shape))
+
+        return judge
+
+    own = Units(m, lambda units: {"own_factors": units, "scales": units}, reference)
+    units = own, tensor_workloads.partners_factors(problem, given, case.distinct)
+    return Workload(given, m, all_units(units), rotations, units, repeatable=True)
 
 
 def star_scales(problem: Problem, seed: int) -> Workload:
@@ -231,13 +243,20 @@ def star_scales(problem: Problem, seed: int) -> Workload:
     weights = np.zeros(length)
     weights[: case.distinct.size] = case.weights
 
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        found = bfloat16(got["scales"]).reshape(m, length)
-        if not np.array_equal(found[marks], kept[marks]):
-            return "the scale of a pair that is struck is not 0, or that of a labelled link has changed"
-        return tensor_workloads.judge_scales(problem, own, partners, weights, np.where(marks, 0.0, found), ~marks)
+    def reference(units: Array, turn: int) -> Judge:
+        struck, before = marks[units], kept[units]
+        scales = tensor_workloads.scales(problem, own[units], partners, weights, ~struck)
 
-    return Workload(given, m, judge)
+        def judge(got: Mapping[str, Array], config: Config) -> str | None:
+            found = bfloat16(got["scales"]).reshape(struck.shape)
+            if not np.array_equal(found[struck], before[struck]):
+                return "the scale of a pair that is struck is not 0, or that of a labelled link has changed"
+            return scales(np.where(struck, 0.0, found))
+
+        return judge
+
+    units = (Units(m, lambda units: {"scales": units}, reference),)
+    return Workload(given, m, all_units(units), units=units, repeatable=True)
 
 
 def star_sums(problem: Problem, seed: int) -> Workload:

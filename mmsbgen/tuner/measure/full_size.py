@@ -1,0 +1,230 @@
+"""Checks of what launches leave at the size that is timed, against the reference."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mmsbgen.backends.base import Buffer, Device
+from mmsbgen.kernels.build import BoundKernel
+from mmsbgen.kernels.family import Array, Judge, KernelSpec, Units, Workload
+
+__all__ = ["FullSizeCheck"]
+
+_REFERENCE_S = 0.05
+"""Seconds in which the reference is evaluated for further units, for each configuration."""
+_SAMPLE = 16
+"""Units that are drawn for each configuration at least, if there are as many."""
+_KEPT_BYTES = 16 << 20
+"""Size of the outputs that are read at a time, and of those whose reference is kept."""
+_COMPARED_BYTES = 256 << 20
+"""Largest outputs that are compared with those of another configuration."""
+_SUSPECTS = 4
+"""Units for which the reference is evaluated as two configurations differ most in them."""
+_NAMED = 64
+"""Most units that are judged one by one to find the wrong one."""
+
+
+class FullSizeCheck:
+    """Checks launches of one kernel on the inputs that are timed.
+
+    Outputs without units are compared whole.  Of units, all are looked through for some that were left out.  The
+    reference is evaluated for units of the first, the middle and the last block, and for units that are drawn after
+    the launch.  What was evaluated for a first launch is kept for the configurations that follow.
+    """
+
+    def __init__(self, device: Device, spec: KernelSpec, workload: Workload, placed: Mapping[str, Any]) -> None:
+        self._device, self._workload, self._placed = device, workload, placed
+        self._written = [argument.name for argument in spec.arguments if argument.role in ("out", "inout")]
+        inout = any(argument.role == "inout" for argument in spec.arguments)
+        self._repeatable = workload.repeatable or not inout
+        self._known = [_Known(units) for units in workload.units]
+
+    def first(self, bound: BoundKernel) -> str | None:
+        """An error message about a launch with the first arguments and initial outputs, or None if it is right."""
+        if not self._known:
+            got = {name: self._device.download(self._placed[name]) for name in self._written}
+            return self._workload.verify(got, bound.config)
+        return next((wrong for known in self._known for wrong in self._wrong(known, bound)), None)
+
+    def last(self, bound: BoundKernel, turn: int) -> str | None:
+        """The same of the launch of ``turn``, which followed others, unless it depends on these."""
+        for known in self._known if self._repeatable else ():
+            units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
+            some = np.random.default_rng().integers(0, units.count, min(_SAMPLE, units.count))
+            some = np.union1d(self._edges(units, bound), some)
+            wrong = _judged(units, some, turn, units.reference(some, turn), bound, outputs.of(some))
+            if wrong is not None:
+                return wrong
+        return None
+
+    def together(self, launches: Iterable[tuple[BoundKernel, Callable[[], None]]]) -> list[str | None]:
+        """The same of the first launches of several configurations, which are also judged where they differ.
+
+        A fault in a few units, which are hardly among those that are drawn, makes a configuration differ there from
+        the first that seems right.  Each comes with a function that restores the inputs, launches it and waits.
+        """
+        wrong: list[str | None] = []
+        other: _Launched | None = None
+        for bound, launch in launches:
+            launch()
+            wrong.append(self.first(bound))
+            if wrong[-1] is not None:
+                continue
+            got = [_Outputs(self._device, self._placed, known.units).everything() for known in self._known]
+            this = _Launched(len(wrong) - 1, bound, got)
+            if other is None or wrong[other.place] is not None:
+                other = this
+                continue
+            for known, *both in zip(self._known, other.outputs, this.outputs, strict=True):
+                for launched, message in _judged_where_apart(known.units, (other, this), both):
+                    wrong[launched.place] = wrong[launched.place] or message
+        return wrong
+
+    def _wrong(self, known: _Known, bound: BoundKernel) -> Iterator[str]:
+        """Error messages about some of the outputs."""
+        units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
+        if units.changed:
+            yield from self._left_out(units, outputs)
+        for some, judge in itertools.chain([*known.parts], known.further(self._edges(units, bound), outputs.held)):
+            wrong = _judged(units, some, 0, judge, bound, outputs.of(some))
+            if wrong is not None:
+                yield wrong
+
+    def _edges(self, units: Units, bound: BoundKernel) -> Array:
+        """The first and the last unit of the first, the middle and the last block, if blocks take them in order."""
+        grid = bound.spec.launch(bound.problem, bound.config, self._workload.count, bound.traits).grid
+        begins = np.array([0, 1, grid // 2, grid // 2 + 1, grid - 1, grid]) * units.count // grid
+        return np.unique(np.clip(np.concatenate([begins - 1, begins]), 0, units.count - 1))
+
+    def _left_out(self, units: Units, outputs: _Outputs) -> Iterator[str]:
+        """A message if a unit's outputs are all as they were."""
+        for begin in range(0, units.count, outputs.held):
+            some = np.arange(begin, min(units.count, begin + outputs.held))
+            same, got = np.ones(some.size, bool), outputs.of(some)
+            for name, places in units.places(some).items():
+                before = self._workload.arguments[name][places]
+                same &= (got[name] == before).reshape(some.size, -1).all(axis=1)
+            if same.any():
+                yield f"result {some[same.argmax()]} of {units.count} was left out"
+
+
+class _Launched(NamedTuple):
+    """One of several configurations, and what it left in all units, if that can be compared."""
+
+    place: int
+    bound: BoundKernel
+    outputs: list[dict[str, Array] | None]
+
+
+class _Known:
+    """Units of a first launch whose reference is kept."""
+
+    def __init__(self, units: Units) -> None:
+        self.units = units
+        self.parts: list[tuple[Array, Judge]] = []
+        self._has = np.zeros(units.count, bool)
+
+    def further(self, edges: Array, most: int) -> Iterator[tuple[Array, Judge]]:
+        """Evaluate and keep further units: ``edges``, and others in random order as long as there is time.
+
+        About ``most`` are kept; the oldest make room.
+        """
+        begin, done, rng = time.perf_counter(), 0, np.random.default_rng()
+        while (spent := time.perf_counter() - begin) < _REFERENCE_S or not done:
+            left = np.flatnonzero(~self._has)
+            size = int(np.clip((_REFERENCE_S - spent) * done / max(spent, 1e-9), _SAMPLE, max(_SAMPLE, most)))
+            some = np.union1d(edges[~self._has[edges]], rng.choice(left, min(size, left.size), replace=False))
+            if not some.size:
+                return
+            while self.parts and self._has.sum() + some.size > most:
+                self._has[self.parts.pop(0)[0]] = False
+            part = some, self.units.reference(some, 0)
+            self.parts.append(part)
+            self._has[some] = True
+            done += some.size
+            yield part
+
+
+class _Outputs:
+    """What a launch left at the places of units; the outputs of all units are read once, if they are few."""
+
+    def __init__(self, device: Device, placed: Mapping[str, Any], units: Units) -> None:
+        self._device, self._placed, self._units = device, placed, units
+        self._all: dict[str, Array] | None = None
+        self._each = sum(_row_bytes(placed[name]) * at.size for name, at in units.places(np.arange(1)).items())
+        self.held = max(1, _KEPT_BYTES // max(1, self._each))
+        """Units whose outputs are read at a time."""
+
+    def of(self, units: Array) -> dict[str, Array]:
+        """The outputs of ``units`` by name."""
+        if self._all is None and self.held >= self._units.count:
+            self._all = self._read(np.arange(self._units.count))
+        return self._read(units) if self._all is None else {name: array[units] for name, array in self._all.items()}
+
+    def everything(self) -> dict[str, Array] | None:
+        """The outputs of all units by name; None if they are too large to be compared."""
+        if self._each * self._units.count > _COMPARED_BYTES:
+            return None
+        return self._read(np.arange(self._units.count))
+
+    def _read(self, units: Array) -> dict[str, Array]:
+        places = self._units.places(units)
+        return {name: self._device.download_rows(self._placed[name], at) for name, at in places.items()}
+
+
+def _judged(
+    units: Units, some: Array, turn: int, judge: Judge, bound: BoundKernel, got: Mapping[str, Array]
+) -> str | None:
+    """An error message about the outputs of ``some`` units that names one of them, or None if they are right."""
+    wrong = judge(got, bound.config)
+    if wrong is None:
+        return None
+    for place in range(min(_NAMED, some.size)):
+        alone = units.reference(some[place : place + 1], turn)
+        found = alone({name: array[place : place + 1] for name, array in got.items()}, bound.config)
+        if found is not None:
+            return f"result {some[place]} of {units.count}: {found}"
+    return wrong
+
+
+def _judged_where_apart(
+    units: Units, both: Sequence[_Launched], outputs: Sequence[dict[str, Array] | None]
+) -> Iterator[tuple[_Launched, str]]:
+    """Error messages about two launches, from the units in which their outputs differ most."""
+    one, other = outputs
+    if one is None or other is None:
+        return
+    apart = _apart(one, other)
+    some = np.sort(np.argsort(apart)[-_SUSPECTS:])
+    some = some[apart[some] > 0]
+    judge = units.reference(some, 0) if some.size else None
+    for launched, got in zip(both, (one, other), strict=True):
+        if judge is not None:
+            found = {name: array[some] for name, array in got.items()}
+            wrong = _judged(units, some, 0, judge, launched.bound, found)
+            if wrong is not None:
+                yield launched, wrong
+
+
+def _apart(one: Mapping[str, Array], other: Mapping[str, Array]) -> Array:
+    """How far outputs are apart in each unit: the mean of the relative distances of their elements."""
+    count = len(next(iter(one.values())))
+    apart: Array = np.zeros(count)
+    for name, array in one.items():
+        size = max(1, count * _KEPT_BYTES // max(1, array.nbytes))
+        for begin in range(0, count, size):
+            some = slice(begin, begin + size)
+            a, b = (values[some].reshape(len(values[some]), -1).astype(np.float64) for values in (array, other[name]))
+            larger = np.maximum(np.abs(a), np.abs(b))
+            apart[some] += (np.abs(a - b) / np.where(larger > 0, larger, 1.0)).mean(axis=1)
+    return np.nan_to_num(apart, nan=np.inf)
+
+
+def _row_bytes(buffer: Buffer) -> int:
+    return math.prod(buffer.shape[1:]) * buffer.dtype.itemsize
