@@ -1,0 +1,84 @@
+"""Chances that vertices are members of communities, by how many of their links the communities explain.
+
+Of a vertex with d links a community explains x.  If the vertex is a member, x is binomial with a share of the links
+that is its own; the shares of all memberships of the graph have one distribution, over a grid.  If it is none, x is
+binomial with the probability that a link falls on the community by chance.  A mixture of both, in which a community of
+n members has the prior n / N, is fitted by expectation and maximisation; for the shares that is the non-parametric
+maximum-likelihood estimate of Laird (1978).  The bar for membership thus follows the overlap and the mixing of the
+graph: a tenth of its links makes a member where members have six communities, and not where they have one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
+
+#: Shares that a member may have of its links.
+_SHARES = (np.arange(20) + 0.5) / 20
+#: Share of its links by which a vertex is a member in the first round; the result hardly depends on it.
+_FIRST = 0.125
+#: Most rounds, and the change of the chances, relative to their sum, that ends them.
+_ROUNDS, _SETTLED = 30, 1e-3
+#: Bound of probabilities by chance, and of log odds.
+_LEAST, _MOST_ODDS = 1e-6, 50.0
+#: Candidates at a time.
+_BLOCK = 1 << 16
+
+
+def member_chances(
+    vertices: Ints, communities: Ints, explained: Array, degrees: Ints, n_communities: int, residual: bool
+) -> Floats:
+    """The chances ``[M]`` that ``vertices`` are members of ``communities`` ``[M]``.
+
+    A link falls on a community by chance as often as any link end does: with the share s of all link ends that the
+    community explains of its members.  With ``residual`` it falls only on link ends that no community explains of its
+    members, as in the configuration model, and at most with the probability s.  A share no larger than chance is no
+    evidence: the chance of membership is 0.
+
+    Args:
+        vertices: the candidates: pairs of a vertex and a community that explains links of it.
+        communities: their communities.
+        explained: the number of links of the vertex that the community explains.
+        degrees: the number of links ``[N]`` of every vertex.
+        n_communities: number of communities.
+        residual: what chance is.
+    """
+    n, own = len(degrees), np.maximum(degrees[vertices], 1).astype(np.float64)
+    x = np.minimum(explained, own)
+    chances, law = (x > _FIRST * own).astype(np.float64), np.full(_SHARES.size, 1.0 / _SHARES.size)
+    for _ in range(_ROUNDS):
+        weight = chances.sum()
+        if weight <= 0.0:
+            break
+        sizes = np.bincount(communities, chances, n_communities).clip(1.0, max(1.0, n - 1.0))
+        prior = np.log(sizes / np.maximum(n - sizes, 1.0))
+        by_chance = np.bincount(communities, chances * x, n_communities)
+        if residual:
+            left = (degrees - np.bincount(vertices, chances * x, n)).clip(min=0.0)
+            by_chance = np.minimum(by_chance, np.bincount(communities, chances * left[vertices], n_communities))
+        by_chance = (by_chance / degrees.sum()).clip(_LEAST, 1.0 - _LEAST)
+        before, chances = chances, np.empty_like(chances)
+        total = np.zeros(_SHARES.size)
+        for first in range(0, len(x), _BLOCK):
+            part = slice(first, first + _BLOCK)
+            of = communities[part]
+            chances[part], weights = _chances(x[part], own[part], by_chance[of], prior[of], law)
+            total += weights
+        if np.abs(chances - before).sum() <= _SETTLED * weight:
+            break
+        law = total / max(total.sum(), _LEAST)
+    return chances
+
+
+def _chances(x: Floats, own: Floats, by_chance: Floats, prior: Floats, law: Floats) -> tuple[Floats, Floats]:
+    """The chances ``[B]`` of candidates, and the sum of these by the share ``[20]`` that a member has."""
+    # The binomial coefficients of both laws are equal.
+    logs = x[:, None] * np.log(_SHARES) + (own - x)[:, None] * np.log1p(-_SHARES) + np.log(law.clip(_LEAST**8))
+    top = logs.max(axis=1)
+    each = np.exp(logs - top[:, None])
+    both = each.sum(axis=1)
+    odds = top + np.log(both) - x * np.log(by_chance) - (own - x) * np.log1p(-by_chance) + prior
+    chances = 1.0 / (1.0 + np.exp(-odds.clip(-_MOST_ODDS, _MOST_ODDS)))
+    chances[x <= by_chance * own] = 0.0
+    return chances, (chances / both) @ each
