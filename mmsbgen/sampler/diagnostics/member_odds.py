@@ -10,6 +10,8 @@ graph: a tenth of its links makes a member where members have six communities, a
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
@@ -20,10 +22,10 @@ _SHARES = (np.arange(20) + 0.5) / 20
 _FIRST = 0.125
 #: Most rounds, and the change of the chances, relative to their sum, that ends them.
 _ROUNDS, _SETTLED = 30, 1e-3
-#: Bound of probabilities by chance, and of log odds.
+#: Bound of probabilities, and of log odds.
 _LEAST, _MOST_ODDS = 1e-6, 50.0
-#: Candidates at a time.
-_BLOCK = 1 << 16
+#: Counts of explained links are rounded to this part of a link: the law of a member has few values to be computed for.
+_STEPS = 8
 
 
 def member_chances(
@@ -47,6 +49,7 @@ def member_chances(
     n, own = len(degrees), np.maximum(degrees[vertices], 1).astype(np.float64)
     x = np.minimum(explained, own)
     chances, law = (x > _FIRST * own).astype(np.float64), np.full(_SHARES.size, 1.0 / _SHARES.size)
+    by_share, at = _likelihoods(x, own)
     for _ in range(_ROUNDS):
         weight = chances.sum()
         if weight <= 0.0:
@@ -58,27 +61,36 @@ def member_chances(
             left = (degrees - np.bincount(vertices, chances * x, n)).clip(min=0.0)
             by_chance = np.minimum(by_chance, np.bincount(communities, chances * left[vertices], n_communities))
         by_chance = (by_chance / degrees.sum()).clip(_LEAST, 1.0 - _LEAST)
-        before, chances = chances, np.empty_like(chances)
-        total = np.zeros(_SHARES.size)
-        for first in range(0, len(x), _BLOCK):
-            part = slice(first, first + _BLOCK)
-            of = communities[part]
-            chances[part], weights = _chances(x[part], own[part], by_chance[of], prior[of], law)
-            total += weights
-        if np.abs(chances - before).sum() <= _SETTLED * weight:
+        of_member = by_share.exponent + np.log(by_share.factors @ law)
+        odds = of_member[at] + prior[communities]
+        odds -= x * np.log(by_chance)[communities] + (own - x) * np.log1p(-by_chance)[communities]
+        new = 1.0 / (1.0 + np.exp(-odds.clip(-_MOST_ODDS, _MOST_ODDS)))
+        new[x <= by_chance[communities] * own] = 0.0
+        change, chances = np.abs(new - chances).sum(), new
+        if change <= _SETTLED * weight:
             break
-        law = total / max(total.sum(), _LEAST)
+        weights = np.bincount(at, chances, len(by_share.factors)) / (by_share.factors @ law)
+        law = law * (weights @ by_share.factors)
+        law = (law / max(law.sum(), _LEAST)).clip(min=_LEAST**8)
     return chances
 
 
-def _chances(x: Floats, own: Floats, by_chance: Floats, prior: Floats, law: Floats) -> tuple[Floats, Floats]:
-    """The chances ``[B]`` of candidates, and the sum of these by the share ``[20]`` that a member has."""
-    # The binomial coefficients of both laws are equal.
-    logs = x[:, None] * np.log(_SHARES) + (own - x)[:, None] * np.log1p(-_SHARES) + np.log(law.clip(_LEAST**8))
-    top = logs.max(axis=1)
-    each = np.exp(logs - top[:, None])
-    both = each.sum(axis=1)
-    odds = top + np.log(both) - x * np.log(by_chance) - (own - x) * np.log1p(-by_chance) + prior
-    chances = 1.0 / (1.0 + np.exp(-odds.clip(-_MOST_ODDS, _MOST_ODDS)))
-    chances[x <= by_chance * own] = 0.0
-    return chances, (chances / both) @ each
+class _ByShare(NamedTuple):
+    """Likelihoods of counts ``[U]`` by the share of a member, without binomial coefficients, which cancel.
+
+    They are ``exp(exponent)`` times ``factors`` ``[U, 20]``, of which the largest in each row is 1.
+    """
+
+    exponent: Floats
+    factors: Floats
+
+
+def _likelihoods(x: Floats, own: Floats) -> tuple[_ByShare, Ints]:
+    """The likelihoods of ``x`` of ``own`` links ``[M]``, each value once, and the place ``[M]`` of each among them."""
+    steps = np.rint(_STEPS * x).astype(np.int64)
+    keys, at = np.unique(own.astype(np.int64) * (steps.max(initial=0) + 1) + steps, return_inverse=True)
+    links, steps = np.divmod(keys, steps.max(initial=0) + 1)
+    counts = steps / _STEPS
+    logs = counts[:, None] * np.log(_SHARES) + (links - counts)[:, None] * np.log1p(-_SHARES)
+    top = logs.max(axis=1, initial=-np.inf)
+    return _ByShare(top, np.exp(logs - top[:, None])), at
