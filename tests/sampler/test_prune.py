@@ -51,7 +51,7 @@ def test_a_member_has_more_links_there_than_by_chance():
 
 
 def test_members_of_many_communities_count():
-    """Vertices in six communities each, a sixth of their links in each: chance labels of the links have less evidence."""
+    """Vertices in six communities each, with a sixth of their links in each: labels by chance have less evidence."""
     rng = np.random.default_rng(7)
     n, k = 480, 120
     own = np.argsort(rng.random((n, k)), axis=1)[:, :6]
