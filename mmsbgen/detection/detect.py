@@ -56,7 +56,7 @@ def detect(
             same bits.
         device: a device for :func:`mmsbgen.backends.open_device`, such as ``"opencl:0"``; the best one by default.
         database: path or URL of the tuning database; the user's own by default.
-        rule: how memberships become communities: ``share``, ``threshold``, ``link`` or ``top``.
+        rule: how memberships become communities: ``evidence``, ``share``, ``threshold``, ``link`` or ``top``.
         threshold: the rule's threshold; each rule has its own default.
         top: number of largest entries of each row of pi that ``Detection.memberships`` stores.
         whole: whether ``memberships.npz`` holds all of pi.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mmsbgen.base.declared_options import check_options, option
 
-RULE_NAMES = ("share", "threshold", "link", "top")
+RULE_NAMES = ("evidence", "share", "threshold", "link", "top")
 
 
 @dataclass(frozen=True)

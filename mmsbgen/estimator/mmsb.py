@@ -48,7 +48,7 @@ class MMSB(Parameters, Fitted):
         n_communities: K of the model, or ``"auto"`` to choose it by held-out pairs, which takes several runs.
         random_state: an integer, None for 0, or a NumPy generator that draws the seed.  The same seed gives the same
             bits on the same device with the same configurations, for any order of links and vertices.
-        rule: how memberships become communities: ``share``, ``threshold``, ``link`` or ``top``.
+        rule: how memberships become communities: ``evidence``, ``share``, ``threshold``, ``link`` or ``top``.
         threshold: the rule's threshold; each rule has its own default.
         top: number of largest entries of every row of pi that results hold exactly.
         sparse_output: whether ``memberships_`` is a ``scipy.sparse.csr_array`` rather than a NumPy array.

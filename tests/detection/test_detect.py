@@ -169,7 +169,7 @@ def test_summary(ring, tmp_path):
     result = cli(ring, "-k", 4, "-n", 50)
     out = result.stdout
     for words in (
-        "4 communities (K = 4, rule share 0.125)",
+        "4 communities (K = 4, rule evidence 0.5)",
         "strength",
         "vertices are in a community",
         "AUC",
@@ -235,7 +235,7 @@ def test_progress_says_of_which_iteration_its_metrics_are(ring, monkeypatch):
         (["-k", "0"], "-k"),
         (["-k", "x"], "'x' is not a whole number from 1 on, or auto"),
         (["-k", "1.5"], "'1.5' is not a whole number from 1 on, or auto"),
-        (["-k", "3", "--rule", "best"], "'best' is not one of 'share', 'threshold', 'link', 'top'"),
+        (["-k", "3", "--rule", "best"], "'best' is not one of 'evidence', 'share', 'threshold', 'link', 'top'"),
         (["-k", "3", "--threshold", "7"], "threshold 7"),
         (["-k", "3", "-n", "-5"], "-5"),
         (["-k", "3", "--mini-batch", "stars"], "'stars' is not one of"),
@@ -359,8 +359,9 @@ def test_the_making_of_communities_is_told_where_it_takes_long(ring, tmp_path, m
     monkeypatch.setattr("mmsbgen.sampler.state.buffers.EXPLAINED", 20)
     lines = [line for line in cli(ring, "-k", 4, "-n", 5).stderr.splitlines() if line.startswith("making ")]
     assert lines[0] == "making memberships, 100% done, about 0 s left"
-    assert [line.split(",")[1] for line in lines[1:4]] == [" 33% done", " 67% done", " 100% done"]
-    assert lines[4].startswith("making links with the same degrees, ")
+    # The rule counts the links, three parts of them, three times.
+    assert [line.split(",")[1] for line in lines[1:10]] == [f" {round(100 * part / 9)}% done" for part in range(1, 10)]
+    assert lines[10].startswith("making links with the same degrees, ")
     assert lines[-1] == "making graphs with the same degrees, 100% done, about 0 s left"
     assert cli(ring, "-k", 4, "-n", 5, "--quiet", "-o", tmp_path / "out").output == ""
 

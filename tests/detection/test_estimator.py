@@ -159,7 +159,7 @@ def test_rules_anew_are_those_of_a_fit(average, iterations, extra):
     assert model.record_["samples_averaged"] == 6 * average, (
         "of which the chain has five where it ends off the interval"
     )
-    for rule, threshold in (("threshold", 0.02), ("link", 0.01), ("top", 3), ("share", 0.05)):
+    for rule, threshold in (("threshold", 0.02), ("link", 0.01), ("top", 3), ("share", 0.05), ("evidence", 0.3)):
         fit = fast(20, rule=rule, threshold=threshold, **options).fit(RING)
         assert fit.communities_, rule
         assert model.get_communities(rule, threshold) == fit.communities_, rule

@@ -105,7 +105,7 @@ def test_what_ends_the_making_of_communities_leaves_the_chain(ring, tmp_path, mo
             said = cli(ring, "-k", 3, "-n", 20, "-o", out, code=code).stderr
         assert f"The chain is kept: go on with --resume {out / 'checkpoint.npz'} -o {out}" in said
         (first, whole), (second, share) = made  # the rule looks at held-out links too, more than one part of them
-        assert (first, whole, second) == ("memberships", 1.0, "communities by the rule share")
+        assert (first, whole, second) == ("memberships", 1.0, "communities by the rule evidence")
         assert 0 < share <= 1
         assert os.listdir(out) == ["checkpoint.npz"]
         more = cli(ring, "--resume", out / "checkpoint.npz", "-o", out)

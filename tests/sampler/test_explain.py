@@ -168,11 +168,11 @@ def test_a_link_counts_for_communities_by_what_they_explain():
 
 def test_a_link_across_communities_counts_for_none():
     pi = one_hot(0, 1)
-    assert members(pi, [(0, 1)], "share", delta=0.01) == {}
-    assert members(pi, [(0, 1)], "link", delta=0.01) == {}
+    for rule in ("evidence", "share", "link"):
+        assert members(pi, [(0, 1)], rule, delta=0.01) == {}
 
 
-@pytest.mark.parametrize("rule", ["share", "link"])
+@pytest.mark.parametrize("rule", ["evidence", "share", "link"])
 def test_a_vertex_without_links_is_in_none(rule):
     pi = one_hot(0, 0, 0, 1)
     assert members(pi, [(0, 1)], rule) == {0: [0, 1]}
@@ -204,6 +204,19 @@ def test_most_of_its_links_are_enough():
     links = [(0, 6), (1, 6), (2, 6), (3, 6), (4, 6)]
     assert members(pi, inside + links, "share") == {0: [0, 1], 1: [2, 3, 4, 6]}
     assert members(pi, [*inside, *links, (5, 6)], "share") == {0: [0, 1], 1: [2, 3, 4], 2: [5, 6]}
+
+
+def test_evidence_tells_members_from_chance():
+    """Eight cliques of six, one link from each to the next; vertex 0 has as many links to the second as to its own."""
+    n, k = 48, 8
+    pi = np.eye(k)[np.arange(n) // 6]
+    pi[0] = 0.5 * (np.eye(k)[0] + np.eye(k)[1])
+    inside = [(a, b) for b in range(n) for a in range(b) if a // 6 == b // 6]
+    chance = [(6 * c + 5, (6 * c + 11) % n) for c in range(k)]
+    found = members(pi, [*inside, *chance, *((0, v) for v in range(6, 11))], "evidence", delta=1e-4)
+    right = {c: list(range(6 * c, 6 * c + 6)) for c in range(k)} | {1: [0, *range(6, 12)]}
+    assert found == right
+    assert members(pi, [*inside, *chance, (0, 6)], "evidence", delta=1e-4) == right | {1: list(range(6, 12))}
 
 
 def test_share_agrees_with_a_loop(example, monkeypatch):

@@ -37,8 +37,8 @@ def test_evidence_by_hand():
     assert evidence(links, best, 8, 3) == pytest.approx([expected, 0.0, 0.0])
 
 
-def test_a_member_has_a_quarter_of_its_links_there():
-    """Vertex 0 of a triangle has 2 of 9 links there and is no member; with 2 of 7 links it is one."""
+def test_a_member_has_more_links_there_than_by_chance():
+    """Vertex 0 of a triangle has 2 of 9 links there, less than chance, and is no member; with 2 of 3 it is one."""
 
     def ratio(inside: int, size: int, n_links: int) -> float:
         chance = n_links / math.comb(10, 2) * math.comb(size, 2)
@@ -47,7 +47,24 @@ def test_a_member_has_a_quarter_of_its_links_there():
     links = np.array([[0, 1], [0, 2], [1, 2], *([0, 3 + i] for i in range(7))])
     best = np.array([0, 0, 0] + [1] * 7)
     assert evidence(links, best, 10, 2)[0] == pytest.approx(ratio(1, 2, 10))
-    assert evidence(links[:8], best[:8], 10, 2)[0] == pytest.approx(ratio(3, 3, 8))
+    assert evidence(links[:4], best[:4], 10, 2)[0] == pytest.approx(ratio(3, 3, 4))
+
+
+def test_members_of_many_communities_count():
+    """Vertices in six communities each, with a sixth of their links in each: labels by chance have less evidence."""
+    rng = np.random.default_rng(7)
+    n, k = 480, 120
+    own = np.argsort(rng.random((n, k)), axis=1)[:, :6]
+    members = [np.flatnonzero((own == c).any(axis=1)) for c in range(k)]
+    drawn = [(a, b, c) for c in range(k) for a in members[c] for b in members[c] if a < b and rng.random() < 0.4]
+    _, first = np.unique(np.array(drawn)[:, :2], axis=0, return_index=True)
+    links, best = np.array(drawn)[first, :2], np.array(drawn)[first, 2]
+    degrees, counts = np.bincount(links.ravel()), np.zeros((n, k))
+    np.add.at(counts, (links, best[:, None]), 1)
+    assert np.median(counts.max(axis=1) / degrees) < 0.25
+    found, chance = evidence(links, best, n, k), evidence(links, rng.permutation(best), n, k)
+    assert found.min() > 0.15
+    assert chance.max() < 0.05
 
 
 def test_log_likelihoods_are_those_of_the_rows_without_the_first_communities():

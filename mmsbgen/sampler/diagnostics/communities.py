@@ -12,16 +12,24 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
+    Floats,
     Ints,
     RowSource,
     explained,
     explained_at,
 )
+from mmsbgen.sampler.diagnostics.member_odds import member_chances
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.diagnostics.uncovered import attached, small_components
 
 #: Threshold on the share of a vertex's links over the threshold on its row: single links are more often chance.
 _OF_LINKS = 1.2
+#: Largest entries of a row that ``evidence`` looks at.
+_SEVERAL = 16
+#: Explained links that are rather one than none, and the chance of a member that is rather one than not.
+_A_LINK = _RATHER = 0.5
+#: Times that ``evidence`` counts explained links.
+_PASSES = 3
 #: Share of a vertex's links that puts it into the community that explains them, whatever its row.
 _MOST = 0.5
 #: Called with the share that is done.
@@ -35,6 +43,8 @@ class Rule:
     apply: Callable[[Memberships, RowSource, Array, float, Tell], tuple[Ints, Ints]]
     threshold: float
     doc: str
+    covers: bool = False
+    """Whether vertices with a path to a community get one, and small components are communities."""
 
 
 def _told(parts: Iterator[Explained], n_links: int, tell: Tell) -> Iterator[Explained]:
@@ -77,30 +87,86 @@ def _link(m: Memberships, rows: RowSource, links: Array, threshold: float, tell:
     return pairs[1], pairs[0]
 
 
-def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
-    # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
-    flat, r, left = np.zeros(m.indices.size), m.indices.shape[1], links
+def _counted(m: Memberships, rows: RowSource, links: Array, tell: Tell, members: Array | None = None) -> Floats:
+    """How many links of each vertex each of its communities in ``m`` explains, ``[N, r]``.
+
+    With ``members`` ``[N, r]``, only links to members of the community count.
+    """
+    flat, r = np.zeros(m.indices.size), m.indices.shape[1]
     on_device = getattr(rows, "explained_links", None)
     if on_device is not None:
-        known, left = on_device()
+        known, links = on_device(members)
         flat = known[:, :r].astype(np.float64).ravel()
-    for ends, shares in _told(explained_at(_gathered(m, left), rows, m.beta, m.delta, m.indices), len(left), tell):
+    if members is not None:
+        # The communities of each vertex, one a column; -1 is none.
+        own = np.where(members, m.indices, -1)
+        own = own[:, members.any(axis=0)]
+    for ends, shares in _told(explained_at(_gathered(m, links), rows, m.beta, m.delta, m.indices), len(links), tell):
+        counted = shares.astype(np.float64)
+        if members is not None:
+            wanted, others = m.indices[ends], own[ends[:, ::-1]]
+            shared = np.zeros(wanted.shape, bool)
+            for column in range(own.shape[1]):
+                shared |= wanted == others[:, :, column, None]
+            counted *= shared
         # Flat indices: np.add.at is twenty times slower with several index arrays.
-        np.add.at(flat, (ends[:, :, None] * r + np.arange(r)).ravel(), shares.ravel().astype(np.float64))
-    degrees = np.bincount(links.ravel(), minlength=len(m.indices))[:, None]
-    n_explained = flat.reshape(-1, r)
-    # A vertex with fewer links than the strengths predict has most of its row in communities without links.  Its links
-    # then decide, but a fraction of one link is not enough.
-    most = (n_explained > max(threshold, _MOST) * degrees) & (n_explained >= 1.0)
-    vertex, at = np.nonzero(((m.values > threshold) & (n_explained > _OF_LINKS * threshold * degrees)) | most)
+        np.add.at(flat, (ends[:, :, None] * r + np.arange(r)).ravel(), counted.ravel())
+    return flat.reshape(-1, r)
+
+
+def _most(n_explained: Floats, degrees: Ints, least: float = _MOST) -> Array:
+    """Which communities ``[N, r]`` explain most links of a vertex.
+
+    A vertex with fewer links than the strengths predict has most of its row in communities without links.  Its links
+    then decide, but a fraction of one link is not enough.
+    """
+    found: Array = (n_explained > least * degrees[:, None]) & (n_explained >= 1.0)
+    return found
+
+
+def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
+    degrees = np.bincount(links.ravel(), minlength=len(m.indices))
+
+    def counted(number: int, members: Array | None) -> Floats:
+        return _counted(m, rows, links, lambda share: tell((number + share) / _PASSES), members)
+
+    def chances(counts: Floats, residual: bool) -> Floats:
+        vertex, at = np.nonzero(counts >= _A_LINK)
+        found = np.zeros(counts.shape)
+        of = m.indices[vertex, at].astype(np.int64)
+        found[vertex, at] = member_chances(vertex, of, counts[vertex, at], degrees, m.width, residual)
+        return found
+
+    n_explained = counted(0, None)
+    most = _most(n_explained, degrees, max(threshold, _MOST))
+    likely = chances(n_explained, residual=False)
+    # The chain explains links by chance too, between vertices that are hardly in a community: those count no longer.
+    for number in range(1, _PASSES):
+        likely = chances(counted(number, (likely > _RATHER) | most), residual=True)
+    vertex, at = np.nonzero((likely > threshold) | most)
+    return vertex, m.indices[vertex, at].astype(np.int64)
+
+
+def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
+    # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
+    n_explained, degrees = _counted(m, rows, links, tell), np.bincount(links.ravel(), minlength=len(m.indices))
+    enough = n_explained > _OF_LINKS * threshold * degrees[:, None]
+    vertex, at = np.nonzero(((m.values > threshold) & enough) | _most(n_explained, degrees, max(threshold, _MOST)))
     return vertex, m.indices[vertex, at].astype(np.int64)
 
 
 RULES = {
+    "evidence": Rule(
+        _evidence,
+        _RATHER,
+        "communities that explain more of a vertex's links than chance does, with more than this probability, or most",
+        covers=True,
+    ),
     "share": Rule(
         _share,
         0.125,
         "communities with more than this share of a vertex and 1.2 times that of its links, or most, at least one link",
+        covers=True,
     ),
     "threshold": Rule(_threshold, 0.2, "every community in which a vertex has more than this share"),
     "link": Rule(_link, 0.5, "both ends of a link whose probability one community explains by more than this share"),
@@ -158,6 +224,7 @@ def entries_needed(rule: str, threshold: float, k: int) -> int:
     """Number of largest entries of each row of pi that the rule uses, at most 256 for ``share`` and ``threshold``."""
     above = int(1 / threshold) if threshold > 1 / 256 else 256
     needed = {
+        "evidence": _SEVERAL,
         "share": above,
         "threshold": above,
         "link": 1,
@@ -178,8 +245,8 @@ def cover(
     """Apply a named rule; returns the communities, and ``m`` with community c in column c.
 
     Empty, too small and duplicate communities are dropped.  Nobody is in a background who is in another community.
-    The rule ``share`` also gives a community to every vertex with a path to one
-    (:func:`mmsbgen.sampler.diagnostics.uncovered.attached`), and makes communities of small components without one.
+    The rules ``evidence`` and ``share`` also give a community to every vertex with a path to one
+    (:func:`mmsbgen.sampler.diagnostics.uncovered.attached`), and make communities of small components without one.
 
     Args:
         m: the memberships; the rule uses the :func:`entries_needed` largest entries.
@@ -187,8 +254,8 @@ def cover(
         rule: name of the rule.
         threshold: threshold of the rule, by default its own.
         min_size: smallest size of a community.
-        rows: source of whole rows for ``link`` and ``share``, by default the entries of ``m``.
-        tell: called by ``link`` and ``share`` with the share of the links that is done.
+        rows: source of whole rows for ``evidence``, ``share`` and ``link``, by default the entries of ``m``.
+        tell: called by ``evidence``, ``share`` and ``link`` with the share of the links that is done.
 
     Raises the errors of :func:`checked_threshold`.
     """
@@ -198,7 +265,7 @@ def cover(
     weak = m.beta <= 2.0 * len(links) / max(1, n * (n - 1))
     vertices, communities = _without_needless(vertices, communities, weak, n, min_size)
     components: list[Ints] = []
-    if rule == "share":
+    if RULES[rule].covers:
         more = attached(m, read, links, vertices, communities)
         vertices, communities = (np.concatenate(both) for both in zip((vertices, communities), more, strict=True))
         components = small_components(n, links, vertices)

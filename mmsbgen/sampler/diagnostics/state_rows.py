@@ -106,10 +106,19 @@ class SparseRows(_OnDevice):
         """The rows ``[V, K]`` of ``vertices`` ``[V]``."""
         return expanded(*self.entries(vertices), self._shape.k, self._shape.floor).astype(self._shape.real)
 
-    def explained_links(self) -> tuple[Array, Ints]:
-        """How many training links each entry explains ``[N, R]``, and the links ``[L, 2]`` that are held out."""
-        n = self._shape.n_vertices
-        self._kernels["sparse_shares"].launch(n, self._values | {"n_vertices": np.uint32(n)})
+    def explained_links(self, members: Array | None = None) -> tuple[Array, Ints]:
+        """How many training links each entry explains ``[N, R]``, and the links ``[L, 2]`` that are held out.
+
+        With ``members`` ``[N, r]``, only links to vertices that are members of the entry's community count.
+        """
+        n, ours = self._shape.n_vertices, np.uint64(1)
+        masks = np.zeros(n, np.uint64)
+        for entry in range(0 if members is None else members.shape[1]):
+            masks |= np.where(members[:, entry], ours << np.uint64(entry), np.uint64(0))
+        given = {"n_vertices": np.uint32(n), "only_members": np.uint32(members is not None)}
+        with self._device.upload(masks) as placed:
+            self._kernels["sparse_shares"].launch(n, self._values | given | {"members": placed})
+            self._device.synchronize()
         held = (pairs.pairs[np.asarray(pairs.labels, bool)] for pairs in (self._split.validation, self._split.test))
         return self._device.download(self._values["explained_links"]), np.concatenate(list(held))
 

@@ -18,14 +18,15 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints
+from mmsbgen.sampler.diagnostics.member_odds import member_chances
 from mmsbgen.sampler.diagnostics.state_rows import SparseRows, row_source
 from mmsbgen.sampler.state.sparse_state import SparseState
 
 #: Evidence over cost from which a community stays in any case.  At 1 it would be named by its links alone; half of that
 #: keeps communities of small graphs, which overlap and have few members.
 _KEPT = 0.5
-#: A member has at least this number of links that the community explains best, and this share of its links.
-_LEAST_LINKS, _LEAST_SHARE = 2, 0.25
+#: A member has at least this number of links that the community explains best: more than chance, or most of its links.
+_LEAST_LINKS, _LIKELY, _MOST = 2, 0.5, 0.5
 #: Factor for the entries of removed communities, which must stay positive.
 _EMPTIED = 1e-3
 #: Mass of a row in removed communities below which the row stays as it is.
@@ -41,8 +42,10 @@ def evidence(links: Ints, best: Ints, n_vertices: int, k: int) -> Floats:
     """
     degrees = np.bincount(links.ravel(), minlength=n_vertices)
     keys, counts = np.unique(best[:, None] * n_vertices + links, return_counts=True)
-    member = (counts >= _LEAST_LINKS) & (counts >= _LEAST_SHARE * degrees[keys % n_vertices])
-    members = keys[member]
+    keys, counts = keys[counts >= _LEAST_LINKS], counts[counts >= _LEAST_LINKS]
+    communities, vertices = np.divmod(keys, n_vertices)
+    chances = member_chances(vertices, communities, counts, degrees, k, residual=False)
+    members = keys[(chances > _LIKELY) | (counts > _MOST * degrees[vertices])]
     sizes = np.bincount(members // n_vertices, minlength=k)
     ends = np.isin(best[:, None] * n_vertices + links, members)
     inside = np.bincount(best[ends.all(axis=1)], minlength=k)

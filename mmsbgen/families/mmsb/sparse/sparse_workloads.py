@@ -351,7 +351,7 @@ def sparse_places(problem: Problem, seed: int) -> Workload:
 
 
 def sparse_shares(problem: Problem, seed: int) -> Workload:
-    """All vertices of a graph."""
+    """All vertices of a graph, some of whose entries stand for communities that they are in."""
     rng = np.random.default_rng(seed)
     n, k, r, u = problem.integer("N"), problem.integer("K"), entries_of(problem), roundoff(problem)
     given, home = rows_of(problem, rng)
@@ -359,8 +359,12 @@ def sparse_shares(problem: Problem, seed: int) -> Workload:
     given |= {
         "vertices": rng.permutation(n).astype(np.uint32),
         "n_vertices": np.uint32(n),
+        "members": rng.integers(0, 2**63, n).astype(np.uint64),
+        "only_members": np.uint32(1),
         "explained_links": np.ones((n, r), real_type(problem)),
     }
+    inside = (given["members"][:, None] >> np.arange(r, dtype=np.uint64)) & np.uint64(1) == 1
+    inside = rows_format.kept(np.where(inside, given["communities"], rows_format.NONE), k)
 
     def judge(got: Got, config: Config) -> str | None:
         right, error = np.zeros((n, r)), np.full((n, r), 1e-30)
@@ -372,8 +376,9 @@ def sparse_shares(problem: Problem, seed: int) -> Workload:
             shares, bound = _shares(given | ends, k, u, r)
             there = given["communities"][vertex] != rows_format.NONE
             at = given["communities"][vertex][there].astype(np.int64)
-            right[vertex, there] = shares[:, at].sum(axis=0)
-            error[vertex, there] += 2 * bound[:, at].sum(axis=0) + near.size * u * right[vertex, there]
+            counted = inside[near][:, at]
+            right[vertex, there] = (shares[:, at] * counted).sum(axis=0)
+            error[vertex, there] += 2 * (bound[:, at] * counted).sum(axis=0) + near.size * u * right[vertex, there]
         return Expected(right, error).errors(got["explained_links"])
 
     return Workload(given, n, judge)
