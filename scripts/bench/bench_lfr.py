@@ -2,8 +2,8 @@
 """Covers of LFR graphs by memberships and mixing: mmsbgen without options and with K given, and other methods.
 
 Writes docs/reports/lfr.md, .svg and .json.  Each run is a process of its own with a time limit, and is kept under
-build/lfr and in the .json, so that a benchmark that was interrupted goes on where it stopped.  With --families '' the
-page is made of these alone.
+build/lfr and in the .json, so that a benchmark that was interrupted goes on where it stopped.  With --families, and
+none named, the page is made of these alone.
 
 The baselines need: pip install -e '.[evaluate,benchmark]'.  To renew mmsbgen's own rows: --only mmsbgen-auto,mmsbgen.
 """
@@ -29,7 +29,6 @@ from _kept import (
     how_measured,
     known_runs,
     make_runs,
-    names,
     write_report,
 )
 from _lfr import lfr
@@ -217,17 +216,17 @@ def write(known: Known, args: argparse.Namespace, ran: bool) -> None:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--families", type=names, default=list(FAMILIES), help=f"({', '.join(FAMILIES)}; '': none)")
+    parser.add_argument("--families", nargs="*", choices=FAMILIES, default=list(FAMILIES), help="graphs (all)")
+    parser.add_argument("--mixings", nargs="+", type=float, choices=MIXINGS, default=MIXINGS, help="links across (all)")
+    parser.add_argument("--memberships", nargs="+", type=int, choices=MEMBERSHIPS, default=MEMBERSHIPS, help="(all)")
     parser.add_argument("--graphs", type=int, default=2, help="graphs of a kind, with seeds from 0 on (2)")
     add_options(parser, REPORTS / "lfr.md", REPORTS / "lfr.json", METHODS, limit=180.0)
     args = parser.parse_args()
 
     wanted = chosen_methods(parser, args, METHODS)
     known = known_runs(args.report, BUILD)
-    unknown = [name for name in args.families if name not in FAMILIES]
-    if unknown:
-        parser.error(f"no family {unknown[0]!r}; there are {', '.join(FAMILIES)}")
-    for number, family, mixing, memberships in product(range(args.graphs), args.families, MIXINGS, MEMBERSHIPS):
+    kinds = [*product(args.families, args.mixings, args.memberships)]
+    for number, (family, mixing, memberships) in product(range(args.graphs), kinds):
         case = lfr_case(family, mixing, memberships, number, BUILD / "graphs")
         for method in wanted:
             make = partial(run, method, case, args=args)

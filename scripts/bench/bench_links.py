@@ -77,14 +77,15 @@ KINDS = ("any pair", "distance 2 or 3")
 INTRO = """\
 A tenth of the links is hidden at random, before any method sees the graph; a vertex that loses all of its links
 stays. The AUC is the chance that a hidden link ranks above a non-link, ties counting half. There are as many
-non-links as hidden links, of two kinds: any pair of vertices, or pairs at distance 2 or 3 in what is shown, which are
-harder. All methods rank the same pairs. ± is the standard error of the AUC as an estimate for all pairs (DeLong,
-DeLong and Clarke-Pearson); the pairs are the same, so that differences between methods are known better than that.
+non-links as hidden links, of two kinds: any pair of vertices, or pairs at distance 2 or 3 in what is shown, which
+are harder. All methods rank the same pairs. ± is the standard error of the AUC as an estimate for all pairs
+(DeLong, DeLong and Clarke-Pearson); the pairs are the same, so that differences between methods are known better
+than that.
 
-mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K; with `--chains 4`; and with `-k 50 --chains 4`,
-which [is advised](../statistics.md#what-a-run-does) for ranking pairs. Probabilities are those of the saved folder. ALS is
-alternating least squares of the adjacency (Hu, Koren and Volinsky) by the library implicit; links that are hidden
-once more choose its factors, of 16, 64 and 128, and its weight of a link, of 1, 10 and 40."""
+mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K; with `--chains 4`; and with `-k 50 --chains
+4`, which [is advised](../statistics.md#what-a-run-does) for ranking pairs. Probabilities are those of the saved
+folder. ALS is alternating least squares of the adjacency (Hu, Koren and Volinsky) by the library implicit; links
+that are hidden once more choose its factors, of 16, 64 and 128, and its weight of a link, of 1, 10 and 40."""
 
 LIMITS = """\
 ## What this does not show
