@@ -115,6 +115,14 @@ METHODS = {
 MMSBGEN = "mmsbgen"
 #: mmsbgen from a random start, whatever the trial of the starts would have said.
 FROM_RANDOM = "mmsbgen-random"
+#: mmsbgen as it is without any option: held-out pairs choose K.
+CHOSEN_K = "mmsbgen-auto"
+#: The options of mmsbgen's own rows, of the number of known communities.
+OWN: dict[str, Callable[[int], list[str]]] = {
+    MMSBGEN: lambda k: ["-k", str(k)],
+    FROM_RANDOM: lambda k: ["-k", str(k), "--start", "random"],
+    CHOSEN_K: lambda _: [],
+}
 #: The sets that mmsbgen's chains may start from, as covers, before any sweep.
 START_COVERS = {"start-communities": "communities", "start-ego": "ego"}
 SVINET = "svinet"
@@ -126,6 +134,7 @@ COMMON, ADAMIC_ADAR = "common-neighbours", "adamic-adar"
 TITLES = {
     MMSBGEN: "mmsbgen, defaults, K given",
     FROM_RANDOM: "mmsbgen --start random",
+    CHOSEN_K: "mmsbgen, defaults",
     "start-communities": "mmsbgen's start from Leiden's communities, before any sweep",
     "start-ego": "mmsbgen's start from ego nets, before any sweep",
     SVINET: "svinet -link-sampling (communities.txt, K given)",

@@ -86,6 +86,16 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> lis
     return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]
 
 
+def save_svg(figure: Any, path: Path) -> None:
+    """Write a figure that was drawn within :func:`mmsbgen.report.style.drawing`, the same bytes for the same figure."""
+    import matplotlib
+
+    from mmsbgen.report.style import drawing
+
+    with drawing(), matplotlib.rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(path, metadata={"Date": None})
+
+
 def environment() -> dict[str, Any]:
     """The machine, the versions and the command of this process."""
     git = subprocess.run(

@@ -1,0 +1,239 @@
+#!/usr/bin/env python
+"""Covers of LFR graphs by memberships and mixing: mmsbgen without options and with K given, and other methods.
+
+Writes docs/reports/lfr.md, .svg and .json.  Each run is a process of its own with a time limit, and is kept under
+build/lfr and in the .json, so that a benchmark that was interrupted goes on where it stopped.  With --families, and
+none named, the page is made of these alone.
+
+The baselines need: pip install -e '.[evaluate,benchmark]'.  To renew mmsbgen's own rows: --only mmsbgen-auto,mmsbgen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import statistics
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from _harness import progress
+from _kept import (
+    Known,
+    Run,
+    add_options,
+    chosen_methods,
+    commands_of,
+    how_measured,
+    known_runs,
+    make_runs,
+    write_report,
+)
+from _lfr import lfr
+from _quality_graphs import Case
+from _quality_methods import CHOSEN_K, MMSBGEN, OWN
+from _report import REPORTS, ROOT, markdown_table, save_svg
+from bench_quality import run
+
+from mmsbgen.report import style
+
+BUILD = ROOT / "build" / "lfr"
+#: The methods, and what tables call them.
+METHODS = {
+    CHOSEN_K: "mmsbgen",
+    MMSBGEN: "mmsbgen, K given",
+    "leiden": "Leiden",
+    "lfm-cdlib": "LFM",
+    "lfm": "LFM, networkit",
+    "slpa": "SLPA",
+    "bigclam": "BigCLAM, K given",
+    "demon": "DEMON",
+}
+MIXINGS = (0.1, 0.3, 0.5)
+MEMBERSHIPS = (1, 2, 3, 4, 5, 6)
+DEGREE = 20.0
+
+
+class Family(NamedTuple):
+    """Graphs of ``n`` vertices: largest degree, sizes of communities, and the share of the overlapping vertices."""
+
+    title: str
+    n: int
+    most: int
+    sizes: tuple[int, int]
+    overlapping: float
+
+
+FAMILIES = {
+    "n1000": Family("N = 1000, half overlap", 1000, 50, (20, 50), 0.5),
+    "n5000": Family("N = 5000, half overlap", 5000, 100, (20, 100), 0.5),
+    "n1000-tenth": Family("N = 1000, a tenth overlaps", 1000, 50, (20, 50), 0.1),
+}
+
+INTRO = """\
+How well covers agree with the planted one on graphs of Lancichinetti and Fortunato, by ONMI (max); 1 is the same
+cover. A half or a tenth of the vertices is in as many communities as the first column says, the others are in one. mu
+is the share of a vertex's links that leave its communities. The mean degree is 20, communities have 20 to 50 vertices
+(N = 5000: 20 to 100).
+
+mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K, and with the true K (`-k`), which BigCLAM is
+told too. The others find their own number. They are those of [quality](../quality.md): Leiden of igraph (modularity,
+disjoint communities), LFM (alpha 1), SLPA, BigCLAM and DEMON (epsilon .25) of cdlib, LFM with LFMLocal(.8) of
+networkit."""
+
+LIMITS = """\
+## What this does not show
+
+Planted communities are random graphs inside, which is what the model assumes; those that people know of are not
+([quality](../quality.md)). Degrees and sizes are of one kind. Means are of one or two graphs: differences under the
+spread in the first table say nothing."""
+
+
+def lfr_case(family: str, mixing: float, memberships: int, number: int, folder: Path) -> Case:
+    """A graph of a kind as files in ``folder``, where they stay."""
+    _, n, most, sizes, overlapping = FAMILIES[family]
+    name = f"{family}-mu{mixing}-m{memberships}-{number}"
+    case = Case(name, folder / f"{name}.txt.gz")
+    if not case.file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        links, members = lfr(n, DEGREE, most, sizes, mixing, overlapping, memberships, seed=number)
+        for file, rows in ((folder / f"{name}.cmty.txt.gz", members), (case.file, links)):
+            with gzip.open(file, "wt") as out:
+                out.writelines("\t".join(map(str, row.tolist())) + "\n" for row in rows)
+    return case
+
+
+def scores(runs: Sequence[Run], family: str, mixing: float, memberships: int, method: str) -> list[float]:
+    """ONMI of a method on the graphs of a kind."""
+    kind = f"{family}-mu{mixing}-m{memberships}-"
+    mine = [one for one in runs if one["graph"].startswith(kind) and one["method"] == method]
+    return [one["scores"]["onmi"] for one in mine if one["status"] == "ok"]
+
+
+def means(runs: Sequence[Run], family: str, mixing: float, method: str) -> dict[int, float]:
+    """Mean ONMI by memberships, where there are results."""
+    found = {one: scores(runs, family, mixing, one, method) for one in MEMBERSHIPS}
+    return {one: statistics.fmean(values) for one, values in found.items() if values}
+
+
+def table(runs: Sequence[Run], family: str) -> list[str]:
+    """A row a kind of graph and a column a method."""
+    rows = []
+    for mixing in MIXINGS:
+        columns = [means(runs, family, mixing, method) for method in METHODS]
+        for one in MEMBERSHIPS:
+            texts = [f"{column[one]:.3f}" if one in column else "-" for column in columns]
+            best = max(texts) if any(one in column for column in columns) else ""
+            rows.append([one, mixing, *(f"**{text}**" if text == best else text for text in texts)])
+    return markdown_table(("memberships", "mu", *METHODS.values()), rows)
+
+
+def summary(runs: Sequence[Run]) -> list[str]:
+    """A row a method: mean ONMI by family, and how far graphs of a kind lie apart."""
+    rows = []
+    for method, title in METHODS.items():
+        row: list[object] = [title]
+        spreads: list[float] = []
+        for family in FAMILIES:
+            mine = [scores(runs, family, mixing, one, method) for mixing in MIXINGS for one in MEMBERSHIPS]
+            values = [statistics.fmean(one) for one in mine if one]
+            few = "" if len(values) == len(mine) else f" ({len(values)} of {len(mine)})"
+            row.append(f"{statistics.fmean(values):.3f}{few}" if values else "-")
+            spreads += [statistics.variance(one) for one in mine if len(one) > 1]
+        late = sum(one["method"] == method and one["status"] == "timeout" for one in runs)
+        rows.append([*row, f"{statistics.fmean(spreads) ** 0.5:.3f}" if spreads else "-", late or "-"])
+    head = ("method", *(family.title for family in FAMILIES.values()), "spread", "over the limit")
+    return markdown_table(head, rows)
+
+
+def picture(runs: Sequence[Run], path: Path) -> None:
+    """ONMI over memberships, a panel a family and mixing."""
+    with style.drawing():
+        figure, axes = style.panels(len(FAMILIES), len(MIXINGS), 9.0, 7.6, sharex=True, sharey=True)
+        for (family, about), row in zip(FAMILIES.items(), axes, strict=True):
+            for mixing, panel in zip(MIXINGS, row, strict=True):
+                for number, (method, title) in enumerate(METHODS.items()):
+                    found = means(runs, family, mixing, method)
+                    look: dict[str, Any] = {"color": style.colour(number), "marker": style.marker(number)}
+                    look["linewidth"] = 2.2 if method in OWN else 1.1
+                    panel.plot([*found], [*found.values()], label=title, markersize=4.5, **look)
+                panel.set_title(f"{about.title}, mixing {mixing:g}", fontsize=9)
+                panel.set_xticks(MEMBERSHIPS)
+                panel.set_ylim(-0.03, 1.03)
+                panel.grid(axis="y")
+            row[0].set_ylabel("ONMI (max)")
+        for panel in axes[-1]:
+            panel.set_xlabel("communities of an overlapping vertex")
+        figure.suptitle("Agreement with the planted communities of LFR graphs", fontsize=11)
+        figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    save_svg(figure, path)
+
+
+def page(runs: Sequence[Run], facts: Sequence[str], svg: str) -> str:
+    """The page."""
+    lines = ["# Covers of LFR graphs", "", INTRO, "", "## In short", ""]
+    lines += [
+        "Mean ONMI of the 18 kinds of graphs, and the standard deviation between graphs of a kind (`spread`).",
+        "",
+    ]
+    lines += [*summary(runs), "", f"![ONMI by memberships, mixing and kind of graph; see the tables]({svg})", ""]
+    lines += ["The best of a row is bold below. What has no number was not run, or had no result within the limit."]
+    for family, about in FAMILIES.items():
+        lines += ["", f"## {about.title}", "", *table(runs, family)]
+    lines += ["", LIMITS, "", "## How it was measured", "", *(f"- {fact}" for fact in facts), ""]
+    return "\n".join(lines)
+
+
+def kept_part(one: Run) -> Run:
+    """What the report keeps of a run."""
+    keys = ("graph", "digest", "method", "seed", "limit", "date", "processor", "cores", "load", "status", "message")
+    short = {key: one[key] for key in (*keys, "seconds", "versions") if key in one}
+    if one["status"] == "ok":
+        short["scores"] = {key: one["scores"][key] for key in ("onmi", "communities", "true_communities")}
+    if "options" in one:
+        short["options"] = {"n_communities": one["options"]["n_communities"]}
+    return short
+
+
+def write(known: Known, args: argparse.Namespace, ran: bool) -> None:
+    """Write the report of all runs, the page and its picture."""
+    order = {method: place for place, method in enumerate(METHODS)}
+    runs = sorted(map(kept_part, known.values()), key=lambda one: (one["graph"], order[one["method"]]))
+    commands = commands_of(args.report, ran)
+    write_report(args.report, "LFR", commands, {}, runs)
+    svg = args.page.with_suffix(".svg")
+    picture(runs, svg)
+    facts = [
+        *how_measured(commands, runs, args.limit),
+        "each method with seed 0, each graph of a kind with another seed",
+    ]
+    facts.append(f"every run with its K and the number of communities: [{args.report.name}]({args.report.name})")
+    args.page.write_text(page(runs, facts, svg.name))
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--families", nargs="*", choices=FAMILIES, default=list(FAMILIES), help="graphs (all)")
+    parser.add_argument("--mixings", nargs="+", type=float, choices=MIXINGS, default=MIXINGS, help="links across (all)")
+    parser.add_argument("--memberships", nargs="+", type=int, choices=MEMBERSHIPS, default=MEMBERSHIPS, help="(all)")
+    parser.add_argument("--graphs", type=int, default=2, help="graphs of a kind, with seeds from 0 on (2)")
+    add_options(parser, REPORTS / "lfr.md", REPORTS / "lfr.json", METHODS, limit=180.0)
+    args = parser.parse_args()
+
+    wanted = chosen_methods(parser, args, METHODS)
+    known = known_runs(args.report, BUILD)
+    kinds = [*product(args.families, args.mixings, args.memberships)]
+    for number, (family, mixing, memberships) in product(range(args.graphs), kinds):
+        case = lfr_case(family, mixing, memberships, number, BUILD / "graphs")
+        for method in wanted:
+            make = partial(run, method, case, args=args)
+            make_runs(case, method, [0], make, known, BUILD, anew=bool(args.only))
+    write(known, args, ran=bool(args.families))
+    progress(f"wrote {args.page} and {args.report}")
+
+
+if __name__ == "__main__":
+    main()
