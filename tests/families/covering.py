@@ -39,7 +39,7 @@ GROUPS = (
     ("update_pi", "perplexity_pairs", "explain_links", "explain_at"),
     ("theta_end", "update_beta", "init_pi", "place_rows", "gather_rows", "add_moments"),
     ("shared_partners", "draw_shared", "draw_stars", "perplexity_sum"),
-    ("sparse_rows", "sparse_rest"),
+    ("sparse_rows",),
     ("sparse_totals", "sparse_pairs", "sparse_links", "sparse_places", "sparse_shares", "sparse_gather"),
     ("sample_partners", "exchange_slots", "edge_lookup", "draws"),
 )

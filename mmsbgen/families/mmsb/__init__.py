@@ -88,7 +88,6 @@ MMSB = KernelFamily(
     },
     tuned=(
         "sparse_rows",
-        "sparse_rest",
         "update_phi",
         "block_shared",
         *(spec.name for spec in tensor_kernels.KERNELS),

@@ -113,8 +113,9 @@ class SparseRows(_OnDevice):
         """
         n, ours = self._shape.n_vertices, np.uint64(1)
         masks = np.zeros(n, np.uint64)
-        for entry in range(0 if members is None else members.shape[1]):
-            masks |= np.where(members[:, entry], ours << np.uint64(entry), np.uint64(0))
+        if members is not None:
+            for entry in range(members.shape[1]):
+                masks |= np.where(members[:, entry], ours << np.uint64(entry), np.uint64(0))
         given = {"n_vertices": np.uint32(n), "only_members": np.uint32(members is not None)}
         with self._device.upload(masks) as placed:
             self._kernels["sparse_shares"].launch(n, self._values | given | {"members": placed})

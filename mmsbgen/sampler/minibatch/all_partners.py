@@ -15,7 +15,7 @@ class AllPartners:
     (:meth:`mmsbgen.sampler.state.sparse_state.SparseState.exchange`).
     """
 
-    kernels = ("sparse_rows", "sparse_rest", "sparse_totals")
+    kernels = ("sparse_rows", "sparse_totals")
     in_place = True
     bytes_each = 0
 
@@ -27,6 +27,6 @@ class AllPartners:
         """Nothing is drawn."""
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """Queue the sweep, then the vertices left over by it, then the sums."""
+        """Queue the sweep, then the sums."""
         for name in self.kernels:
             queue("update_phi", name, count, values)

@@ -75,8 +75,8 @@ class StateShape:
         if self.entries:
             return {
                 "pi": 2 * self.n_vertices * self.entries * (4 + size),
-                "row sums": self.n_vertices * (4 + size),
-                "candidates": self.tables * self.k * (4 + 4 * size),
+                "row sums": self.n_vertices * size,
+                "candidates": self.tables * (self.k * (4 + 4 * size) + 4),
                 "theta and beta": self.row * (4 * size + 24),
             }
         needed = {

@@ -28,7 +28,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     defaults,
     scalar,
 )
-from mmsbgen.families.mmsb.sparse import sparse_workloads
+from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of, table_groups
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
 from mmsbgen.kernels.problem import Problem
@@ -63,8 +63,7 @@ SWEEP = (
     Argument("used_lists", "u32", "inout", "[groups, K] places in use"),
     SUMS,
     Argument("clip_counts", "u32", "inout", "[N] candidates whose flow was bounded, added up"),
-    Argument("overflow", "u32", "inout", "[N] vertices with too many candidates for a hash table"),
-    Argument("n_overflow", "u32", "inout", "[1] how many"),
+    Argument("table_locks", "u32", "inout", "[groups] 1 while a team has the table; zero before and after"),
     N_VERTICES,
     *STEP,
     DELTA,
@@ -136,6 +135,9 @@ def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
     teams, room = int(config["block_size"]) // _lanes(config, traits), _tables(problem)
     if config["table"] == "direct" and teams > room:
         return f"{teams} teams a block; there is room for {room} tables"
+    # Work-items of a vector wait together, so that each must find a table of its own.
+    if config["table"] == "hash" and config["team"] == "item" and teams * traits.compute_units > room:
+        return f"{teams} work-items a block on {traits.compute_units} units may all need one of {room} tables"
     return None
 
 
@@ -150,23 +152,7 @@ CONSTRAINTS = (
 ROWS_SPACE = Space((TABLE, SPARSE_TEAM, SLOTS, BLOCK_SIZE, FLIGHT), CONSTRAINTS)
 
 
-def _as_rows(config: Config) -> dict[str, Any]:
-    """A configuration of ``sparse_rest`` as one of ``sparse_rows``."""
-    return {"table": "direct", "slots": SLOTS.values[0], **config}
-
-
-def _of_rest(constraint: Constraint) -> Callable[[Config, Problem, Traits], str | None]:
-    return lambda config, problem, traits: constraint.check(_as_rows(config), problem, traits)
-
-
-REST_SPACE = Space(
-    (SPARSE_TEAM, BLOCK_SIZE, FLIGHT),
-    tuple(Constraint(each.name, _of_rest(each)) for each in CONSTRAINTS),
-)
-
-
-def _variables(problem: Problem, config: Config, traits: Traits, rest: bool = False) -> dict[str, Any]:
-    config = _as_rows(config)
+def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     lanes, block = _lanes(config, traits), int(config["block_size"])
     slots = int(config["slots"])
     return common(
@@ -185,13 +171,12 @@ def _variables(problem: Problem, config: Config, traits: Traits, rest: bool = Fa
         strides=_strides(problem, config, traits),
         flight=int(config["rows_in_flight"]),
         fixed_point=FIXED_POINT,
-        rest=rest,
+        table_count=_tables(problem),
     )
 
 
 def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
     """A team for each vertex; with tables in global memory one for each table."""
-    config = _as_rows(config)
     block = int(config["block_size"])
     teams = block // _lanes(config, traits)
     most = _tables(problem) if config["table"] == "direct" else count
@@ -220,14 +205,6 @@ _GPU = [_config("hash", "subgroup", slots, 128, 1) for slots in (256, 512, 1024)
 _GPU += [_config("hash", "subgroup", slots, 64, 1) for slots in (512, 1024)]
 _ON_CPU = first_valid(_ITEMS[1:], ROWS_SPACE.refusal)
 _ON_GPU = first_valid([*_GPU, _config("direct", "subgroup", 64, 128, 1), *_ITEMS], ROWS_SPACE.refusal)
-_REST_GPU = first_valid(
-    [{"team": "subgroup", "block_size": 128, "rows_in_flight": 1}]
-    + [{"team": "item", "block_size": block, "rows_in_flight": 1} for block in (32, 1)],
-    REST_SPACE.refusal,
-)
-_REST_CPU = first_valid(
-    [{"team": "item", "block_size": block, "rows_in_flight": 1} for block in (4, 1)], REST_SPACE.refusal
-)
 _PARAMETERS = ("K", "N", "entries", "dtype")
 
 SPARSE_ROWS = KernelSpec(
@@ -243,23 +220,6 @@ SPARSE_ROWS = KernelSpec(
     traffic=_traffic,
     flops=_flops,
     workload=sparse_workloads.sparse_rows,
-    check_problem=sparse_workloads.small,
-    used_with=ALL,
-)
-
-SPARSE_REST = KernelSpec(
-    name="sparse_rest",
-    template="mmsb/sparse/sparse_rows.jinja",
-    doc="the same for the vertices with too many candidates for a hash table",
-    arguments=SWEEP,
-    parameters=_PARAMETERS,
-    space=REST_SPACE,
-    default=lambda problem, traits: (_REST_CPU if traits.kind == "cpu" else _REST_GPU)(problem, traits),
-    variables=lambda problem, config, traits: _variables(problem, config, traits, rest=True),
-    launch=lambda problem, config, count, traits: _launch(problem, config, count, traits),
-    traffic=_traffic,
-    flops=_flops,
-    workload=sparse_workloads.sparse_rest,
     check_problem=sparse_workloads.small,
     used_with=ALL,
 )
@@ -303,7 +263,6 @@ SPARSE_TOTALS = _items(
         BETA,
         Argument("counts", "real", "out", "[2, LD] scaled sums of rho: non-links, links"),
         Argument("totals", "real", "out", "[LD] sums of the columns of pi"),
-        Argument("n_overflow", "u32", "inout", "[1] set to 0"),
         Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
         Argument("link_scale", "real", "scalar", "of the counts of links"),
         Argument("n_total", "u32", "scalar", "N"),
@@ -328,7 +287,7 @@ SPARSE_PAIRS = _items(
         DELTA,
         FLOOR_PI,
     ),
-    sparse_workloads.sparse_pairs,
+    sparse_pair_workloads.sparse_pairs,
 )
 
 SPARSE_LINKS = _items(
@@ -344,7 +303,7 @@ SPARSE_LINKS = _items(
         DELTA,
         FLOOR_PI,
     ),
-    sparse_workloads.sparse_links,
+    sparse_pair_workloads.sparse_links,
 )
 
 SPARSE_PLACES = _items(
@@ -361,7 +320,7 @@ SPARSE_PLACES = _items(
         DELTA,
         FLOOR_PI,
     ),
-    sparse_workloads.sparse_places,
+    sparse_pair_workloads.sparse_places,
 )
 
 SPARSE_SHARES = _items(
@@ -379,7 +338,7 @@ SPARSE_SHARES = _items(
         DELTA,
         FLOOR_PI,
     ),
-    sparse_workloads.sparse_shares,
+    sparse_pair_workloads.sparse_shares,
     _PARAMETERS,
     lambda p: p.integer("N") * (2 + sparse_workloads.MEAN_DEGREE) * row_bytes(p),
 )
@@ -394,7 +353,7 @@ SPARSE_GATHER = _items(
         Argument("found_values", "real", "out", "[V, R] their entries"),
         Argument("n_wanted", "u32", "scalar", "V"),
     ),
-    sparse_workloads.sparse_gather,
+    sparse_pair_workloads.sparse_gather,
     ("K", "N", "pairs", "entries", "dtype"),
     lambda p: 2 * p.integer("pairs") * row_bytes(p),
     each=lambda p: entries_of(p),
@@ -402,7 +361,6 @@ SPARSE_GATHER = _items(
 
 KERNELS = (
     SPARSE_ROWS,
-    SPARSE_REST,
     SPARSE_TOTALS,
     SPARSE_PAIRS,
     SPARSE_LINKS,

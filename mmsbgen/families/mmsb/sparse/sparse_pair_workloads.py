@@ -1,0 +1,173 @@
+"""Test inputs and output checks of the kernels over pairs of sparse rows, and of those that copy or count them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
+from mmsbgen.families.mmsb.reference import workloads
+from mmsbgen.families.mmsb.reference.pair_workloads import pairs_of
+from mmsbgen.families.mmsb.reference.workloads import real_type, roundoff
+from mmsbgen.families.mmsb.sparse.sparse_sizes import entries_of
+from mmsbgen.families.mmsb.sparse.sparse_workloads import graph_of, rows_of
+from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
+
+#: Communities that are asked for a link.
+_PLACES = 5
+Given = Mapping[str, Any]
+Got = Mapping[str, Array]
+
+
+def _pairs(problem: Problem, seed: int, more: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Array]]]:
+    rng = np.random.default_rng(seed)
+    count = problem.integer("pairs")
+    given = rows_of(problem, rng)[0] | pairs_of(problem, rng, count) | {"n_pairs": np.uint32(count)} | dict(more)
+    return given, [pairs_of(problem, rng, count) for _ in range(workloads.ROTATIONS - 1)]
+
+
+def _at(given: Given, units: Array) -> dict[str, Any]:
+    """The arguments with the pairs ``units`` only."""
+    return {**given, **{end: given[end][units] for end in ("pairs_a", "pairs_b")}}
+
+
+def _of_pairs(given: Given, k: int) -> tuple[Array, Array, Array]:
+    """pi_a pi_b ``[P, K]`` without products of two floors, that times beta, and pi_a pi_b with them."""
+    floor = float(given["floor_pi"])
+    rows, masks = [], []
+    for end in ("pairs_a", "pairs_b"):
+        communities = given["communities"][given[end]]
+        rows.append(rows_format.expanded(communities, given["values"][given[end]], k, floor))
+        masks.append(rows_format.kept(communities, k))
+    both = np.where(masks[0] | masks[1], rows[0] * rows[1], 0.0)
+    return both, both * given["beta"][:k].astype(np.float64), rows[0] * rows[1]
+
+
+def _shares(given: Given, k: int, u: float, r: int) -> tuple[Array, Array]:
+    both, parts, products = _of_pairs(given, k)
+    z = parts.sum(axis=1) + float(given["delta"]) * np.maximum(1.0 - both.sum(axis=1), 0.0)
+    shares = products * given["beta"][:k].astype(np.float64) / z[:, None]
+    return shares, shares * (24 + 4 * r) * u
+
+
+def sparse_pairs(problem: Problem, seed: int) -> Workload:
+    """Random pairs with a running sum that already holds one sample."""
+    count, k, u = problem.integer("pairs"), problem.integer("K"), roundoff(problem)
+    before = np.random.default_rng(seed + 1).uniform(0.0, 1.0, count)
+    arrays = {"probabilities": np.zeros(count), "published": np.zeros(count), "sums": before}
+    given, rotations = _pairs(problem, seed, arrays)
+
+    def reference(units: Array, turn: int) -> Judge:
+        both, parts, _ = _of_pairs(_at(given, units), k)
+        dot, delta = parts.sum(axis=1), float(given["delta"])
+        p = dot + delta * (1.0 - both.sum(axis=1))
+        error, sums = u * (8 + 2 * entries_of(problem)) * (dot + delta), before[units] + p
+        return lambda got, config: (
+            Expected(p, error).errors(got["probabilities"])
+            or Expected(dot, error).errors(got["published"])
+            or Expected(sums, error + 1e-15).errors(got["sums"])
+        )
+
+    units = Units(count, lambda units: {"probabilities": units, "published": units, "sums": units}, reference)
+    return Workload(given, count, all_units([units]), rotations, (units,))
+
+
+def sparse_links(problem: Problem, seed: int) -> Workload:
+    """Random pairs; the best community may be any whose share is within rounding of the largest."""
+    count, k, u = problem.integer("pairs"), problem.integer("K"), roundoff(problem)
+    arrays = {"best": np.full(count, k, np.uint32), "shares": np.zeros(count, real_type(problem))}
+    given, rotations = _pairs(problem, seed, arrays)
+
+    def reference(units: Array, turn: int) -> Judge:
+        shares, error = _shares(_at(at_turn(given, rotations, turn), units), k, u, entries_of(problem))
+        largest, rows = (shares - error).max(axis=1), np.arange(units.size)
+
+        def judge(got: Got, config: Config) -> str | None:
+            best = got["best"].astype(np.int64)
+            if np.any(best >= k):
+                return "a link has no community"
+            if np.any(shares[rows, best] + error[rows, best] < largest):
+                return "a community is not the best"
+            return Expected(shares[rows, best], 2 * error[rows, best]).errors(got["shares"])
+
+        return judge
+
+    units = Units(count, lambda units: {"best": units, "shares": units}, reference)
+    return Workload(given, count, all_units([units]), rotations, (units,))
+
+
+def sparse_places(problem: Problem, seed: int) -> Workload:
+    """Random pairs, and random communities of each, some of which neither row keeps."""
+    count, k, u = problem.integer("pairs"), problem.integer("K"), roundoff(problem)
+    places = np.random.default_rng(seed + 1).integers(0, k, (count, _PLACES)).astype(np.uint32)
+    before = np.full((count, _PLACES), -1, real_type(problem))
+    arrays = {"places": places, "n_places": np.uint32(_PLACES), "explained": before}
+    given, rotations = _pairs(problem, seed, arrays)
+
+    def reference(units: Array, turn: int) -> Judge:
+        shares, error = _shares(_at(at_turn(given, rotations, turn), units), k, u, entries_of(problem))
+        at = places[units].astype(np.int64)
+        expected = Expected(np.take_along_axis(shares, at, axis=1), 2 * np.take_along_axis(error, at, axis=1) + 1e-30)
+        return lambda got, config: expected.errors(got["explained"])
+
+    units = Units(count, lambda units: {"explained": units}, reference)
+    return Workload(given, count, all_units([units]), rotations, (units,))
+
+
+def sparse_shares(problem: Problem, seed: int) -> Workload:
+    """All vertices of a graph, some of whose entries stand for communities that they are in."""
+    rng = np.random.default_rng(seed)
+    n, k, r, u = problem.integer("N"), problem.integer("K"), entries_of(problem), roundoff(problem)
+    given, home = rows_of(problem, rng)
+    given |= graph_of(n, home, rng)
+    given |= {
+        "vertices": rng.permutation(n).astype(np.uint32),
+        "n_vertices": np.uint32(n),
+        "members": rng.integers(0, 2**63, n).astype(np.uint64),
+        "only_members": np.uint32(1),
+        "explained_links": np.full((n, r), -1, real_type(problem)),
+    }
+    bits = np.arange(r, dtype=np.uint64)
+
+    def reference(units: Array, turn: int) -> Judge:
+        right, error = np.zeros((units.size, r)), np.full((units.size, r), 1e-30)
+        for place, vertex in enumerate(given["vertices"][units].tolist()):
+            begin, end = (int(offset) for offset in given["neighbour_offsets"][vertex : vertex + 2])
+            near = given["neighbours"][begin:end]
+            member = (given["members"][near][:, None] >> bits) & np.uint64(1) == 1
+            inside = rows_format.kept(np.where(member, given["communities"][near], rows_format.NONE), k)
+            ends = {"pairs_a": np.full(near.size, vertex), "pairs_b": near}
+            shares, bound = _shares({**given, **ends}, k, u, r)
+            there = given["communities"][vertex] != rows_format.NONE
+            at = given["communities"][vertex][there].astype(np.int64)
+            counted = inside[:, at]
+            right[place, there] = (shares[:, at] * counted).sum(axis=0)
+            error[place, there] += 2 * (bound[:, at] * counted).sum(axis=0) + near.size * u * right[place, there]
+        return lambda got, config: Expected(right, error).errors(got["explained_links"])
+
+    units = Units(n, lambda units: {"explained_links": given["vertices"][units].astype(np.int64)}, reference)
+    return Workload(given, n, all_units([units]), units=(units,))
+
+
+def sparse_gather(problem: Problem, seed: int) -> Workload:
+    """Rows of random vertices, some of them twice."""
+    rng = np.random.default_rng(seed)
+    count, r = problem.integer("pairs"), entries_of(problem)
+    given, _ = rows_of(problem, rng)
+    wanted = rng.integers(0, problem.integer("N"), count).astype(np.uint32)
+    arguments = {name: given[name] for name in ("communities", "values")} | {
+        "wanted": wanted,
+        "found_communities": np.zeros((count, r), np.uint32),
+        "found_values": np.ones((count, r), real_type(problem)),
+        "n_wanted": np.uint32(count),
+    }
+
+    def judge(got: Got, config: Config) -> str | None:
+        same = (np.array_equal(got[f"found_{name}"], given[name][wanted]) for name in ("communities", "values"))
+        return None if all(same) else "rows are not those of the vertices"
+
+    return Workload(arguments, count, judge)
