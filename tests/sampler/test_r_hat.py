@@ -94,7 +94,8 @@ def test_equal_draws_share_their_rank() -> None:
 def test_what_cannot_be_told_is_nan() -> None:
     draws = np.random.default_rng(7).random((2, 8, 3))
     draws[:, :, 1] = 0.25
-    assert [np.isnan(values).tolist() for values in mixing(draws)] == [[False, True, False]] * 3
+    draws[1, 3, 2] = np.nan
+    assert [np.isnan(values).tolist() for values in mixing(draws)] == [[False, True, True]] * 3
     assert all(np.isnan(values).all() for values in mixing(draws[:, :3]))
     assert [values.size for values in mixing(draws[:, :, :0])] == [0, 0, 0]
     # Nearly all draws are equal, so that the 5 % quantile is below none.

@@ -91,9 +91,16 @@ def test_the_sentence_has_the_numbers() -> None:
     found = sampling_report([draws(1, shift=3), draws(2)], {})
     links = found["link_probabilities"]
     assert found["text"].startswith(
-        f"R-hat {found['log_likelihood']['r_hat']:.3f} of the held-out log-likelihood, above 1.1 for 100% of 40 link "
-        f"probabilities; effective sample size {links['ess_bulk_median']:.0f} of 800 draws of each of 2 chains."
+        f"R-hat {found['log_likelihood']['r_hat']:.3f} of the held-out log-likelihood and "
+        f"{found['effective_communities']['r_hat']:.3f} of the effective number of communities, above 1.1 for 100% of "
+        f"40 link probabilities; effective sample size {links['ess_bulk_median']:.0f} of 800 draws of each of 2 chains."
     )
+
+
+def test_a_drifting_number_of_communities_alone_warns() -> None:
+    one = draws(2)
+    drifting = Draws(**{**vars(one), "effective_communities": one.effective_communities + np.linspace(0, 4, 800)})
+    assert "Warning: the halves" in sampling_report([drifting], {})["text"]
 
 
 def test_without_held_out_pairs_the_number_of_communities_tells() -> None:
@@ -101,7 +108,11 @@ def test_without_held_out_pairs_the_number_of_communities_tells() -> None:
     some = Draws(**{**vars(some), "log_likelihoods": np.full(800, np.nan)})
     found = sampling_report([some], {})
     assert found["link_probabilities"] == {"count": 0}
-    assert "of the effective number of communities; effective sample size" in found["text"]
+    one = found["effective_communities"]
+    assert found["text"].startswith(
+        f"R-hat {one['r_hat']:.3f} of the effective number of communities; effective sample size "
+        f"{one['ess_bulk']:.0f} of 800 draws."
+    )
     assert "The samples agree within the chain." in found["text"]
     with pytest.raises(InputError, match="there are no draws"):
         sampling_report([], {})

@@ -1,7 +1,7 @@
 """R-hat and effective sample sizes of draws (Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021).
 
 All functions take draws ``[C, T, Q]``: T draws by each of C chains, of Q quantities.  Every chain is split into halves,
-so that one chain is enough.  NaN stands for a quantity that never changes, and for fewer than four draws.
+so that one chain is enough.  NaN stands for a quantity that never changes or is NaN, and for fewer than four draws.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _mixing(draws: Floats) -> Mixing:
     folded = normal_scores(np.abs(halves - np.median(halves, axis=(0, 1))))
     low, high = np.quantile(draws, (0.05, 0.95), axis=(0, 1))
     tails = [effective(split((draws <= at).astype(np.float64))) for at in (low, high)]
-    constant = np.ptp(draws, axis=(0, 1)) == 0
+    varies = np.ptp(draws, axis=(0, 1)) > 0
     found = Mixing(np.fmax(r_hat(ranks), r_hat(folded)), effective(ranks), np.minimum(*tails))
-    return Mixing(*(np.where(constant, np.nan, values) for values in found))
+    return Mixing(*(np.where(varies, values, np.nan) for values in found))
 
 
 def split(draws: Floats) -> Floats:

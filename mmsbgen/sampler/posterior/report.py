@@ -88,15 +88,19 @@ def _text(found: dict[str, Any]) -> str:
             f"Not known whether the samples represent the posterior: {of}. R-hat takes {LEAST_DRAWS} at the least. "
             f"{_LONGER}, or evaluate more often (--evaluate-every)."
         )
-    single = found["log_likelihood"] if links["count"] else found["effective_communities"]
-    what = "the held-out log-likelihood" if links["count"] else "the effective number of communities"
-    numbers = f"R-hat {_number(single['r_hat'], '.3f')} of {what}"
-    sizes = single["ess_bulk"]
+    named = {
+        "the held-out log-likelihood": found["log_likelihood"],
+        "the effective number of communities": found["effective_communities"],
+    }
+    known = {what: single for what, single in named.items() if not math.isnan(single["r_hat"])}
+    parts = [f"{single['r_hat']:.3f} of {what}" for what, single in known.items()]
+    sizes = min((single["ess_bulk"] for single in known.values()), default=0.0)
+    numbers = f"R-hat {' and '.join(parts) or 'unknown'}"
     if links["count"]:
         numbers += f", above {FAR} for {links['above_1.1']:.0%} of {links['count']} link probabilities"
         sizes = links["ess_bulk_median"]
-    numbers += f"; effective sample size {_number(sizes, '.0f')} of {of}."
-    return f"{numbers} {_meaning(found, single['r_hat'], sizes)}"
+    numbers += f"; effective sample size {sizes:.0f} of {of}."
+    return f"{numbers} {_meaning(found, max((one['r_hat'] for one in known.values()), default=1.0), sizes)}"
 
 
 def _meaning(found: dict[str, Any], r_hat: float, sizes: float) -> str:
@@ -119,7 +123,3 @@ def _meaning(found: dict[str, Any], r_hat: float, sizes: float) -> str:
         means = "means are about right, spreads and intervals less so"
         return f"{why[0].upper()}{why[1:]}: {means}. {_LONGER}{more}.{alone}"
     return f"The samples agree{' within the chain' if not several else ''}.{alone}"
-
-
-def _number(value: float, form: str) -> str:
-    return "unknown" if math.isnan(value) else format(value, form)
