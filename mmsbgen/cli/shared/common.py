@@ -116,6 +116,10 @@ class MmsbgenGroup(click.Group):
         except MmsbgenError as error:
             logs.note(str(error), logging.ERROR)
             raise Failure(error) from error
+        except MemoryError as error:
+            reason = f" ({error})" if str(error) else ""
+            logs.note(traceback.format_exc(), logging.ERROR)
+            raise Failure(MmsbgenError(f"the memory ran out{reason}: free some, or ask for less")) from error
         except click.BadParameter as error:
             from mmsbgen.cli.shared.configuration import blame
 

@@ -34,6 +34,9 @@ FORMAT = "mmsbgen-tuning"
 VERSION = 2
 """Newest version of the format, which adds quarantined configurations."""
 
+MEMORY_SHARE = 40
+"""JSON of many small values takes up to this many times its size while it is read."""
+
 _PARTS: dict[str, type[Any]] = {
     "device": DeviceRecord,
     "toolchain": ToolchainRecord,
@@ -95,7 +98,7 @@ _KINDS = "records are in files that `mmsbgen db export` wrote"
 
 def read(path: Path) -> Bundle:
     """The records of a file; raises ``InputError`` that names the line and the error."""
-    return parse(read_unpacked(path).splitlines(keepends=True), str(path))
+    return parse(read_unpacked(path, share=MEMORY_SHARE).splitlines(keepends=True), str(path))
 
 
 def parse(stream: Iterable[bytes], name: str) -> Bundle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.libraries import library
+from mmsbgen.base.user_files import need_memory
 from mmsbgen.graph.edge_tables import from_table
 from mmsbgen.graph.graph import Graph
 from mmsbgen.graph.library_graphs import from_array, from_scipy
 from mmsbgen.graph.reading_options import ReadingOptions
+
+#: Most bytes of memory for a byte of the arrays of a file while it is read, for a row of a table and for its cells.
+_ENTRY, _ROW, _CELL = 14, 800, 32
 
 
 def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
@@ -33,8 +38,12 @@ def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of a matrix that ``scipy.sparse.save_npz`` wrote; ids are its rows from 0 on."""
     sparse = library("scipy.sparse", "matrices in .npz files")
     try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            need_memory(file, _ENTRY * sum(member.file_size for member in archive.infolist()))
         matrix = sparse.load_npz(io.BytesIO(raw))
         matrix = sparse.coo_array(matrix)
+    except InputError:
+        raise
     except Exception:  # a damaged archive raises errors of zipfile, zlib, NumPy and SciPy
         raise InputError(f"{file} holds no whole sparse matrix; give one that scipy.sparse.save_npz wrote") from None
     return from_scipy(matrix, str(file), reading)
@@ -42,6 +51,7 @@ def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
 
 def from_npy(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of an array ``[L, 2]`` of ids that ``numpy.save`` wrote."""
+    need_memory(file, _ENTRY * len(raw))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -58,7 +68,9 @@ def from_parquet(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     parquet = library("pyarrow.parquet", "Parquet files")
     arrow = library("pyarrow", "Parquet files")
     try:
-        table: Any = parquet.ParquetFile(arrow.BufferReader(raw)).read()
+        stored = parquet.ParquetFile(arrow.BufferReader(raw))
+        need_memory(file, stored.metadata.num_rows * (_ROW + _CELL * stored.metadata.num_columns))
+        table: Any = stored.read()
     except (arrow.ArrowException, OSError, ValueError) as error:
         raise _damaged(file, "Parquet", error) from None
     return from_table(table, "pyarrow", reading, str(file))
