@@ -81,9 +81,9 @@ class Memberships:
     def first(self, r: int) -> Memberships:
         """A copy with only the ``r`` largest entries of each row."""
         indices, values = (np.ascontiguousarray(array[:, :r]) for array in (self.indices, self.values))
-        left = self.values[:, r:].astype(np.float64)
-        spread = self.spread + np.bincount(self.indices[:, r:].ravel(), left.ravel(), self.width)
-        return replace(self, indices=indices, values=values, rest=self.rest + left.sum(axis=1), spread=spread)
+        rest = self.rest + self.values[:, r:].sum(axis=1, dtype=np.float64)
+        spread = self.spread + by_community(self.indices[:, r:], self.values[:, r:], self.width)
+        return replace(self, indices=indices, values=values, rest=rest, spread=spread)
 
     def renumbered(self, columns: Ints, strengths: Floats) -> Memberships:
         """A copy whose column c is column ``columns[c]`` of this one, without ``codes``.
@@ -215,17 +215,32 @@ def outside(rows: Array, indices: npt.NDArray[np.int32], values: Array) -> tuple
     return rest.clip(min=0.0), spread.clip(min=0.0)
 
 
-def largest_of_parts(parts: Iterable[Array], r: int, k: int) -> tuple[npt.NDArray[np.int32], Array, Floats, Floats]:
-    """Indices and values ``[N, r]`` as :func:`largest`, and :func:`outside` of all rows ``[N, k]``, read in parts."""
-    indices, values, rest, spread = [], [], [], np.zeros(k)
+def by_community(indices: npt.NDArray[np.int32], values: Array, k: int) -> Floats:
+    """The sums ``[k]`` of ``values`` ``[N, r]`` by community, a part of the rows at a time to bound the memory."""
+    sums, step = np.zeros(k), max(1, _CACHED // max(1, indices.shape[1]))
+    for first in range(0, len(indices), step):
+        part = slice(first, first + step)
+        sums += np.bincount(indices[part].ravel(), values[part].ravel(), k)
+    return sums
+
+
+def largest_of_parts(
+    parts: Iterable[Array], r: int, shape: tuple[int, int], dtype: npt.DTypeLike
+) -> tuple[npt.NDArray[np.int32], Array, Floats, Floats]:
+    """Indices and values ``[N, r]`` as :func:`largest`, and :func:`outside` of all rows, read in parts.
+
+    ``shape`` ``[N, K]`` and ``dtype`` are those of the rows.
+    """
+    n, k = shape
+    indices, values, rest, spread = np.empty((n, r), np.int32), np.empty((n, r), dtype), np.empty(n), np.zeros(k)
+    first = 0
     for rows in parts:
-        at, best = largest(rows, r)
-        left, by_community = outside(rows, at, best)
-        indices.append(at)
-        values.append(best)
-        rest.append(left)
-        spread += by_community
-    return np.concatenate(indices), np.concatenate(values), np.concatenate(rest), spread
+        part = slice(first, first + len(rows))
+        indices[part], values[part] = largest(rows, r)
+        rest[part], left = outside(rows, indices[part], values[part])
+        spread += left
+        first += len(rows)
+    return indices, values, rest, spread
 
 
 def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:

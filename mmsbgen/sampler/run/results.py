@@ -30,10 +30,9 @@ from mmsbgen.sampler.diagnostics.memberships import (
     largest_of_parts,
     named_arrays,
 )
+from mmsbgen.sampler.state.memory_needs import MOST_CODES
 from mmsbgen.scores.cover import cover_text, words_of
 
-#: Largest number of entries of pi that results hold as codes of one byte.
-_MOST_CODES = 1 << 27
 #: Arrays of a file that all of pi replaces.
 _OF_PI = ("communities", "shares", "rest", "spread", "codes")
 #: Python library of each backend.
@@ -63,16 +62,20 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
 
     ``tell`` is called with the share of rows read.
     """
-    indices, values, rest, spread = largest_of_parts(_rows(sampler, tell), r, sampler.shape.k)
+    shape = sampler.shape
+    indices, values, rest, spread = largest_of_parts(_rows(sampler, tell), r, (shape.n_vertices, shape.k), shape.real)
     ids, split = np.asarray(sampler.split.graph.ids), sampler.split
     return Memberships(ids, indices, values, sampler.beta(), sampler.options.crossing, split.unlinked, rest, spread)
 
 
 def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
     """``found`` with all of pi in one byte an entry, unless it is stored already or has more than 2^27 entries."""
-    if found.indices.shape[1] >= found.k or len(found.indices) * found.width > _MOST_CODES:
+    if found.indices.shape[1] >= found.k or len(found.indices) * found.width > MOST_CODES:
         return found
-    codes = np.concatenate([encoded(rows) for rows in _by_column(_rows(sampler), found.columns)])
+    codes, first = np.empty((len(found.indices), found.width), np.uint8), 0
+    for rows in _by_column(_rows(sampler), found.columns):
+        codes[first : first + len(rows)] = encoded(rows)
+        first += len(rows)
     return replace(found, codes=codes)
 
 
