@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,7 @@ def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:
     [
         ("run.json", lambda old: b"{", "run.json is damaged"),
         ("run.json", lambda old: b"[]", "run.json is damaged"),
+        ("run.json", lambda old: b"[" * 100_000, "run.json is damaged"),
         (
             "run.json",
             lambda old: old.replace(b'"background"', b'"names"'),
@@ -161,6 +164,48 @@ def test_damaged_folders(results: Path, tmp_path: Path, name: str, change: Any, 
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(InputError, match=words):
         read_folder(tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("shares", lambda a: a * np.nan),
+        ("shares", lambda a: -a),
+        ("shares", lambda a: a.astype(complex)),
+        ("communities", lambda a: a.astype(np.float32)),
+        ("beta", lambda a: a * np.inf),
+        ("beta", lambda a: a.astype("U9")),
+        ("rest", lambda a: a - 1),
+        ("spread", lambda a: a * np.nan),
+        ("codes", lambda a: a.astype(np.int64)),
+        ("columns", lambda a: a + 0.5),
+        ("unlinked", lambda a: np.array([0.5])),
+    ],
+)
+def test_forged_memberships(results: Path, tmp_path: Path, name: str, change: Any) -> None:
+    """Archives with valid checksums whose numbers no run has."""
+    shutil.copytree(results, tmp_path / "copy")
+    path = tmp_path / "copy" / "memberships.npz"
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    with np.errstate(invalid="ignore"):
+        np.savez(path, **arrays | {name: change(arrays[name])})
+    said = convert(tmp_path / "copy", "-o", tmp_path / "out.csv", code=2).stderr
+    assert "memberships.npz is damaged, or not what this version of mmsbgen writes" in said
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_archives_that_unpack_to_more_than_they_are(results: Path, tmp_path: Path) -> None:
+    shutil.copytree(results, tmp_path / "copy")
+    path = tmp_path / "copy" / "memberships.npz"
+    np.savez_compressed(path, ids=np.zeros(1_000_000, np.int64))
+    assert path.stat().st_size < 10_000
+    assert "ids.npy is compressed" in convert(tmp_path / "copy", "-o", tmp_path / "out.csv", code=2).stderr
+    header = io.BytesIO()
+    np.lib.format.write_array_header_2_0(header, {"descr": "<i8", "fortran_order": False, "shape": (2**44,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ids.npy", header.getvalue() + b"\0" * 80)
+    assert "memberships.npz is damaged" in convert(tmp_path / "copy", "-o", tmp_path / "out.csv", code=2).stderr
 
 
 def test_ids_that_files_cannot_have_are_refused_before_the_run(tmp_path: Path) -> None:

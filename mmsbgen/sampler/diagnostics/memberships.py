@@ -159,15 +159,27 @@ def named_arrays(found: Memberships) -> dict[str, Array]:
 def of_arrays(ids: Array, arrays: Mapping[str, Array], delta: float) -> Memberships:
     """The inverse of :func:`named_arrays`; raises ValueError or KeyError for arrays that do not fit together."""
     unlinked = arrays["unlinked"]
+    _check_numbers(unlinked=(unlinked, "iu"))
     if unlinked.size and (unlinked.min() < 0 or unlinked.max() >= len(ids) or (np.diff(unlinked) <= 0).any()):
         raise ValueError("its vertices without links are not among its vertices")
     chains: list[Memberships] = []
+    kinds = {"communities": "iu", "columns": "iu", "codes": "u"}
     while not chains or f"chain{len(chains)}_beta" in arrays:
         prefix = f"chain{len(chains)}_" if chains else ""
         given: dict[str, Any] = {attribute: arrays[prefix + name] for name, attribute in _ARRAYS.items()}
+        _check_numbers(**{name: (given[attribute], kinds.get(name, "f")) for name, attribute in _ARRAYS.items()})
         chains.append(Memberships(ids, delta=delta, unlinked=unlinked, **given))
         _check_shapes(chains[-1])
     return replace(chains[0], others=tuple(chains[1:]))
+
+
+def _check_numbers(**arrays: tuple[Array, str]) -> None:
+    """Raise ValueError for arrays that are not of their NumPy kinds, not finite or, of reals, negative."""
+    for name, (array, kinds) in arrays.items():
+        if array.dtype.kind not in kinds:
+            raise ValueError(f"its {name} are {array.dtype}")
+        if kinds == "f" and not (np.isfinite(array).all() and array.min(initial=0.0) >= 0):
+            raise ValueError(f"its {name} have numbers that no run has")
 
 
 def _check_shapes(m: Memberships) -> None:
