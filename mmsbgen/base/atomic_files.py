@@ -1,4 +1,7 @@
-"""Atomic file writes: files are written under a temporary name and published by a rename."""
+"""Atomic file writes: files are written under a temporary name and published by a rename.
+
+Archives of arrays are written, and read, without compression.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ import stat
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +29,25 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError
 
 Array = npt.NDArray[Any]
+#: What reading a damaged archive raises.
+DAMAGED = (zipfile.BadZipFile, zlib.error)
+#: What reading the content of a foreign or forged archive raises.
+FOREIGN = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+_ENCRYPTED = 1
+
 #: Seconds without a change before a temporary file may be taken for that of a killed process.
 _ABANDONED_S = 60.0
 
@@ -181,6 +204,23 @@ def published_archive(path: Path, together: FileTransaction | None = None) -> It
                 file.close()
             raise
         file.close()
+
+
+@contextlib.contextmanager
+def stored_arrays(file: IO[bytes]) -> Iterator[Mapping[str, Array]]:
+    """Open the arrays of an archive; they take no more memory than the file has bytes.
+
+    Raises BadZipFile for a file that is no whole archive, and ValueError for one with compressed or encrypted arrays.
+    """
+    if not zipfile.is_zipfile(file):
+        raise zipfile.BadZipFile("it is no whole archive")
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & _ENCRYPTED:
+                raise ValueError(f"its {member.filename} is compressed or encrypted")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        yield arrays
 
 
 def write_text(path: Path, text: str, together: FileTransaction | None = None) -> None:

@@ -6,13 +6,12 @@ objects are made of them.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import zlib
 from pathlib import Path
 from typing import IO
-
-import numpy as np
 
 from mmsbgen.base import host_memory
 from mmsbgen.base.errors import InputError
@@ -22,8 +21,6 @@ _PART = 1 << 20
 _BLOCK = 1 << 22
 _SEPARATORS = b" \t\n\r\v\f,;|"
 _REMEDY = "check that it is the right file, or free some memory"
-_INK = np.ones(256, dtype=np.bool_)
-_INK[list(_SEPARATORS)] = False
 
 
 def read_unpacked(file: Path, in_directory: str = "give a file in it", share: int = 4) -> bytes:
@@ -56,7 +53,7 @@ def _content(file: Path, opened: IO[bytes], share: int) -> bytes:
     left, source = host_memory.available_host_memory()
     most = left // share
 
-    def whole(stream: IO[bytes], what: str, begin: bytes = b"") -> bytes:
+    def whole(stream: IO[bytes] | gzip.GzipFile, what: str, begin: bytes = b"") -> bytes:
         found = io.BytesIO()  # its value is not copied
         found.write(begin)
         while part := stream.read(_PART):
@@ -78,11 +75,29 @@ def _content(file: Path, opened: IO[bytes], share: int) -> bytes:
         return whole(stream, "unpacks to more than")
 
 
+def check_name(path: Path) -> None:
+    """Raise InputError for a name that no file can have."""
+    try:
+        path.lstat()
+    except ValueError as error:
+        raise InputError(f"{str(path)!r} can be no path ({error}); check it") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            name = str(path)
+            raise InputError(
+                f"{name[:40]}... of {len(name)} characters: {error.strerror}; give a shorter name"
+            ) from None
+
+
 def most_fields(content: bytes) -> int:
     """The number of fields between blanks, line ends, commas, semicolons and bars, or of lines where these are more."""
+    import numpy as np  # not for those who only check a name
+
+    is_ink = np.ones(256, np.bool_)
+    is_ink[list(_SEPARATORS)] = False
     fields, lines, before = 0, content.count(b"\n"), False
     for first in range(0, len(content), _BLOCK):
-        ink = _INK[np.frombuffer(content, np.uint8, min(_BLOCK, len(content) - first), first)]
+        ink = is_ink[np.frombuffer(content, np.uint8, min(_BLOCK, len(content) - first), first)]
         fields += int(np.count_nonzero(ink[1:] & ~ink[:-1])) + int(ink[0] and not before)
         before = bool(ink[-1])
     return max(fields, lines)

@@ -28,12 +28,12 @@ Communities are numbered from 0, the largest, as in communities.txt.
 
 
 @click.command(help=_HELP)
-@click.argument("results", type=click.Path(path_type=Path))
+@click.argument("results", type=NamedPath())
 @click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The file to write.")
 @click.option("--to", "format", type=click.Choice(_FORMATS), help="Format; by default what the name of the file says.")
 @click.option(
     "--graph",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     help="The run's graph, where it is no longer where the run found it; for gexf and graphml.",
 )
 @log_options

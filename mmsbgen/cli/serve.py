@@ -21,7 +21,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name by which clients call it.")
 @shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
 @click.option("--data", type=NamedPath(file_okay=False), help="Folder of the service's own files.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="File with the token; else MMSBGEN_TOKEN.")
+@click.option("--token-file", type=NamedPath(), help="File with the token; else MMSBGEN_TOKEN.")
 @click.option("--max-upload", type=click.IntRange(1), default=64, show_default=True, metavar="MIB", help="As sent.")
 @click.option("--max-graph", type=click.IntRange(1), default=256, show_default=True, metavar="MIB", help="Unpacked.")
 @click.option("--max-vertices", type=click.IntRange(2), default=2_000_000, show_default=True, help="Of a graph.")

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen._version import __version__
-from mmsbgen.base.archives import DAMAGED, FOREIGN, stored_arrays
-from mmsbgen.base.atomic_files import published_archive
+from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, published_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.detection.request import Detection
@@ -102,8 +101,8 @@ def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], Fitte
 
 def _of_another_version(path: Path, version: Any, what: str) -> InputError:
     return InputError(
-        f"{path} was written by mmsbgen {plain(version)}, {plain(what, 200)}, and this is {__version__}: load it with that version, or "
-        "fit the model again"
+        f"{path} was written by mmsbgen {plain(version)}, {plain(what, 200)}, and this is {__version__}: load it with "
+        "that version, or fit the model again"
     )
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.archives import DAMAGED, FOREIGN, stored_arrays
+from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.export.found import Clustering
@@ -45,7 +45,9 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clus
         vertices, digest, name = (record["graph"][key] for key in ("vertices", "digest", "name"))
         background, sizes = (list(map(int, record["communities"][key])) for key in ("background", "sizes"))
     if graph is not None and graph.digest != digest:
-        raise InputError(f"{graph.name} is another graph than {plain(name)}, whose communities are in {folder}: give that one")
+        raise InputError(
+            f"{graph.name} is another graph than {plain(name)}, whose communities are in {folder}: give that one"
+        )
     with _readable(folder / "memberships.npz"):
         with open(folder / "memberships.npz", "rb") as file:
             m = read_memberships(file, delta, top)

@@ -123,7 +123,9 @@ def test_commands_tell_of_a_bomb_in_one_line(tmp_path: Path, words: list[str]) -
 
 def test_arrays_and_tables_that_unpack_to_more_than_fits(tmp_path: Path) -> None:
     n = 1_000_000
-    sparse.save_npz(tmp_path / "m.npz", sparse.coo_array((np.ones(n, np.int8), np.zeros((2, n), np.int32)), shape=(2, 2)))
+    sparse.save_npz(
+        tmp_path / "m.npz", sparse.coo_array((np.ones(n, np.int8), np.zeros((2, n), np.int32)), shape=(2, 2))
+    )
     parquet.write_table(pyarrow.table({"source": np.zeros(n, np.int8), "target": np.ones(n, np.int8)}), tmp_path / "t")
     np.save(tmp_path / "a.npy", np.zeros((100_000, 2), np.int64))
     for name in ("m.npz", "t", "a.npy"):

@@ -262,7 +262,6 @@ def test_forged_descriptions(pocl_device, chain, middling, tmp_path):
         rewrite(bad, **{name: value})
         with pytest.raises(InputError, match=r"bad\.npz"):
             checkpoints.load(bad)
-            pytest.fail(f"{name}={value!r} was taken")
     for content in (b"[" * 100_000, b"[2]", b"7", b"\xff", b""):
         with np.load(good) as archive:
             arrays = dict(archive)

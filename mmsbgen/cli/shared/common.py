@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.cli.shared.console import shown
 
 #: The exit code of a command that Ctrl-C has ended.
 INTERRUPTED = 130
@@ -33,7 +34,7 @@ class Failure(click.ClickException):
     """An expected error with its exit code; click prints it as ``Error: ...`` on standard error."""
 
     def __init__(self, error: MmsbgenError) -> None:
-        super().__init__(str(error))
+        super().__init__(shown(str(error)))
         self.exit_code: int = error.exit_code  # type: ignore[misc]
 
 
@@ -168,7 +169,7 @@ def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -
     for name, side in columns.items():
         table.add_column(name, justify="right" if side == "right" else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(row.get(name, "")) for name in columns))
+        table.add_row(*(Text(shown(row.get(name, ""))) for name in columns))
     console.print(table)
 
 

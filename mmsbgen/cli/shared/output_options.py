@@ -11,6 +11,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import print_csv, print_json, print_table
+from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +46,7 @@ def moved(ctx: click.Context, output: Output, said: str, counts: dict[str, Any])
     elif output.as_csv:
         print_csv(list(counts), [counts])
     elif not is_quiet(ctx):
-        click.echo(said, err=True)
+        click.echo(shown(said), err=True)
 
 
 def show(output: Output, columns: Sequence[Any], rows: Sequence[dict[str, Any]]) -> None:

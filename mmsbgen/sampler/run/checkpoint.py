@@ -19,8 +19,7 @@ import numpy as np
 
 from mmsbgen._version import __version__
 from mmsbgen.backends.base import DeviceInfo
-from mmsbgen.base.archives import DAMAGED, FOREIGN, stored_arrays
-from mmsbgen.base.atomic_files import published_archive
+from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, published_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.versions import versions
@@ -182,9 +181,10 @@ def load(path: Path) -> Checkpoint:
 def belongs(checkpoint: Checkpoint, graph: Graph) -> None:
     """Raise :class:`InputError` if the checkpoint belongs to another graph."""
     if checkpoint.meta["graph"] != graph.digest:
+        other = plain(checkpoint.meta["graph_name"])
         raise InputError(
-            f"{checkpoint.path} belongs to another graph ({plain(checkpoint.meta['graph_name'])}) than {graph.name}; resume "
-            "with the graph that it was started on"
+            f"{checkpoint.path} belongs to another graph ({other}) than {graph.name}; resume with the graph that it "
+            "was started on"
         )
 
 

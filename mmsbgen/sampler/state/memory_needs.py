@@ -45,9 +45,7 @@ def of_start(n_vertices: int, n_links: int, rows: int) -> int:
     return max(most, most // 3 + rows)
 
 
-def of_results(
-    n: int, k: int, real: int, top: int, needed: int, *, is_fixed: bool = False, chains: int = 1
-) -> int:
+def of_results(n: int, k: int, real: int, top: int, needed: int, *, is_fixed: bool = False, chains: int = 1) -> int:
     """Most host bytes of making results of ``n`` rows of ``k`` reals of ``real`` bytes.
 
     The entries of rows are held in the order of pi and, their indices, in that of communities; then come the ``top``
