@@ -224,9 +224,11 @@ def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None
     """
     from mmsbgen.db.exchange import formats
     from mmsbgen.db.store.tuning_store import open_store
+    from mmsbgen.tuner.run.recorded_types import check_types
 
     output = Output(as_json, as_csv)
     bundle = formats.read(file)
+    check_types(bundle, str(file))
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
         said = f"{count} of {len(bundle.trials)} trials added to {store.location}"

@@ -177,10 +177,13 @@ class _Reader:
 
     def _trial(self, values: dict[str, Any]) -> None:
         values["key"] = self._key(values)
+        _check_config(values.get("config"))
         self.bundle.trials.append(self._of_run(_made(TrialRecord, values)))
 
     def _quarantine(self, values: dict[str, Any]) -> None:
         values["key"] = self._key(values)
+        for name in ("config", "recorded"):
+            _check_config(values.get(name))
         self.bundle.quarantine.append(_made(QuarantineRecord, values))
 
     def _key(self, values: dict[str, Any]) -> Key:
@@ -199,6 +202,16 @@ class _Reader:
             return self._parts[kind, str(key)]
         except KeyError:
             raise ValueError(f"no earlier line has the {kind} {key}") from None
+
+
+def _check_config(config: object) -> None:
+    """Raise ValueError for a value that no axis has: its records could not be compared with others."""
+    for name, value in config.items() if isinstance(config, dict) else ():
+        if not isinstance(value, str | int):
+            raise ValueError(
+                f"{name}={value!r} of the configuration is a {type(value).__name__}: texts, whole numbers, true and "
+                "false are expected"
+            )
 
 
 def _made(kind: type[Any], values: dict[str, Any]) -> Any:
