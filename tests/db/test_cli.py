@@ -264,6 +264,26 @@ def test_what_moved_is_told_as_json_and_as_csv(filled: Path, tmp_path: Path) -> 
         assert told["trials"] == 5
 
 
+def test_csv_has_no_formulas_for_spreadsheets(tmp_path: Path) -> None:
+    """Texts that others have written; JSON has them as they are."""
+    run = replace(records.RUN, strategy="=1+1", host="@SUM(A1)", extra={"who": '=HYPERLINK("http://x")'})
+    device = replace(records.GPU, name="+cmd|' /C calc'!A0", driver="\tx", vendor="-2+3", memory_bytes=5)
+    made = records.trial(1e-3, device=device)
+    toolchain = replace(made.key.toolchain, options="-O3")
+    made = replace(made, key=replace(made.key, toolchain=toolchain), status="timeout", times=(), message="-1.5e3")
+    with open_store(tmp_path / "t.sqlite3") as store:
+        store.add_bundle(Bundle([run], [], [made]))
+    for words in (["runs"], ["devices"], ["trials"]):
+        text = call("--database", tmp_path / "t.sqlite3", *words, "--csv").stdout
+        cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+        begin = [cell for cell in cells if cell[:1] in set("=+-@\t\r")]
+        assert begin == (["-1.5e3"] if words == ["trials"] else []), "but for numbers"
+    assert "'-O3" in cells
+    assert "'+cmd|' /C calc'!A0" in cells
+    told = json.loads(call("--database", tmp_path / "t.sqlite3", "runs", "--json").stdout)
+    assert told[0]["strategy"] == "=1+1"
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "words"),
     [

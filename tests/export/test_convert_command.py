@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import shutil
@@ -122,6 +123,18 @@ def test_the_graph_is_found_where_the_run_found_it(results: Path, tmp_path: Path
         assert "give the run's graph with --graph" in said
         assert not (tmp_path / "moved.gexf").exists()
         convert(tmp_path / "moved", "-o", tmp_path / "moved.csv")
+
+
+def test_ids_that_spreadsheets_take_for_formulas_are_told_and_stay(tmp_path: Path) -> None:
+    names = ["=1+1", "@ann", "+b", "-c", "-5", "d"]
+    (tmp_path / "g.txt").write_text("".join(f"{a} {b}\n" for a in names for b in names if a < b))
+    words = f"detect {tmp_path / 'g.txt'} -k 2 -o {tmp_path / 'out'} -n 5 --device pocl --start random -q --rule top"
+    assert CliRunner().invoke(main, words.split()).exit_code == 0
+    said = convert(tmp_path / "out", "-o", tmp_path / "x.csv").stderr
+    assert "4 ids begin as formulas do, such as '+b': import them into spreadsheets as text" in said
+    rows = list(csv.reader(io.StringIO((tmp_path / "x.csv").read_text())))
+    assert {row[0] for row in rows[1:]} == set(names)
+    assert "formulas" not in convert(tmp_path / "out", "-o", tmp_path / "x.parquet").stderr
 
 
 def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import logging
+import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from mmsbgen.cli.shared.console import shown
 
 #: The exit code of a command that Ctrl-C has ended.
 INTERRUPTED = 130
+#: First characters of what spreadsheets take for formulas.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.I)
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,10 @@ def print_json(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as CSV with a header; None is an empty cell, values other than numbers and texts are JSON."""
+    """Print rows as CSV with a header; None is an empty cell, values other than numbers and texts are JSON.
+
+    A quote stands before a text that a spreadsheet would take for a formula, and control characters are escaped.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
@@ -198,9 +205,16 @@ def seconds(value: float | None) -> str:
     return f"{value / 1e-9:.4g} ns"
 
 
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would take a cell for a formula; numbers are none."""
+    return text[:1] in _FORMULAS and _NUMBER.fullmatch(text) is None
+
+
 def _cell(value: Any) -> Any:
     if value is None:
         return ""
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
+    if isinstance(value, str):
+        return f"'{shown(value)}" if is_formula(value) else shown(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
