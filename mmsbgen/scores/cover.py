@@ -30,7 +30,7 @@ _FIELD_BYTES = 110
 
 #: ASCII white space only, as in edge lists: ids may contain other Unicode blanks.
 _LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
-_NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^\s*$")
+_NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^[ \v\f]*$")
 
 
 class CoverWarning(UserWarning):

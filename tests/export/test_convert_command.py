@@ -20,7 +20,7 @@ import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
 from mmsbgen.export.run_folder import graph_of_run, read_folder
-from mmsbgen.graph import load_edge_list
+from mmsbgen.graph import as_graph, load_edge_list
 from mmsbgen.scores import read_cover
 from mmsbgen.scores.cover import words_of
 
@@ -135,6 +135,24 @@ def test_ids_that_spreadsheets_take_for_formulas_are_told_and_stay(tmp_path: Pat
     rows = list(csv.reader(io.StringIO((tmp_path / "x.csv").read_text())))
     assert {row[0] for row in rows[1:]} == set(names)
     assert "formulas" not in convert(tmp_path / "out", "-o", tmp_path / "x.parquet").stderr
+
+
+def test_ids_of_blanks_that_separate_nothing_are_ids(tmp_path: Path) -> None:
+    """Only ASCII blanks separate ids, in graphs and in files of communities."""
+    names = ["\u2028", "\u00a0", "\u3000x", "a\u2028b", "c"]
+    (tmp_path / "g.txt").write_text("".join(f"{a} {b}\n" for a in names for b in names if a < b), encoding="utf-8")
+    words = f"detect {tmp_path / 'g.txt'} -k 2 -o {tmp_path / 'out'} -n 5 --device pocl --start random -q --rule top"
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code == 0, done.output
+    convert(tmp_path / "out", "-o", tmp_path / "x.txt")
+    for file in (tmp_path / "x.txt", tmp_path / "out" / "communities.txt"):
+        assert {word for line in read_cover(file) for word in line} == set(names)
+    compared = CliRunner().invoke(
+        main, ["evaluate", *[str(tmp_path / "x.txt")] * 2, "--graph", str(tmp_path / "g.txt"), "--json"]
+    )
+    assert json.loads(compared.stdout)["vertices"] == 5
+    (tmp_path / "more.txt").write_text("d\u2028\n\u2028\n", encoding="utf-8")
+    assert set(as_graph(tmp_path / "g.txt", vertices=tmp_path / "more.txt").ids) == {*names, "d\u2028"}
 
 
 def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:
