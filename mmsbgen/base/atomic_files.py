@@ -16,6 +16,7 @@ import secrets
 import stat
 import tempfile
 import time
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,6 +45,7 @@ FOREIGN = (
     SyntaxError,
     TypeError,
     ValueError,
+    tokenize.TokenError,
 )
 
 _ENCRYPTED = 1

@@ -34,7 +34,8 @@ def output_options(json_help: str = "Print JSON.") -> Callable[[F], F]:
 
     def add(command: F) -> F:
         command = log_options(json_option(json_help)(command))
-        return click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for spreadsheets.")(command)
+        as_csv = click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for spreadsheets.")
+        return as_csv(command)
 
     return add
 

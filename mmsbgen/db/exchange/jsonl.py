@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from mmsbgen.base.atomic_files import write_packed
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.db.records.canonical_json import canonical_json
@@ -126,7 +127,7 @@ def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             foreign = header is None and isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
             what = f"; {_KINDS}" if foreign else ""
-            raise InputError(f"{name}, line {number}: {error}{what}") from error
+            raise InputError(f"{name}, line {number}: {plain(error, 300)}{what}") from error
     if header is None:
         raise InputError(f"{name} is empty: a first line with the format is expected; {_KINDS}")
     for kind, found in vars(reader.bundle).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tokenize
 import warnings
 import zipfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import library
 from mmsbgen.base.user_files import need_memory
 from mmsbgen.graph.edge_tables import from_table
@@ -25,6 +27,8 @@ _ENTRY, _ROW, _CELL = 14, 800, 32
 def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of a square matrix; ids are its rows, from 1 on as the file counts them."""
     io_of = library("scipy.io", "Matrix Market files")
+    if not raw.endswith(b"\n"):
+        raw += b"\n"  # without it SciPy 1.17 reads beyond its buffer, and crashes
     try:
         matrix = io_of.mmread(io.BytesIO(raw))
     except (ValueError, TypeError, OverflowError, OSError, EOFError, MemoryError, RuntimeError) as error:
@@ -56,7 +60,7 @@ def from_npy(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             array = np.load(io.BytesIO(raw), allow_pickle=False)
-    except (ValueError, OSError, EOFError, MemoryError, SyntaxError) as error:
+    except (ValueError, OSError, EOFError, MemoryError, SyntaxError, tokenize.TokenError) as error:
         raise _damaged(file, "NumPy", error) from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{file} is an archive of arrays; give one array of pairs of ids that numpy.save wrote")
@@ -81,4 +85,4 @@ def _damaged(file: Path, kind: str, error: Exception) -> InputError:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return plain(str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__, 200)
