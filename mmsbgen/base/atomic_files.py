@@ -1,19 +1,28 @@
-"""Atomic file writes: files are written under a temporary name and published by a rename."""
+"""Atomic file writes: files are written under a temporary name and published by a rename.
+
+Archives of arrays are written, and read, without compression.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gzip
 import io
 import os
+import re
 import secrets
+import stat
 import tempfile
+import time
+import tokenize
 import zipfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +30,28 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError
 
 Array = npt.NDArray[Any]
+#: What reading a damaged archive raises.
+DAMAGED = (zipfile.BadZipFile, zlib.error)
+#: What reading the content of a foreign or forged archive raises.
+FOREIGN = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    tokenize.TokenError,
+)
+
+_ENCRYPTED = 1
+
+#: Seconds without a change before a temporary file may be taken for that of a killed process.
+_ABANDONED_S = 60.0
 
 
 class FileTransaction:
@@ -36,10 +67,15 @@ class FileTransaction:
 
     def __init__(self) -> None:
         self._written: list[tuple[Path, Path]] = []
+        self._locks = contextlib.ExitStack()
 
-    def add(self, partial: Path, path: Path) -> None:
-        """Publish the complete file ``partial``, on the same file system, as ``path`` at the end of the block."""
+    def add(self, partial: Path, path: Path, lock: contextlib.ExitStack) -> None:
+        """Publish the complete file ``partial``, on the same file system, as ``path`` at the end of the block.
+
+        ``lock`` is closed then.
+        """
         self._written.append((partial, path))
+        self._locks.push(lock)
 
     def __enter__(self) -> FileTransaction:
         return self
@@ -51,6 +87,7 @@ class FileTransaction:
         finally:
             for partial, _ in self._written:
                 partial.unlink(missing_ok=True)
+            self._locks.close()
 
     def _publish(self) -> None:
         for put in (_refuse_folder, _remove_old, os.replace):
@@ -74,6 +111,9 @@ def _refuse_folder(partial: Path, path: Path) -> None:
 def published(path: Path, together: FileTransaction | None = None, *, make_folder: bool = True) -> Iterator[Path]:
     """Yields a temporary path; its file is renamed to ``path`` when the block ends without an error.
 
+    The temporary file is locked until then.  Those of ``path`` that are not locked are left by processes that were
+    killed, and are removed.
+
     Args:
         path: The final path; the temporary file is in the same folder.
         together: A transaction that publishes the file when its block ends, instead of this block.
@@ -83,24 +123,53 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
         InputError: The file cannot be written.
     """
     partial, whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}"), False
+    with contextlib.ExitStack() as lock:
+        try:
+            if make_folder:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(path)
+            descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            lock.callback(os.close, descriptor)
+            with contextlib.suppress(OSError):  # not all file systems have locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield partial
+            with partial.open("rb") as written:
+                os.fsync(written.fileno())
+            if together is None:
+                os.replace(partial, path)
+            else:
+                together.add(partial, path, lock.pop_all())
+            whole = True
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+        finally:
+            if not whole:
+                with contextlib.suppress(OSError):
+                    partial.unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary files of ``path`` whose processes were killed."""
+    form = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}")
+    with contextlib.suppress(OSError), os.scandir(path.parent) as found:
+        for entry in found:
+            if form.fullmatch(entry.name):
+                with contextlib.suppress(OSError):
+                    _remove_unlocked(entry)
+
+
+def _remove_unlocked(entry: os.DirEntry[str]) -> None:
+    """Remove a regular file that is not locked and was not changed lately; raises OSError if it is locked."""
+    # A process locks its file just after it has made it.
+    if time.time() - entry.stat(follow_symlinks=False).st_mtime < _ABANDONED_S:
+        return
+    descriptor = os.open(entry.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        if make_folder:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        partial.touch(exist_ok=False)
-        yield partial
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        if together is None:
-            os.replace(partial, path)
-        else:
-            together.add(partial, path)
-        whole = True
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(entry.path)
     finally:
-        if not whole:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 class ArchiveWriter:
@@ -139,6 +208,23 @@ def published_archive(path: Path, together: FileTransaction | None = None) -> It
         file.close()
 
 
+@contextlib.contextmanager
+def stored_arrays(file: IO[bytes]) -> Iterator[Mapping[str, Array]]:
+    """Open the arrays of an archive; they take no more memory than the file has bytes.
+
+    Raises BadZipFile for a file that is no whole archive, and ValueError for one with compressed or encrypted arrays.
+    """
+    if not zipfile.is_zipfile(file):
+        raise zipfile.BadZipFile("it is no whole archive")
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & _ENCRYPTED:
+                raise ValueError(f"its {member.filename} is compressed or encrypted")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        yield arrays
+
+
 def write_text(path: Path, text: str, together: FileTransaction | None = None) -> None:
     """Write a text file in UTF-8 atomically; see :func:`published`."""
     write_bytes(path, text.encode("utf-8"), together)
@@ -175,9 +261,10 @@ def writable_folder(folder: Path) -> Iterator[None]:
 
     If the block ends with an error, folders that were created here are removed if they are empty.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    made: list[Path] = []
     try:
         try:
+            made += [path for path in (folder, *folder.parents) if not path.exists()]
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
@@ -192,4 +279,5 @@ def writable_folder(folder: Path) -> Iterator[None]:
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
-    return InputError(f"cannot write {path}: {error.strerror or error}. Name a folder that you may write to.")
+    remedy = "Give a shorter name" if error.errno == errno.ENAMETOOLONG else "Name a folder that you may write to"
+    return InputError(f"cannot write {path}: {error.strerror or error}. {remedy}.")

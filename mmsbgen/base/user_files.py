@@ -1,21 +1,44 @@
-"""Reads users' files, plain or gzip, with errors that name the file and the remedy."""
+"""Reads users' files, plain or gzip, with errors that name the file and the remedy.
+
+What a file takes of the memory is checked before it is taken: the bytes while they are unpacked, and the fields before
+objects are made of them.
+"""
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import zlib
 from pathlib import Path
+from typing import IO
 
+from mmsbgen.base import host_memory
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.host_memory import readable
+
+_PART = 1 << 20
+_BLOCK = 1 << 22
+_SEPARATORS = b" \t\n\r\v\f,;|"
+_REMEDY = "check that it is the right file, or free some memory"
 
 
-def read_bytes(file: Path, in_directory: str) -> bytes:
-    """The content of a file; raises InputError if it cannot be read.
+def read_unpacked(file: Path, in_directory: str = "give a file in it", share: int = 4) -> bytes:
+    """The content of a file or pipe, decompressed if it is gzip.
 
-    ``in_directory`` is the advice in the message for a directory.
+    Args:
+        file: The path.
+        in_directory: The advice in the message for a directory.
+        share: Only content of at most one ``share``-th of the memory left is read, as its reader needs more than that.
+
+    Raises:
+        InputError: The file cannot be read, is a damaged gzip file, or has too large a content.
     """
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            return _content(file, opened, share)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{file} is a damaged or cut-off gzip file ({error}); fetch it again") from error
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; check the path") from None
     except ValueError as error:
@@ -26,16 +49,64 @@ def read_bytes(file: Path, in_directory: str) -> bytes:
         raise InputError(f"{file} cannot be read: {error.strerror}; check the path and its permissions") from error
 
 
-def unpacked(file: Path, raw: bytes) -> bytes:
-    """The content ``raw`` of ``file``, decompressed if it is gzip; raises InputError if that is damaged."""
-    if not raw.startswith(b"\x1f\x8b"):
-        return raw
+def _content(file: Path, opened: IO[bytes], share: int) -> bytes:
+    left, source = host_memory.available_host_memory()
+    most = left // share
+
+    def whole(stream: IO[bytes] | gzip.GzipFile, what: str, begin: bytes = b"") -> bytes:
+        found = io.BytesIO()  # its value is not copied
+        found.write(begin)
+        while part := stream.read(_PART):
+            if found.tell() + len(part) > most:
+                raise InputError(
+                    f"{file} {what} {readable(most)}, too much to read, as {source} leaves {readable(left)}: {_REMEDY}"
+                )
+            found.write(part)
+        return found.getvalue()
+
+    begin = opened.read(2)
+    if begin != b"\x1f\x8b":
+        return whole(opened, "has more than", begin)
+    if opened.seekable():
+        opened.seek(0)
+    else:
+        opened = io.BytesIO(whole(opened, "has more than", begin))
+    with gzip.GzipFile(fileobj=opened) as stream:
+        return whole(stream, "unpacks to more than")
+
+
+def check_name(path: Path) -> None:
+    """Raise InputError for a name that no file can have."""
     try:
-        return gzip.decompress(raw)
-    except (EOFError, OSError, zlib.error) as error:
-        raise InputError(f"{file} is a damaged or cut-off gzip file ({error}); fetch it again") from error
+        path.lstat()
+    except ValueError as error:
+        raise InputError(f"{str(path)!r} can be no path ({error}); check it") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            name = str(path)
+            raise InputError(
+                f"{name[:40]}... of {len(name)} characters: {error.strerror}; give a shorter name"
+            ) from None
 
 
-def read_unpacked(file: Path, in_directory: str = "give a file in it") -> bytes:
-    """The content of a file, decompressed if it is gzip; raises as :func:`read_bytes` and :func:`unpacked`."""
-    return unpacked(file, read_bytes(file, in_directory))
+def most_fields(content: bytes) -> int:
+    """The number of fields between blanks, line ends, commas, semicolons and bars, or of lines where these are more."""
+    import numpy as np  # not for those who only check a name
+
+    is_ink = np.ones(256, np.bool_)
+    is_ink[list(_SEPARATORS)] = False
+    fields, lines, before = 0, content.count(b"\n"), False
+    for first in range(0, len(content), _BLOCK):
+        ink = is_ink[np.frombuffer(content, np.uint8, min(_BLOCK, len(content) - first), first)]
+        fields += int(np.count_nonzero(ink[1:] & ~ink[:-1])) + int(ink[0] and not before)
+        before = bool(ink[-1])
+    return max(fields, lines)
+
+
+def need_memory(file: Path, size: int) -> None:
+    """Raise InputError if ``size`` bytes, which reading ``file`` takes, are more than the memory left."""
+    left, source = host_memory.available_host_memory()
+    if size > left:
+        raise InputError(
+            f"{file} takes about {readable(size)} to read, and {source} leaves {readable(left)}: {_REMEDY}"
+        )

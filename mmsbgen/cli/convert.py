@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.common import is_formula
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -30,17 +31,18 @@ Communities are numbered from 0, the largest, as in communities.txt.
 
 
 @click.command(help=_HELP)
-@click.argument("results", type=click.Path(path_type=Path))
+@click.argument("results", type=NamedPath())
 @click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The file to write.")
 @click.option("--to", "format", type=click.Choice(_FORMATS), help="Format; by default what the name of the file says.")
 @click.option(
     "--graph",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     help="The run's graph, where it is no longer where the run found it; for gexf and graphml.",
 )
 @log_options
 def convert(results: Path, out: Path, format: str | None, graph: Path | None) -> None:
     """Convert a run folder or a saved model to one file."""
+    from mmsbgen.base.id_text import plural
     from mmsbgen.export.export_files import NEED_LINKS, format_of, write
     from mmsbgen.export.run_folder import graph_of_run, read_folder
     from mmsbgen.sampler.run.result_folder import FILES
@@ -62,5 +64,10 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
                 raise InputError(f"a {chosen} file has the links, and {why}: give the run's graph with --graph")
             found = replace(found, graph=links)
     write(found, out, chosen)
-    if not is_quiet(click.get_current_context()):
-        click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)
+    if is_quiet(click.get_current_context()):
+        return
+    click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)
+    odd = [name for name in found.ids if isinstance(name, str) and is_formula(name)] if chosen == "csv" else []
+    if odd:
+        told = plural(len(odd), "id begins", "ids begin")
+        click.echo(f"{told} as formulas do, such as {odd[0]!r}: import them into spreadsheets as text", err=True)

@@ -16,6 +16,7 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
 from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath
@@ -37,7 +38,7 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
     help="Find overlapping communities in GRAPH: an edge list, a table of links, or a file of another program (plain "
     "or .gz; - is standard input). A run optimises; --sample-sweeps, --noise and stars sample.",
 )
-@click.argument("graph", type=click.Path(path_type=Path))
+@click.argument("graph", type=NamedPath())
 @click.option("-k", "--communities", "k", type=Communities(), help="Communities; by default held-out pairs choose.")
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
 @reading_flags()
@@ -104,11 +105,11 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         with report:
             found = perform(Path("/dev/stdin") if str(graph) == "-" else graph, request)
     except KeyboardInterrupt as stop:
-        click.echo(" ".join(["Interrupted; no results were written.", *_notes(stop)]), err=True)
+        click.echo(shown(" ".join(["Interrupted; no results were written.", *_notes(stop)])), err=True)
         sys.exit(INTERRUPTED)
     except MmsbgenError as error:
         for note in _notes(error):
-            click.echo(note, err=True)
+            click.echo(shown(note), err=True)
         raise
     if given["as_json"]:
         from mmsbgen.sampler.run.results import as_json
@@ -154,7 +155,7 @@ def _interrupted(found: Detection, graph: Path, reading: ReadingOptions) -> None
     click.echo(
         f"{done} There is no checkpoint, as no folder was given with -o."
         if where is None
-        else f"{done} Go on with: mmsbgen detect {graph}{flags} --resume {where} -o {where.parent}",
+        else shown(f"{done} Go on with: mmsbgen detect {graph}{flags} --resume {where} -o {where.parent}"),
         err=True,
     )
     sys.exit(INTERRUPTED)
@@ -203,7 +204,7 @@ class _Report:
     def message(self, text: str) -> None:
         logs.note(text)
         if not self.quiet:
-            click.echo(text, err=True)
+            click.echo(shown(text), err=True)
 
     def progress(self, sampler: Sampler, trace: Trace) -> None:
         if self.quiet:

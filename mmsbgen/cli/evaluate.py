@@ -14,6 +14,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import print_table
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.logs import json_option, log_options
+from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.scores import Scores
@@ -34,9 +35,9 @@ Lancichinetti, Fortunato and Kertesz covers that have little in common.
 
 
 @click.command(help=_HELP)
-@click.argument("cover", type=click.Path(path_type=Path))
-@click.argument("truth", type=click.Path(path_type=Path))
-@click.option("--graph", type=click.Path(path_type=Path), help="File of a graph with all vertices, as detect reads it.")
+@click.argument("cover", type=NamedPath())
+@click.argument("truth", type=NamedPath())
+@click.option("--graph", type=NamedPath(), help="File of a graph with all vertices, as detect reads it.")
 @reading_flags("format", "columns", "vertices")
 @json_option("Print one JSON object.")
 @log_options

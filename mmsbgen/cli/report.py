@@ -25,11 +25,11 @@ The page, report.html, needs no other file and no network; its pictures are writ
 
 
 @click.command(help=_HELP)
-@click.argument("run", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("run", type=NamedPath(file_okay=False))
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder of the report; default: RUN/report.")
 @click.option(
     "--graph",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     help="The run's graph, where it is no longer where the run found it: for the drawing and links.",
 )
 @json_option("Print JSON: where the page is, and the names of its pictures.")

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table, seconds
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags
 from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
@@ -204,7 +205,8 @@ def _print(report: TuneReport) -> None:
                 click.echo(f"  {_certainty(kernel.verdict, _described(kernel.rival.config))}")
             if kernel.best is None:
                 last = next((trial for trial in reversed(kernel.trials) if trial.message), None)
-                click.echo(f"{kernel.kernel}: no configuration worked{f'; the last: {last.message}' if last else ''}")
+                why = f"; the last: {shown(last.message)}" if last else ""
+                click.echo(f"{kernel.kernel}: no configuration worked{why}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
 
@@ -286,9 +288,9 @@ def _progress(*, live: bool) -> Any:
 
         def show(self, text: str, *, keep: bool = False) -> None:
             if self.live is not None and not keep:
-                self.live.update(Text(text))
+                self.live.update(Text(shown(text)))
             elif keep:
-                console.print(self.name + text, highlight=False, markup=False, soft_wrap=True)
+                console.print(shown(self.name + text), highlight=False, markup=False, soft_wrap=True)
 
         def started(self, report: TuneReport) -> None:
             self.show(f"tuning on {report.info.name} ({report.info.platform}); Ctrl-C ends it without loss", keep=True)

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.logs import is_quiet, log_options, note
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -99,7 +100,7 @@ def worker(
     def say(text: str) -> None:
         note(text)
         if not is_quiet(context):
-            click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
+            click.echo(f"{time.strftime('%H:%M:%S')} {shown(text)}", err=True)
 
     settings = WorkerSettings(
         data=data or platformdirs.user_data_path("mmsbgen") / "worker",

@@ -7,10 +7,10 @@ from typing import Any
 
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.detection.plan_chain import planned
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.graph import Split
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.run.choose_k import KTrial, choose_k
 
@@ -37,7 +37,7 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
 
     def make(k: int) -> Sampler:
         chosen = replace(blocks, n_communities=k)
-        plan = Plan(parts, chosen, runtime.device.info)
+        plan = planned(parts, chosen, runtime.device.info, checked.request)
         say(f"K={k} {plan.require(runtime.device.allocated)}.")
         return Sampler(parts, chosen, runtime, plan=plan)
 

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.user_files import check_name
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.export import Clustering, Exports
 from mmsbgen.graph import Graph, ReadingOptions
@@ -117,6 +118,9 @@ class Request:
         on_making: called with a description of the step after sampling and the share of it that is done.
         on_message: called with messages for people.
         on_checkpoint: called with the path of a checkpoint that was written.
+
+    Raises:
+        InputError: ``out`` or ``resume`` is a name that no file can have.
     """
 
     options: Mapping[str, Any]
@@ -141,6 +145,9 @@ class Request:
     on_checkpoint: Callable[[Path], None] = lambda path: None
 
     def __post_init__(self) -> None:
+        for place in (self.out, self.resume):
+            if place is not None:
+                check_name(place)
         self.resume = None if self.resume is None else checkpoint_in(self.resume)
 
     @property

@@ -9,8 +9,9 @@ from typing import Any
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.detection.plan_chain import planned
+from mmsbgen.detection.request import Request
 from mmsbgen.detection.start_chain import BuiltChain, StartedChain, start_chain
-from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, of_result
@@ -63,7 +64,7 @@ def run_chains(built: BuiltChain, started: StartedChain, checked: CheckedRequest
         if stop:
             break
         request.on_message(f"Chain {number + 1} of {count}.")
-        sampler = _another(built, number)
+        sampler = _another(built, number, request)
         try:
             own = start_chain(replace(built, sampler=sampler, sought=None), replace(checked, checkpoint=None), stop)
         except KeyboardInterrupt:
@@ -78,10 +79,10 @@ def run_chains(built: BuiltChain, started: StartedChain, checked: CheckedRequest
     return best
 
 
-def _another(built: BuiltChain, number: int) -> Sampler:
+def _another(built: BuiltChain, number: int, request: Request) -> Sampler:
     first = built.sampler
     options = replace(first.options, seed=(first.options.seed + number) % 2**64)
-    plan = Plan(first.split, options, first.device.info)
+    plan = planned(first.split, options, first.device.info, request)
     sampler = Sampler(first.split, options, first.runtime, built.fused, plan)
     built.opened.callback(sampler.close)
     return sampler

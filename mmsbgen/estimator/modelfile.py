@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen._version import __version__
-from mmsbgen.base.atomic_files import published_archive
+from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, published_archive, stored_arrays
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 from mmsbgen.detection.request import Detection
 from mmsbgen.estimator.fitted import FittedChain
 from mmsbgen.graph import Graph, LoadReport
@@ -83,30 +83,26 @@ def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], Fitte
     ``defaults`` are the estimator's current parameters.  Parameters missing from the file get their defaults; a file
     with unknown parameters is refused.
     """
-    with _readable(path), open(path, "rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise ValueError("it is no whole archive")
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as archive:
-            meta = json.loads(archive["meta"].tobytes())
-            if meta["kind"] != KIND:
-                raise ValueError(f"it is a {meta['kind']}")
-            if meta["format"] != FORMAT:
-                raise _of_another_version(path, meta["version"], "whose models have another form")
-            params, fitted = (_params(meta[name], defaults) for name in ("params", "fitted_params"))
-            unknown = sorted((params | fitted).keys() - defaults.keys())
-            if unknown:
-                raise _of_another_version(path, meta["version"], f"with the parameters {', '.join(unknown)}")
-            graph = _graph(archive, meta["graph"])
-            found = _detection(archive, meta, graph)
-            chain = _chain(path) if "chain" in archive else None
-            return params, FittedChain(found, graph, int(meta["seed"]), fitted, chain)
+    with _readable(path), open(path, "rb") as file, stored_arrays(file) as archive:
+        meta = json.loads(archive["meta"].tobytes())
+        if meta["kind"] != KIND:
+            raise ValueError(f"it is a {meta['kind']}")
+        if meta["format"] != FORMAT:
+            raise _of_another_version(path, meta["version"], "whose models have another form")
+        params, fitted = (_params(meta[name], defaults) for name in ("params", "fitted_params"))
+        unknown = sorted((params | fitted).keys() - defaults.keys())
+        if unknown:
+            raise _of_another_version(path, meta["version"], f"with the parameters {', '.join(unknown)}")
+        graph = _graph(archive, meta["graph"])
+        found = _detection(archive, meta, graph)
+        chain = _chain(path) if "chain" in archive else None
+        return params, FittedChain(found, graph, int(meta["seed"]), fitted, chain)
 
 
 def _of_another_version(path: Path, version: Any, what: str) -> InputError:
     return InputError(
-        f"{path} was written by mmsbgen {version}, {what}, and this is {__version__}: load it with that version, or "
-        "fit the model again"
+        f"{path} was written by mmsbgen {plain(version)}, {plain(what, 200)}, and this is {__version__}: load it with "
+        "that version, or fit the model again"
     )
 
 
@@ -180,7 +176,9 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, NotImplementedError) as error:
-        raise InputError(f"{path} is no model of mmsbgen ({error}); name a file that MMSB.save wrote") from None
-    except (zipfile.BadZipFile, zlib.error) as error:
+    except FOREIGN as error:
+        raise InputError(
+            f"{path} is no model of mmsbgen ({plain(error, 200)}); name a file that MMSB.save wrote"
+        ) from None
+    except DAMAGED as error:
         raise InputError(f"{path} is damaged or no model of mmsbgen ({error}); load another copy") from None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -14,7 +12,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, stored_arrays
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, load_graph
 from mmsbgen.sampler.diagnostics.communities import Cover
@@ -45,7 +45,9 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clus
         vertices, digest, name = (record["graph"][key] for key in ("vertices", "digest", "name"))
         background, sizes = (list(map(int, record["communities"][key])) for key in ("background", "sizes"))
     if graph is not None and graph.digest != digest:
-        raise InputError(f"{graph.name} is another graph than {name}, whose communities are in {folder}: give that one")
+        raise InputError(
+            f"{graph.name} is another graph than {plain(name)}, whose communities are in {folder}: give that one"
+        )
     with _readable(folder / "memberships.npz"):
         with open(folder / "memberships.npz", "rb") as file:
             m = read_memberships(file, delta, top)
@@ -94,7 +96,7 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
             f"{given} is not the graph of the run in {folder}: it has {graph.n_vertices} vertices and "
             f"{graph.n_links} links, the run's {size}, or others; give the file that the run was made on"
         )
-    return None, f"{source} is no longer the graph that the run was made on"
+    return None, f"{plain(source, 200)} is no longer the graph that the run was made on"
 
 
 def read_memberships(file: IO[bytes], delta: float, top: int = 16) -> Memberships:
@@ -102,7 +104,7 @@ def read_memberships(file: IO[bytes], delta: float, top: int = 16) -> Membership
 
     Raises ValueError, KeyError and BadZipFile for a damaged or foreign file.
     """
-    with zipped(file) as archive:
+    with stored_arrays(file) as archive:
         arrays = {name: archive[name] for name in archive}
     if "pi" in arrays:
         pi = arrays.pop("pi")
@@ -129,23 +131,13 @@ def read_members(text: bytes, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int6
 
 
 @contextmanager
-def zipped(file: IO[bytes]) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
-    """Open the arrays of an archive; raises BadZipFile if the file is not an archive."""
-    if not zipfile.is_zipfile(file):
-        raise zipfile.BadZipFile("it is no whole archive")
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as archive:
-        yield archive
-
-
-@contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, NotImplementedError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    except FOREIGN as error:
+        what = plain(f"it has no {error}" if isinstance(error, KeyError) else error, 200)
         raise InputError(
             f"{path} is damaged, or not what this version of mmsbgen writes ({what}): run `mmsbgen detect -o` again"
         ) from None
-    except (zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGED as error:
         raise InputError(f"{path} is damaged ({error}): run `mmsbgen detect -o` again") from None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.base.user_files import read_unpacked
+from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
 from mmsbgen.base.user_warning import warn_user
 
 _FORM = "a cover has one community a line: ids separated by tabs or spaces"
@@ -25,9 +25,12 @@ _LIKE_A_TABLE = 3
 _FEW = 0.1
 _GATHER = "write the vertices of each label on a line (the page *Compare with known communities* shows how)"
 
+#: Most bytes of memory for an id of a file while it is read, measured.
+_FIELD_BYTES = 110
+
 #: ASCII white space only, as in edge lists: ids may contain other Unicode blanks.
 _LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
-_NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^\s*$")
+_NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^[ \v\f]*$")
 
 
 class CoverWarning(UserWarning):
@@ -160,6 +163,7 @@ def _warn_of_a_table(file: Path, pairs: list[tuple[str, str]]) -> None:
 
 def _text(file: Path) -> str:
     raw = read_unpacked(file, f"give a file in it, such as {file / 'communities.txt'}")
+    need_memory(file, _FIELD_BYTES * most_fields(raw))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

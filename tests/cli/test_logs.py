@@ -100,6 +100,18 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_memory_that_runs_out_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mmsbgen import backends
+
+    def greedy() -> None:
+        raise MemoryError("Unable to allocate 7.45 GiB")
+
+    monkeypatch.setattr(backends, "discover", greedy)
+    result = CliRunner().invoke(main, ["devices"])
+    assert result.exit_code == 1
+    assert result.stderr == "Error: the memory ran out (Unable to allocate 7.45 GiB): free some, or ask for less\n"
+
+
 def test_a_bug_is_in_the_log_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mmsbgen import backends
 

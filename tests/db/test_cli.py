@@ -22,6 +22,7 @@ from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import QuarantineRecord, RoofRecord, RunRecord
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.kernels.record_key import device_record
+from tests import records
 
 QUERIES = ["best", "trials", "devices", "runs"]
 ALL_QUERIES = [*QUERIES, "quarantine"]
@@ -261,6 +262,62 @@ def test_what_moved_is_told_as_json_and_as_csv(filled: Path, tmp_path: Path) -> 
         )
         assert told.get("added", 0) == 0
         assert told["trials"] == 5
+
+
+def test_csv_has_no_formulas_for_spreadsheets(tmp_path: Path) -> None:
+    """Texts that others have written; JSON has them as they are."""
+    run = replace(records.RUN, strategy="=1+1", host="@SUM(A1)", extra={"who": '=HYPERLINK("http://x")'})
+    device = replace(records.GPU, name="+cmd|' /C calc'!A0", driver="\tx", vendor="-2+3", memory_bytes=5)
+    made = records.trial(1e-3, device=device)
+    toolchain = replace(made.key.toolchain, options="-O3")
+    made = replace(made, key=replace(made.key, toolchain=toolchain), status="timeout", times=(), message="-1.5e3")
+    with open_store(tmp_path / "t.sqlite3") as store:
+        store.add_bundle(Bundle([run], [], [made]))
+    for words in (["runs"], ["devices"], ["trials"]):
+        text = call("--database", tmp_path / "t.sqlite3", *words, "--csv").stdout
+        cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+        begin = [cell for cell in cells if cell[:1] in set("=+-@\t\r")]
+        assert begin == (["-1.5e3"] if words == ["trials"] else []), "but for numbers"
+    assert "'-O3" in cells
+    assert "'+cmd|' /C calc'!A0" in cells
+    told = json.loads(call("--database", tmp_path / "t.sqlite3", "runs", "--json").stdout)
+    assert told[0]["strategy"] == "=1+1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        ("trial", {"vector_width": True}, "vector_width=True of update_phi: a whole number is expected"),
+        ("trial", {"block_size": "64"}, "block_size='64' of update_phi: a whole number is expected"),
+        ("trial", {"placement": 3}, "placement=3 of update_phi: a text is expected"),
+        ("trial", {"normalise": 1}, "normalise=1 of update_phi: true or false is expected"),
+        ("problem", {"K": "many"}, "K='many' of update_phi: a whole number is expected"),
+        ("problem", {"K": 1024.0}, "K=1024.0 of update_phi: a whole number is expected"),
+        ("problem", {"dtype": 32}, "dtype=32 of update_phi: a text is expected"),
+        ("device", {"local_memory": "much"}, "the limits of NVIDIA H200 in 'extra'"),
+        ("device", {"sub_group_sizes": 32}, "the limits of NVIDIA H200 in 'extra'"),
+    ],
+    ids=str,
+)
+def test_import_refuses_values_of_other_types_than_the_kernels_declare(
+    tmp_path: Path, kind: str, changes: dict[str, Any], words: str
+) -> None:
+    made = records.trial(1e-3)
+    if kind == "trial":
+        made = replace(made, config={**made.config, **changes})
+    elif kind == "problem":
+        problem = made.key.problem
+        made = replace(made, key=replace(made.key, problem=replace(problem, params={**problem.params, **changes})))
+    else:
+        device = replace(made.key.device, extra={**made.key.device.extra, **changes})
+        made = replace(made, key=replace(made.key, device=device))
+    jsonl.write(Bundle([records.RUN], [], [made]), tmp_path / "odd.jsonl")
+    result = call("--database", tmp_path / "t.sqlite3", "import", tmp_path / "odd.jsonl")
+    assert result.exit_code == 2, result.output
+    assert f"odd.jsonl: {words}" in result.stderr
+    assert not (tmp_path / "t.sqlite3").exists()
+    jsonl.write(Bundle([records.RUN], [], [records.trial(1e-3)]), tmp_path / "even.jsonl")
+    assert "1 of 1 trials added" in call("--database", tmp_path / "t.sqlite3", "import", tmp_path / "even.jsonl").stderr
 
 
 def test_import_of_a_malformed_file_makes_no_database(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
 json_objects = st.dictionaries(
     texts, st.recursive(st.none() | st.booleans() | numbers | texts, lambda x: st.lists(x, max_size=2)), max_size=3
 )
+configs = st.dictionaries(texts, st.booleans() | st.integers() | texts, max_size=3)
 moments = st.datetimes().map(lambda moment: moment.isoformat() + "+00:00")
 seconds = st.floats(1e-12, 1e8)
 
@@ -92,7 +93,7 @@ def bundles(draw: st.DrawFn) -> Bundle:
         TrialRecord,
         run=run_names,
         key=keys,
-        config=json_objects,
+        config=configs,
         status=st.sampled_from(TRIAL_STATUSES),
         message=any_text,
         times=st.lists(seconds, min_size=1, max_size=4).map(tuple),
@@ -224,6 +225,15 @@ def change(lines: list[str], kind: str, **values: Any) -> list[str]:
         (lambda lines: change(lines, "trial", times=None), "line 8: "),
         (lambda lines: change(lines, "trial", config=3), "line 8: config must be a mapping"),
         (lambda lines: change(lines, "trial", registers=[]), "line 8: registers"),
+        (
+            lambda lines: change(lines, "trial", config={"block": 8.0}),
+            "line 8: block=8.0 of the .* is a float",
+        ),
+        (
+            lambda lines: change(lines, "trial", config={"block": [1]}),
+            "line 8: block=.1. of the .* is a list",
+        ),
+        (lambda lines: change(lines, "trial", config={"block": None}), "line 8: block=None of the "),
         (lambda lines: change(lines, "trial", created_at=5), "line 8: "),
         (lambda lines: change(lines, "trial", surprise=1), "line 8: unknown field 'surprise'"),
         (lambda lines: change(lines, "run", uuid=5), "line 6: "),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import sqlite3
 import stat
@@ -309,6 +311,62 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, make: Any) -> None:
         with pytest.raises(StoreError, match="disk is full"):
             store.add_trial(make.trial(config={"n": 1}, message="x" * 10**6))
         assert len(store.trials()) == 1
+
+
+@pytest.fixture
+def pages(tmp_path: Path, make: Any) -> list[bytes]:
+    """The pages of a database file with some trials."""
+    path = tmp_path / "good.sqlite3"
+    with open_store(path) as store:
+        store.begin_run(make.run)
+        for n in range(60):
+            store.add_trial(make.trial(config={"n": n}, message="because " * 50))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    content = path.read_bytes()
+    return [content[first : first + 4096] for first in range(0, len(content), 4096)]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_database_with_an_overwritten_page_is_not_used(tmp_path: Path, pages: list[bytes], read_only: bool) -> None:
+    """Whichever page it is, and whether or not the command would look at it."""
+    assert len(pages) > 30
+    bad, rng = tmp_path / "bad.sqlite3", random.Random(0)
+    for number in range(1, len(pages), 3):
+        bad.write_bytes(b"".join([*pages[:number], rng.randbytes(4096), *pages[number + 1 :]]))
+        with pytest.raises(StoreError, match=r"bad\.sqlite3 is damaged; restore it from an export or a copy") as told:
+            open_store(bad, read_only=read_only)
+        assert told.value.exit_code == 2
+    for rest in tmp_path.glob("bad.sqlite3*"):
+        rest.unlink()
+    bad.write_bytes(b"".join(pages))
+    with open_store(bad, read_only=read_only) as store:
+        assert len(store.trials()) == 60
+
+
+def test_records_that_cannot_be_read_are_one_sentence(tmp_path: Path, pages: list[bytes]) -> None:
+    """What no check of the pages finds: other bytes in their records."""
+    bad = tmp_path / "bad.sqlite3"
+    changes = {b'{"n":': b'[1,":', b'"width"': b'"wid\xff\xff"', b"[0.001]": b"[0.0x1]"}
+    for old, new in changes.items():
+        whole = b"".join(pages)
+        assert old in whole
+        bad.write_bytes(whole.replace(old, new))
+        with open_store(bad, read_only=True) as store, pytest.raises(StoreError, match=r"bad\.sqlite3 is damaged"):
+            store.bundle()
+
+
+@pytest.mark.slow
+def test_a_large_database_is_checked_by_those_who_write(
+    tmp_path: Path, pages: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look-up in hundreds of megabytes does not wait for a second."""
+    monkeypatch.setattr(connect, "QUICK_CHECK_BYTES", 4096)
+    bad = tmp_path / "bad.sqlite3"
+    bad.write_bytes(b"".join([*pages[:-2], bytes(4096), *pages[-1:]]))
+    open_store(bad, read_only=True).close()
+    with pytest.raises(StoreError, match="is damaged"):
+        open_store(bad)
 
 
 _NO_ROOM = """

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from mmsbgen.backends import find_device
 from mmsbgen.backends.opencl.opencl_device import OpenCLDevice
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.detection.detect import Request, perform
+from mmsbgen.detection.plan_chain import planned
+from mmsbgen.graph import as_graph, split
+from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import background_search
 from mmsbgen.sampler.state import memory_needs
 from tests.detection.detections import RING
@@ -47,6 +51,20 @@ def test_needs_come_first(events):
     go(events)
     assert events[:3] == ["needs", "seeks", "allocates"]
     assert events.count("needs") == events.count("seeks") == 1
+
+
+def test_results_are_announced_before_the_chain(events, monkeypatch):
+    """A run that has room for its chain, and none for the entries that are to be kept, does not begin."""
+    path = as_graph([(vertex, vertex + 1) for vertex in range(20_000)])
+    given, parts = {"n_communities": 64, "mini_batch": "random-node"}, split(path, validation=0.01, seed=0)
+    info = find_device("pocl")
+    needs = [planned(parts, Options(**given), info, Request(given, top=top)).needs for top in (1, 64)]
+    small, large = (one.device_total + one.host_total for one in needs)
+    assert large - small > 20_000 * 63 * 8
+    monkeypatch.setattr(memory_needs, "available_host_memory", lambda: (large - 1, "the limit of this test"))
+    with pytest.raises(DeviceMemoryError, match="does not fit"):
+        perform(path, Request(given, device="pocl", top=64))
+    assert events == []
 
 
 def test_of_every_number_of_communities_that_is_tried(events):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
 from mmsbgen.export.run_folder import graph_of_run, read_folder
-from mmsbgen.graph import load_edge_list
+from mmsbgen.graph import as_graph, load_edge_list
 from mmsbgen.scores import read_cover
 from mmsbgen.scores.cover import words_of
 
@@ -122,6 +125,36 @@ def test_the_graph_is_found_where_the_run_found_it(results: Path, tmp_path: Path
         convert(tmp_path / "moved", "-o", tmp_path / "moved.csv")
 
 
+def test_ids_that_spreadsheets_take_for_formulas_are_told_and_stay(tmp_path: Path) -> None:
+    names = ["=1+1", "@ann", "+b", "-c", "-5", "d"]
+    (tmp_path / "g.txt").write_text("".join(f"{a} {b}\n" for a in names for b in names if a < b))
+    words = f"detect {tmp_path / 'g.txt'} -k 2 -o {tmp_path / 'out'} -n 5 --device pocl --start random -q --rule top"
+    assert CliRunner().invoke(main, words.split()).exit_code == 0
+    said = convert(tmp_path / "out", "-o", tmp_path / "x.csv").stderr
+    assert "4 ids begin as formulas do, such as '+b': import them into spreadsheets as text" in said
+    rows = list(csv.reader(io.StringIO((tmp_path / "x.csv").read_text())))
+    assert {row[0] for row in rows[1:]} == set(names)
+    assert "formulas" not in convert(tmp_path / "out", "-o", tmp_path / "x.parquet").stderr
+
+
+def test_ids_of_blanks_that_separate_nothing_are_ids(tmp_path: Path) -> None:
+    """Only ASCII blanks separate ids, in graphs and in files of communities."""
+    names = ["\u2028", "\u00a0", "\u3000x", "a\u2028b", "c"]
+    (tmp_path / "g.txt").write_text("".join(f"{a} {b}\n" for a in names for b in names if a < b), encoding="utf-8")
+    words = f"detect {tmp_path / 'g.txt'} -k 2 -o {tmp_path / 'out'} -n 5 --device pocl --start random -q --rule top"
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code == 0, done.output
+    convert(tmp_path / "out", "-o", tmp_path / "x.txt")
+    for file in (tmp_path / "x.txt", tmp_path / "out" / "communities.txt"):
+        assert {word for line in read_cover(file) for word in line} == set(names)
+    compared = CliRunner().invoke(
+        main, ["evaluate", *[str(tmp_path / "x.txt")] * 2, "--graph", str(tmp_path / "g.txt"), "--json"]
+    )
+    assert json.loads(compared.stdout)["vertices"] == 5
+    (tmp_path / "more.txt").write_text("d\u2028\n\u2028\n", encoding="utf-8")
+    assert set(as_graph(tmp_path / "g.txt", vertices=tmp_path / "more.txt").ids) == {*names, "d\u2028"}
+
+
 def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.gexf"
     said = convert(results / "run.json", "-o", tmp_path / "out.csv", code=2).stderr
@@ -142,6 +175,7 @@ def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:
     [
         ("run.json", lambda old: b"{", "run.json is damaged"),
         ("run.json", lambda old: b"[]", "run.json is damaged"),
+        ("run.json", lambda old: b"[" * 100_000, "run.json is damaged"),
         (
             "run.json",
             lambda old: old.replace(b'"background"', b'"names"'),
@@ -161,6 +195,48 @@ def test_damaged_folders(results: Path, tmp_path: Path, name: str, change: Any, 
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(InputError, match=words):
         read_folder(tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("shares", lambda a: a * np.nan),
+        ("shares", lambda a: -a),
+        ("shares", lambda a: a.astype(complex)),
+        ("communities", lambda a: a.astype(np.float32)),
+        ("beta", lambda a: a * np.inf),
+        ("beta", lambda a: a.astype("U9")),
+        ("rest", lambda a: a - 1),
+        ("spread", lambda a: a * np.nan),
+        ("codes", lambda a: a.astype(np.int64)),
+        ("columns", lambda a: a + 0.5),
+        ("unlinked", lambda a: np.array([0.5])),
+    ],
+)
+def test_forged_memberships(results: Path, tmp_path: Path, name: str, change: Any) -> None:
+    """Archives with valid checksums whose numbers no run has."""
+    shutil.copytree(results, tmp_path / "copy")
+    path = tmp_path / "copy" / "memberships.npz"
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    with np.errstate(invalid="ignore"):
+        np.savez(path, **arrays | {name: change(arrays[name])})
+    said = convert(tmp_path / "copy", "-o", tmp_path / "out.csv", code=2).stderr
+    assert "memberships.npz is damaged, or not what this version of mmsbgen writes" in said
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_archives_that_unpack_to_more_than_they_are(results: Path, tmp_path: Path) -> None:
+    shutil.copytree(results, tmp_path / "copy")
+    path = tmp_path / "copy" / "memberships.npz"
+    np.savez_compressed(path, ids=np.zeros(1_000_000, np.int64))
+    assert path.stat().st_size < 10_000
+    assert "ids.npy is compressed" in convert(tmp_path / "copy", "-o", tmp_path / "out.csv", code=2).stderr
+    header = io.BytesIO()
+    np.lib.format.write_array_header_2_0(header, {"descr": "<i8", "fortran_order": False, "shape": (2**44,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ids.npy", header.getvalue() + b"\0" * 80)
+    assert "memberships.npz is damaged" in convert(tmp_path / "copy", "-o", tmp_path / "out.csv", code=2).stderr
 
 
 def test_ids_that_files_cannot_have_are_refused_before_the_run(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from mmsbgen.report.style import Picture, drawing, slug
 from mmsbgen.report.tuning import database_pictures, sweep_pictures
 from mmsbgen.report.tuning.cases import cases_of, comparable
 from mmsbgen.report.tuning.tuning_page import tuning_page
+from tests import records
 from tests.report.conftest import REPORTS, check_self_contained, parsed
 
 BASELINE = REPORTS / "paper_cpu.json"
@@ -39,6 +40,26 @@ def page(bundle: Bundle) -> HtmlPage:
 @pytest.fixture(scope="module")
 def pictures(page: HtmlPage) -> dict[str, Picture]:
     return {picture.name: picture for picture in page.pictures}
+
+
+@pytest.mark.slow
+def test_records_of_any_types_that_are_in_the_database_make_a_page(tmp_path: Path) -> None:
+    """Import refuses them; a version without that check may have stored them."""
+    plain_trials = [records.trial(1e-3 * (n + 1), block_size=64 << n, vector_width=8) for n in range(4)]
+    odd = [{"vector_width": 8.0}, {"block_size": True}, {"placement": [1]}, {"team": {"a": None}}, {"prefetch": "x"}]
+    trials = plain_trials + [replace(plain_trials[0], config={**plain_trials[0].config, **change}) for change in odd]
+    key = plain_trials[0].key
+    for params in ({"K": "many"}, {"K": None}, {"m": [1]}, {"K": 1024.0}):
+        problem = replace(key.problem, params={**key.problem.params, **params})
+        trials.append(replace(plain_trials[0], key=replace(key, problem=problem)))
+    device = replace(key.device, name="odd", extra={"local_memory": "much", "sub_group_sizes": 5})
+    trials += [replace(trial, key=replace(key, device=device)) for trial in plain_trials]
+    with open_store(tmp_path / "odd.sqlite3") as store:
+        store.add_bundle(Bundle([records.RUN], [], trials))
+    for words in (["report", "-o", tmp_path / "out"], ["best"], ["trials"], ["explain", "--kernel", "update_phi"]):
+        done = called("--database", tmp_path / "odd.sqlite3", *words)
+        assert done.exit_code == 0, done.output + repr(done.exception)
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import platform
@@ -53,7 +54,7 @@ def everything(sampler):
         **({} if sampler.draws is None else sampler.draws.saved()),
         "published": sampler.chain.published_sum,
         "sums": sampler.device.download(sampler.held_values["sums"]),
-        "counters": np.array([getattr(sampler.chain, name) for name in checkpoints._COUNTERS]),
+        "counters": np.array([getattr(sampler.chain, name) for name in checkpoints.COUNTERS]),
     }
 
 
@@ -240,6 +241,118 @@ def test_files_that_are_no_checkpoint(pocl_device, chain, middling, tmp_path):
         rewrite(bad, **changes)
         with pytest.raises(InputError):
             checkpoints.load(bad)
+
+
+NAN, INF = float("nan"), float("inf")
+FORGED = [
+    ("seconds", NAN), ("seconds", -1.0), ("seconds", "x"), ("iteration", -1), ("iteration", 1.5), ("iteration", True),
+    ("averaged", 10**30), ("samples", "7"), ("graph", 7), ("graph_name", None), ("version", {}), ("options", []),
+    ("options", {"n_communities": 5}), ("trace", [NAN]), ("trace", [{}]), ("trace", {}), ("course", {"pruned": [1]}),
+    ("course", {"pruned": {}}), ("course", {"end": "x"}), ("course", {"end": -1}), ("course", {"clock_at": {"a": 1}}),
+    ("course", {"clock_from": 10**9}), ("course", {"refinements": [3]}), ("course", {"refinements": [{"filled": 1}]}),
+    ("course", {"start": 5}), ("course", {"trials": "x"}), ("course", {"surprise": 1}), ("fingerprint", {"device": 7}),
+    ("kernels", {"update_phi": 3}), ("kernels", {"update_phi": {}}), ("kernels", {"update_phi": {"config": None}}),
+    ("kernels", {"update_phi": {"config": "x"}}), ("kernels", {"update_phi": {"config": {"block_size": [1]}}}),
+    ("stage_seconds", {"theta": NAN}), ("stage_seconds", {"theta": "x"}), ("format", [2]), ("kept", "x"),
+]  # fmt: skip
+
+
+def test_forged_descriptions(pocl_device, chain, middling, tmp_path):
+    """Archives with valid checksums whose entries are of other types, not finite, or out of range."""
+    sampler = chain(pocl_device, middling)
+    sampler.initialise()
+    good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
+    checkpoints.save(good, sampler, [], 0.0)
+    for name, value in FORGED:
+        shutil.copy(good, bad)
+        rewrite(bad, **{name: value})
+        with pytest.raises(InputError, match=r"bad\.npz"):
+            checkpoints.load(bad)
+    for content in (b"[" * 100_000, b"[2]", b"7", b"\xff", b""):
+        with np.load(good) as archive:
+            arrays = dict(archive)
+        np.savez(bad, **arrays | {"meta": np.frombuffer(content, np.uint8)})
+        with pytest.raises(InputError, match=r"bad\.npz"):
+            checkpoints.load(bad)
+    np.savez_compressed(bad, **arrays)
+    with pytest.raises(InputError, match=r"bad\.npz.*compressed"):
+        checkpoints.load(bad)
+
+
+def leaves(value, place=()):
+    """The places of all values in a description."""
+    yield place
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from leaves(value[key], (*place, key))
+
+
+@pytest.mark.slow
+def test_any_changed_description_is_refused_or_works(pocl_device, chain, middling, tmp_path):
+    options = {"iterations": 12, "evaluate_every": 3, "average": True}
+    sampler, trace = chain(pocl_device, middling, **options), []
+    sampler.initialise()
+    go(sampler, trace, 9)
+    path = tmp_path / "c.npz"
+    checkpoints.save(path, sampler, trace, 1.0)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    text = arrays["meta"].tobytes()
+    places = [place for place in leaves(json.loads(text)) if place]
+    rng, taken = np.random.default_rng(0), 0
+    for place in (places[i] for i in rng.permutation(len(places))[:150]):
+        meta = json.loads(text)
+        *path_to, last = place
+        at = functools.reduce(lambda value, key: value[key], path_to, meta)
+        at[last] = [None, -1, 7, 10**30, 1.5, NAN, True, "x", [1], {"a": 1}][rng.integers(10)]
+        np.savez(path, **arrays | {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)})
+        try:
+            there = checkpoints.load(path)
+            checkpoints.differences(there, sampler)
+            checkpoints.restore(there, sampler)
+        except InputError:
+            continue
+        taken += 1
+        run(sampler, there.trace, seconds_before=there.meta["seconds"])
+    assert 0 < taken < 75
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("pi", lambda a: a * NAN, "pi"),
+        ("pi", lambda a: np.where(np.arange(len(a))[:, None] == 59, NAN, a).astype(a.dtype), "pi"),
+        ("pi", lambda a: -a, "pi"),
+        ("pi", lambda a: 2 * a, "pi"),
+        ("pi", lambda a: a.astype(np.float64), "pi"),
+        ("mean", lambda a: a * INF, "mean"),
+        ("mean", lambda a: a * 0, "mean"),
+        ("row_sums", lambda a: a * NAN, "row_sums"),
+        ("row_sums", lambda a: a * 0, "row_sums"),
+        ("row_sums", lambda a: a.astype("U8"), "row_sums"),
+        ("theta", lambda a: -a, "theta"),
+        ("theta", lambda a: a.astype(complex), "theta"),
+        ("beta", lambda a: a + 2, "beta"),
+        ("sums", lambda a: a - 5, "sums"),
+        ("sums", lambda a: a + 100, "sums"),
+        ("published_sum", lambda a: a * NAN, "published_sum"),
+        ("beta_sum", lambda a: a + 100, "beta_sum"),
+        ("beta_sum", lambda a: a.astype(object), "beta_sum|Object arrays"),
+    ],
+)
+def test_forged_arrays(pocl_device, chain, middling, tmp_path, name, change, said):
+    """Archives with valid checksums whose numbers no chain has."""
+    sampler, trace = chain(pocl_device, middling, iterations=10, average=True), []
+    sampler.initialise()
+    go(sampler, trace, 9)
+    path = tmp_path / "c.npz"
+    checkpoints.save(path, sampler, trace, 0.0)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    with np.errstate(invalid="ignore"):
+        np.savez(path, **arrays | {name: change(arrays[name])})
+    with pytest.raises(InputError, match=rf"c\.npz is no checkpoint .*({said})"):
+        checkpoints.restore(checkpoints.load(path), sampler)
 
 
 @pytest.mark.parametrize("name", ["pi", "row_sums", "theta", "beta", "sums", "published_sum"])

@@ -9,13 +9,16 @@ import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
+import igraph  # noqa: F401 - an import of its own would count as memory of results
 import numpy as np
 import psutil
 import pytest
 
 from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.base.errors import DeviceMemoryError
+from mmsbgen.sampler.diagnostics import communities
 from mmsbgen.sampler.diagnostics.evaluation import evaluation
+from mmsbgen.sampler.diagnostics.memberships import Memberships, by_community, largest_of_parts
 from mmsbgen.sampler.starts.start_methods import of_sets
 from mmsbgen.sampler.state import device_state, memory_needs
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, available_host_memory, readable
@@ -199,6 +202,51 @@ def test_rows_of_a_start_take_no_more_than_is_counted(storage):
         tracemalloc.stop()
     # Some numbers a vertex come beside the rows.
     assert n * k * each * 0.5 < peak < n * k * each + n * 100
+
+
+@pytest.mark.parametrize(
+    ("rule", "threshold", "top"),
+    [("share", None, 16), ("share", None, 256), ("share", 0.01, 1), ("top", 200.0, 256), ("threshold", 0.005, 16)],
+)
+def test_results_take_no_more_than_is_counted(rule, threshold, top):
+    """From rows of pi that are read in parts to communities and the entries that are kept."""
+    n, k = 4000, 256
+    rng = np.random.default_rng(2)
+    members = rng.integers(0, k, n)
+    links = np.sort(np.stack([np.arange(400), (np.arange(400) + 1) % 400], axis=1), axis=1)
+
+    def parts():
+        for first in range(0, n, 50):
+            rows = rng.exponential(size=(50, k)).astype(np.float32)
+            rows[np.arange(50), members[first : first + 50]] += k / 4
+            yield rows / rows.sum(axis=1, keepdims=True)
+
+    needed = communities.entries_needed(rule, communities.checked_threshold(rule, threshold), k)
+    entries = max(needed, top)
+    tracemalloc.start()
+    try:
+        found = largest_of_parts(parts(), entries, (n, k), np.float32)
+        wide = Memberships(np.arange(n), *found[:2], np.full(k, 0.1), rest=found[2], spread=found[3])
+        _, numbered = communities.cover(wide, links, rule, threshold)
+        kept = numbered.first(top)
+        mass = by_community(wide.indices, wide.values, k)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert mass.sum() == pytest.approx(1.0 * n, rel=0.9)
+    assert kept.values.shape == (n, top)
+    counted = memory_needs.of_results(n, k, 4, top, needed, is_fixed=rule == "top")
+    assert peak < counted + 6_000_000  # what does not grow with the vertices
+    assert entries < 100 or peak > counted / 3
+
+
+def test_all_chains_and_codes_are_counted():
+    one = memory_needs.of_results(2_000_000, 256, 4, 256, 8)
+    assert one > 6.1 * GB, "two arrays of the entries, and indices in another numbering"
+    assert memory_needs.of_results(2_000_000, 256, 4, 256, 8, chains=3) == one + 2 * 2_000_000 * 256 * 8
+    with_codes = memory_needs.of_results(10_000, 256, 4, 16, 8)
+    assert with_codes - memory_needs.of_results(10_000, 17, 4, 16, 8) == 10_000 * (256 - 17)
+    assert memory_needs.of_results(10_000, 10, 8, 16, 8) == memory_needs.of_results(10_000, 10, 8, 10, 8)
 
 
 @pytest.mark.parametrize(

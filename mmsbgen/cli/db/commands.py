@@ -214,7 +214,7 @@ def export_(
 
 
 @db.command("import")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=NamedPath(dir_okay=False))
 @output_options("Print JSON: how many trials, and where.")
 @click.pass_context
 def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None:
@@ -224,9 +224,11 @@ def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None
     """
     from mmsbgen.db.exchange import formats
     from mmsbgen.db.store.tuning_store import open_store
+    from mmsbgen.tuner.run.recorded_types import check_types
 
     output = Output(as_json, as_csv)
     bundle = formats.read(file)
+    check_types(bundle, str(file))
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
         said = f"{count} of {len(bundle.trials)} trials added to {store.location}"
@@ -300,7 +302,7 @@ def explain(
 @click.option("--size", type=click.IntRange(min=1), help="Size (such as K) of the figures that are for one size.")
 @click.option(
     "--baseline",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NamedPath(dir_okay=False),
     help="Report of scripts/bench/bench_paper_cpu.py, for the speed-up over plain C.",
 )
 @output_options("Print JSON: where the page is, and the names of its pictures.")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmsbgen.cli.shared.console import shown
+
 if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import Store
 
@@ -29,5 +31,5 @@ def would_use(store: Store, spec: str, kernel: str, problem: dict[str, Any], *, 
     click.echo(f"  tier {selection.tier}: {why(selection)}", err=to_stderr)
     for failure in store.quarantined(family=key.kernel.family, kernel=name):
         if failure.key == key:
-            click.echo(f"  quarantined here: {describe(failure.config)} ({failure.reason})", err=to_stderr)
+            click.echo(shown(f"  quarantined here: {describe(failure.config)} ({failure.reason})"), err=to_stderr)
     return parts(key)

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import logging
+import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,9 +17,13 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.cli.shared.console import shown
 
 #: The exit code of a command that Ctrl-C has ended.
 INTERRUPTED = 130
+#: First characters of what spreadsheets take for formulas.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.I)
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Failure(click.ClickException):
     """An expected error with its exit code; click prints it as ``Error: ...`` on standard error."""
 
     def __init__(self, error: MmsbgenError) -> None:
-        super().__init__(str(error))
+        super().__init__(shown(str(error)))
         self.exit_code: int = error.exit_code  # type: ignore[misc]
 
 
@@ -123,6 +128,10 @@ class MmsbgenGroup(click.Group):
         except MmsbgenError as error:
             logs.note(str(error), logging.ERROR)
             raise Failure(error) from error
+        except MemoryError as error:
+            reason = f" ({error})" if str(error) else ""
+            logs.note(traceback.format_exc(), logging.ERROR)
+            raise Failure(MmsbgenError(f"the memory ran out{reason}: free some, or ask for less")) from error
         except click.BadParameter as error:
             from mmsbgen.cli.shared.configuration import blame
 
@@ -171,7 +180,7 @@ def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -
     for name, side in columns.items():
         table.add_column(name, justify="right" if side == "right" else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(row.get(name, "")) for name in columns))
+        table.add_row(*(Text(shown(row.get(name, ""))) for name in columns))
     console.print(table)
 
 
@@ -181,7 +190,10 @@ def print_json(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as CSV with a header; None is an empty cell, values other than numbers and texts are JSON."""
+    """Print rows as CSV with a header; None is an empty cell, values other than numbers and texts are JSON.
+
+    A quote stands before a text that a spreadsheet would take for a formula, and control characters are escaped.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
@@ -200,9 +212,16 @@ def seconds(value: float | None) -> str:
     return f"{value / 1e-9:.4g} ns"
 
 
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would take a cell for a formula; numbers are none."""
+    return text[:1] in _FORMULAS and _NUMBER.fullmatch(text) is None
+
+
 def _cell(value: Any) -> Any:
     if value is None:
         return ""
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
+    if isinstance(value, str):
+        return f"'{shown(value)}" if is_formula(value) else shown(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

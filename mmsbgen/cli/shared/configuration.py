@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
 PREFIX = "MMSBGEN"
@@ -78,7 +79,7 @@ def load(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path
 #: ``--config`` of a program: the file is read before any other option.
 config_option = click.option(
     "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NamedPath(dir_okay=False),
     is_eager=True,
     expose_value=False,
     envvar="MMSBGEN_CONFIG",

@@ -1,4 +1,4 @@
-"""Standard streams that outlast their readers, and the shared console on standard error."""
+"""Standard streams that outlast their readers, the shared console on standard error, and texts of others on it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import functools
 import io
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
 
 _NO_READER = (errno.EPIPE, errno.EIO)
 """Errors of a pipe whose reader has ended, and of a terminal that was closed."""
+#: Control characters, other line ends, marks of the direction of text, and surrogates, which no output can encode.
+_CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def shown(text: str) -> str:
+    """``text`` with the characters escaped that control a terminal or hide what is written, but for tabs and line ends.
+
+    Texts of files, of their names and of compilers go through it before they reach a terminal or a log.
+    """
+    return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import click
 
 from mmsbgen.base.declared_options import DeclaredOption, options_of
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.graph.reading_options import ReadingOptions
@@ -50,7 +51,7 @@ def reading_flags(*only: str) -> Callable[[F], F]:
             help="Count every row as a link, or those of weight X or more; other weights than 1 are refused without.",
         ),
         "vertices": click.option(
-            "--vertices", type=click.Path(), help="File with one id a line, of vertices with and without links."
+            "--vertices", type=NamedPath(), help="File with one id a line, of vertices with and without links."
         ),
     }
 

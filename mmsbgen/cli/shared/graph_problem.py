@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,7 +20,7 @@ def graph_options(command: F) -> F:
         click.option("--partners", default="stratified", show_default=True, help="Partners of stars, with --graph."),
         click.option("--mini-batch", default="block", show_default=True, help="Mini-batches, with --graph."),
         click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph."),
-        click.option("--graph", type=click.Path(path_type=Path), help="For this graph as `mmsbgen detect` fits it."),
+        click.option("--graph", type=NamedPath(), help="For this graph as `mmsbgen detect` fits it."),
     ):
         command = option(command)
     return command

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -134,7 +135,7 @@ def _written(file: Path) -> logging.Handler:
         raise click.BadParameter(
             f"the log cannot be written to {file}: {error.strerror}; name another file, or make its folder"
         ) from error
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_OneRecord(_FORMAT))
     return handler
 
 
@@ -167,13 +168,20 @@ def _capture_warnings(ctx: click.Context) -> None:
     ctx.find_root().call_on_close(restore)
 
 
+class _OneRecord(logging.Formatter):
+    """Formats a record so that no text in it controls a terminal or looks like another record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record)).replace("\n", "\n  ")
+
+
 class _Shown(logging.Handler):
     """Shows records on standard error, except those marked ``printed``, which the command prints itself."""
 
     def __init__(self) -> None:
         super().__init__()
         self._rich: logging.Handler | None = None
-        self._plain = logging.Formatter("%(levelname)s %(name)s: %(message)s")
+        self._plain = _OneRecord("%(levelname)s %(name)s: %(message)s")
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "printed", False):
@@ -193,6 +201,7 @@ class _Shown(logging.Handler):
             from mmsbgen.cli.shared.console import stderr
 
             self._rich = RichHandler(console=stderr(), show_path=False, log_time_format="[%X]")
+            self._rich.setFormatter(_OneRecord("%(message)s"))
         self._rich.emit(record)
 
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mmsbgen.base.errors import InputError, MissingDependencyError, MmsbgenError
+from mmsbgen.base.errors import MissingDependencyError, MmsbgenError
 from mmsbgen.base.progress import stage
 
 __all__ = ["Finding", "Status", "examine", "self_test"]
@@ -349,7 +349,7 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
 
     try:
         store = open_store(url, read_only=True)
-    except InputError as error:
+    except MmsbgenError as error:
         yield Finding("database", "problem", str(error), "Name another with --database or MMSBGEN_DATABASE_URL")
         return
     with store:
@@ -376,8 +376,7 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
 
 def _state_of(store: Any) -> Iterator[Finding]:
     """Findings about a database: whether it exists, its schema and its integrity."""
-    from sqlalchemy import text
-
+    from mmsbgen.db.store.connect import check_pages
     from mmsbgen.db.store.schema import REVISIONS
 
     if store.missing:
@@ -393,10 +392,10 @@ def _state_of(store: Any) -> Iterator[Finding]:
     else:
         yield Finding("database", "ok", what, details=details)
     if store.place.path is not None and not store.older:
-        found = store.database.read(lambda connection: connection.execute(text("PRAGMA quick_check")).scalars().all())
-        if list(found) != ["ok"]:
-            what = f"{store.location} is damaged: {found[0]}"
-            yield Finding("database", "problem", what, "Take the last copy, or move the file away and tune again")
+        try:
+            check_pages(store.database)  # of any size
+        except MmsbgenError as error:
+            yield Finding("database", "problem", str(error), "Take the last copy, or move the file away and tune again")
         if not os.access(store.place.path, os.W_OK):
             what = f"{store.location} can be read, but not written"
             yield Finding("database", "warning", what, "Mend its permissions before you tune")

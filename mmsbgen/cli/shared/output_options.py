@@ -11,6 +11,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import print_csv, print_json, print_table
+from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +34,8 @@ def output_options(json_help: str = "Print JSON.") -> Callable[[F], F]:
 
     def add(command: F) -> F:
         command = log_options(json_option(json_help)(command))
-        return click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")(command)
+        as_csv = click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for spreadsheets.")
+        return as_csv(command)
 
     return add
 
@@ -45,7 +47,7 @@ def moved(ctx: click.Context, output: Output, said: str, counts: dict[str, Any])
     elif output.as_csv:
         print_csv(list(counts), [counts])
     elif not is_quiet(ctx):
-        click.echo(said, err=True)
+        click.echo(shown(said), err=True)
 
 
 def show(output: Output, columns: Sequence[Any], rows: Sequence[dict[str, Any]]) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.user_files import check_name
+from mmsbgen.cli.shared.console import shown
+
 
 class NamedPath(click.Path):
-    """A path that is not empty: an unset shell variable gives "", which ``Path`` takes for the current folder."""
+    """A path whose name a file can have and that is safe to print.
+
+    It is not empty: an unset shell variable gives "", which ``Path`` takes for the current folder.
+    """
 
     def __init__(self, **more: Any) -> None:
         super().__init__(path_type=Path, **more)
@@ -17,6 +25,15 @@ class NamedPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value):
             self.fail("the name is empty: give one, or leave the option out. Is a variable of the shell not set?")
+        name = str(value)
+        readable = os.fsencode(name).decode("utf-8", "replace")
+        if "\n" in readable or shown(readable) != readable:
+            escaped = shown(name).replace("\n", "\\n")
+            self.fail(f"the name {escaped} has line ends or control characters: rename it")
+        try:
+            check_name(Path(name))
+        except InputError as error:
+            self.fail(str(error))
         return super().convert(value, param, ctx)
 
 

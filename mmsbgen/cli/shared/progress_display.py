@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from mmsbgen.base.progress import Stage, listening
+from mmsbgen.cli.shared.console import shown
 
 #: Seconds before a stage is shown, between lines without a terminal, and between checks.
 FIRST, BETWEEN_LINES, LOOK = 2.0, 10.0, 0.1
@@ -56,7 +57,7 @@ class StageDisplay:
         with self._lock:
             self._stages.append(stage)
         if stage.alone and not (self.muted or self.silent()):
-            self._draw(stage) if sys.stderr.isatty() else click.echo(f"{stage.name} ...", err=True)
+            self._draw(stage) if sys.stderr.isatty() else click.echo(f"{shown(stage.name)} ...", err=True)
         if self._thread is None:
             self._over.clear()
             self._thread = threading.Thread(target=self._look, name="progress", daemon=True)
@@ -96,16 +97,17 @@ class StageDisplay:
             if self._bar is None:
                 from mmsbgen.cli.shared.console import stderr
 
-                columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
+                name = TextColumn("{task.description}", markup=False)
+                columns = (name, BarColumn(), TextColumn("{task.fields[note]}"))
                 self._bar = Progress(*columns, TimeElapsedColumn(), console=stderr(), transient=True)
                 self._bar.add_task("", total=None, note="")
                 self._bar.start()
-        self._bar.update(0, description=stage.name, completed=stage.done, total=stage.total, note=_note(stage))
+        self._bar.update(0, description=shown(stage.name), completed=stage.done, total=stage.total, note=_note(stage))
 
 
 def line(stage: Stage) -> str:
     """The progress of a stage, such as ``reading g.txt: 34% done, 12.3 MB/s, about 5 s left``."""
-    return f"{stage.name}: {_note(stage) or f'{stage.seconds:.0f} s so far'}"
+    return f"{shown(stage.name)}: {_note(stage) or f'{stage.seconds:.0f} s so far'}"
 
 
 def quantity(value: float, unit: str) -> str:

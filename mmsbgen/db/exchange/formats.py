@@ -38,7 +38,7 @@ def read(path: Path) -> Bundle:
     A cache file that kernel_tuner has not closed is accepted, as in kernel_tuner.  Raises ``InputError`` that names the
     position and the error, also for files of other programs.
     """
-    data = read_unpacked(path)
+    data = read_unpacked(path, share=jsonl.MEMORY_SHARE)
     whole = _whole(data, str(path))
     if whole is not None and "results" in whole:
         return t4.parse(whole, str(path))
@@ -59,7 +59,7 @@ def _whole(data: bytes, name: str) -> dict[str, Any] | None:
             return found if isinstance(found, dict) else None
     except UnicodeDecodeError:
         pass
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{name}: {error}") from error
     return None
 

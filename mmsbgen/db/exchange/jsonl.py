@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from mmsbgen.base.atomic_files import write_packed
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.db.records.canonical_json import canonical_json
@@ -33,6 +34,9 @@ from mmsbgen.db.records.tuning_records import (
 FORMAT = "mmsbgen-tuning"
 VERSION = 2
 """Newest version of the format, which adds quarantined configurations."""
+
+MEMORY_SHARE = 40
+"""JSON of many small values takes up to this many times its size while it is read."""
 
 _PARTS: dict[str, type[Any]] = {
     "device": DeviceRecord,
@@ -95,7 +99,7 @@ _KINDS = "records are in files that `mmsbgen db export` wrote"
 
 def read(path: Path) -> Bundle:
     """The records of a file; raises ``InputError`` that names the line and the error."""
-    return parse(read_unpacked(path).splitlines(keepends=True), str(path))
+    return parse(read_unpacked(path, share=MEMORY_SHARE).splitlines(keepends=True), str(path))
 
 
 def parse(stream: Iterable[bytes], name: str) -> Bundle:
@@ -123,7 +127,7 @@ def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             foreign = header is None and isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
             what = f"; {_KINDS}" if foreign else ""
-            raise InputError(f"{name}, line {number}: {error}{what}") from error
+            raise InputError(f"{name}, line {number}: {plain(error, 300)}{what}") from error
     if header is None:
         raise InputError(f"{name} is empty: a first line with the format is expected; {_KINDS}")
     for kind, found in vars(reader.bundle).items():
@@ -174,10 +178,13 @@ class _Reader:
 
     def _trial(self, values: dict[str, Any]) -> None:
         values["key"] = self._key(values)
+        _check_config(values.get("config"))
         self.bundle.trials.append(self._of_run(_made(TrialRecord, values)))
 
     def _quarantine(self, values: dict[str, Any]) -> None:
         values["key"] = self._key(values)
+        for name in ("config", "recorded"):
+            _check_config(values.get(name))
         self.bundle.quarantine.append(_made(QuarantineRecord, values))
 
     def _key(self, values: dict[str, Any]) -> Key:
@@ -196,6 +203,16 @@ class _Reader:
             return self._parts[kind, str(key)]
         except KeyError:
             raise ValueError(f"no earlier line has the {kind} {key}") from None
+
+
+def _check_config(config: object) -> None:
+    """Raise ValueError for a value that no axis has: its records could not be compared with others."""
+    for name, value in config.items() if isinstance(config, dict) else ():
+        if not isinstance(value, str | int):
+            raise ValueError(
+                f"{name}={value!r} of the configuration is a {type(value).__name__}: texts, whole numbers, true and "
+                "false are expected"
+            )
 
 
 def _made(kind: type[Any], values: dict[str, Any]) -> Any:

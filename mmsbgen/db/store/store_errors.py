@@ -24,6 +24,7 @@ class UnusableError(StoreError):
 _SQLITE_CAUSES: tuple[tuple[str, type[MmsbgenError], str], ...] = (
     ("is not a database", InputError, "is not an SQLite database; name another file"),
     ("malformed", UnusableError, "is damaged; restore it from an export or a copy"),
+    ("Could not decode to UTF-8", UnusableError, "is damaged; restore it from an export or a copy"),
     ("readonly database", UnusableError, "cannot be written; check the rights of the file and of its folder"),
     ("unable to open database", UnusableError, "cannot be opened; check the rights of the file and of its folder"),
     ("disk is full", StoreError, "cannot grow because the disk is full; free some space and repeat the command"),
@@ -37,6 +38,11 @@ _SERVER_CAUSES = {
     "42501": "may not be used so by this user; ask its owner for the right",
 }
 """Remedies by SQLSTATE."""
+
+
+def damaged(location: str, reason: str) -> UnusableError:
+    """The error for a database whose content cannot be read."""
+    return UnusableError(f"the database {location} is damaged; restore it from an export or a copy ({reason})")
 
 
 def is_transient(error: BaseException) -> bool:

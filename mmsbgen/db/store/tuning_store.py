@@ -28,8 +28,9 @@ from mmsbgen.db.records.tuning_records import (
     RunRecord,
     TrialRecord,
 )
+from mmsbgen.db.store import connect as connections
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.connect import Database, LaterDatabase, Location, connect, copy_file, locate
+from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pages, connect, copy_file, locate
 from mmsbgen.db.store.filters import of_key, of_parts
 from mmsbgen.db.store.migrate import migrate, revision
 from mmsbgen.db.store.quarantine import active
@@ -65,7 +66,10 @@ def open_store(url: str | Path | None = None, *, read_only: bool = False, when_u
         when_used: Whether to create or migrate the database only at the first use of the store.  An existing database
             is checked at once.
 
+    Pages of an SQLite file are checked, if it is only read, up to 16 MiB.
+
     Raises:
+        StoreError: The file is damaged.
         InputError: The file is no tuning database, the schema is newer than this version, the server cannot be
             reached, or the folder cannot be written.
     """
@@ -75,6 +79,7 @@ def open_store(url: str | Path | None = None, *, read_only: bool = False, when_u
     if not location.exists():
         return _empty_store(location)
     database = connect(location, read_only=True)
+    _or_close(database, lambda opened: check_pages(opened, at_most=connections.QUICK_CHECK_BYTES))
     found = _or_close(database, revision)
     if found == REVISIONS[-1]:
         return Store(database, location, read_only=True)
@@ -113,6 +118,7 @@ def _writable_when_used(location: Location) -> Store:
 
 def _migrated(location: Location) -> Database:
     database = connect(location)
+    _or_close(database, check_pages)
     _or_close(database, migrate)
     return database
 

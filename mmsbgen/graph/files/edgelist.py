@@ -29,7 +29,14 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_warning import warn_user
-from mmsbgen.graph.files.file_bytes import foreign_format, read_graph_bytes, record_path, short_name, text_lines
+from mmsbgen.graph.files.file_bytes import (
+    foreign_format,
+    need_fields,
+    read_graph_bytes,
+    record_path,
+    short_name,
+    text_lines,
+)
 from mmsbgen.graph.files.text_tables import find_delimiter, read_ends
 from mmsbgen.graph.files.tokens import Fields, parse_integers, split_fields
 from mmsbgen.graph.files.words import INTEGER, as_int64
@@ -72,6 +79,7 @@ def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) 
     kind = foreign_format(file, raw)
     if kind:
         raise InputError(f"{file} has the format {kind}, and is no edge list or table; give one of these")
+    need_fields(file, raw, "integers")
     text = text_lines(file, raw)
     isolated = _isolated_ids(text)
     name, whole = short_name(file), record_path(file)
@@ -89,6 +97,7 @@ def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) 
         places = places[: numbers.size]
         return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
+    need_fields(file, raw, "text")
     words = [word for block in _checked_blocks(file, text, told) for word in block.words()]
     return _graph_of_words(_without_header(file, words, text), isolated, name, whole)
 
@@ -115,6 +124,7 @@ def _table(file: Path, text: bytes, reading: ReadingOptions) -> tuple[list[bytes
             delimiter = find_delimiter(begin.decode("utf-8"), is_csv=is_csv)
         if delimiter is None and reading.columns is None:
             return None
+        need_fields(file, text, "text")
         *ends, kept = read_ends(text.decode("utf-8"), delimiter, reading)
     except csv.Error as error:
         raise InputError(f"{file}: {error}; mend the line") from None

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.user_files import read_bytes, unpacked
+from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph.graph import GraphWarning
 
@@ -38,6 +38,19 @@ _TEXTS = {
     # Atomic, so that what comes before the graph is matched in one way only.
     "gml": re.compile(r'(?>\s*#[^\n]*\n|\s*(?:Creator|Version|comment)\s+(?:"[^"]*"|\S+))*+\s*graph\s*\[', re.I),
 }
+#: Most bytes of memory for a field of a file while it is read, measured with ids that all differ (docs/memory.md).
+FIELD_BYTES = {
+    "integers": 64,
+    "text": 310,
+    "adjlist": 500,
+    "metis": 550,
+    "dimacs": 120,
+    "graphml": 250,
+    "gexf": 250,
+    "gml": 120,
+    "pajek": 340,
+    "mtx": 72,
+}
 _ROOT = re.compile(r"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
 _PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*+<(?:!doctype html|html|head|body|title)\b", re.I | re.S)
 _JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
@@ -45,11 +58,16 @@ _SAMPLE_BYTES = 1 << 16
 
 
 def read_graph_bytes(file: Path) -> bytes:
-    """The unpacked content of a file; raises InputError if it cannot be read, is damaged or an unknown archive."""
-    raw = unpacked(file, read_bytes(file, "give the file of the graph inside it"))
-    if not raw.strip():
+    """The unpacked content of a file; raises as :func:`mmsbgen.base.user_files.read_unpacked`, or if it is empty."""
+    raw = read_unpacked(file, "give the file of the graph inside it")
+    if not raw or raw.isspace():
         raise InputError(f"{file} is empty; an edge list has one link a line: two ids separated by a tab or spaces")
     return raw
+
+
+def need_fields(file: Path, raw: bytes, kind: str) -> None:
+    """Raise InputError if the fields of ``raw`` may take more than the memory left; ``kind`` is of ``FIELD_BYTES``."""
+    need_memory(file, FIELD_BYTES[kind] * most_fields(raw))
 
 
 def format_of(file: Path, raw: bytes) -> str:

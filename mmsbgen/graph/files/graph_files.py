@@ -13,7 +13,15 @@ import numpy as np
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.graph.files.edgelist import graph_of_text
-from mmsbgen.graph.files.file_bytes import format_of, read_graph_bytes, record_path, short_name, text_lines
+from mmsbgen.graph.files.file_bytes import (
+    FIELD_BYTES,
+    format_of,
+    need_fields,
+    read_graph_bytes,
+    record_path,
+    short_name,
+    text_lines,
+)
 from mmsbgen.graph.files.matrix_files import from_matrix_market, from_npy, from_npz, from_parquet
 from mmsbgen.graph.files.neighbour_lists import from_adjacency_list, from_dimacs, from_metis
 from mmsbgen.graph.files.network_files import from_gml, from_pajek
@@ -58,6 +66,8 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
         elif reading.columns is not None and kind not in _WITH_COLUMNS:
             raise InputError(f"{file} has the format {kind}, which has no columns: leave out {reading.columns!r}")
         else:
+            if kind in FIELD_BYTES:
+                need_fields(file, raw, kind)
             graph = _READERS[kind](file, raw, reading)
     graph = replace(graph, name=short_name(file), file=record_path(file))
     if reading.vertices is None:
@@ -94,8 +104,10 @@ def with_vertices(graph: Graph, vertices: str | os.PathLike[str] | Iterable[Any]
 
 
 def _ids_of_lines(file: Path) -> list[str]:
-    words = []
-    for number, line in enumerate(text_lines(file, read_graph_bytes(file)).decode().splitlines(), 1):
+    words, raw = [], read_graph_bytes(file)
+    need_fields(file, raw, "text")
+    # Not splitlines(): an id may contain characters such as U+2028.
+    for number, line in enumerate(text_lines(file, raw).decode().split("\n"), 1):
         word = line.strip(" \t\r")
         if word[:1] in ("", "#", "%"):
             continue

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import io
+import tokenize
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import library
+from mmsbgen.base.user_files import need_memory
 from mmsbgen.graph.edge_tables import from_table
 from mmsbgen.graph.graph import Graph
 from mmsbgen.graph.library_graphs import from_array, from_scipy
 from mmsbgen.graph.reading_options import ReadingOptions
 
+#: Most bytes of memory for a byte of the arrays of a file while it is read, for a row of a table and for its cells.
+_ENTRY, _ROW, _CELL = 14, 800, 32
+
 
 def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of a square matrix; ids are its rows, from 1 on as the file counts them."""
     io_of = library("scipy.io", "Matrix Market files")
+    if not raw.endswith(b"\n"):
+        raw += b"\n"  # without it SciPy 1.17 reads beyond its buffer, and crashes
     try:
         matrix = io_of.mmread(io.BytesIO(raw))
     except (ValueError, TypeError, OverflowError, OSError, EOFError, MemoryError, RuntimeError) as error:
@@ -33,8 +42,12 @@ def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of a matrix that ``scipy.sparse.save_npz`` wrote; ids are its rows from 0 on."""
     sparse = library("scipy.sparse", "matrices in .npz files")
     try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            need_memory(file, _ENTRY * sum(member.file_size for member in archive.infolist()))
         matrix = sparse.load_npz(io.BytesIO(raw))
         matrix = sparse.coo_array(matrix)
+    except InputError:
+        raise
     except Exception:  # a damaged archive raises errors of zipfile, zlib, NumPy and SciPy
         raise InputError(f"{file} holds no whole sparse matrix; give one that scipy.sparse.save_npz wrote") from None
     return from_scipy(matrix, str(file), reading)
@@ -42,11 +55,12 @@ def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
 
 def from_npy(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of an array ``[L, 2]`` of ids that ``numpy.save`` wrote."""
+    need_memory(file, _ENTRY * len(raw))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             array = np.load(io.BytesIO(raw), allow_pickle=False)
-    except (ValueError, OSError, EOFError, MemoryError, SyntaxError) as error:
+    except (ValueError, OSError, EOFError, MemoryError, SyntaxError, tokenize.TokenError) as error:
         raise _damaged(file, "NumPy", error) from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{file} is an archive of arrays; give one array of pairs of ids that numpy.save wrote")
@@ -58,7 +72,9 @@ def from_parquet(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     parquet = library("pyarrow.parquet", "Parquet files")
     arrow = library("pyarrow", "Parquet files")
     try:
-        table: Any = parquet.ParquetFile(arrow.BufferReader(raw)).read()
+        stored = parquet.ParquetFile(arrow.BufferReader(raw))
+        need_memory(file, stored.metadata.num_rows * (_ROW + _CELL * stored.metadata.num_columns))
+        table: Any = stored.read()
     except (arrow.ArrowException, OSError, ValueError) as error:
         raise _damaged(file, "Parquet", error) from None
     return from_table(table, "pyarrow", reading, str(file))
@@ -69,4 +85,4 @@ def _damaged(file: Path, kind: str, error: Exception) -> InputError:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return plain(str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__, 200)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph.files.file_bytes import text_lines
-from mmsbgen.graph.files.words import graph_of_words
-from mmsbgen.graph.graph import Graph
+from mmsbgen.graph.files.words import graph_of_words, is_number
+from mmsbgen.graph.graph import MAX_VERTICES, Graph
 from mmsbgen.graph.library_graphs import graph_of_ends
 from mmsbgen.graph.reading_options import ReadingOptions, kept_links, need_weights
 
+MAX_LINKS = 2**63 - 1
 _BLANKS = re.compile(r"[ \t\r\v\f]+")
 
 
@@ -39,7 +40,7 @@ def from_adjacency_list(file: Path, raw: bytes, reading: ReadingOptions) -> Grap
 def _may_be_metis(rows: list[list[str]]) -> bool:
     """Whether the first row may be the numbers of vertices and links, and the others the neighbours of vertices."""
     first = rows[0] if rows else []
-    if len(first) != 2 or first[0] != str(len(rows) - 1) or not first[1].isdigit():
+    if len(first) != 2 or first[0] != str(len(rows) - 1) or not is_number(first[1], 0, MAX_LINKS):
         return False
     return sum(map(len, rows[1:])) == 2 * int(first[1])
 
@@ -55,7 +56,7 @@ def from_metis(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     while rows and not rows[0][1]:
         del rows[0]
     head = rows[0][1] if rows else []
-    if not 2 <= len(head) <= 4:
+    if not 2 <= len(head) <= 4 or not all(is_number(word, 0, MAX_LINKS) for word in head):
         raise InputError(f"{file}: a METIS file begins with the numbers of vertices and links; this does not")
     (n, m), form = map(int, head[:2]), f"{int(head[2]) if len(head) > 2 else 0:03d}"
     while len(rows) > n + 1 and not rows[-1][1]:
@@ -71,8 +72,8 @@ def from_metis(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
         if len(words) % step:
             raise InputError(f"{file}, line {number}: a neighbour has no weight; mend the line")
         for word in words[::step]:
-            if not (word.isdigit() and 1 <= int(word) <= n):
-                raise InputError(f"{file}, line {number}: {word!r} is no vertex from 1 to {n}; mend the line")
+            if not is_number(word, 1, n):
+                raise InputError(f"{file}, line {number}: {word[:60]!r} is no vertex from 1 to {n}; mend the line")
             ends.append((vertex, int(word) - 1))
         weights += words[1::2] if has_links_weights else []
     if len(ends) != 2 * m:
@@ -90,20 +91,20 @@ def from_dimacs(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     n: int | None = None
     ends, weights = [], []
     for number, words in _lines(file, raw, ""):
-        if words[0] == "p" and len(words) == 4 and words[2].isdigit() and n is None:
+        if words[0] == "p" and len(words) == 4 and is_number(words[2], 0, MAX_VERTICES) and n is None:
             n = int(words[2])
             m = words[3]
         elif words[0] in ("e", "a") and len(words) in (3, 4) and n is not None:
-            if not all(word.isdigit() and 1 <= int(word) <= n for word in words[1:3]):
-                raise InputError(f"{file}, line {number}: {' '.join(words)!r} has no two vertices from 1 to {n}")
+            if not all(is_number(word, 1, n) for word in words[1:3]):
+                raise InputError(f"{file}, line {number}: {' '.join(words)[:60]!r} has no two vertices from 1 to {n}")
             ends.append((int(words[1]) - 1, int(words[2]) - 1))
             weights += words[3:]
         elif words[0] not in ("c", "n", "d", "v", "x"):
             raise InputError(f"{file}, line {number}: {' '.join(words)[:60]!r} is no line of DIMACS; mend it")
     if n is None:
         raise InputError(f"{file} has no line 'p edge N M', with which a DIMACS file begins")
-    if not m.isdigit() or len(ends) not in (int(m), 2 * int(m)):
-        raise InputError(f"{file} says that it has {m} links, and has {len(ends)}; fetch it again")
+    if not is_number(m, 0, MAX_LINKS) or len(ends) not in (int(m), 2 * int(m)):
+        raise InputError(f"{file} says that it has {m[:60]} links, and has {len(ends)}; fetch it again")
     if weights and len(weights) != len(ends):
         raise InputError(f"{file}: some links have a weight, and others none; mend them")
     if weights:

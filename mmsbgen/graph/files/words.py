@@ -12,17 +12,23 @@ from numpy.typing import NDArray
 from mmsbgen.graph.graph import Graph, Int64Array
 from mmsbgen.graph.library_graphs import graph_of_ends
 
+MOST_SIGNS = 20  # of a 64-bit integer; Python converts no numbers of thousands of digits
 INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
 
 
 def as_int64(words: Sequence[bytes]) -> Int64Array | None:
     """The words as int64 ``[L]``; None if any is no 64-bit integer in its shortest form."""
-    if not all(map(INTEGER.fullmatch, words)):
+    if not all(map(INTEGER.fullmatch, words)) or max(map(len, words), default=0) > MOST_SIGNS:
         return None
     numbers = [int(word) for word in words]
     if numbers and not (min(numbers) >= -(2**63) and max(numbers) < 2**63):
         return None
     return np.array(numbers, dtype=np.int64)
+
+
+def is_number(word: str, least: int, most: int) -> bool:
+    """Whether a word is a number without a sign from ``least`` to ``most``."""
+    return word.isascii() and word.isdigit() and len(word) <= MOST_SIGNS and least <= int(word) <= most
 
 
 def graph_of_words(

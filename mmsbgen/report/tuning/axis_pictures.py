@@ -88,11 +88,11 @@ def by_axis(cases: Sequence[Case]) -> list[Picture]:
 
 
 def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
-    values: dict[str, list[Any]] = {}
+    by_text: dict[str, dict[str, Any]] = {}
     for config in case.configs.values():
         for name, value in config.items():
-            if value not in values.setdefault(name, []):
-                values[name].append(value)
+            by_text.setdefault(name, {})[repr(value)] = value  # 8.0 and True equal 8 and 1, and are others
+    values = {name: list(found.values()) for name, found in by_text.items()}
     moving = [name for name, found in values.items() if len(found) > 1]
     moving.sort(key=lambda name: -_weight(case, name))
     columns = min(3, max(1, len(moving)))

@@ -41,7 +41,7 @@ class Case:
         self.times, self.configs = {}, {}
         for found in order:
             self.times.setdefault(found.config_digest, found.median_s)
-            self.configs.setdefault(found.config_digest, dict(by_uid[found.uid].config))
+            self.configs.setdefault(found.config_digest, _scalars(by_uid[found.uid].config))
         self.best = by_uid[order[0].uid]
 
     @property
@@ -70,7 +70,8 @@ class Case:
     @property
     def size(self) -> int:
         """The value of the kernel's size parameter; 0 if none is declared."""
-        return 0 if self.spec is None or self.spec.sweep is None else int(self.problem.get(self.spec.sweep.size, 0))
+        found = 0 if self.spec is None or self.spec.sweep is None else self.problem.get(self.spec.sweep.size, 0)
+        return found if isinstance(found, int) else 0
 
     @property
     def date(self) -> str:
@@ -98,10 +99,10 @@ class Case:
         if self.spec is None:
             return began
         try:
-            problem = family(self.kernel.family).problem(**self.problem)
-        except InputError:  # a record of another version, with other parameters
+            problem, traits = family(self.kernel.family).problem(**self.problem), recorded_traits(self.device)
+        except (InputError, TypeError, ValueError):  # a record of another version, with other values
             return began
-        return self.times.get(digest(dict(self.spec.default(problem, recorded_traits(self.device)))), began)
+        return self.times.get(digest(dict(self.spec.default(problem, traits))), began)
 
     @property
     def roof_fraction(self) -> float | None:
@@ -122,6 +123,11 @@ class Case:
                 at = tuple(config[axis] for axis in axes)
                 found[at] = min(found.get(at, self.times[name]), self.times[name])
         return found
+
+
+def _scalars(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a configuration that can be compared; older versions stored others too."""
+    return {name: value for name, value in config.items() if isinstance(value, str | int | float)}
 
 
 def cases_of(trials: Iterable[TrialRecord]) -> list[Case]:

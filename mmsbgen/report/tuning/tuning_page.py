@@ -95,16 +95,16 @@ def _range(values: Sequence[float]) -> str:
 
 def _problems(bundle: Bundle) -> list[tuple[str, str, str]]:
     """Kernel, parameter and measured values, for every problem parameter with more than one value."""
-    values: dict[str, dict[str, set[object]]] = {}
+    values: dict[str, dict[str, dict[str, object]]] = {}
     for trial in bundle.trials:
         for name, value in trial.key.problem.params.items():
-            values.setdefault(trial.key.kernel.name, {}).setdefault(name, set()).add(value)
+            values.setdefault(trial.key.kernel.name, {}).setdefault(name, {})[repr(value)] = value
     found = []
     for kernel, params in sorted(values.items()):
         for name, seen in sorted(params.items()):
             if len(seen) > 1:
-                numbers = all(type(value) is int for value in seen)
-                order = sorted(seen, key=lambda value: (int(str(value)), "") if numbers else (0, str(value)))
+                numbers = all(type(value) is int for value in seen.values())
+                order = sorted(seen.values(), key=lambda value: (int(str(value)), "") if numbers else (0, str(value)))
                 found.append((kernel, name, ", ".join(map(str, order))))
     return found
 

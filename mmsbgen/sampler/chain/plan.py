@@ -25,11 +25,13 @@ __all__ = ["Plan"]
 class Plan:
     """Plan of a chain on a split graph and a device that is not opened yet.
 
+    ``results`` are the bytes on the host that making results takes when the chain is finished.
+
     Raises :class:`mmsbgen.base.errors.InputError` for a graph without pairs, and for options that the device does not
     support.
     """
 
-    def __init__(self, split: Split, options: Options, info: DeviceInfo) -> None:
+    def __init__(self, split: Split, options: Options, info: DeviceInfo, results: int = 0) -> None:
         graph = split.graph
         if graph.n_vertices < 2:
             raise InputError(f"{graph.name or 'the graph'} has {graph.n_vertices} vertices; pairs need at least 2")
@@ -64,7 +66,7 @@ class Plan:
         self.specs += self.partners.specs(self.rounds)
         self.specs += buffers.explained_specs(split.n_training_links, self.shape) if options.refines else []
         on_device = self.shape.bytes(options.keeps_mean, options.keeps_spread) | buffers.bytes_by_purpose(self.specs)
-        self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes())
+        self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes(results))
 
     def require(self, used: int = 0) -> str:
         """Check the memory; returns one line for people, see :func:`mmsbgen.sampler.state.memory_needs.require`."""
@@ -104,17 +106,19 @@ class Plan:
         each = self.max_vertices * (12 + real) + self.partners.bytes_each
         return rounds(self.info.kind, each)
 
-    def _host_bytes(self) -> dict[str, int]:
+    def _host_bytes(self, results: int) -> dict[str, int]:
         graph, shape = self.split.graph, self.shape
         pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
         listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
         rows = self.export_rows * shape.row
         each = memory_needs.NARROWED if shape.stored.narrow else shape.real.itemsize
+        starts = 0
+        if self.starts_from_sets:
+            starts = memory_needs.of_start(graph.n_vertices, graph.n_links, rows * each)
         return {
             "graph": 8 * graph.links.nbytes,
-            "starts": memory_needs.of_start(graph.n_vertices, graph.n_links, rows * each)
-            if self.starts_from_sets
-            else 0,
+            "starts": starts,
+            "results": max(0, results - starts),  # what starts took is free by then
             "edge sets": self.links.buckets.nbytes + self.held.buckets.nbytes,
             "mini-batches": listed + pairs * 64,
             **self._draws(),

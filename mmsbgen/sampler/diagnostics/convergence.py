@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.best_community import leading_communities
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.diagnostics.memberships import Memberships, largest
+from mmsbgen.sampler.diagnostics.memberships import Memberships, by_community, largest
 from mmsbgen.sampler.options.phases import TOLERANCE, WINDOW, one_community, settled
 from mmsbgen.sampler.posterior.draws import effective_number
 
@@ -70,7 +70,7 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Stabi
     since = [row for row in trace if row["iteration"] > course.changed_at]
     chance = one_community(sampler.split.graph.density)
     verdict = True if course.settled_at is not None else settled(since, sweep, course.changed_at, chance)
-    mass = np.bincount(found.indices.ravel(), found.values.ravel(), minlength=found.k)
+    mass = by_community(found.indices, found.values, found.width)
     agreement = watch.agreement(course.changed_at)
     return {
         "settled": verdict,

@@ -96,9 +96,8 @@ class Memberships:
     def first(self, r: int) -> Memberships:
         """A copy with only the ``r`` largest entries of each row, without ``posterior``."""
         indices, values = (np.ascontiguousarray(array[:, :r]) for array in (self.indices, self.values))
-        left = self.values[:, r:].astype(np.float64)
-        spread = self.spread + np.bincount(self.indices[:, r:].ravel(), left.ravel(), self.width)
-        rest = self.rest + left.sum(axis=1)
+        rest = self.rest + self.values[:, r:].sum(axis=1, dtype=np.float64)
+        spread = self.spread + by_community(self.indices[:, r:], self.values[:, r:], self.width)
         return replace(self, indices=indices, values=values, rest=rest, spread=spread, posterior=None)
 
     def renumbered(self, columns: Ints, strengths: Floats) -> Memberships:
@@ -237,16 +236,28 @@ def named_arrays(found: Memberships) -> dict[str, Array]:
 def of_arrays(ids: Array, arrays: Mapping[str, Array], delta: float) -> Memberships:
     """The inverse of :func:`named_arrays`; raises ValueError or KeyError for arrays that do not fit together."""
     unlinked = arrays["unlinked"]
+    _check_numbers(unlinked=(unlinked, "iu"))
     if unlinked.size and (unlinked.min() < 0 or unlinked.max() >= len(ids) or (np.diff(unlinked) <= 0).any()):
         raise ValueError("its vertices without links are not among its vertices")
     chains: list[Memberships] = []
+    kinds = {"communities": "iu", "columns": "iu", "codes": "u"}
     while not chains or f"chain{len(chains)}_beta" in arrays:
         prefix = f"chain{len(chains)}_" if chains else ""
         given: dict[str, Any] = {attribute: arrays[prefix + name] for name, attribute in _ARRAYS.items()}
+        _check_numbers(**{name: (given[attribute], kinds.get(name, "f")) for name, attribute in _ARRAYS.items()})
         chain = Memberships(ids, delta=delta, unlinked=unlinked, **given, draws=Draws.of_arrays(arrays, prefix))
         _check_shapes(chain)
         chains.append(replace(chain, posterior=Posterior.of_arrays(arrays, prefix, chain.indices, chain.width)))
     return replace(chains[0], others=tuple(chains[1:]))
+
+
+def _check_numbers(**arrays: tuple[Array, str]) -> None:
+    """Raise ValueError for arrays that are not of their NumPy kinds, not finite or, of reals, negative."""
+    for name, (array, kinds) in arrays.items():
+        if array.dtype.kind not in kinds:
+            raise ValueError(f"its {name} are {array.dtype}")
+        if kinds == "f" and not (np.isfinite(array).all() and array.min(initial=0.0) >= 0):
+            raise ValueError(f"its {name} have numbers that no run has")
 
 
 def _check_shapes(m: Memberships) -> None:
@@ -294,17 +305,32 @@ def outside(rows: Array, indices: npt.NDArray[np.int32], values: Array) -> tuple
     return rest.clip(min=0.0), spread.clip(min=0.0)
 
 
-def largest_of_parts(parts: Iterable[Array], r: int, k: int) -> tuple[npt.NDArray[np.int32], Array, Floats, Floats]:
-    """Indices and values ``[N, r]`` as :func:`largest`, and :func:`outside` of all rows ``[N, k]``, read in parts."""
-    indices, values, rest, spread = [], [], [], np.zeros(k)
+def by_community(indices: npt.NDArray[np.int32], values: Array, k: int) -> Floats:
+    """The sums ``[k]`` of ``values`` ``[N, r]`` by community, a part of the rows at a time to bound the memory."""
+    sums, step = np.zeros(k), max(1, _CACHED // max(1, indices.shape[1]))
+    for first in range(0, len(indices), step):
+        part = slice(first, first + step)
+        sums += np.bincount(indices[part].ravel(), values[part].ravel(), k)
+    return sums
+
+
+def largest_of_parts(
+    parts: Iterable[Array], r: int, shape: tuple[int, int], dtype: npt.DTypeLike
+) -> tuple[npt.NDArray[np.int32], Array, Floats, Floats]:
+    """Indices and values ``[N, r]`` as :func:`largest`, and :func:`outside` of all rows, read in parts.
+
+    ``shape`` ``[N, K]`` and ``dtype`` are those of the rows.
+    """
+    n, k = shape
+    indices, values, rest, spread = np.empty((n, r), np.int32), np.empty((n, r), dtype), np.empty(n), np.zeros(k)
+    first = 0
     for rows in parts:
-        at, best = largest(rows, r)
-        left, by_community = outside(rows, at, best)
-        indices.append(at)
-        values.append(best)
-        rest.append(left)
-        spread += by_community
-    return np.concatenate(indices), np.concatenate(values), np.concatenate(rest), spread
+        part = slice(first, first + len(rows))
+        indices[part], values[part] = largest(rows, r)
+        rest[part], left = outside(rows, indices[part], values[part])
+        spread += left
+        first += len(rows)
+    return indices, values, rest, spread
 
 
 def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:

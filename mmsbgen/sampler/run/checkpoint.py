@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from mmsbgen._version import __version__
 from mmsbgen.backends.base import Buffer, Device, DeviceInfo
-from mmsbgen.base.atomic_files import published_archive
+from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, published_archive, stored_arrays
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 from mmsbgen.base.versions import versions
 from mmsbgen.graph import Graph
 from mmsbgen.kernels.build import compiler_options, traits_of
@@ -31,26 +31,22 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.phases import Phases
+from mmsbgen.sampler.run.checkpoint_checks import (
+    COUNTERS,
+    check_entries,
+    check_meta,
+    check_rows,
+    checked,
+    probabilities,
+)
 from mmsbgen.sampler.state.chain_state import ChainState
 from mmsbgen.sampler.state.sparse_state import SparseState
 
 FORMAT = 3
-_META = (
-    ("graph", str),
-    ("graph_name", str),
-    ("options", dict),
-    ("course", dict),
-    ("fingerprint", dict),
-    ("kernels", dict),
-    ("stage_seconds", dict),
-    ("seconds", float),
-    ("trace", list),
-)
 #: Arrays of sparse rows: communities and values of the entries.
 ENTRIES = ("entry_communities", "entry_values")
 _LOOP = "loop over iterations"
 _HEADER = re.compile(r"\A\s*/\*.*?\*/", re.DOTALL)
-_COUNTERS = ("iteration", "samples", "averaged", "vertex_updates", "clips", "published_evaluations")
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
         "options": sampler.options.as_dict(),
         "fingerprint": fingerprint(sampler),
         "kernels": {name: choice.as_dict() for name, choice in sampler.runtime.choices.items()},
-        **{name: getattr(chain, name) for name in _COUNTERS},
+        **{name: getattr(chain, name) for name in COUNTERS},
         "course": chain.course.as_dict(),
         "stage_seconds": sampler.stages.seconds(),
         "seconds": seconds,
@@ -174,57 +170,47 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputError(f"there is no checkpoint {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError) as error:
-        raise InputError(f"{path} is no checkpoint of mmsbgen ({error}); name the checkpoint.npz of a run") from None
-    except (zipfile.BadZipFile, zlib.error) as error:
+    except FOREIGN as error:
+        raise InputError(
+            f"{path} is no checkpoint of mmsbgen ({plain(error, 200)}); name the checkpoint.npz of a run"
+        ) from None
+    except DAMAGED as error:
         raise InputError(f"{path} is damaged or no checkpoint of mmsbgen ({error}); resume from another one") from None
 
 
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint's metadata; raises :class:`InputError` for another file or an unsupported version."""
-    with _readable(path), open(path, "rb") as file, np.load(_archive(file)) as archive:
+    with _readable(path), open(path, "rb") as file, stored_arrays(file) as archive:
         meta = json.loads(archive["meta"].tobytes())
-        version = int(meta["format"])
+        version, writer = int(meta["format"]), f"mmsbgen {plain(meta.get('version'))}"
         if version == FORMAT:
-            for name, kind in _META:
-                if not isinstance(meta[name], kind):
-                    raise ValueError(f"its {name} is a {type(meta[name]).__name__}")
-            for name in _COUNTERS:
-                meta[name] = int(meta[name])
+            check_meta(meta)
             unknown = sorted(meta["options"].keys() - Options.__dataclass_fields__.keys())
             if unknown:
                 raise InputError(
-                    f"{path} was written by mmsbgen {meta.get('version')}, with the options {', '.join(unknown)}, and "
-                    f"this is {__version__}: resume with that version"
+                    f"{path} was written by {writer}, with the options {plain(', '.join(unknown), 200)}, and this is "
+                    f"{__version__}: resume with that version"
                 )
             Options.from_dict(meta["options"])
             Phases(**meta["course"])
     if version > FORMAT:
         raise InputError(
-            f"{path} was written by mmsbgen {meta.get('version')}, this is {__version__}: resume with that version "
-            "or a newer one"
+            f"{path} was written by {writer}, this is {__version__}: resume with that version or a newer one"
         )
     if version < FORMAT:
         raise InputError(
-            f"{path} was written by mmsbgen {meta.get('version')}, whose checkpoints have another form: "
-            "resume with that version"
+            f"{path} was written by {writer}, whose checkpoints have another form: resume with that version"
         )
     return Checkpoint(path, meta)
-
-
-def _archive(file: BinaryIO) -> BinaryIO:
-    if not zipfile.is_zipfile(file):
-        raise zipfile.BadZipFile("not a whole archive")
-    file.seek(0)
-    return file
 
 
 def belongs(checkpoint: Checkpoint, graph: Graph) -> None:
     """Raise :class:`InputError` if the checkpoint belongs to another graph."""
     if checkpoint.meta["graph"] != graph.digest:
+        other = plain(checkpoint.meta["graph_name"])
         raise InputError(
-            f"{checkpoint.path} belongs to another graph ({checkpoint.meta['graph_name']}) than {graph.name}; resume "
-            "with the graph that it was started on"
+            f"{checkpoint.path} belongs to another graph ({other}) than {graph.name}; resume with the graph that it "
+            "was started on"
         )
 
 
@@ -249,34 +235,52 @@ def restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
 
 def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
     meta, shape, device = checkpoint.meta, sampler.shape, sampler.device
-    with np.load(checkpoint.path) as archive:
+    n, k, real, double = shape.n_vertices, shape.k, shape.real, np.dtype(np.float64)
+    held_out, sums = (len(sampler.split.validation.pairs),), sampler.held_values["sums"]
+    averaged = meta["averaged"]
+    with open(checkpoint.path, "rb") as file, stored_arrays(file) as archive:
         sampler.state.reset_slots()
-        n, k = shape.n_vertices, shape.k
-        row_sums = _shaped(archive, "row_sums", (n,))
+        row_sums = checked(archive, "row_sums", (n,), real, is_positive=True)
         if isinstance(sampler.state, SparseState):
-            communities, values = (_shaped(archive, name, (n, shape.entries)) for name in ENTRIES)
-            sampler.state.restore_entries(communities, values, row_sums, _shaped(archive, "totals", (k,)))
+            entries = (n, shape.entries)
+            communities = checked(archive, ENTRIES[0], entries, np.dtype(np.uint32))
+            values = checked(archive, ENTRIES[1], entries, real, most=1.0)
+            check_entries(communities, values, k, shape.floor)
+            totals = checked(archive, "totals", (k,), real)
+            sampler.state.restore_entries(communities, values, row_sums, totals)
         else:
             _restore_rows(
                 checkpoint.path,
                 "pi",
                 shape.stored.dtype,
                 sampler,
+                lambda rows: check_rows(shape.stored.values(rows), "pi", 1.0),
                 lambda first, rows: sampler.state.restore_rows(first, rows, row_sums[first : first + len(rows)]),
             )
         for name in _moments(sampler):
-            write = partial(_write, device, sampler.values[name])
-            _restore_rows(checkpoint.path, name, shape.real, sampler, write)
-        sampler.state.set_theta(_shaped(archive, "theta", (2, k)).astype(shape.real))
-        beta = np.full(shape.row, 0.5, shape.real)
-        beta[:k] = _shaped(archive, "beta", (k,))
+            _restore_rows(
+                checkpoint.path,
+                name,
+                real,
+                sampler,
+                partial(_check_moments, name, averaged),
+                partial(_write, device, sampler.values[name]),
+            )
+        sampler.state.set_theta(checked(archive, "theta", (2, k), real, is_positive=True))
+        beta = np.full(shape.row, 0.5, real)
+        beta[:k] = checked(archive, "beta", (k,), real, most=1.0)
         device.write(sampler.values["beta"], beta)
-        device.write(sampler.held_values["sums"], _shaped(archive, "sums", sampler.held_values["sums"].shape))
-        published_sum = _shaped(archive, "published_sum", (len(sampler.split.validation.pairs),))
-        beta_sum, beta_squares = (_shaped(archive, name, (k,)) for name in ("beta_sum", "beta_squares"))
+        # An evaluation before the means begin leaves its own sample.
+        most = probabilities(max(1, meta["samples"]))
+        device.write(sums, checked(archive, "sums", sums.shape, double, most=most))
+        most = probabilities(meta["published_evaluations"])
+        published_sum = checked(archive, "published_sum", held_out, double, most=most)
+        beta_sum, beta_squares = (
+            checked(archive, name, (k,), double, most=probabilities(averaged)) for name in ("beta_sum", "beta_squares")
+        )
         if sampler.draws is not None:
             sampler.draws.restore(archive)
-    counters = {name: meta[name] for name in _COUNTERS}
+    counters = {name: meta[name] for name in COUNTERS}
     chain = ChainState(published_sum, beta_sum, beta_squares, course=Phases(**meta["course"]), **counters)
     if sampler.options.iterations is not None and checkpoint.options.iterations is None:
         chain = chain.to_given_length()
@@ -289,15 +293,23 @@ def _write(device: Device, buffer: Buffer, first: int, rows: Array) -> None:
     device.write(buffer, rows, first)
 
 
-def _shaped(archive: Mapping[str, Array], name: str, shape: tuple[int, ...]) -> Array:
-    found = archive[name]
-    if found.shape != shape:
-        raise ValueError(f"its {name} has shape {found.shape}, this run needs {shape}")
-    return found
+def _check_moments(name: str, averaged: int, rows: Array) -> None:
+    """Check sums of pi over samples, or sums of squared deviations, which have no given sum."""
+    if name == "mean":
+        check_rows(rows, name, float(averaged))
+    elif not (np.isfinite(rows).all() and rows.min(initial=0) >= 0):
+        raise ValueError(f"its {name} has numbers that no chain has")
 
 
-def _restore_rows(path: Path, name: str, wanted: np.dtype[Any], sampler: Sampler, write: Any) -> None:
-    """Stream ``name.npy`` from the archive and pass padded rows to ``write``."""
+def _restore_rows(
+    path: Path,
+    name: str,
+    wanted: np.dtype[Any],
+    sampler: Sampler,
+    check: Callable[[Array], None],
+    write: Callable[[int, Array], None],
+) -> None:
+    """Stream ``name.npy`` from the archive, ``check`` its rows and pass them, padded, to ``write``."""
     shape = sampler.shape
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
         version = np.lib.format.read_magic(member)
@@ -309,5 +321,6 @@ def _restore_rows(path: Path, name: str, wanted: np.dtype[Any], sampler: Sampler
             data = member.read((stop - first) * shape.k * wanted.itemsize)
             rows = np.zeros((stop - first, shape.row), wanted)
             rows[:, : shape.k] = np.frombuffer(data, wanted).reshape(stop - first, shape.k)
+            check(rows[:, : shape.k])
             write(first, rows)
         member.read(1)  # zipfile verifies the checksum at the end of the member

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 
 #: Files that a run writes into its folder.
 FILES = ("run.json", "memberships.npz", "communities.txt")
@@ -16,9 +17,10 @@ def record_in(folder: Path) -> dict[str, Any] | None:
     """The run record in ``folder``; None if it has none or its ``run.json`` is not a run record."""
     try:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     ours = isinstance(record, dict) and "mmsbgen" in record and isinstance(record.get("graph"), dict)
+    ours = ours and isinstance(record.get("chains", []), list)
     return record if ours else None
 
 
@@ -41,10 +43,9 @@ def replaced(folder: Path, resumed: str | None) -> list[str]:
     """
     record, said = record_in(folder), []
     if record is not None and record["graph"].get("digest") != resumed:
-        when = str(record.get("finished", "an unknown date"))[:16].replace("T", " ")
-        said.append(
-            f"The results in {folder}, of {record['graph'].get('name') or 'a graph'} from {when} UTC, will be replaced."
-        )
+        when = plain(record.get("finished", "an unknown date"))[:16].replace("T", " ")
+        name = plain(record["graph"].get("name") or "a graph")
+        said.append(f"The results in {folder}, of {name} from {when} UTC, will be replaced.")
     if (folder / "report" / "report.html").exists():
         said.append(f"{folder / 'report'} shows the results before: make it anew by `mmsbgen report {folder}`.")
     return said

@@ -32,11 +32,10 @@ from mmsbgen.sampler.diagnostics.memberships import (
     named_arrays,
 )
 from mmsbgen.sampler.posterior.moments import Posterior
+from mmsbgen.sampler.state.memory_needs import MOST_CODES
 from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.scores.cover import cover_text, words_of
 
-#: Largest number of entries of pi that results hold as codes of one byte.
-_MOST_CODES = 1 << 27
 #: Arrays of a file that all of pi replaces, with its means and deviations.
 _OF_PI = ("communities", "shares", "rest", "spread", "codes", "mean", "sd", "mean_codes", "sd_codes")
 #: Python library of each backend.
@@ -66,10 +65,12 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
 
     ``tell`` is called with the share of rows read.
     """
+    shape = sampler.shape
     if isinstance(sampler.state, SparseState):
         indices, values, rest, spread = _entries(sampler.state, r)
     else:
-        indices, values, rest, spread = largest_of_parts(_rows(sampler, tell), r, sampler.shape.k)
+        size = (shape.n_vertices, shape.k)
+        indices, values, rest, spread = largest_of_parts(_rows(sampler, tell), r, size, shape.real)
     ids, split = np.asarray(sampler.split.graph.ids), sampler.split
     return Memberships(ids, indices, values, sampler.beta(), sampler.options.crossing, split.unlinked, rest, spread)
 
@@ -91,9 +92,12 @@ def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
     Without, if all entries are stored already, or if they are more than 2^27.
     """
     whole = sampler.options.sparse and found.indices.shape[1] >= sampler.shape.entries
-    if whole or found.indices.shape[1] >= found.k or len(found.indices) * found.width > _MOST_CODES:
+    if whole or found.indices.shape[1] >= found.k or len(found.indices) * found.width > MOST_CODES:
         return found
-    codes = np.concatenate([encoded(rows) for rows in _by_column(_rows(sampler), found.columns)])
+    codes, first = np.empty((len(found.indices), found.width), np.uint8), 0
+    for rows in _by_column(_rows(sampler), found.columns):
+        codes[first : first + len(rows)] = encoded(rows)
+        first += len(rows)
     return replace(found, codes=codes)
 
 
@@ -104,7 +108,7 @@ def with_samples(found: Memberships, sampler: Sampler) -> Memberships:
     if not sampler.options.keeps_spread or sampler.chain.averaged < 2:
         return found
     beta_mean, beta_sd = (by_column(one[None], found.columns)[0] for one in sampler.beta_moments())
-    coded = found.indices.shape[1] < found.k and len(found.indices) * found.width <= _MOST_CODES
+    coded = found.indices.shape[1] < found.k and len(found.indices) * found.width <= MOST_CODES
     at: list[list[Array]] = [[], []]
     codes: list[list[Array]] = [[], []]
     for first, stop in sampler.state_chunks():

@@ -112,7 +112,7 @@ def with_largest(m: Memberships, rows: RowSource, r: int) -> Memberships:
     """``m`` with the ``r`` largest entries of each of ``rows``, without ``posterior``."""
     n, step = len(m.indices), max(1, _ELEMENTS // m.width)
     parts = (rows(np.arange(first, min(first + step, n))) for first in range(0, n, step))
-    indices, values, rest, spread = largest_of_parts(parts, r, m.width)
+    indices, values, rest, spread = largest_of_parts(parts, r, (n, m.width), m.values.dtype)
     return replace(m, indices=indices, values=values, rest=rest, spread=spread, posterior=None)
 
 

@@ -9,12 +9,16 @@ from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.base.host_memory import available_host_memory, readable
 
-__all__ = ["MemoryNeeds", "available_host_memory", "of_start", "readable", "require"]
+__all__ = ["MemoryNeeds", "available_host_memory", "of_results", "of_start", "readable", "require"]
 
 #: Most bytes that igraph takes for starts, per link or vertex, and a constant part (measured in docs/memory.md).
 IGRAPH_EACH, IGRAPH_ONCE = 230, 10_000_000
 #: Bytes per element for rounding rows to 16 bits.
 NARROWED = 28
+#: Largest number of entries of pi that results hold as codes of one byte.
+MOST_CODES = 1 << 27
+#: Bytes of a vertex in results beside its entries.
+ROW_OF_RESULTS = 50
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,29 @@ def of_start(n_vertices: int, n_links: int, rows: int) -> int:
     """Most host bytes of starts: igraph's work, or its graph and the ``rows`` (in bytes) written at a time."""
     most = IGRAPH_EACH * (n_links + n_vertices) + IGRAPH_ONCE
     return max(most, most // 3 + rows)
+
+
+def of_results(n: int, k: int, real: int, top: int, needed: int, *, is_fixed: bool = False, chains: int = 1) -> int:
+    """Most host bytes of making results of ``n`` rows of ``k`` reals of ``real`` bytes.
+
+    The entries of rows are held in the order of pi and, their indices, in that of communities; then come the ``top``
+    entries that are kept, those that the rule uses, its memberships, and pi in one byte an entry.
+
+    Args:
+        n: Number of vertices.
+        k: Number of communities.
+        real: Bytes of a real number.
+        top: Entries of a row that are kept.
+        needed: Entries of a row that the rule uses.
+        is_fixed: Whether the rule puts a vertex into as many communities; else into some of them.
+        chains: Number of chains, whose entries are all kept.
+    """
+    top, needed = min(top, k), min(needed, k)
+    entries = max(top, needed)
+    kept = top * (real + 4)
+    codes = k if top < k and n * k <= MOST_CODES else 0
+    each = entries * (real + 8) + (kept if top < entries else 0) + needed * (80 if is_fixed else 25) + codes
+    return n * (each + (chains - 1) * (kept + codes) + ROW_OF_RESULTS)
 
 
 def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:

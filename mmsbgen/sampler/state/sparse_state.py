@@ -38,7 +38,7 @@ class SparseState(State):
             self.buffers["tables"] = device.zeros((groups, k, 4), real)
             self.buffers["used_lists"] = device.alloc((groups, k), np.uint32)
             self.buffers["table_locks"] = device.zeros(groups, np.uint32)
-            self.buffers["sums"] = device.zeros((3, shape.row), np.uint64)
+            self.buffers["fixed_sums"] = device.zeros((3, shape.row), np.uint64)
             self.buffers["theta"] = device.zeros((2, shape.row), real)
             self.buffers["beta"] = device.zeros(shape.row, real)
         except BaseException:

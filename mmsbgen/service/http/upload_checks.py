@@ -40,9 +40,11 @@ def add_records(path: Path, database: str | None, check_only: bool) -> dict[str,
     """
     from mmsbgen.db.exchange import jsonl
     from mmsbgen.db.store.tuning_store import open_store
+    from mmsbgen.tuner.run.recorded_types import check_types
 
     try:
         bundle = jsonl.read(path)
+        check_types(bundle, str(path))
     except MmsbgenError as error:
         raise _unnamed(error, path) from None
     if check_only:

@@ -108,7 +108,7 @@ def sparse_rows(problem: Problem, seed: int) -> Workload:
         "tables": np.zeros((groups, k, 4), dtype),
         "used_lists": np.zeros((groups, k), np.uint32),
         "table_locks": np.zeros(groups, np.uint32),
-        "sums": np.zeros((3, length), np.uint64),
+        "fixed_sums": np.zeros((3, length), np.uint64),
         "clip_counts": np.zeros(n, np.uint32),
         "half_step": dtype(step.half_step),
         "decay": dtype(step.decay),
@@ -123,7 +123,7 @@ def sparse_rows(problem: Problem, seed: int) -> Workload:
         return dict.fromkeys(("new_communities", "new_values", "row_sums", "clip_counts"), at)
 
     rows = Units(n, places, lambda units, turn: _rows(given, units, k, step, u)[0])
-    sums = Units(1, lambda units: {"sums": np.arange(3)[None]}, lambda units, turn: _mass(given, k, step, u))
+    sums = Units(1, lambda units: {"fixed_sums": np.arange(3)[None]}, lambda units, turn: _mass(given, k, step, u))
 
     def judge(got: Got, config: Config) -> str | None:
         every = np.arange(n)
@@ -189,9 +189,9 @@ def _sums(
             n * (unit + 2 * u) + 0 * columns,
         ]
     )
-    if np.any(got["sums"][:, k:]):
+    if np.any(got["fixed_sums"][:, k:]):
         return "the padding of a sum is not zero"
-    problem = Expected(right, 2 * error).errors(got["sums"][:, :k].astype(np.float64) / FIXED_POINT)
+    problem = Expected(right, 2 * error).errors(got["fixed_sums"][:, :k].astype(np.float64) / FIXED_POINT)
     return None if problem is None else f"sums: {problem}"
 
 
@@ -201,7 +201,7 @@ def _mass(given: Given, k: int, step: sparse.SparseStep, u: float) -> Judge:
     ends = int(given["neighbour_offsets"][-1])
 
     def judge(got: Got, config: Config) -> str | None:
-        non_links, links, columns = got["sums"][0].astype(np.float64).sum(axis=1) / FIXED_POINT
+        non_links, links, columns = got["fixed_sums"][0].astype(np.float64).sum(axis=1) / FIXED_POINT
         mass = columns + n * k * step.floor
         if abs(mass - n) > n * r * (2 / FIXED_POINT + 8 * u) + n * 32 * u:
             return f"the columns add up to {mass:.9g} instead of {n}"
@@ -249,7 +249,7 @@ def sparse_totals(problem: Problem, seed: int) -> Workload:
     sums = np.zeros((3, length), np.uint64)
     sums[:, :k] = rng.integers(0, max(2, n), (3, k)) * int(FIXED_POINT) + rng.integers(0, int(FIXED_POINT), (3, k))
     given: dict[str, Any] = {
-        "sums": sums,
+        "fixed_sums": sums,
         "beta": strengths(rng, k, dtype),
         "counts": np.ones((2, length), dtype),
         "totals": np.ones(length, dtype),
@@ -260,7 +260,7 @@ def sparse_totals(problem: Problem, seed: int) -> Workload:
     }
 
     def judge(got: Got, config: Config) -> str | None:
-        if np.any(got["sums"]):
+        if np.any(got["fixed_sums"]):
             return "sums are not cleared"
         parts = sums[:, :k].astype(np.float64) / FIXED_POINT
         strength = given["beta"][:k].astype(np.float64)
