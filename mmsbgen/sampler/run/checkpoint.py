@@ -243,7 +243,7 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
         row_sums = checked(archive, "row_sums", (n,), real, is_positive=True)
         if isinstance(sampler.state, SparseState):
             entries = (n, shape.entries)
-            communities = checked(archive, ENTRIES[0], entries, np.dtype(np.uint32))
+            communities = archive[ENTRIES[0]]
             values = checked(archive, ENTRIES[1], entries, real, most=1.0)
             check_entries(communities, values, k, shape.floor)
             totals = checked(archive, "totals", (k,), real)

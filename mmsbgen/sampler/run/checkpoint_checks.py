@@ -163,7 +163,9 @@ def check_rows(rows: Array, name: str, total: float) -> None:
 
 
 def check_entries(communities: Array, values: Array, k: int, floor: float) -> None:
-    """Check sparse rows: distinct communities below ``k``, descending values, and sums of rows near 1."""
+    """Check sparse rows: distinct communities below ``k``, unused entries last, and sums of rows near 1."""
+    if communities.shape != values.shape or communities.dtype != np.uint32:
+        raise ValueError(f"its communities are {communities.dtype} {communities.shape}")
     used = communities != NONE
     counts = used.sum(axis=1)
     ordered = np.sort(np.where(used, communities.astype(np.int64), k + np.arange(communities.shape[1])), axis=1)

@@ -48,7 +48,7 @@ ROWS = (
     Argument("values", "real", "in", "[N, R] the entries of pi"),
 )
 FLOOR_PI = Argument("floor_pi", "real", "scalar", "pi of the communities without an entry")
-SUMS = Argument("fixed_sums", "u64", "inout", "[3, LD] counts of non-links, of links, sums of columns; in units of 2^-30")
+SUMS = Argument("fixed_sums", "u64", "inout", "[3, LD] counts of non-links and links, sums of columns, in 2^-30")
 TOTALS = Argument("totals", "real", "in", "[LD] sums of the columns of pi")
 SWEEP = (
     *ROWS,
