@@ -64,12 +64,15 @@ class Detection(Exports):
         ids = self.memberships.ids
         return [ids[members].tolist() for members in self.cover.members]
 
-    def predict_links(self, pairs: Any) -> npt.NDArray[np.float64]:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2).
+    def predict_links(self, pairs: Any, calibrated: bool = True) -> npt.NDArray[np.float64]:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids.
 
-        Raises :class:`InputError` for an id that is not in the graph.
+        It is calibrated by the run's validation pairs where these suffice (``record["calibration"]``).  That of the
+        model, eq. (2.2), is had with ``calibrated=False``.  Raises :class:`InputError` for an id that is not in the
+        graph.
         """
-        return self.memberships.link_probabilities(numbered_pairs(self.memberships.ids, pairs))
+        at = numbered_pairs(self.memberships.ids, pairs)
+        return self.memberships.link_probabilities(at, calibrated=calibrated)
 
     def exported(self) -> Clustering:
         """The result in the form that exports use."""

@@ -107,11 +107,15 @@ class Fitted(Exports):
             m = with_largest(m, rows, needed)
         return cover(m, fit.graph.links, rule, value, rows=rows)[0]
 
-    def predict_link_proba(self, pairs: Any) -> npt.NDArray[np.float64]:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2); raises InputError for an id not in the graph."""
+    def predict_link_proba(self, pairs: Any, calibrated: bool = True) -> npt.NDArray[np.float64]:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids.
+
+        It is calibrated by the fit's validation pairs where these suffice (``record_["calibration"]``).  That of the
+        model, eq. (2.2), is had with ``calibrated=False``.  Raises InputError for an id not in the graph.
+        """
         fit = self._fitted("predict_link_proba")
         m = fit.found.memberships
-        return m.link_probabilities(numbered_pairs(m.ids, pairs), self._rows(fit))
+        return m.link_probabilities(numbered_pairs(m.ids, pairs), self._rows(fit), calibrated)
 
     def score(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Mean log-likelihood of pairs, in nats a pair: larger is better.

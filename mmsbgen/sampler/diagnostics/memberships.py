@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
+from mmsbgen.sampler.calibration.curve import CalibrationCurve, from_array, to_array
 from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints, RowSource
 
@@ -45,7 +46,7 @@ class Memberships:
     both are 0 if not known.
 
     ``others`` are the memberships by other chains on the same graph, with columns of their own; link probabilities are
-    pooled over all chains.
+    pooled over all chains.  ``curve`` calibrates link probabilities; without it they are those of the model.
     """
 
     ids: Array
@@ -59,6 +60,7 @@ class Memberships:
     columns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     codes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
     others: tuple[Memberships, ...] = ()
+    curve: CalibrationCurve | None = None
 
     def __post_init__(self) -> None:
         if not self.rest.size:
@@ -123,18 +125,27 @@ class Memberships:
         completed: Array = rows + (others * scale[:, None]).astype(rows.dtype)
         return completed
 
-    def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or :meth:`completed_rows`.
+    def link_probabilities(self, pairs: Ints, rows: RowSource | None = None, calibrated: bool = True) -> Floats:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, from ``rows`` or :meth:`completed_rows`.
 
+        It is that of the model, eq. (2.2), or what ``curve`` makes of it if there is one and ``calibrated`` is true.
         Vertices without a training link get the prior's mean row:
-        :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.  With several chains it is the geometric mean of
-        their probabilities.
+        :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.  With several chains the model's probability is
+        the geometric mean of theirs.
         """
+        found = self._of_model(pairs, rows)
+        return self.calibrated(found) if calibrated else found
+
+    def calibrated(self, p: Floats) -> Floats:
+        """Probabilities ``[P]`` of the model after ``curve``."""
+        return p if self.curve is None else self.curve(p)
+
+    def _of_model(self, pairs: Ints, rows: RowSource | None) -> Floats:
         read = explained_links.as_unknown(rows or self.completed_rows, self.unlinked, self._prior())
         found = explained_links.link_probabilities(pairs, read, self.beta, self.delta)
         if not self.others:
             return found
-        each = [found, *(other.link_probabilities(pairs) for other in self.others)]
+        each = [found, *(other._of_model(pairs, None) for other in self.others)]
         pooled: Floats = np.exp(np.mean(np.log(np.maximum(each, _LEAST)), axis=0))
         return pooled
 
@@ -149,7 +160,7 @@ class Memberships:
 
 def named_arrays(found: Memberships) -> dict[str, Array]:
     """The arrays of ``found`` for a file, without ids; those of other chains have the prefix ``chain1_`` and so on."""
-    arrays = {"unlinked": found.unlinked}
+    arrays = {"unlinked": found.unlinked, "calibration": to_array(found.curve)}
     for number, one in enumerate((found, *found.others)):
         prefix = f"chain{number}_" if number else ""
         arrays |= {prefix + name: getattr(one, attribute) for name, attribute in _ARRAYS.items()}
@@ -167,7 +178,7 @@ def of_arrays(ids: Array, arrays: Mapping[str, Array], delta: float) -> Membersh
         given: dict[str, Any] = {attribute: arrays[prefix + name] for name, attribute in _ARRAYS.items()}
         chains.append(Memberships(ids, delta=delta, unlinked=unlinked, **given))
         _check_shapes(chains[-1])
-    return replace(chains[0], others=tuple(chains[1:]))
+    return replace(chains[0], others=tuple(chains[1:]), curve=from_array(arrays["calibration"]))
 
 
 def _check_shapes(m: Memberships) -> None:
