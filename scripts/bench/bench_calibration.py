@@ -24,6 +24,7 @@ from _report import Report
 from mmsbgen.detection.detect import detect
 from mmsbgen.graph import load_edge_list
 from mmsbgen.sampler.calibration.reliability import reliability
+from mmsbgen.sampler.diagnostics.held_out import log_likelihoods
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -112,11 +113,13 @@ def run(name: str, seed: int, device: str, data: Path | None) -> dict[str, Any]:
     found = detect(links[~out], k, random_state=seed, device=device, vertices=range(n))
     seconds = time.perf_counter() - begin
     seen = sample(n, links[~out], links[out], rng)
-    model, p = (found.predict_links(seen.pairs, calibrated=calibrated) for calibrated in (False, True))
+    model = found.predict_links(seen.pairs, calibrated=False)
+    p = found.memberships.calibrated(model)
     row: dict[str, Any] = {"graph": name, "seed": seed, "k": k, "links": len(links), "seconds": seconds}
     row |= {"calibration": found.record["calibration"]}
     for key, values in (("before", model), ("after", p)):
         row[key] = reliability(values, model, seen.links, seen.weights, seed)
+        row[f"log_likelihood_{key}"] = float(np.average(log_likelihoods(values, seen.links), weights=seen.weights))
     progress(f"{name}, seed {seed}: " + ", ".join(f"{one} {_ece(row[one])}" for one in ("before", "after")))
     return row
 
@@ -148,11 +151,23 @@ def told(report: Report, rows: list[dict[str, Any]]) -> None:
                 _mean(those, "after", "ece_by_chance"),
                 _mean(tests, "test", "ece"),
                 _mean(tests, "test", "ece_by_chance"),
+                *(f"{np.mean([row[f'log_likelihood_{one}'] for row in those]):.5f}" for one in ("before", "after")),
             )
         )
-    head = ("graph", "K", "before", "after", "error", "by chance", "by the run", "by chance there")
+    head = (
+        "graph",
+        "K",
+        "before",
+        "after",
+        "error",
+        "by chance",
+        "by the run",
+        "by chance there",
+        "log-likelihood before",
+        "after",
+    )
     report.table(head, lines)
-    report.text("## Diagrams", "Seed 0: mean probability and, behind it, the share of linked pairs, by tenths.")
+    report.text("## Diagrams", "", "Seed 0: mean probability and, behind it, the share of linked pairs, by tenths.")
     for name, those in by_graph.items():
         for key in ("before", "after"):
             if (found := those[0][key]) is not None:
@@ -169,11 +184,12 @@ def main() -> None:
     device = chosen_devices(given.device)[0]
     report = Report(
         "Calibration of link probabilities",
-        "Expected calibration error (ECE): mean difference between probability and share of linked pairs, by tenths of "
-        "the pairs of probability .1 or more; means over seeds. `before` is of the model's probabilities, `after` of "
-        "the calibrated ones; `error` its standard error in one run, `by chance` what a perfect model would show "
-        "with as many pairs. Both are measured with a tenth of the links, which the run did not know of. `by the run` "
-        "is `calibration.test.ece` of `run.json`, from 1 % of the links.",
+        "Expected calibration error (ECE): the mean difference between probability and share of linked pairs, by "
+        "tenths of the pairs of probability .1 or more; means over seeds. A tenth of the links was taken out before "
+        "the run, which took them for non-links. `before` is the error of the model's probabilities, `after` that of "
+        "the calibrated ones; `error` is its standard error in one run, `by chance` what a perfect model would show "
+        "with as many pairs. `by the run` is `calibration.test.ece` of `run.json`, which has 1 % of the links to tell. "
+        "Log-likelihoods are those of a pair of any probability, in nats.",
         "none",
     )
     report.devices.append(device)

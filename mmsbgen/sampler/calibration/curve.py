@@ -15,9 +15,9 @@ Bools = npt.NDArray[np.bool_]
 _LEAST, _MOST = 1e-300, 1.0 - 1e-16
 #: Most points of a curve, and fewest links for each.
 _POINTS, _LINKS_A_POINT = 64, 4
-#: Prior of a curve's correction of log odds: variance at the first point, and per unit of log odds from there on; of a
-#: curve that corrects the model, and of one that corrects another curve.
-_OF_MODEL, _OF_CURVE = (9.0, 1.0), (1.0, 0.1)
+#: Prior variance of a correction of log odds: at the first point, and what is added from there on, per unit of log odds
+#: and in all.
+_VARIANCE, _PER_UNIT, _IN_ALL = 9.0, 0.3, 2.0
 #: Smallest slope in log odds, so that no two probabilities become one and AUC stays.
 _SLOPE = 0.05
 #: Most Newton steps, and the decrease of the objective that ends them.
@@ -66,26 +66,24 @@ def probabilities(odds: Floats) -> Floats:
     return found
 
 
-def fitted(p: Floats, links: Bools, rates: Floats, prior: CalibrationCurve | None = None) -> CalibrationCurve:
+def fitted(p: Floats, links: Bools, rates: Floats) -> CalibrationCurve:
     """The curve c that makes a sample of pairs likeliest, by logistic regression with a smooth prior.
 
     ``p`` ``[S]`` are the model's probabilities, ``links`` ``[S]`` says which pairs are links.  A pair comes into the
     sample ``rates`` ``[S]`` times as often if it is a link, so that the log odds of a link in the sample are those of
     c(p) plus log(rate) (Prentice and Pyke 1979).  Rates may differ from pair to pair.
 
-    c corrects the log odds of the curve ``prior``, at its points, or those of the model, at quantiles of the links'.
-    By the prior of the regression, corrections are a random walk over the points, so that few pairs change little.
-    Where the estimate would fall, it is averaged (isotonic regression).
+    c corrects the model's log odds at quantiles of the links'.  By the prior of the regression, corrections are a
+    random walk over these points, so that few pairs change little.  Where the estimate would fall, it is averaged
+    (isotonic regression).
     """
     x = log_odds(p)
-    points = _points(x[links]) if prior is None else prior.points
-    before, (variance, per_unit) = (x, _OF_MODEL) if prior is None else (log_odds(prior(p)), _OF_CURVE)
-    scales = np.sqrt(np.concatenate([[variance], per_unit * np.diff(points)]))
+    points = _points(x[links])
+    scales = np.sqrt(np.concatenate([[_VARIANCE], _PER_UNIT * np.diff(points) + _IN_ALL / points.size]))
     walk = (np.eye(points.size) - np.eye(points.size, k=-1)) / scales[:, None]
-    values = points if prior is None else prior.values
-    values = values + _largest_posterior(_Interpolation(x, points), links, before + np.log(rates), walk.T @ walk)
+    correction = _largest_posterior(_Interpolation(x, points), links, x + np.log(rates), walk.T @ walk)
     tilt = _SLOPE * points
-    return CalibrationCurve(points, _increasing(values - tilt) + tilt)
+    return CalibrationCurve(points, _increasing(points + correction - tilt) + tilt)
 
 
 def _points(x: Floats) -> Floats:
