@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler.calibration.curve import fitted, from_array, log_odds, probabilities, to_array
+from mmsbgen.sampler.calibration.curve import CalibrationCurve, fitted, from_array, log_odds, probabilities, to_array
 from mmsbgen.sampler.calibration.reliability import reliability
 from mmsbgen.sampler.diagnostics.held_out import auc
 from mmsbgen.sampler.diagnostics.memberships import Memberships, largest
@@ -91,12 +91,30 @@ def test_the_curve_increases_whatever_the_links_say(seed, slope, count):
     p = probabilities(rng.normal(-3, 4, 3 * count))
     links = rng.random(p.size) < probabilities(slope * log_odds(p))
     links[0] = True
-    curve = fitted(p, links, np.exp(rng.normal(0, 2, p.size)))
-    x = np.sort(np.concatenate([curve.points, np.linspace(-30, 15, 400)]))
-    assert (np.diff(curve(probabilities(x))) >= 0).all()
-    assert (np.diff(curve.values) >= 0.04 * np.diff(curve.points)).all()
-    assert np.isfinite(curve.values).all()
-    assert np.array_equal(from_array(to_array(curve)).values, curve.values)
+    for shape in (None, *(CalibrationCurve(np.array([-9.0, end]), np.array([-8.0, -7.0])) for end in (-4.0, 2.0))):
+        curve = fitted(p, links, np.exp(rng.normal(0, 2, p.size)), shape)
+        x = np.sort(np.concatenate([curve.points, np.linspace(-30, 15, 400)]))
+        assert (np.diff(curve(probabilities(x))) >= 0).all()
+        assert (np.diff(curve.values) >= 0.04 * np.diff(curve.points)).all()
+        assert np.isfinite(curve.values).all()
+        assert np.array_equal(from_array(to_array(curve)).values, curve.values)
+
+
+def test_a_shape_counts_where_few_links_speak():
+    """Above .1 the curve follows the shape, moved as a whole by what the links say; below it does not."""
+    x = np.linspace(-6, 3, 40)
+    shape = CalibrationCurve(x, x + np.maximum(x, -1.0) * 2)
+    rng = np.random.default_rng(0)
+    p = probabilities(rng.uniform(-6, 3, 40))
+    links = rng.random(40) < p
+    with_shape, without = fitted(p, links, np.ones(40), shape), fitted(p, links, np.ones(40))
+
+    def rise(curve, low, high):
+        return float(np.diff(curve.corrections(np.array([low, high])))[0])
+
+    assert rise(with_shape, -1.0, 2.0) > rise(without, -1.0, 2.0) + 2.0, "of 6 in the shape"
+    flat = CalibrationCurve(x, x + np.minimum(x, -3.0) * 0.4)
+    assert rise(fitted(p, links, np.ones(40), flat), -6.0, -3.0) == pytest.approx(rise(without, -6.0, -3.0), abs=0.1)
 
 
 def test_without_pairs_that_say_otherwise_the_curve_is_the_model():

@@ -18,6 +18,8 @@ _POINTS, _LINKS_A_POINT = 64, 4
 #: Prior variance of a correction of log odds: at the first point, and what is added from there on, per unit of log odds
 #: and in all.
 _VARIANCE, _PER_UNIT, _IN_ALL = 9.0, 0.3, 2.0
+#: Least probability from which another curve gives the shape, and the part of the variance that is added there.
+_SHAPED_FROM, _PART = 0.1, 1 / 3
 #: Smallest slope in log odds, so that no two probabilities become one and AUC stays.
 _SLOPE = 0.05
 #: Most Newton steps, and the decrease of the objective that ends them.
@@ -37,8 +39,12 @@ class CalibrationCurve:
     def __call__(self, p: Floats) -> Floats:
         """Calibrated probabilities ``[P]`` of the model's ``p`` ``[P]``."""
         x = log_odds(p)
-        beyond = np.minimum(x - self.points[0], 0.0) + np.maximum(x - self.points[-1], 0.0)
-        return probabilities(np.interp(x, self.points, self.values) + beyond)
+        return probabilities(x + self.corrections(x))
+
+    def corrections(self, x: Floats) -> Floats:
+        """What is added to the log odds ``x`` ``[P]`` of the model's probabilities."""
+        found: Floats = np.interp(x, self.points, self.values - self.points)
+        return found
 
 
 def to_array(curve: CalibrationCurve | None) -> Floats:
@@ -66,7 +72,7 @@ def probabilities(odds: Floats) -> Floats:
     return found
 
 
-def fitted(p: Floats, links: Bools, rates: Floats) -> CalibrationCurve:
+def fitted(p: Floats, links: Bools, rates: Floats, shape: CalibrationCurve | None = None) -> CalibrationCurve:
     """The curve c that makes a sample of pairs likeliest, by logistic regression with a smooth prior.
 
     ``p`` ``[S]`` are the model's probabilities, ``links`` ``[S]`` says which pairs are links.  A pair comes into the
@@ -74,14 +80,23 @@ def fitted(p: Floats, links: Bools, rates: Floats) -> CalibrationCurve:
     c(p) plus log(rate) (Prentice and Pyke 1979).  Rates may differ from pair to pair.
 
     c corrects the model's log odds at quantiles of the links'.  By the prior of the regression, corrections are a
-    random walk over these points, so that few pairs change little.  Where the estimate would fall, it is averaged
+    random walk over these points, so that few pairs change little.  From a probability of 0.1 on, the walk has the
+    points of ``shape`` and goes around its corrections, less far.  Where the estimate would fall, it is averaged
     (isotonic regression).
     """
     x = log_odds(p)
     points = _points(x[links])
-    scales = np.sqrt(np.concatenate([[_VARIANCE], _PER_UNIT * np.diff(points) + _IN_ALL / points.size]))
+    mean, part = np.zeros(points.size), np.ones(points.size)
+    begin = log_odds(np.array([_SHAPED_FROM]))
+    if shape is not None and shape.points[-1] > begin:
+        points = np.concatenate([points[points <= begin], shape.points[shape.points > begin]])
+        mean = shape.corrections(np.maximum(points, begin)) - shape.corrections(begin)
+        part = np.where(points > begin, _PART, 1.0)
+    added = part[1:] * (_PER_UNIT * np.diff(points) + _IN_ALL / points.size)
+    scales = np.sqrt(np.concatenate([[_VARIANCE], added]))
     walk = (np.eye(points.size) - np.eye(points.size, k=-1)) / scales[:, None]
-    correction = _largest_posterior(_Interpolation(x, points), links, x + np.log(rates), walk.T @ walk)
+    at = _Interpolation(x, points)
+    correction = mean + _largest_posterior(at, links, x + at(mean) + np.log(rates), walk.T @ walk)
     tilt = _SLOPE * points
     return CalibrationCurve(points, _increasing(points + correction - tilt) + tilt)
 

@@ -12,15 +12,15 @@ import numpy.typing as npt
 from mmsbgen.base.id_text import plural
 from mmsbgen.graph import Graph, Split
 from mmsbgen.graph.graph import pack_pairs
-from mmsbgen.sampler.calibration.curve import fitted, probabilities
+from mmsbgen.sampler.calibration.curve import CalibrationCurve, fitted, probabilities
 from mmsbgen.sampler.calibration.reliability import reliability
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, link_probabilities
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 
-#: Fewest validation links for a calibration: with fewer it is worse than none on some graphs.
+#: Fewest validation links for a calibration: with so many it was better than none on every graph that was tried.
 FEWEST_LINKS = 20
-#: Pairs drawn in proportion to p(link), and uniformly; most elements of rows of pi that are read for them.
-_BY_PROBABILITY, _UNIFORM, _MOST_ELEMENTS = 20_000, 2_000, 1 << 26
+#: Most training links; pairs drawn in proportion to p(link), and uniformly; most elements of rows of pi for each.
+_TRAINING, _BY_PROBABILITY, _UNIFORM, _MOST_ELEMENTS = 20_000, 20_000, 2_000, 1 << 26
 #: Most entries of pi from which pairs are drawn.
 _MOST_ENTRIES = 1 << 26
 #: Multiplier of Fibonacci hashing.
@@ -37,7 +37,8 @@ def calibrate(
     A calibrated probability is the share of links among the graph's pairs of that p(link), if the fit has not seen them
     as links.  Held-out links are a sample of all links at a known rate.  Held-out non-links are drawn uniformly, so
     that hardly any has a large p(link); therefore others are drawn, mostly in proportion to p(link), at known rates.
-    One half of these is for the fit, the other for the test.
+    One half of these is for the fit, the other for the test.  Where p(link) is large, training links, which are many,
+    give the shape of the curve.
 
     Keys of the entry: ``calibrated``; ``text``, for people; ``curve``, its points as probabilities; ``test``, what
     :func:`mmsbgen.sampler.calibration.reliability.reliability` says of the test pairs.
@@ -47,15 +48,21 @@ def calibrate(
     note: dict[str, Any] = {"calibrated": enough, "text": _text(len(links)), "curve": None, "test": None}
     if not enough and not len(test_links):
         return found, note
+    tell(0.0)
     draws = _Draws(found)
-    non_links = draws.non_links(split.graph, np.random.Generator(np.random.PCG64([seed, 6])))
+    rng = np.random.Generator(np.random.PCG64([seed, 6]))
+    non_links = draws.non_links(split.graph, rng)
     # By a hash of the pair, so that no pair is in both halves, however often it was drawn.
     first = (pack_pairs(*non_links.T) * _GOLDEN) >> np.uint64(63) == 0
     curve = None
     if enough:
-        sample = draws.sample(found, links, non_links[first], split.graph)
-        curve = fitted(sample.p, sample.links, sample.link_rate / sample.non_link_rates)
-        tell(0.5)
+        training, most = split.training_links, min(_TRAINING, draws.most)
+        if len(training) > most:
+            training = training[rng.choice(len(training), most, replace=False)]
+        shape = draws.sample(found, training, non_links[first], split.graph).curve()
+        tell(0.4)
+        curve = draws.sample(found, links, non_links[first], split.graph).curve(shape)
+        tell(0.7)
         found = replace(found, curve=curve)
         points, values = map(probabilities, (curve.points, curve.values))
         note["curve"] = {"model": points.tolist(), "calibrated": values.tolist()}
@@ -85,6 +92,10 @@ class _Sample:
     link_rate: float
     non_link_rates: Floats
 
+    def curve(self, shape: CalibrationCurve | None = None) -> CalibrationCurve:
+        """The curve for this sample."""
+        return fitted(self.p, self.links, self.link_rate / self.non_link_rates, shape)
+
 
 class _Draws:
     """Draws of pairs, with replacement: uniform, and in proportion to p(link) by the stored entries of every chain.
@@ -95,11 +106,11 @@ class _Draws:
 
     def __init__(self, found: Memberships) -> None:
         chains = (found, *found.others)
-        n, most = len(found.ids), max(2, _MOST_ELEMENTS // sum(one.width for one in chains))
+        n, self.most = len(found.ids), max(2, _MOST_ELEMENTS // sum(one.width for one in chains))
         self._chains = [one.first(max(1, _MOST_ENTRIES // n)) for one in chains]
         self._sums = [np.bincount(one.indices.ravel(), one.values.ravel(), one.width) for one in self._chains]
-        self._n, self._uniform = n, min(_UNIFORM, most // 2)
-        self._each = min(_BY_PROBABILITY, most) // len(chains)
+        self._n, self._uniform = n, min(_UNIFORM, self.most // 2)
+        self._each = min(_BY_PROBABILITY, self.most) // len(chains)
 
     def non_links(self, graph: Graph, rng: np.random.Generator) -> Ints:
         """Non-links of the graph ``[S, 2]``, u < v; a pair may be drawn several times."""
