@@ -13,7 +13,7 @@ from mmsbgen.graph import HeldOut
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnostics.convergence import convergence
-from mmsbgen.sampler.diagnostics.evaluation import metrics, of_result
+from mmsbgen.sampler.diagnostics.evaluation import link_probabilities, metrics
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.diagnostics.verdict import verdict
@@ -21,6 +21,7 @@ from mmsbgen.sampler.posterior import moments
 from mmsbgen.sampler.posterior.draws import ARRAYS
 from mmsbgen.sampler.posterior.report import sampling_report
 from mmsbgen.sampler.run import results
+from mmsbgen.sampler.run.calibrate import calibrate
 
 
 def publish(finished: FinishedRun, checked: CheckedRequest) -> Detection:
@@ -54,6 +55,8 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     found, numbered = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler), tell=making)
     own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
     memberships = replace(own, others=finished.others)
+    calibrating = partial(request.on_making, "calibration of link probabilities")
+    memberships, calibration = calibrate(memberships, parts, checked.options.seed, calibrating)
     interrupted = sampler.iteration < sampler.limit or finished.missing > 0
     rule = {"name": request.rule, "threshold": threshold}
     notes: dict[str, Any] = {"tried": [asdict(one) for one in finished.tried]} if finished.tried else {}
@@ -65,6 +68,7 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
         "validation": _metrics(sampler, memberships, parts.validation),
         "test": _metrics(sampler, memberships, parts.test),
     }
+    notes["calibration"] = calibration
     notes["verdict"] = asdict(verdict(sampler, request.on_making))
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
     if draws := memberships.all_draws:
@@ -80,7 +84,11 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
 
 
 def _metrics(sampler: Sampler, memberships: Memberships, pairs: HeldOut) -> dict[str, Any] | None:
-    """Metrics of ``pairs``; those of several chains are of the pooled link probabilities that users get."""
-    if not memberships.others or not len(pairs.pairs):
-        return of_result(sampler, pairs)
-    return metrics(memberships.link_probabilities(pairs.pairs), pairs, sampler.split.graph.density)
+    """Metrics of ``pairs`` by the link probabilities that users get, pooled and calibrated; None without pairs."""
+    if not len(pairs.pairs):
+        return None
+    if memberships.others:
+        p = memberships.link_probabilities(pairs.pairs)
+    else:
+        p = memberships.calibrated(link_probabilities(sampler, pairs.pairs))
+    return metrics(p, pairs, sampler.split.graph.density)

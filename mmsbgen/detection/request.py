@@ -66,22 +66,29 @@ class Detection(Exports):
         return [ids[members].tolist() for members in self.cover.members]
 
     @overload
-    def predict_links(self, pairs: Any, interval: None = None) -> npt.NDArray[np.float64]: ...
+    def predict_links(
+        self, pairs: Any, interval: None = None, calibrated: bool = True
+    ) -> npt.NDArray[np.float64]: ...
 
     @overload
-    def predict_links(self, pairs: Any, interval: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
+    def predict_links(
+        self, pairs: Any, interval: float, calibrated: bool = True
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
 
-    def predict_links(self, pairs: Any, interval: float | None = None) -> Any:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2).
+    def predict_links(self, pairs: Any, interval: float | None = None, calibrated: bool = True) -> Any:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids.
+
+        It is calibrated by the run's validation pairs where these suffice (``record["calibration"]``).  That of the
+        model, eq. (2.2), is had with ``calibrated=False``.
 
         With ``interval``, a probability such as 0.9, returns p and equal-tailed posterior intervals ``[P, 2]`` of it
         (:meth:`mmsbgen.sampler.diagnostics.memberships.Memberships.link_intervals`), for a run that sampled.
 
         Raises :class:`InputError` for an id that is not in the graph, and for an interval without samples.
         """
-        numbered = numbered_pairs(self.memberships.ids, pairs)
-        found = self.memberships.link_probabilities(numbered)
-        return found if interval is None else (found, self.memberships.link_intervals(numbered, interval))
+        m, numbered = self.memberships, numbered_pairs(self.memberships.ids, pairs)
+        found = m.link_probabilities(numbered, calibrated=calibrated)
+        return found if interval is None else (found, m.link_intervals(numbered, interval, calibrated))
 
     def exported(self) -> Clustering:
         """The result in the form that exports use."""

@@ -108,24 +108,26 @@ class Fitted(Exports):
         return cover(m, fit.graph.links, rule, value, rows=rows)[0]
 
     @overload
-    def predict_link_proba(self, pairs: Any, interval: None = None) -> npt.NDArray[np.float64]: ...
+    def predict_link_proba(
+        self, pairs: Any, interval: None = None, calibrated: bool = True
+    ) -> npt.NDArray[np.float64]: ...
 
     @overload
     def predict_link_proba(
-        self, pairs: Any, interval: float
+        self, pairs: Any, interval: float, calibrated: bool = True
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
 
-    def predict_link_proba(self, pairs: Any, interval: float | None = None) -> Any:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids, eq. (2.2); raises InputError for an id not in the graph.
+    def predict_link_proba(self, pairs: Any, interval: float | None = None, calibrated: bool = True) -> Any:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids; raises InputError for an id not in the graph.
 
-        With ``interval``, returns p and posterior intervals ``[P, 2]``, as
-        :meth:`mmsbgen.Detection.predict_links` does.
+        With ``interval``, returns p and posterior intervals ``[P, 2]``.  Both are calibrated, as
+        :meth:`mmsbgen.Detection.predict_links` says, unless ``calibrated`` is false.
         """
         fit = self._fitted("predict_link_proba")
         m = fit.found.memberships
         numbered = numbered_pairs(m.ids, pairs)
-        found = m.link_probabilities(numbered, self._rows(fit))
-        return found if interval is None else (found, m.link_intervals(numbered, interval))
+        found = m.link_probabilities(numbered, self._rows(fit), calibrated)
+        return found if interval is None else (found, m.link_intervals(numbered, interval, calibrated))
 
     def score(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Mean log-likelihood of pairs, in nats a pair: larger is better.

@@ -52,7 +52,7 @@ def test_files(ring, tmp_path):
     assert sorted(p.name for p in out.iterdir()) == ["communities.txt", "memberships.npz", "run.json"]
     with np.load(out / "memberships.npz", allow_pickle=False) as archive:
         assert sorted(archive) == [
-            "beta", "codes", "columns", "communities", "ids", "rest", "shares", "spread", "unlinked",
+            "beta", "calibration", "codes", "columns", "communities", "ids", "rest", "shares", "spread", "unlinked",
         ]  # fmt: skip
         np.testing.assert_allclose(archive["rest"] + archive["shares"].sum(axis=1), 1.0, rtol=1e-5)
         np.testing.assert_allclose(archive["spread"].sum(), archive["rest"].sum(), rtol=1e-4)
@@ -88,7 +88,7 @@ def test_files(ring, tmp_path):
 
     cli(ring, "-k", 5, "-n", 30, "-o", tmp_path / "whole", "--whole", "--average")
     with np.load(tmp_path / "whole" / "memberships.npz", allow_pickle=False) as archive:
-        assert sorted(archive) == ["beta", "columns", "ids", "pi", "unlinked"]
+        assert sorted(archive) == ["beta", "calibration", "columns", "ids", "pi", "unlinked"]
         np.testing.assert_allclose(archive["pi"].sum(axis=1), 1.0, atol=1e-5)
     assert json.loads((tmp_path / "whole" / "run.json").read_text())["samples_averaged"] == 16
 

@@ -121,6 +121,7 @@ def test_files_that_are_no_models(fitted, tmp_path):
         ("cover_members", lambda a: a + 30),
         ("cover_sizes", lambda a: a[1:]),
         ("cover_background", lambda a: np.array([20])),
+        ("calibration", lambda a: np.ones((2, 2))),
     ):
         with pytest.raises(InputError, match="no model of mmsbgen"):
             MMSB.load(changed(path, name, change))

@@ -49,12 +49,12 @@ def changed(run: Path, to: Path, change: Any) -> Path:
 def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: Path) -> None:
     folder, found = run
     done = called(folder, "-o", tmp_path / "out")
-    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/out/report.html, with 7 pictures beside it\n")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/out/report.html, with 8 pictures beside it\n")
     page = check_self_contained(tmp_path / "out" / "report.html")
-    pictures = ["community-graph", "held-out", "memberships", "overlaps", "row-sums", "sizes", "stages"]
+    pictures = ["community-graph", "held-out", "memberships", "overlaps", "reliability", "row-sums", "sizes", "stages"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "community-graph.png", "held-out.png", "memberships.png", "overlaps.png", "report.html", "row-sums.png",
-        "sizes.png", "stages.png",
+        "community-graph.png", "held-out.png", "memberships.png", "overlaps.png", "reliability.png",
+        "report.html", "row-sums.png", "sizes.png", "stages.png",
     ]  # fmt: skip
     for name in pictures:
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -82,6 +82,27 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     assert not [text for text in page.texts("h2") if "Sampling" in text], "it optimises"
     low, high = record["held_out"]["test"]["auc_interval"]
     assert f"{low:.4f} to {high:.4f}" in cells
+
+
+def test_the_reliability_diagram_is_of_the_test_pairs(run: Run, pictures: dict[str, Picture], tmp_path: Path) -> None:
+    folder, found = run
+    note = found.record["calibration"]
+    (axes,) = pictures["reliability"].figure.axes
+    _, model, calibrated = axes.lines[:3]
+    rows = note["test"]["bins"]
+    assert [list(zip(*line.get_data(), strict=True)) for line in (model, calibrated)] == [
+        [(row[name], row["observed"]) for row in rows] for name in ("before", "p")
+    ]
+    (section,) = (one for one in run_page(folder).sections if one.title == "Link probabilities")
+    assert section.text.startswith(note["text"])
+    assert f"{note['test']['ece']:.3f} ± {note['test']['ece_error']:.2g} on average" in section.text
+
+    def unjudged(record: Any) -> None:
+        record["calibration"]["test"] = None
+
+    page = run_page(changed(folder, tmp_path / "unjudged", unjudged))
+    assert "reliability" not in {picture.name for picture in page.pictures}
+    assert note["text"] in {section.text for section in page.sections}
 
 
 def test_what_the_pictures_of_a_run_show(run: Run, pictures: dict[str, Picture]) -> None:

@@ -184,6 +184,7 @@ def test_ids_may_have_signs_that_end_lines_elsewhere() -> None:
     with io.BytesIO() as file, open_store("sqlite://") as store:
         arrays = {"ids": np.array(ids), "beta": np.array([0.5, 0.25]), "columns": np.arange(2), "spread": np.zeros(2)}
         arrays |= {"rest": np.zeros(3), "unlinked": np.zeros(0, int), "codes": np.zeros((0, 0), np.uint8)}
+        arrays["calibration"] = np.zeros((2, 0))
         np.savez(file, communities=np.array([[0, 1]] * 3), shares=np.array([[0.75, 0.25]] * 3), **arrays)
         told = {"communities": {"background": []}, "options": {"delta": 1e-3}}
         queue = Queue(store)

@@ -57,6 +57,7 @@ def _page(saved: SavedRun, graph: Graph | None, missing: str) -> HtmlPage:
         _drawing(saved, graph),
         _overlap(saved, graph),
         _convergence(record),
+        _link_probabilities(record),
         sampling_section(saved),
         _choice(record),
         _time(record),
@@ -232,6 +233,20 @@ def _convergence(record: Record) -> Section:
         names = ("start", "sets", "its own log-likelihood", "after the trial", "AUC after the trial")
         tables.append(Table("Starts that were tried", names, starts, frozenset(range(1, 5))))
     return Section("Convergence", "", _some(trace_pictures.held_out(record), trace_pictures.health(record)), tables)
+
+
+def _link_probabilities(record: Record) -> Section | None:
+    note = record.get("calibration")
+    if note is None:
+        return None
+    text, test = note["text"], note["test"]
+    if test is not None:
+        text += (
+            f" Test pairs of a probability of 0.1 or more: it differs from the share of links by "
+            f"{_number(test['ece'], test['ece_error'], '.3f')} on average (expected calibration error, ECE), where a "
+            f"perfect model would show {test['ece_by_chance']:.3f} with as few pairs."
+        )
+    return Section("Link probabilities", text, _some(trace_pictures.reliability(record)))
 
 
 def _structure(verdict: Verdict) -> list[tuple[str, str]]:

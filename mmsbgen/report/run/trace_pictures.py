@@ -1,4 +1,4 @@
-"""Pictures of a chain: held-out metrics, row sums and step size, time by stage, and the choice of K."""
+"""Pictures of a chain: held-out metrics, calibration, row sums and step size, time by stage, and the choice of K."""
 
 from __future__ import annotations
 
@@ -190,6 +190,34 @@ def stages(record: Record) -> Picture | None:
     )
     alt = f"Time by stage: {parts}; the whole run took {record['seconds']:.3g} s."
     return Picture("stages", "Time by stage", caption, alt, figure)
+
+
+def reliability(record: Record) -> Picture | None:
+    """The reliability diagram of the test pairs; None if there are too few for one."""
+    found: Record | None = (record.get("calibration") or {}).get("test")
+    if found is None:
+        return None
+    p, before, observed, error = (_column(found["bins"], name) for name in ("p", "before", "observed", "error"))
+    figure, axes = single(3.9, 3.6)
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle="--")
+    if record["calibration"]["calibrated"]:
+        axes.plot(before, observed, "s", color=COLOURS[4], markersize=4, label="of the model")
+    label = "calibrated" if record["calibration"]["calibrated"] else "of the model"
+    axes.errorbar(p, observed, error, fmt="o", color=COLOURS[0], capsize=2, markersize=4, label=label)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_aspect("equal")
+    axes.set_xlabel("mean link probability")
+    axes.set_ylabel("share of linked pairs")
+    axes.grid()
+    axes.legend(loc="upper left")
+    caption = (
+        "Test pairs of a link probability of 0.1 or more, in bins of equal mass: on the dashed line probabilities are "
+        "right, above it too small. Bars: standard errors."
+    )
+    points = ", ".join(f"{x:.2f} and {y:.2f}" for x, y in zip(p, observed, strict=True))
+    alt = f"Link probability and share of linked pairs: {points}."
+    return Picture("reliability", "Reliability of link probabilities", caption, alt, figure)
 
 
 def choice_of_k(record: Record) -> Picture | None:

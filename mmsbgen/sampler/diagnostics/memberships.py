@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
+from mmsbgen.sampler.calibration.curve import CalibrationCurve, from_array, to_array
 from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints, RowSource
 from mmsbgen.sampler.posterior.draws import Draws
@@ -50,7 +51,7 @@ class Memberships:
     both are 0 if not known.
 
     ``others`` are the memberships by other chains on the same graph, with columns of their own; link probabilities are
-    pooled over all chains.
+    pooled over all chains.  ``curve`` calibrates link probabilities; without it they are those of the model.
 
     A chain that samples has ``draws`` of quantities that do not depend on the order of communities and, if it was asked
     to sample, ``posterior`` means and standard deviations.
@@ -69,6 +70,7 @@ class Memberships:
     others: tuple[Memberships, ...] = ()
     posterior: Posterior | None = None
     draws: Draws | None = None
+    curve: CalibrationCurve | None = None
 
     def __post_init__(self) -> None:
         if not self.rest.size:
@@ -143,18 +145,27 @@ class Memberships:
         divided: Floats = others * np.divide(rest, total, out=np.zeros(len(vertices)), where=total > 0)[:, None]
         return divided
 
-    def link_probabilities(self, pairs: Ints, rows: RowSource | None = None) -> Floats:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2), from ``rows`` or :meth:`completed_rows`.
+    def link_probabilities(self, pairs: Ints, rows: RowSource | None = None, calibrated: bool = True) -> Floats:
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, from ``rows`` or :meth:`completed_rows`.
 
+        It is that of the model, eq. (2.2), or what ``curve`` makes of it if there is one and ``calibrated`` is true.
         Vertices without a training link get the prior's mean row:
-        :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.  With several chains it is the geometric mean of
-        their probabilities.
+        :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.  With several chains the model's probability is
+        the geometric mean of theirs.
         """
+        found = self._of_model(pairs, rows)
+        return self.calibrated(found) if calibrated else found
+
+    def calibrated(self, p: Floats) -> Floats:
+        """Probabilities ``[P]`` of the model after ``curve``."""
+        return p if self.curve is None else self.curve(p)
+
+    def _of_model(self, pairs: Ints, rows: RowSource | None) -> Floats:
         read = explained_links.as_unknown(rows or self.completed_rows, self.unlinked, self._prior())
         found = explained_links.link_probabilities(pairs, read, self.beta, self.delta)
         if not self.others:
             return found
-        each = [found, *(other.link_probabilities(pairs) for other in self.others)]
+        each = [found, *(other._of_model(pairs, None) for other in self.others)]
         pooled: Floats = np.exp(np.mean(np.log(np.maximum(each, _LEAST)), axis=0))
         return pooled
 
@@ -166,14 +177,16 @@ class Memberships:
         posterior = self._posterior()
         return beta_interval([(posterior.mean, posterior.sd.astype(np.float64) ** 2)], checked_level(level))
 
-    def link_intervals(self, pairs: Ints, level: float) -> Floats:
+    def link_intervals(self, pairs: Ints, level: float, calibrated: bool = True) -> Floats:
         """Equal-tailed posterior intervals ``[P, 2]`` of p(link) of ``pairs`` ``[P, 2]`` of vertices.
 
         Beta laws with the moments of :func:`mmsbgen.sampler.posterior.moments.link_moments`; with several chains their
-        mixture.  Raises :class:`InputError` if the run did not sample.
+        mixture.  ``curve``, which never falls, takes quantiles to quantiles.  Raises :class:`InputError` if the run did
+        not sample.
         """
         level = checked_level(level)
-        return beta_interval([one.link_moments(pairs) for one in (self, *self.others)], level)
+        found = beta_interval([one.link_moments(pairs) for one in (self, *self.others)], level)
+        return self.calibrated(found) if calibrated else found
 
     def link_moments(self, pairs: Ints) -> tuple[Floats, Floats]:
         """Posterior mean and variance ``[P]`` of p(link) of ``pairs`` by this chain alone."""
@@ -224,7 +237,7 @@ class Memberships:
 
 def named_arrays(found: Memberships) -> dict[str, Array]:
     """The arrays of ``found`` for a file, without ids; those of other chains have the prefix ``chain1_`` and so on."""
-    arrays = {"unlinked": found.unlinked}
+    arrays = {"unlinked": found.unlinked, "calibration": to_array(found.curve)}
     for number, one in enumerate((found, *found.others)):
         prefix = f"chain{number}_" if number else ""
         arrays |= {prefix + name: getattr(one, attribute) for name, attribute in _ARRAYS.items()}
@@ -248,7 +261,7 @@ def of_arrays(ids: Array, arrays: Mapping[str, Array], delta: float) -> Membersh
         chain = Memberships(ids, delta=delta, unlinked=unlinked, **given, draws=Draws.of_arrays(arrays, prefix))
         _check_shapes(chain)
         chains.append(replace(chain, posterior=Posterior.of_arrays(arrays, prefix, chain.indices, chain.width)))
-    return replace(chains[0], others=tuple(chains[1:]))
+    return replace(chains[0], others=tuple(chains[1:]), curve=from_array(arrays["calibration"]))
 
 
 def _check_numbers(**arrays: tuple[Array, str]) -> None:

@@ -1,0 +1,148 @@
+"""Fit the calibration of a run's link probabilities on validation pairs, and judge it on test pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.id_text import plural
+from mmsbgen.graph import Graph, Split
+from mmsbgen.graph.graph import pack_pairs
+from mmsbgen.sampler.calibration.curve import CalibrationCurve, fitted, probabilities
+from mmsbgen.sampler.calibration.reliability import reliability
+from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, link_probabilities
+from mmsbgen.sampler.diagnostics.memberships import Memberships
+
+#: Fewest validation links for a calibration: with so many it was better than none on every graph that was tried.
+FEWEST_LINKS = 20
+#: Most training links; pairs drawn in proportion to p(link), and uniformly; most elements of rows of pi for each.
+_TRAINING, _BY_PROBABILITY, _UNIFORM, _MOST_ELEMENTS = 20_000, 20_000, 2_000, 1 << 26
+#: Most entries of pi from which pairs are drawn.
+_MOST_ENTRIES = 1 << 26
+#: Multiplier of Fibonacci hashing.
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+Tell = Callable[[float], None]
+
+
+def calibrate(
+    found: Memberships, split: Split, seed: int, tell: Tell = lambda share: None
+) -> tuple[Memberships, dict[str, Any]]:
+    """``found`` with a curve fitted on the validation pairs, if these suffice, and an entry of the run record.
+
+    A calibrated probability is the share of links among the graph's pairs of that p(link), if the fit has not seen them
+    as links.  Held-out links are a sample of all links at a known rate.  Held-out non-links are drawn uniformly, so
+    that hardly any has a large p(link); therefore others are drawn, mostly in proportion to p(link), at known rates.
+    One half of these is for the fit, the other for the test.  Where p(link) is large, training links, which are many,
+    give the shape of the curve.
+
+    Keys of the entry: ``calibrated``; ``text``, for people; ``curve``, its points as probabilities; ``test``, what
+    :func:`mmsbgen.sampler.calibration.reliability.reliability` says of the test pairs.
+    """
+    links, test_links = (part.pairs[part.labels] for part in (split.validation, split.test))
+    enough = len(links) >= FEWEST_LINKS
+    note: dict[str, Any] = {"calibrated": enough, "text": _text(len(links)), "curve": None, "test": None}
+    if not enough and not len(test_links):
+        return found, note
+    tell(0.0)
+    draws = _Draws(found)
+    rng = np.random.Generator(np.random.PCG64([seed, 6]))
+    non_links = draws.non_links(split.graph, rng)
+    # By a hash of the pair, so that no pair is in both halves, however often it was drawn.
+    first = (pack_pairs(*non_links.T) * _GOLDEN) >> np.uint64(63) == 0
+    curve = None
+    if enough:
+        training, most = split.training_links, min(_TRAINING, draws.most)
+        if len(training) > most:
+            training = training[rng.choice(len(training), most, replace=False)]
+        shape = draws.sample(found, training, non_links[first], split.graph).curve()
+        tell(0.4)
+        curve = draws.sample(found, links, non_links[first], split.graph).curve(shape)
+        tell(0.7)
+        found = replace(found, curve=curve)
+        points, values = map(probabilities, (curve.points, curve.values))
+        note["curve"] = {"model": points.tolist(), "calibrated": values.tolist()}
+    if len(test_links):
+        sample = draws.sample(found, test_links, non_links[~first], split.graph)
+        p = sample.p if curve is None else curve(sample.p)
+        weights = np.where(sample.links, 1 / sample.link_rate, 1 / sample.non_link_rates)
+        note["test"] = reliability(p, sample.p, sample.links, weights, seed)
+    return found, note
+
+
+def _text(n_links: int) -> str:
+    if n_links >= FEWEST_LINKS:
+        return f"Link probabilities are calibrated on {plural(n_links, 'validation link')}."
+    return (
+        f"Link probabilities are not calibrated: {plural(n_links, 'validation link')} are too few, {FEWEST_LINKS} are "
+        "needed; --validation holds out more."
+    )
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Links and non-links with the model's ``p`` ``[S]``, and the rates at which a pair of each kind is drawn."""
+
+    p: Floats
+    links: npt.NDArray[np.bool_]
+    link_rate: float
+    non_link_rates: Floats
+
+    def curve(self, shape: CalibrationCurve | None = None) -> CalibrationCurve:
+        """The curve for this sample."""
+        return fitted(self.p, self.links, self.link_rate / self.non_link_rates, shape)
+
+
+class _Draws:
+    """Draws of pairs, with replacement: uniform, and in proportion to p(link) by the stored entries of every chain.
+
+    A community k is drawn in proportion to beta_k S_k^2, S_k being the sum of its entries of pi, and both ends in
+    proportion to theirs.  A pair is then drawn in proportion to sum_k beta_k pi_ak pi_bk, eq. (2.2) without delta.
+    """
+
+    def __init__(self, found: Memberships) -> None:
+        chains = (found, *found.others)
+        n, self.most = len(found.ids), max(2, _MOST_ELEMENTS // sum(one.width for one in chains))
+        self._chains = [one.first(max(1, _MOST_ENTRIES // n)) for one in chains]
+        self._sums = [np.bincount(one.indices.ravel(), one.values.ravel(), one.width) for one in self._chains]
+        self._n, self._uniform = n, min(_UNIFORM, self.most // 2)
+        self._each = min(_BY_PROBABILITY, self.most) // len(chains)
+
+    def non_links(self, graph: Graph, rng: np.random.Generator) -> Ints:
+        """Non-links of the graph ``[S, 2]``, u < v; a pair may be drawn several times."""
+        drawn = [rng.integers(self._n, size=(self._uniform, 2))]
+        for one, sums in zip(self._chains, self._sums, strict=True):
+            mass = one.beta * sums**2
+            communities = np.repeat(np.arange(one.width), rng.multinomial(self._each, mass / mass.sum()))
+            order = np.argsort(one.indices, axis=None, kind="stable")
+            upto = np.cumsum(one.values.ravel()[order], dtype=np.float64)
+            last = np.cumsum(np.bincount(one.indices.ravel(), minlength=one.width)) - 1
+            begin = upto[last] - sums
+            places = begin[communities] + rng.random((2, self._each)) * sums[communities]
+            entries = order[np.minimum(np.searchsorted(upto, places), last[communities])]
+            drawn.append(entries.T // one.indices.shape[1])
+        pairs = np.sort(np.concatenate(drawn), axis=1)
+        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+        known, keys = pack_pairs(*graph.links.T), pack_pairs(*pairs.T)
+        at = np.minimum(np.searchsorted(known, keys), known.size - 1)
+        free: Ints = pairs[known[at] != keys]
+        return free
+
+    def sample(self, found: Memberships, links: Ints, non_links: Ints, graph: Graph) -> _Sample:
+        """``links`` held out at random, and a half of the drawn non-links."""
+        pairs = np.concatenate([links, non_links])
+        p = found.link_probabilities(pairs, calibrated=False)
+        is_link = np.arange(len(pairs)) < len(links)
+        return _Sample(p, is_link, len(links) / graph.n_links, self._expected(pairs) / 2)
+
+    def _expected(self, pairs: Ints) -> Floats:
+        """How often each of ``pairs`` ``[S, 2]`` is drawn on average ``[S]``."""
+        expected = np.full(len(pairs), 2.0 * self._uniform / self._n**2)
+        for one, sums in zip(self._chains, self._sums, strict=True):
+            weights = one.beta * 2.0 * self._each / float(one.beta @ sums**2)
+            expected += link_probabilities(pairs, one.rows, weights, 0.0)
+        return expected
