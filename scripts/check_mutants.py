@@ -11,7 +11,7 @@ of each.  Ends with status 1 if a fault was accepted that is not harmless on the
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import click
@@ -34,12 +34,15 @@ HASTY = Patience(repetitions=3, enough_s=0.02)
 
 
 class Found(NamedTuple):
-    """What became of a mutant: the status of its trial, its message, and whether that is as it should be."""
+    """What became of a mutant: one of the words below, the status of its trial and its message, or the reason."""
 
     mutant: Mutant
+    verdict: str
     status: str
     message: str
-    right: bool
+
+
+REFUSED, HARMLESS, ELSEWHERE, ACCEPTED, BROKEN = "refused", "harmless here", "not here", "ACCEPTED", "DOES NOT COMPILE"
 
 
 def harmless(mutant: Mutant, info: DeviceInfo) -> str | None:
@@ -52,20 +55,20 @@ def judged(mutant: Mutant, kernel: KernelReport, info: DeviceInfo) -> Found:
     trial = next(trial for trial in kernel.trials if trial.config[AXIS] == mutant.name)
     why = harmless(mutant, info)
     if trial.status == "compile_error":
-        return Found(mutant, trial.status, trial.message, False)
-    if why is not None:
-        return Found(mutant, trial.status, f"harmless here: {why}", True)
-    return Found(mutant, trial.status, trial.message, trial.status != "ok")
+        return Found(mutant, BROKEN, trial.status, trial.message)
+    if trial.status != "ok":
+        return Found(mutant, REFUSED, trial.status, trial.message)
+    return Found(mutant, ACCEPTED if why is None else HARMLESS, trial.status, why or "")
 
 
 def check(info: DeviceInfo, name: str, sizes: str, mutants: list[Mutant]) -> tuple[list[Found], list[str]]:
     """Tune the kernel ``name`` with and without the faults of ``mutants``: what became of them, and complaints."""
     problem, traits, spec = MUTANT_FAMILY.problem(**PROBLEMS[sizes]), traits_of(info), MUTANT_FAMILY.kernel(name)
     if traits.dialect not in spec.dialects:
-        return [Found(mutant, "", f"the kernel is not written in {traits.dialect}", True) for mutant in mutants], []
+        return [Found(mutant, ELSEWHERE, "", f"not written in {traits.dialect}") for mutant in mutants], []
     configs = [{AXIS: mutant.name} | config_of(mutant, problem, traits) for mutant in mutants]
     refusals = [spec.space.refusal(config, problem, traits) for config in configs]
-    found = [Found(m, "", f"not here: {why}", True) for m, why in zip(mutants, refusals, strict=True) if why]
+    found = [Found(mutant, ELSEWHERE, "", why) for mutant, why in zip(mutants, refusals, strict=True) if why]
     valid = [mutant for mutant, why in zip(mutants, refusals, strict=True) if why is None]
     if not valid:
         return found, []
@@ -111,26 +114,17 @@ def main(device: str, kernels: tuple[str, ...]) -> None:
             cases[mutant.kernel, mutant.problem].append(mutant)
     for (name, sizes), mutants in cases.items():
         click.echo(f"{name}: {len(mutants)} faults ...", err=True)
-        told, wrong = check(info, name, sizes, mutants)
-        found, complaints = found + told, complaints + wrong
-    sides = dict.fromkeys(("kernel", "sort", "left out or wrong", "status", "message", ""), "left")
-    rows = [
-        (
-            one.mutant.kernel,
-            one.mutant.sort,
-            one.mutant.name,
-            one.status,
-            one.message[:100],
-            "" if one.right else "FAILS",
-        )
-        for one in found
-    ]
+        some, wrong = check(info, name, sizes, mutants)
+        found, complaints = found + some, complaints + wrong
+    sides = dict.fromkeys(("kernel", "sort", "left out or wrong", "verdict", "status", "message"), "left")
+    rows = [(f.mutant.kernel, f.mutant.sort, f.mutant.name, f.verdict, f.status, f.message[:100]) for f in found]
     print_table(sides, [dict(zip(sides, row, strict=True)) for row in rows])
     for complaint in complaints:
         click.echo(complaint)
-    missed = sum(not one.right for one in found)
-    click.echo(f"\n{info.name} ({info.platform}): {len(found)} faults, {missed} of them accepted or not tried")
-    sys.exit(1 if missed or complaints else 0)
+    counts = Counter(one.verdict for one in found)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    click.echo(f"\n{info.name} ({info.platform}): {len(found)} faults, {told}")
+    sys.exit(1 if counts[ACCEPTED] or counts[BROKEN] or complaints else 0)
 
 
 if __name__ == "__main__":

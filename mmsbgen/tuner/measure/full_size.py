@@ -99,8 +99,9 @@ class FullSizeCheck:
     def _edges(self, units: Units, bound: BoundKernel) -> Array:
         """The first and the last unit of the first, the middle and the last block, if blocks take them in order."""
         grid = bound.spec.launch(bound.problem, bound.config, self._workload.count, bound.traits).grid
-        begins = np.array([0, 1, grid // 2, grid // 2 + 1, grid - 1, grid]) * units.count // grid
-        return np.unique(np.clip(np.concatenate([begins - 1, begins]), 0, units.count - 1))
+        blocks = np.array([0, grid // 2, grid - 1])
+        ends = np.concatenate([blocks * units.count // grid, (blocks + 1) * units.count // grid - 1])
+        return np.unique(np.clip(ends, 0, units.count - 1))
 
     def _left_out(self, units: Units, outputs: _Outputs) -> Iterator[str]:
         """A message if a unit's outputs are all as they were."""
