@@ -66,9 +66,7 @@ class Detection(Exports):
         return [ids[members].tolist() for members in self.cover.members]
 
     @overload
-    def predict_links(
-        self, pairs: Any, interval: None = None, calibrated: bool = True
-    ) -> npt.NDArray[np.float64]: ...
+    def predict_links(self, pairs: Any, interval: None = None, calibrated: bool = True) -> npt.NDArray[np.float64]: ...
 
     @overload
     def predict_links(
