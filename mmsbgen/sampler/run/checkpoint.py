@@ -266,7 +266,11 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
                 partial(_check_moments, name, averaged),
                 partial(_write, device, sampler.values[name]),
             )
-        sampler.state.set_theta(checked(archive, "theta", (2, k), real, is_positive=True))
+        # A draw may round one of the two to 0.
+        theta = checked(archive, "theta", (2, k), real)
+        if not theta.sum(axis=0).all():
+            raise ValueError("its theta has numbers that no chain has")
+        sampler.state.set_theta(theta)
         beta = np.full(shape.row, 0.5, real)
         beta[:k] = checked(archive, "beta", (k,), real, most=1.0)
         device.write(sampler.values["beta"], beta)
