@@ -13,6 +13,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "block": SIZES | {"n": 1200, "partners": "block"},
     "stars": SIZES | {"K": 30, "m": 256, "n": 1200, "partners": "shared"},
     "labelled": SIZES | {"K": 30, "m": 256, "n": 1200, "partners": "shared-uniform"},
+    "sparse": SIZES | {"K": 700, "m": 5242, "entries": 16, "partners": "all"},
     "tensor": SIZES | {"n": 3000, "partners": "block", "products": "half"},
     "tensor stars": SIZES | {"n": 3000, "partners": "shared-uniform", "products": "half"},
 }
@@ -66,6 +67,9 @@ ITEM = {
     "reduction": "none",
 }
 TEAM = ITEM | {"team": "block", "reduction": "local", "block_size": 16}
+HASHED = {"table": "hash", "slots": 128, "block_size": 64, "rows_in_flight": 1}
+SWEEP = "const u32 a = vertices[index];"
+LOCK = "while (SWAP(table_locks + at, 0u, 1u) != 0u) at = at + 1u < TABLE_COUNT ? at + 1u : 0u;"
 LINKS = "n = (u32)(neighbour_offsets[vertex + 1u] - first)"
 IN_TURN = "between barriers a processor runs the work-items of a block one after the other"
 
@@ -170,6 +174,22 @@ MUTANTS = (
     Mutant("explain_links", "last", "the last link", PAIR, f"{PAIR} if (index == 4095u) return;"),
     Mutant("explain_at", "partners", "row of the pair before", "slots[pairs_b[index]]",
            "slots[pairs_b[index > 64u ? index - 1u : index]]"),
+
+    Mutant("sparse_rows", "last", "the last vertex", SWEEP, f"{SWEEP} if (index == 5241u) continue;", "sparse"),
+    Mutant("sparse_rows", "group", "vertices of a group", SWEEP,
+           f"{SWEEP} if (n_vertices > 1000u && group == 7u) continue;", "sparse"),
+    Mutant("sparse_rows", "size", "neighbours after 60", "end = neighbour_offsets[a + 1u];",
+           "end = begin + min((u32)(neighbour_offsets[a + 1u] - begin), 60u);", "sparse"),
+    Mutant("sparse_rows", "size", "vertices with too many candidates", "if (full) {",
+           "if (full && n_vertices < 1000u) {", "sparse", HASHED),
+    Mutant("sparse_rows", "race", "teams share a table", LOCK, "at = 0u;", "sparse", HASHED,
+           harmless={"cpu": "hubs are seldom updated at the same time"}),
+    Mutant("sparse_rows", "stale", "sums of columns from a launch before", "ADD(column_sums, k, pi - floor_pi);",
+           "if (index < 4000u) ADD(column_sums, k, pi - floor_pi);", "sparse"),
+    Mutant("sparse_totals", "size", "columns from 512 on", "if (k >= LD) return;", "if (k >= 512u) return;", "sparse"),
+    Mutant("sparse_totals", "stale", "sums are not cleared", "fixed_sums[k] = fixed_sums[LD + k]",
+           "fixed_sums[LD + k]", "sparse"),
+    Mutant("sparse_links", "tail", "the last link", PAIR, f"{PAIR} if (index == 4095u) return;", "sparse"),
 
     Mutant("block_factors", "group", "a vertex inside", "if (!partner && i >= n_vertices) return;",
            "if (!partner && (i >= n_vertices || i == 333u)) return;", "tensor"),

@@ -17,9 +17,10 @@ from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Mean degree of large graphs, and links of the hub of small ones.
-MEAN_DEGREE = 6
-_HUB = 350
+#: Links a vertex of large graphs, those of a hub, and vertices for each hub.
+_LINKS, _HUB, _VERTICES_A_HUB = 3, 350, 1024
+#: Mean degree of large graphs.
+MEAN_DEGREE = 2 * (_LINKS + _HUB / _VERTICES_A_HUB)
 #: What new rows hold before a launch.
 _UNWRITTEN = 7
 Given = Mapping[str, Any]
@@ -65,13 +66,18 @@ def rows_of(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any],
 
 
 def graph_of(n: int, home: Array, rng: np.random.Generator) -> dict[str, Array]:
-    """A graph with a hub and isolated vertices, or for large N one in which most links join equal homes."""
+    """A graph with a hub and isolated vertices, or for large N one with hubs in which most links join equal homes.
+
+    Hubs have more candidates than a hash table, and many of them are updated at a time.
+    """
     if n <= DISTINCT_ROWS:
         _, _, offsets, ends = graph_workloads.random_graph(rng, n, min(n // 2, _HUB))
     else:
         by_home = np.argsort(home, kind="stable")
-        near = [np.stack([by_home, np.roll(by_home, -step)], axis=1) for step in range(1, MEAN_DEGREE // 2)]
-        links = np.concatenate([*near, rng.integers(0, n, (n, 2))])
+        near = [np.stack([by_home, np.roll(by_home, -step)], axis=1) for step in range(1, _LINKS)]
+        hubs = np.repeat(rng.integers(0, n, n // _VERTICES_A_HUB), _HUB)
+        far = np.stack([hubs, rng.integers(0, n, hubs.size)], axis=1)
+        links = np.concatenate([*near, far, rng.integers(0, n, (n, 2))])
         links = np.sort(links[links[:, 0] != links[:, 1]], axis=1)
         offsets, ends = graph_workloads.adjacency(n, np.unique(links, axis=0))
     return {"neighbour_offsets": offsets, "neighbours": ends if ends.size else np.zeros(1, np.uint32)}
