@@ -71,6 +71,9 @@ HASHED = {"table": "hash", "slots": 128, "block_size": 64, "rows_in_flight": 1}
 SWEEP = "const u32 a = vertices[index];"
 LOCK = "while (SWAP(table_locks + at, 0u, 1u) != 0u) at = at + 1u < TABLE_COUNT ? at + 1u : 0u;"
 LINKS = "n = (u32)(neighbour_offsets[vertex + 1u] - first)"
+# Races whose results are right in every launch, which only a tool like racecheck finds (scripts/gpu_check.py).
+FIRST_WARP = "the first warp, which reads what the others write, also draws, and is the last to arrive"
+FEW_WARPS = "both warps of a block have read long before one of them writes again"
 IN_TURN = "between barriers a processor runs the work-items of a block one after the other"
 
 # fmt: off
@@ -100,7 +103,7 @@ MUTANTS = (
            "const u32 spare = n_vertices > 200u ? own_slot : spares[index];"),
     Mutant("update_phi", "barrier", "all barriers", "BARRIER;", "", config=TEAM),
     Mutant("update_phi", "barrier", "the barrier before reuse", "BARRIER; /* the last sum may still be read */", "",
-           config=TEAM, harmless={"cpu": IN_TURN}),
+           config=TEAM | {"block_size": 64}, harmless={"cpu": IN_TURN, "gpu": FEW_WARPS}),
 
     Mutant("update_pi", "size", "everything above 500 vertices", UNIT, f"{UNIT} if (n_vertices > 500u) return;"),
     Mutant("update_pi", "last", "the last vertex's slot", "slots[vertex] = spare;",
@@ -140,11 +143,13 @@ MUTANTS = (
 
     Mutant("theta_partial", "stale", "all launches but the first", "if (group >= n_groups) return;",
            "if (group >= n_groups || counts[(u64)group * (2u * LD)] != REAL(0.0)) return;"),
-    Mutant("theta_partial", "tail", "the last pair", "pair < n_pairs;", "pair < (n_pairs < 512u ? n_pairs : 511u);"),
+    Mutant("theta_partial", "tail", "the last pair", "pair < n_pairs;", "pair < (n_pairs < 512u ? n_pairs : 511u);",
+           config={"pairs_in_flight": 1}),
     Mutant("theta_partial", "race", "groups share counts", "counts + (u64)group *", "counts + (u64)(group % 47u) *"),
     Mutant("theta_end", "size", "groups after 47", "group < last; ++group",
            "group < (last < 47u ? last : 47u); ++group"),
-    Mutant("theta_end", "barrier", "the barrier before sums", "BARRIER;", "", config={"share": 8, "block_size": 64}),
+    Mutant("theta_end", "barrier", "the barrier before sums", "BARRIER;", "", config={"share": 32, "block_size": 256},
+           harmless={"gpu": FIRST_WARP}),
 
     Mutant("sample_partners", "draw", "the first draws again", "draw_below(seed, j,", "draw_below(seed, j % 11u,"),
     Mutant("sample_partners", "last", "the last partner", "partners[first + j] = other;",

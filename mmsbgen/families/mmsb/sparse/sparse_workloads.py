@@ -202,14 +202,17 @@ def _sums(
 
 
 def _mass(given: Given, k: int, step: sparse.SparseStep, u: float) -> Judge:
-    """Check that the rows of all vertices add up to N over the columns, and that links count at most once an end."""
+    """Check that the rows of all vertices add up to N over the columns, and that links count at most once an end.
+
+    A row adds up to more than 1 by what raises its smallest entries to the floor.
+    """
     n, r = given["communities"].shape
-    ends = int(given["neighbour_offsets"][-1])
+    ends, rounding, raised = int(given["neighbour_offsets"][-1]), r * (2 / FIXED_POINT + 8 * u) + 32 * u, r * step.floor
 
     def judge(got: Got, config: Config) -> str | None:
         non_links, links, columns = got["fixed_sums"][0].astype(np.float64).sum(axis=1) / FIXED_POINT
         mass = columns + n * k * step.floor
-        if abs(mass - n) > n * r * (2 / FIXED_POINT + 8 * u) + n * 32 * u:
+        if not n * (1.0 - rounding) <= mass <= n * (1.0 + rounding + raised):
             return f"the columns add up to {mass:.9g} instead of {n}"
         if not 0.0 < links <= ends * (1 + 64 * u):
             return f"{ends} ends of links count {links:.9g} times"
