@@ -21,7 +21,7 @@ _QUOTED_NOTE = (
 )
 
 #: The measures of a page: heading, and the name in a :class:`Result`.
-_MEASURES = (("ONMI max", "onmi"), ("Average F1", "average_f1"), ("Omega", "omega"), ("Seconds", "seconds"))
+_MEASURES = (("ONMI max", "onmi"), ("Average F1", "average_f1"), ("Omega", "omega"))
 
 
 class Result(NamedTuple):
@@ -88,16 +88,30 @@ def seconds_text(values: Sequence[float]) -> str:
 
 
 def score_table(of: Mapping[str, Sequence[Run]], name: str) -> list[str]:
-    """A table of one measure, a column for each graph; best mean ONMI first, no result counting 0."""
+    """A table of one measure, a column for each graph; best mean ONMI first, no result counting 0.
+
+    That of ONMI has the seconds too, from the fastest to the slowest graph.
+    """
     found = {graph: results(graph, runs) for graph, runs in of.items()}
     titles = list(dict.fromkeys(title for each in found.values() for title in each))
     titles.sort(key=lambda title: -sum(one.onmi for one in _of(found, title) if isinstance(one, Result)))
+    timed = name == "onmi"
     rows = []
     for title in titles:
         shown = f"**{title}**" if title == TITLES[MMSBGEN] else title
-        if not (title == TITLES[ONE] and name == "seconds"):
-            rows.append([shown, *(_cell(one, name) for one in _of(found, title))])
-    return markdown_table(("method", *of), rows)
+        cells = [_cell(one, name) for one in _of(found, title)]
+        if timed:
+            cells.append("-" if title == TITLES[ONE] else _times(_of(found, title)))
+        rows.append([shown, *cells])
+    return markdown_table(("method", *of, *(["seconds"] if timed else [])), rows)
+
+
+def _times(found: Sequence[Result | str]) -> str:
+    done = sorted((one for one in found if isinstance(one, Result)), key=lambda one: one.seconds)
+    if not done:
+        return "-"
+    ends = dict.fromkeys(seconds_text([one.seconds]) for one in (done[0], done[-1]))
+    return f"({' to '.join(ends)})" if done[0].quoted else " to ".join(ends)
 
 
 def _of(found: Mapping[str, Mapping[str, Result | str]], title: str) -> list[Result | str]:
@@ -107,8 +121,6 @@ def _of(found: Mapping[str, Mapping[str, Result | str]], title: str) -> list[Res
 def _cell(one: Result | str, name: str) -> str:
     if isinstance(one, str):
         return one
-    if name == "seconds":
-        return f"({one.seconds:g})" if one.quoted else seconds_text([one.seconds])
     spread = f" ± {one.spread:.3f}" if one.spread is not None else ""
     return f"{one.onmi:.3f}{spread}{one.note}" if name == "onmi" else f"{getattr(one, name):.3f}"
 
