@@ -189,11 +189,11 @@ def row_bytes(problem: Problem) -> int:
 
 
 def _traffic(problem: Problem) -> int:
-    return int(problem.integer("N") * (3 + sparse_workloads.MEAN_DEGREE)) * row_bytes(problem)
+    return problem.integer("N") * (3 + sparse_workloads.MEAN_DEGREE) * row_bytes(problem)
 
 
 def _flops(problem: Problem) -> int:
-    return int(6 * problem.integer("N") * (1 + sparse_workloads.MEAN_DEGREE)) * entries_of(problem)
+    return 6 * problem.integer("N") * (1 + sparse_workloads.MEAN_DEGREE) * entries_of(problem)
 
 
 def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[str, Any]:
@@ -340,7 +340,7 @@ SPARSE_SHARES = _items(
     ),
     sparse_pair_workloads.sparse_shares,
     _PARAMETERS,
-    lambda p: int(p.integer("N") * (2 + sparse_workloads.MEAN_DEGREE)) * row_bytes(p),
+    lambda p: p.integer("N") * (2 + sparse_workloads.MEAN_DEGREE) * row_bytes(p),
 )
 
 SPARSE_GATHER = _items(
