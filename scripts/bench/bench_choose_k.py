@@ -130,9 +130,9 @@ def main() -> None:
     report = Report(
         "ONMI by the number of communities",
         "ONMI (max) of the covers found, means over seeds. K is a multiple of the number of known communities, or what "
-        "held-out pairs choose (auto). `of best` is auto's ONMI over that of the best multiple, `time` auto's seconds "
-        "over those of one run with the known number. LFR graphs are named by N, sizes of communities, memberships x "
-        "share of the overlapping vertices, and mixing.",
+        "held-out pairs choose (auto). Column `of best` is auto's ONMI over that of the best multiple, `time` auto's "
+        "seconds over those of one run with the known number. LFR graphs are named by N, sizes of communities, "
+        "memberships x share of the overlapping vertices, and mixing.",
         "none",
     )
     report.devices.append(device)
