@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
-from _harness import Placed, Sample, add_roofs, add_sizes, config_text, in_turns, opened, parser, progress
+from _harness import Placed, Sample, add_roofs, add_sizes, in_turns, opened, parser, progress
 from _report import Report
 
 from mmsbgen.backends import Device
@@ -38,7 +38,7 @@ from mmsbgen.tuner.measure.roofs import ROOF_GATHER, ROOFS, Roofs, measure_roofs
 
 SPEC = MMSB.kernel("update_phi")
 STEPS = ("reflected", "split", "published")
-HEAD = ["step", "rows", "tuned", "GB/s", "gather, GB/s", "share", "default", "worst"]
+HEAD = ["step", "rows", "tuned", "gather, GB/s", "share", "default", "worst"]
 HEAD += ["default / tuned", "worst / tuned", "first rows / these"]
 Launch = Callable[[int], Event]
 
@@ -164,7 +164,7 @@ def lines(what: str, states: dict[str, Rows], found: dict[str, dict[str, Sample]
         others = [times.get(name) for name in ("default", "worst")]
         told.append(
             [
-                *(what, storage, tuned.text(scale), f"{achieved:.4g}", f"{rate:.4g}", f"{100 * achieved / rate:.0f} %"),
+                *(what, storage, tuned.text(scale), f"{rate:.4g}", f"{100 * achieved / rate:.0f} %"),
                 *("-" if one is None else one.text(scale) for one in others),
                 *("-" if one is None else f"{one.median / tuned.median:.2f}" for one in others),
                 "-" if tuned is first else over(first, tuned).text(1.0),
@@ -193,7 +193,7 @@ def bench(report: Report, device: Device, k: int, storages: Sequence[str], args:
             what = f"{case['step']}, noise {case['noise']}"
             table += lines(what, states, found, scale)
             for storage, one in known.items():
-                told.setdefault(f"{config_text(one.tuned)}, {one.tier}", []).append(f"{what}, {storage}")
+                told.setdefault(one.tier, []).append(f"{what}, {storage}")
                 said = ", ".join(f"{name} {sample.text(1e6)} us" for name, sample in found[storage].items())
                 progress(f"K = {k}, {what}, {storage}: {said}")
                 report.data["results"].append(
@@ -206,7 +206,7 @@ def bench(report: Report, device: Device, k: int, storages: Sequence[str], args:
     report.text(f"### K = {k}, times in {unit}")
     known_columns = [place for place in range(len(HEAD)) if any(row[place] != "-" for row in table)]
     report.table([HEAD[i] for i in known_columns], [[row[i] for i in known_columns] for row in table])
-    report.text(*(f"- {config}: {'; '.join(cases) if len(told) > 1 else 'all'}" for config, cases in told.items()))
+    report.text(*(f"- {tier}: {'; '.join(cases) if len(told) > 1 else 'all'}" for tier, cases in told.items()))
 
 
 def main() -> None:

@@ -206,7 +206,7 @@ def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
             shown.append(case)
             all_widths.update(widths)
             best = min(fastest, key=lambda width: fastest[width])
-            told.append(f"{case.title}: {best} elements, {fastest[best] / fastest[widths[0]]:.2f} of the narrowest")
+            told.append(f"{case.title}: {best}, {fastest[best] / fastest[widths[0]]:.2f}")
     if not shown:
         return []
     powers(axes, all_widths)
@@ -220,7 +220,7 @@ def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
     kernel = cases[0].kernel.name
     axes.set_title(f"{kernel} by {name}, {sweep.size} = {sizes_of(shown)}, {dates(shown)}")
     caption = f"The fastest configuration at each {name}, over that at the narrowest; lower is faster."
-    alt = f"Best {name}: {'; '.join(told)}."
+    alt = f"Best {name} in elements, and its time over that of the narrowest: {'; '.join(told)}."
     return [Picture(slug(sweep.widths), f"Time by {name}", caption, alt, figure)]
 
 
