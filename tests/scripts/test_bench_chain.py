@@ -47,7 +47,7 @@ def test_a_chain_is_timed_with_what_is_best_by_itself(scripts: Path, tmp_path: P
     assert {one["alone_s"] for one in again["configs"]} == {one["alone_s"] for one in theta["configs"]}
     refused = subprocess.run([*command, "--kernel", "block_sums"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "--kernel block_sums: this chain has draw_stars, " in refused.stderr
+    assert "--kernel block_sums: this chain has add_moments, draw_stars, " in refused.stderr
 
 
 @pytest.mark.opencl
