@@ -13,6 +13,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "block": SIZES | {"n": 1200, "partners": "block"},
     "stars": SIZES | {"K": 30, "m": 256, "n": 1200, "partners": "shared"},
     "labelled": SIZES | {"K": 30, "m": 256, "n": 1200, "partners": "shared-uniform"},
+    "sparse": SIZES | {"K": 700, "m": 5242, "entries": 16, "partners": "all"},
     "tensor": SIZES | {"n": 3000, "partners": "block", "products": "half"},
     "tensor stars": SIZES | {"n": 3000, "partners": "shared-uniform", "products": "half"},
 }
@@ -66,7 +67,13 @@ ITEM = {
     "reduction": "none",
 }
 TEAM = ITEM | {"team": "block", "reduction": "local", "block_size": 16}
+HASHED = {"table": "hash", "slots": 128, "block_size": 64, "rows_in_flight": 1}
+SWEEP = "const u32 a = vertices[index];"
+LOCK = "while (SWAP(table_locks + at, 0u, 1u) != 0u) at = at + 1u < TABLE_COUNT ? at + 1u : 0u;"
 LINKS = "n = (u32)(neighbour_offsets[vertex + 1u] - first)"
+# Races whose results are right in every launch, which only a tool like racecheck finds (scripts/gpu_check.py).
+FIRST_WARP = "the first warp, which reads what the others write, also draws, and is the last to arrive"
+FEW_WARPS = "both warps of a block have read long before one of them writes again"
 IN_TURN = "between barriers a processor runs the work-items of a block one after the other"
 
 # fmt: off
@@ -96,7 +103,7 @@ MUTANTS = (
            "const u32 spare = n_vertices > 200u ? own_slot : spares[index];"),
     Mutant("update_phi", "barrier", "all barriers", "BARRIER;", "", config=TEAM),
     Mutant("update_phi", "barrier", "the barrier before reuse", "BARRIER; /* the last sum may still be read */", "",
-           config=TEAM, harmless={"cpu": IN_TURN}),
+           config=TEAM | {"block_size": 64}, harmless={"cpu": IN_TURN, "gpu": FEW_WARPS}),
 
     Mutant("update_pi", "size", "everything above 500 vertices", UNIT, f"{UNIT} if (n_vertices > 500u) return;"),
     Mutant("update_pi", "last", "the last vertex's slot", "slots[vertex] = spare;",
@@ -136,11 +143,13 @@ MUTANTS = (
 
     Mutant("theta_partial", "stale", "all launches but the first", "if (group >= n_groups) return;",
            "if (group >= n_groups || counts[(u64)group * (2u * LD)] != REAL(0.0)) return;"),
-    Mutant("theta_partial", "tail", "the last pair", "pair < n_pairs;", "pair < (n_pairs < 512u ? n_pairs : 511u);"),
+    Mutant("theta_partial", "tail", "the last pair", "pair < n_pairs;", "pair < (n_pairs < 512u ? n_pairs : 511u);",
+           config={"pairs_in_flight": 1}),
     Mutant("theta_partial", "race", "groups share counts", "counts + (u64)group *", "counts + (u64)(group % 47u) *"),
     Mutant("theta_end", "size", "groups after 47", "group < last; ++group",
            "group < (last < 47u ? last : 47u); ++group"),
-    Mutant("theta_end", "barrier", "the barrier before sums", "BARRIER;", "", config={"share": 8, "block_size": 64}),
+    Mutant("theta_end", "barrier", "the barrier before sums", "BARRIER;", "", config={"share": 32, "block_size": 256},
+           harmless={"gpu": FIRST_WARP}),
 
     Mutant("sample_partners", "draw", "the first draws again", "draw_below(seed, j,", "draw_below(seed, j % 11u,"),
     Mutant("sample_partners", "last", "the last partner", "partners[first + j] = other;",
@@ -170,6 +179,22 @@ MUTANTS = (
     Mutant("explain_links", "last", "the last link", PAIR, f"{PAIR} if (index == 4095u) return;"),
     Mutant("explain_at", "partners", "row of the pair before", "slots[pairs_b[index]]",
            "slots[pairs_b[index > 64u ? index - 1u : index]]"),
+
+    Mutant("sparse_rows", "last", "the last vertex", SWEEP, f"{SWEEP} if (index == 5241u) continue;", "sparse"),
+    Mutant("sparse_rows", "group", "vertices of a group", SWEEP,
+           f"{SWEEP} if (n_vertices > 1000u && group == 7u) continue;", "sparse"),
+    Mutant("sparse_rows", "size", "neighbours after 60", "end = neighbour_offsets[a + 1u];",
+           "end = begin + min((u32)(neighbour_offsets[a + 1u] - begin), 60u);", "sparse"),
+    Mutant("sparse_rows", "size", "vertices with too many candidates", "if (full) {",
+           "if (full && n_vertices < 1000u) {", "sparse", HASHED),
+    Mutant("sparse_rows", "race", "teams share a table", LOCK, "at = 0u;", "sparse", HASHED,
+           harmless={"cpu": "hubs are seldom updated at the same time"}),
+    Mutant("sparse_rows", "stale", "sums of columns from a launch before", "ADD(column_sums, k, pi - floor_pi);",
+           "if (index < 4000u) ADD(column_sums, k, pi - floor_pi);", "sparse"),
+    Mutant("sparse_totals", "size", "columns from 512 on", "if (k >= LD) return;", "if (k >= 512u) return;", "sparse"),
+    Mutant("sparse_totals", "stale", "sums are not cleared", "fixed_sums[k] = fixed_sums[LD + k]",
+           "fixed_sums[LD + k]", "sparse"),
+    Mutant("sparse_links", "tail", "the last link", PAIR, f"{PAIR} if (index == 4095u) return;", "sparse"),
 
     Mutant("block_factors", "group", "a vertex inside", "if (!partner && i >= n_vertices) return;",
            "if (!partner && (i >= n_vertices || i == 333u)) return;", "tensor"),

@@ -56,7 +56,7 @@ def as_markdown(about: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
         f"# Variants checked on {about['platform']}",
         "",
         "Every configuration is compiled, run on a small problem and held against the NumPy reference with the derived",
-        "tolerance, in each round at another of the K and types that it is valid for; which comes first, step, noise,",
+        "tolerance. Each round takes another of the K and types that it is valid for. Which comes first, step, noise,",
         "partners and n are drawn at random. A result counts as long as the program is the same, on this device with",
         f"this driver and compiler. Made by `scripts/check_variants.py --device {device}`.",
         "",
@@ -65,11 +65,14 @@ def as_markdown(about: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
         f"**{done} of {sum(row.asked for row in rows)} variants checked, every configuration {once}, with the sources "
         f"of {about['date']}, {len(failures)} failures;** {seconds / 3600:.1f} hours of checks altogether"
         + (f", {seconds / done:.2f} s each." if done else "."),
-        "",
-        "| kernel, placement | configurations | to check | checked | failures | hours |",
-        "|---|--:|--:|--:|--:|--:|",
     ]
-    for row in rows:
+    short = [row for row in rows if row.checked < row.asked or row.failures]
+    if len(short) < len(rows):
+        lines += ["", f"Of {len(rows) - len(short)} of {len(rows)} kernels and placements all are checked and right."]
+    if short:
+        lines += ["", "| kernel, placement | configurations | to check | checked | failures | hours |"]
+        lines.append("|---|--:|--:|--:|--:|--:|")
+    for row in short:
         cells = [row.group, row.configurations, row.asked, row.checked, len(row.failures), f"{row.seconds / 3600:.2f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     if failures:

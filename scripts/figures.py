@@ -73,8 +73,12 @@ def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> st
         count = sum(len(case.times) for case in found)
         sizes, dates = sweep_pictures.sizes_of(found), sweep_pictures.dates(found)
         lines.append(f"- {label}: driver {driver}, {count} configurations at K = {sizes}, {dates}")
+    said: set[str] = set()
     for picture in pictures:
-        lines += ["", f"## {picture.title}", "", picture.caption, ""]
+        lines += ["", f"## {picture.title}", ""]
+        if picture.caption not in said:
+            lines += [picture.caption, ""]
+            said.add(picture.caption)
         lines.append(f"![{picture.alt}]({folder.name}/{picture.name}.png)")
     return "\n".join(lines) + "\n"
 

@@ -210,14 +210,9 @@ def as_markdown(report: dict[str, Any]) -> list[str]:
         "",
         *(f"- {name}: {value}" for name, value in about.items() if value),
         "",
-        "| kernel, placement | checked | ok | failures | K | types | noise | teams | widths | block sizes | slowest |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        *_passed([row for row in report["rows"] if row["checked"] == row["ok"]]),
+        *_failed([row for row in report["rows"] if row["checked"] > row["ok"]]),
     ]
-    for row in report["rows"]:
-        counts = [len(row["values"].get(name, ())) or "-" for name in ("K", "dtype", "noise", *SHOWN)]
-        cells = [row["group"], row["checked"], row["ok"], row["checked"] - row["ok"], *counts]
-        lines.append(f"| {' | '.join(map(str, cells))} | {row['slowest_s']:.1f} s |")
-    lines += ["", "From K on, columns count the values that were met.", ""]
     lines += [*loops_as_markdown(Loops(**report[LOOP])), "", *_sanitized(report["sanitizer"])]
     if report["failures"]:
         lines += ["", "## Failures", ""]
@@ -225,6 +220,38 @@ def as_markdown(report: dict[str, Any]) -> list[str]:
             message = f["message"].strip().partition("\n")[0][:300]
             lines.append(f"- {f['status']}: `{f['variant']}`: {message}")
     return lines
+
+
+def _passed(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A table of the kernels of which nothing failed, by the number of their variants."""
+    variants: Counter[str] = Counter()
+    placements: Counter[str] = Counter()
+    for row in rows:
+        kernel, _, placement = row["group"].partition(" ")
+        variants[kernel] += row["checked"]
+        placements[kernel] += bool(placement)
+    kernels: dict[int, list[str]] = defaultdict(list)
+    for kernel, count in variants.items():
+        kernels[count].append(kernel + (f" ({placements[kernel]} placements)" if placements[kernel] else ""))
+    if not kernels:
+        return []
+    lines = ["| variants of each, all right | kernels |", "|--:|---|"]
+    return [*lines, *(f"| {count} | {', '.join(names)} |" for count, names in sorted(kernels.items())), ""]
+
+
+def _failed(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A table of the kernels and placements of which something failed."""
+    if not rows:
+        return []
+    lines = [
+        "| kernel, placement | checked | ok | failures | K | types | noise | teams | widths | block sizes | slowest |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        counts = [len(row["values"].get(name, ())) or "-" for name in ("K", "dtype", "noise", *SHOWN)]
+        cells = [row["group"], row["checked"], row["ok"], row["checked"] - row["ok"], *counts]
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['slowest_s']:.1f} s |")
+    return [*lines, "", "From K on, columns count the values that were met.", ""]
 
 
 def _sanitized(report: dict[str, Any]) -> list[str]:

@@ -112,6 +112,14 @@ def _belongs(item: pytest.Item, part: str) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """Reports go between processes as UTF-8, and logs of names of files may be no such text."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test of the quick part that takes long.
 

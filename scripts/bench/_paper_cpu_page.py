@@ -142,9 +142,9 @@ def kernels(report: Report, results: Results, interval: int, rounds: int) -> Non
         )
     report.text(
         f"Seconds for 1000 iterations with an evaluation every {interval}: the median of {rounds} calls times the "
-        "number of calls, not 1000 iterations run. Choosing the mini-batch is not in it. The baseline adds pairs up in "
-        "one group, so that theta_end has one to add. The paper's THETA SUM (0.048 s) is a part of theta_end here; "
-        "its column is from two 8-core processors, and its total has more parts than its rows."
+        "number of calls. Choosing the mini-batch is not in it. The baseline adds pairs up in one group, so that "
+        "theta_end has one to add. The paper's column is from two 8-core processors. Its THETA SUM (0.048 s) is a part "
+        "of theta_end here, and its total has more parts than its rows."
     )
 
 

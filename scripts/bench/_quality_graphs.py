@@ -13,15 +13,15 @@ from mmsbgen.scores import evaluate, read_cover
 
 #: Graphs without known communities: their K and the shares of links held out for validation and for test.
 HELD_OUT = {"CA-GrQc": (50, 0.09, 0.01)}
-#: The graphs, where they are from, and what their known communities are.
+#: The graphs: what they are, what their known communities are, and where they are from.
 GRAPHS = {
-    "fb_348": ("Facebook ego network 348, SNAP, as in shchur/overlapping-community-detection (MIT)", "social circles"),
-    "fb_686": ("Facebook ego network 686, of the same source", "social circles"),
-    "fb_1684": ("Facebook ego network 1684, of the same source", "social circles, nearly disjoint"),
-    "lfr-n1000-k28": ("LFR benchmark graph that comes with premgopalan/svinet", "planted, overlapping"),
-    "email-Eu-core": ("E-mail in a research institute, SNAP", "departments, disjoint"),
-    "amazon-1.90": ("Part of SNAP's com-amazon, as in FDUDSDE/KDD2022CLARE", "product categories, tiny"),
-    "CA-GrQc": ("Collaboration in general relativity, SNAP", "none known: held-out links instead"),
+    "fb_348": "Facebook ego network, social circles; SNAP, as in shchur/overlapping-community-detection (MIT)",
+    "fb_686": "likewise",
+    "fb_1684": "likewise, circles nearly disjoint",
+    "lfr-n1000-k28": "LFR, planted, overlapping; comes with premgopalan/svinet",
+    "email-Eu-core": "e-mail in a research institute, departments, disjoint; SNAP",
+    "amazon-1.90": "part of com-amazon, tiny product categories; SNAP, as in FDUDSDE/KDD2022CLARE",
+    "CA-GrQc": "Collaboration in general relativity, SNAP",
 }
 
 #: Rows of an earlier measurement with the same measures over the same vertices: runs, communities, coverage,
@@ -57,50 +57,46 @@ QUOTED_AUC = {"CA-GrQc": ("svinet, on 1 % of its own choice †", 0.93, 8)}
 
 
 INTRO = """\
-How well the communities that mmsbgen finds with its defaults agree with known ones, next to other methods on the same
-graphs. {command_note}
+After this page you know on which graphs mmsbgen's default communities agree with known ones, and which method does
+better elsewhere.{command_note}
 
-The command is `mmsbgen detect GRAPH -k K --seed S -o OUT` for every graph; K is the number of distinct known
-communities. Nothing else was chosen for a graph, but that CA-GrQc, of which none are known, has K = 50 and
-`--validation 0.09 --test 0.01`.
+Every graph was run as `mmsbgen detect GRAPH -k K --seed S -o OUT`, K being the number of distinct known communities.
+CA-GrQc has no known ones: K = 50, `--validation 0.09 --test 0.01`.
 
 ## Reading the tables
 
-* All scores are those of `mmsbgen evaluate COMMUNITIES TRUTH --graph GRAPH`, over all vertices of the graph, isolated
-  ones too; communities that occur twice in the truth or have one member count. Communities of one vertex and repeated
-  ones are left out of what methods find.
-* Read ONMI max first (McDaid, Greene and Hurley). The average F1 rewards one community of all vertices where
-  communities are large: see the row of that name, whose ONMI and Omega are 0.
-* mmsbgen, svinet and BigCLAM are told K, the others find their own number. This is an advantage of these three, and
-  the known communities are what people wrote down, not the only structure of a graph: no method comes near 1 on most.
-  Of the links mmsbgen and svinet hold some out, the others see all.
-* Means over seeds, ± the standard deviation over them. Seconds are the median: for mmsbgen of the whole command, with
-  reading the graph and compiling kernels, for the others of the method alone; the machine did other work meanwhile.
-* The rows of mmsbgen are by the rule `share`, the default when they were measured. By `evidence`, the default now,
-  ONMI of the same chains differs by -.021 (email-Eu-core) to +.011 (fb_1684):
-  [both](statistics.md#from-memberships-to-communities).
-* The methods run as their libraries have them, with the parameters that their names show; other parameters could
-  serve them better, as they could mmsbgen. A method that does not end within the limit is said to have no result.
+* **Scores** are those of [`mmsbgen evaluate --graph`](how-to/compare.md). Read ONMI max first. Average F1 rewards one
+  community of all vertices: see the row of that name. Tables begin with the best mean ONMI. Methods lose communities of
+  one vertex and repeated ones.
+* **K** is told to mmsbgen, svinet and BigCLAM, which is an advantage. On the other hand mmsbgen and svinet hold out
+  links that the others see.
+* **±** is the standard deviation over five seeds, three for slow methods; methods without chance run once. Seconds are
+  medians on a busy machine, over graphs: of the whole command for mmsbgen, else of the method.
+* **Rule.** mmsbgen's rows are by `--rule share`. The default now is `evidence`, by which ONMI of the same chains
+  [differs](statistics.md#from-memberships-to-communities) by -.021 (email-Eu-core) to +.011 (fb_1684).
+* **Parameters** of the others are their libraries' but for what the names show. Other values could serve them better.
 """
 
 LIMITS = """\
 ## What this does not show
 
-Seven small graphs, one machine, defaults only. Networks of millions of vertices have no known communities of this
-kind that cover them. K is given: how well it can be chosen is in [statistics.md](statistics.md). Where communities are
-disjoint or tiny the model has little to gain from mixed memberships: there take the method that stands first in such
-a table. The table of starts shows where Leiden at about K communities alone agrees better with known ones.
+Seven small graphs, one machine, defaults only. Known communities are what people wrote down, not the only structure
+of a graph. K is given here: [choose K](how-to/choose-k.md) has how well it is chosen. Where communities are disjoint or
+tiny, [another method](when-not-to-use-it.md) is better or faster.
 """
 
+
+COVERS_INTRO = """\
+## The graphs
+
+The last columns have the distinct known communities / those of mmsbgen, means over seeds."""
 
 STARTS_INTRO = """\
 ## Starts, and what becomes of them
 
-A chain of mmsbgen starts from sets that a fast method finds, or at random ([statistics.md](statistics.md)). A start
-must not carry the score alone: here are the covers that the starts are, before any sweep, beside what the chains end
-with; means over seeds. ONMI max for graphs with known communities, AUC of validation pairs for the other. The
-log-likelihood is that of a validation pair (nats; classes by their share in the graph), of the start that was chosen
-before any sweep, and at the end."""
+A chain [starts](statistics.md#what-a-run-does) from sets that a fast method finds, or at random. These are the covers
+of the starts before any sweep, beside those at the end: mean ONMI max, and for CA-GrQc AUC of validation pairs.
+Log-likelihoods are nats a validation pair, of the start that was chosen."""
 
 
 @dataclass

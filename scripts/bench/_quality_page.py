@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from _quality_graphs import GRAPHS, INTRO, LIMITS, QUOTED, QUOTED_AUC, STARTS_INTRO
+from _quality_graphs import COVERS_INTRO, GRAPHS, INTRO, LIMITS, QUOTED, QUOTED_AUC, STARTS_INTRO
 from _quality_methods import FROM_RANDOM, MMSBGEN, ONE, START_COVERS, SVINET, TITLES
 from _report import markdown_table
 
@@ -15,23 +15,26 @@ Run = Mapping[str, Any]
 
 _QUOTED_TITLES = ("svinet communities.txt, K given †", "svinet, pi > 0.1, K given †")
 _QUOTED_NOTE = (
-    "† svinet (from an earlier measurement on another machine): github.com/premgopalan/svinet at 453de34, "
-    "`-link-sampling`, seeds 1 to 3, stochastic variational inference of the same model by its authors (Gopalan and "
-    "Blei, PNAS 2013). Its seconds do not compare with the others."
+    "† svinet, measured earlier on another machine: github.com/premgopalan/svinet at 453de34, `-link-sampling`, seeds "
+    "1 to 3. It is stochastic variational inference of the same model by its authors (Gopalan and Blei, PNAS 2013). "
+    "Its seconds do not compare."
 )
 
-_HEAD = (
-    "method",
-    "runs",
-    "communities",
-    "coverage",
-    "memberships a vertex",
-    "ONMI max",
-    "LFK",
-    "average F1",
-    "Omega",
-    "seconds",
-)
+#: The measures of a page: heading, and the name in a :class:`Result`.
+_MEASURES = (("ONMI max", "onmi"), ("Average F1", "average_f1"), ("Omega", "omega"))
+
+
+class Result(NamedTuple):
+    """What a method got on a graph: means of scores, the median time, and the deviation of ONMI over several runs."""
+
+    onmi: float
+    spread: float | None
+    average_f1: float
+    omega: float
+    seconds: float
+    quoted: bool = False
+    note: str = ""
+    """How many runs have a result, where not all of them have."""
 
 
 def mean(values: Sequence[float]) -> float:
@@ -54,27 +57,28 @@ def compared(runs: Sequence[Run]) -> list[str]:
     return [name for name in dict.fromkeys(run["method"] for run in runs) if name not in (FROM_RANDOM, *START_COVERS)]
 
 
-def cover_row(title: str, runs: Sequence[Run]) -> list[str]:
-    """A row of a table of scores, of all runs of one method on one graph."""
+def result(runs: Sequence[Run]) -> Result | str:
+    """The result of all runs of one method on one graph, or why there is none."""
     done = [run for run in runs if run["status"] == "ok"]
     if not done:
-        slow, limit = any(run["status"] == "timeout" for run in runs), max(run["limit"] for run in runs)
-        why = f"no result in {limit:g} s" if slow else "failed: " + str(runs[0].get("message", "")).replace("|", "/")
-        return [title, f"0 of {len(runs)}", *["-"] * 3, why, *["-"] * 3, f"> {limit:g}" if slow else "-"]
-    score = {name: [run["scores"][name] for run in done] for name in done[0]["scores"]}
-    count = f"{len(done)}" if len(done) == len(runs) else f"{len(done)} of {len(runs)}"
-    return [
-        title,
-        count,
-        f"{mean(score['communities']):.1f}",
-        f"{mean(score['coverage']):.2f}",
-        f"{mean(score['memberships']):.2f}",
-        f"{mean(score['onmi']):.3f}{deviation(score['onmi'])}",
-        f"{mean(score['onmi_lfk']):.3f}",
-        f"{mean(score['average_f1']):.3f}",
-        f"{mean(score['omega']):.3f}",
-        seconds_text([run["seconds"] for run in done]),
-    ]
+        if any(run["status"] == "timeout" for run in runs):
+            return f"none in {max(run['limit'] for run in runs):g} s"
+        return "failed: " + str(runs[0].get("message", "")).replace("|", "/")
+    onmi, f1, omega = ([run["scores"][name] for run in done] for name in ("onmi", "average_f1", "omega"))
+    spread = statistics.stdev(onmi) if len(onmi) > 1 else None
+    seconds, note = statistics.median(run["seconds"] for run in done), ""
+    if len(done) < len(runs):
+        note = f" ({len(done)} of {len(runs)} runs)"
+    return Result(mean(onmi), spread, mean(f1), mean(omega), seconds, note=note)
+
+
+def results(graph: str, runs: Sequence[Run]) -> dict[str, Result | str]:
+    """The result of every method on a graph, by its title; rows of an earlier measurement stand in for svinet."""
+    found = {TITLES[one]: result([run for run in runs if run["method"] == one]) for one in compared(runs)}
+    if not finished(runs, SVINET):
+        for title, row in zip(_QUOTED_TITLES, QUOTED.get(graph, ()), strict=False):
+            found[title] = Result(row[4], row[5], row[7], row[8], row[9], quoted=True)
+    return found
 
 
 def seconds_text(values: Sequence[float]) -> str:
@@ -83,36 +87,42 @@ def seconds_text(values: Sequence[float]) -> str:
     return f"{median:.2g}" if median < 10 else f"{median:.0f}"
 
 
-def quoted_row(title: str, row: Sequence[float]) -> list[str]:
-    """A row of an earlier measurement."""
-    runs, communities, coverage, memberships, onmi, spread, *others, taken = row
-    return [
-        title,
-        f"{runs:.0f}",
-        f"{communities:.1f}",
-        f"{coverage:.2f}",
-        f"{memberships:.2f}",
-        f"{onmi:.3f} ± {spread:.3f}",
-        *(f"{other:.3f}" for other in others),
-        f"({taken:g})",
-    ]
+def score_table(of: Mapping[str, Sequence[Run]], name: str) -> list[str]:
+    """A table of one measure, a column for each graph; best mean ONMI first, no result counting 0.
+
+    That of ONMI has the seconds too, from the fastest to the slowest graph.
+    """
+    found = {graph: results(graph, runs) for graph, runs in of.items()}
+    titles = list(dict.fromkeys(title for each in found.values() for title in each))
+    titles.sort(key=lambda title: -sum(one.onmi for one in _of(found, title) if isinstance(one, Result)))
+    timed = name == "onmi"
+    rows = []
+    for title in titles:
+        shown = f"**{title}**" if title == TITLES[MMSBGEN] else title
+        cells = [_cell(one, name) for one in _of(found, title)]
+        if timed:
+            cells.append("-" if title == TITLES[ONE] else _times(_of(found, title)))
+        rows.append([shown, *cells])
+    return markdown_table(("method", *of, *(["seconds"] if timed else [])), rows)
 
 
-def cover_table(graph: str, runs: Sequence[Run]) -> list[str]:
-    """The table of a graph, best ONMI first, methods without a result last."""
-    rows: list[tuple[float, list[str]]] = []
-    for method in compared(runs):
-        mine = [run for run in runs if run["method"] == method]
-        done = finished(mine, method)
-        row = cover_row(TITLES[method], mine)
-        if method == MMSBGEN:
-            row[0] = f"**{row[0]}**"
-        rows.append((mean([run["scores"]["onmi"] for run in done]) if done else -1.0, row))
-    if not finished(runs, SVINET):
-        pairs = zip(_QUOTED_TITLES, QUOTED.get(graph, ()), strict=False)
-        rows += [(row[4], quoted_row(title, row)) for title, row in pairs]
-    rows.sort(key=lambda pair: -pair[0])
-    return markdown_table(_HEAD, [row for _, row in rows])
+def _times(found: Sequence[Result | str]) -> str:
+    done = sorted((one for one in found if isinstance(one, Result)), key=lambda one: one.seconds)
+    if not done:
+        return "-"
+    ends = dict.fromkeys(seconds_text([one.seconds]) for one in (done[0], done[-1]))
+    return f"({' to '.join(ends)})" if done[0].quoted else " to ".join(ends)
+
+
+def _of(found: Mapping[str, Mapping[str, Result | str]], title: str) -> list[Result | str]:
+    return [each.get(title, "-") for each in found.values()]
+
+
+def _cell(one: Result | str, name: str) -> str:
+    if isinstance(one, str):
+        return one
+    spread = f" ± {one.spread:.3f}" if one.spread is not None else ""
+    return f"{one.onmi:.3f}{spread}{one.note}" if name == "onmi" else f"{getattr(one, name):.3f}"
 
 
 def auc_table(graph: str, runs: Sequence[Run]) -> list[str]:
@@ -139,13 +149,8 @@ def auc_table(graph: str, runs: Sequence[Run]) -> list[str]:
 
 def standing(graph: str, runs: Sequence[Run]) -> list[str]:
     """A row of the summary: mmsbgen's ONMI on a graph, its place, and the best of the others."""
-    by_method: dict[str, float] = {}
-    for method in [one for one in compared(runs) if one != ONE]:
-        done = finished(runs, method)
-        if done:
-            by_method[TITLES[method]] = mean([run["scores"]["onmi"] for run in done])
-    if TITLES[SVINET] not in by_method:
-        by_method |= {title: row[4] for title, row in zip(_QUOTED_TITLES, QUOTED.get(graph, ()), strict=False)}
+    by_method = {title: one.onmi for title, one in results(graph, runs).items() if isinstance(one, Result)}
+    by_method.pop(TITLES[ONE], None)
     ours = by_method.pop(TITLES[MMSBGEN], None)
     best = max(by_method, key=by_method.__getitem__, default=None)
     other = "-" if best is None else f"{by_method[best]:.3f}, {best}"
@@ -182,55 +187,64 @@ def starts_row(graph: str, runs: Sequence[Run]) -> list[str]:
         row.append(f"{mean(values):.3f}{deviation(values)}" if values else "-")
     row.append(_average([_own(run, run["start"], "log_likelihood") for run in ours], ".4g"))
     row.append(_average([run.get("log_likelihood") for run in ours], ".4g"))
-    return row
+    chosen = [str(run["start"]) for run in ours if run.get("start") is not None]
+    return [*row, ", ".join(f"{name} {chosen.count(name)}" for name in dict.fromkeys(chosen)) or "-"]
 
 
 def starts_table(of: Mapping[str, Sequence[Run]]) -> list[str]:
     """What starts are worth by themselves, and what chains make of them."""
     head = ["graph", "Leiden's communities", "ego nets", "end, by default", "end, from random"]
-    head += ["log-likelihood at the start", "at the end"]
+    head += ["log-likelihood at the start", "at the end", "starts chosen"]
     return markdown_table(head, [starts_row(graph, runs) for graph, runs in of.items()])
 
 
-def starts(runs: Sequence[Run]) -> str:
-    """Where mmsbgen's chains started, as far as the run records say."""
-    names = [str(run["start"]) for run in runs if run["method"] == MMSBGEN and run.get("start") is not None]
-    counts = ", ".join(f"{name} {names.count(name)}" for name in dict.fromkeys(names))
-    return f"Starts that mmsbgen chose: {counts}." if names else ""
+def covers_table(of: Mapping[str, Sequence[Run]], graphs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The graphs, and the extents of their known communities beside those that mmsbgen finds (/)."""
+    rows = []
+    for name, runs in of.items():
+        known, ours = graphs[name], finished(runs, MMSBGEN)
+        columns = [("communities", ".1f"), ("coverage", ".2f"), ("memberships", ".2f")]
+        found = [_average([run["scores"][key] for run in ours], digits) for key, digits in columns]
+        rows.append(
+            [
+                f"{name}: {GRAPHS.get(name, name)}",
+                str(known["vertices"]),
+                str(known["links"]),
+                f"{known['distinct']} / {found[0]}",
+                f"{known['coverage']:.2f} / {found[1]}",
+                f"{known['memberships']:.2f} / {found[2]}",
+            ]
+        )
+    return markdown_table(("graph", "vertices", "links", "communities", "coverage", "memberships a vertex"), rows)
 
 
 def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Sequence[str]) -> str:
     """The page.  ``graphs`` has vertices, links and the truth's extents of each graph that was run."""
-    covers = [name for name in graphs if graphs[name]["communities"]]
     of = {name: [run for run in runs if run["graph"] == name] for name in graphs}
+    known = {name: of[name] for name in graphs if graphs[name]["communities"]}
     ran = any(run["method"] == MMSBGEN for run in runs)
-    lines = ["# Quality", "", INTRO.format(command_note="" if ran else "mmsbgen's own rows are yet to be run.").strip()]
+    note = "" if ran else " mmsbgen's own rows are yet to be run."
+    lines = ["# Quality", "", INTRO.format(command_note=note).strip()]
     lines += ["", "## In short", ""]
     lines += markdown_table(
-        ("graph", "mmsbgen, ONMI max", "place", "best of the others"), [standing(name, of[name]) for name in covers]
+        ("graph", "mmsbgen, ONMI max", "place", "best of the others"), [standing(name, of[name]) for name in known]
     )
+    lines += ["", *COVERS_INTRO.splitlines(), "", *covers_table(known, graphs)]
+    for heading, name in _MEASURES:
+        lines += ["", f"## {heading}", "", *score_table(known, name)]
+    lines += ["", *textwrap.wrap(_QUOTED_NOTE, 120)]
+    for name in [one for one in graphs if one not in known]:
+        lines += ["", f"## {name}", "", *textwrap.wrap(_about(name, graphs[name]), 120), "", *auc_table(name, of[name])]
     lines += ["", *STARTS_INTRO.splitlines(), "", *starts_table(of)]
-    for name, known in graphs.items():
-        source, truth = GRAPHS.get(name, (name, "known communities"))
-        about = f"{source}. {known['vertices']} vertices, {known['links']} links."
-        if name in covers:
-            about += (
-                f" Known communities ({truth}): {known['communities']}, {known['distinct']} of them distinct; they "
-                f"cover {known['coverage']:.0%} of the vertices, each of those {known['memberships']:.2f} times."
-            )
-            table = cover_table(name, of[name])
-        else:
-            about += (
-                f" No communities are known: K = {known['k']}, {known['validation'] + known['test']:.0%} of the links "
-                "and as many non-links are held out, and the AUC is the chance that a link gets the larger probability."
-                f" All but svinet rank the same pairs. {known['validation']:.0%} are for validation: mmsbgen has "
-                "chosen its start and its end by them, which may flatter it a little. "
-                f"{known['test']:.0%} are for test: nothing was chosen by those, but they are few, and their AUC "
-                "varies more."
-            )
-            table = auc_table(name, of[name])
-        lines += ["", f"## {name}", "", *textwrap.wrap(about, 120), "", *table]
-        if starts(of[name]):
-            lines += ["", starts(of[name])]
-    lines += ["", *textwrap.wrap(_QUOTED_NOTE, 120), "", LIMITS.strip(), "", "## How it was measured", ""]
+    lines += ["", LIMITS.strip(), "", "## How it was measured", ""]
     return "\n".join([*lines, *(f"- {fact}" for fact in facts), ""])
+
+
+def _about(name: str, known: Mapping[str, Any]) -> str:
+    """What there is to say about a graph without known communities."""
+    return (
+        f"{GRAPHS.get(name, name)}; {known['vertices']} vertices, {known['links']} links. K = {known['k']}, and links "
+        "and as many non-links are held out. AUC is the chance that a link gets the larger probability; all but svinet "
+        f"rank the same pairs. {known['validation']:.0%} are for validation, by which mmsbgen has chosen start and "
+        f"end. {known['test']:.0%} are for test, too few for a narrow AUC."
+    )

@@ -55,13 +55,13 @@ class Report:
             f"- command: `{facts['command']}`",
             f"- date: {facts['date']}, revision {facts['revision']}, mmsbgen {__version__}",
             f"- machine: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB",
-            f"- load average at the begin and the end: {facts['load_begin'][0]}, {facts['load_end'][0]}",
+            f"- load: {facts['load_begin'][0]} to {facts['load_end'][0]}",
             *(
                 f"- device: {i.name} ({i.platform}), driver {i.driver}, compiler {i.compiler}, {i.compute_units} units"
                 for i in self.devices
             ),
             f"- Python {facts['python']}, NumPy {facts['numpy']}",
-            f"- numbers behind ± are {self.behind}",
+            *([f"- ±: {self.behind}"] if self.behind != "none" else []),
         ]
         folder.mkdir(parents=True, exist_ok=True)
         text = "\n".join([*self.lines, *about, ""])

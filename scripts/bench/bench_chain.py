@@ -146,15 +146,21 @@ def measure(
 
 def lines(k: int, found: dict[str, Any]) -> list[list[str]]:
     """Rows of the table, the fastest in the chain first."""
+    in_use: Config = next((one["config"] for one in found["configs"] if one["in_use"]), {})
     used = next((one["median_s"] for one in found["configs"] if one["in_use"]), None)
     told = []
     for one in sorted(found["configs"], key=lambda one: one["median_s"]):
         alone = f"{one['alone_s'] * 1e6:.4g}" if one["alone_s"] else "-"
         taken = f"{one['median_s'] * 1e6:.5g} ± {one['iqr_s'] * 1e6:.2g}"
         ratio = f"{one['median_s'] / used:.3f}" if used else "-"
-        name = f"{config_text(one['config'])}{', in use' if one['in_use'] else ''}"
+        name = f"{config_text(one['config'])}, in use" if one["in_use"] else config_text(_apart(one["config"], in_use))
         told.append([f"{found['kernel']}, K = {k}", name, alone, taken, ratio])
     return told
+
+
+def _apart(config: Config, other: Config) -> Config:
+    """The values of a configuration that another does not have."""
+    return {name: value for name, value in config.items() if name not in other or other[name] != value}
 
 
 def bench(args: argparse.Namespace) -> None:
@@ -166,7 +172,8 @@ def bench(args: argparse.Namespace) -> None:
         f"{what} by configurations of one kernel",
         f"{parts.graph.name}: N = {parts.graph.n_vertices}, {args.mini_batch} mini-batches, {args.step} step, draws "
         f"{'off' if args.no_noise else 'on'}. Microseconds: of a kernel's call by itself, medians of its trials; of "
-        "the chain medians and distances between quartiles, in turns. Each chain differs from a run's in one kernel.",
+        "the chain medians and distances between quartiles, in turns. Each chain differs from a run's in one kernel. "
+        "Of a configuration the values are shown that differ from the one in use.",
     )
     report.data["results"] = []
     for device in opened(report, args.device):

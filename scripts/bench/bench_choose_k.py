@@ -129,10 +129,10 @@ def main() -> None:
     device = chosen_devices(given.device)[0]
     report = Report(
         "ONMI by the number of communities",
-        "ONMI (max) of the covers found with K as a multiple of the number of known communities, and with the K that "
-        "held-out pairs choose (auto); means over seeds. `of best` is auto's ONMI over that of the best multiple, "
-        "`time` auto's seconds over those of one run with the known number. LFR graphs are named by N, sizes of "
-        "communities, memberships x share of the overlapping vertices, and mixing.",
+        "ONMI (max) of the covers found, means over seeds. K is a multiple of the number of known communities, or what "
+        "held-out pairs choose (auto). Column `of best` is auto's ONMI over that of the best multiple, `time` auto's "
+        "seconds over those of one run with the known number. LFR graphs are named by N, sizes of communities, "
+        "memberships x share of the overlapping vertices, and mixing.",
         "none",
     )
     report.devices.append(device)

@@ -135,6 +135,7 @@ def text_of(seconds: dict[str, float], scale: float, digits: int) -> str:
 def stars(device: Device, parts: Split, base: Options, report: Report, args: argparse.Namespace) -> None:
     """Iterations of stars on one device."""
     rows, told = [], []
+    chains: dict[str, list[str]] = {}
     for step in args.step or ("reflected", "split"):
         for kind in KINDS:
             found: dict[str, Sample] = {}
@@ -155,7 +156,7 @@ def stars(device: Device, parts: Split, base: Options, report: Report, args: arg
             ratio = f"{min(s.median for s in found.values()) / alone.median:.2f}" if kind == NON_LINKS else "-"
             theta = f"{1 - bare.median / found['separate'].median:.1%}"
             said = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in records.items())
-            told.append(f"- {step}, {kind}: configurations are {said}")
+            chains.setdefault(said, []).append(f"{step} {kind}")
             ways = [found[name].text(1e6) if name in found else "-" for name in WAYS]
             rows.append([step, kind, *ways, ratio, theta, text_of(stages, 1e6, 1)])
             report.data["results"].append(
@@ -163,6 +164,7 @@ def stars(device: Device, parts: Split, base: Options, report: Report, args: arg
                 | {"alone": alone.as_dict(), "config": dict(config), "without theta": bare.as_dict()}
                 | {"times": {name: sample.as_dict() for name, sample in found.items()}}
             )
+    told += [f"- {', '.join(names)}: configurations are {said}" for said, names in chains.items()]
     report.text(*told)
     report.table(STARS, rows)
 

@@ -12,7 +12,7 @@ import gc
 from typing import Any
 
 import numpy as np
-from _harness import Placed, Sample, add_sizes, chosen_devices, config_text, interleave, parser, progress
+from _harness import Placed, Sample, add_sizes, chosen_devices, interleave, parser, progress
 from _paper_cpu_page import FASTER_ARITHMETIC, STAGES, WIDTHS, Results, Stage, baseline, kernels, widths
 from _report import Report
 from baseline import Baseline
@@ -128,11 +128,7 @@ def main() -> None:
     widths(report, results, args.evaluate_every, "paper_cpu", args.output)
     kernels(report, results, args.evaluate_every, args.repetitions)
     baseline(report, results, args.dtype)
-    report.text("## Configurations of update_phi")
-    report.table(
-        ["device and width", "configuration"],
-        [[name, config_text(config)] for name, config in configs["update_phi"].items()],
-    )
+    report.text("Configurations: [paper_cpu.json](paper_cpu.json).")
     report.data |= {
         "problem": dict(problem.items_),
         "baseline": Baseline(args.dtype).command,

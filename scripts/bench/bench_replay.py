@@ -24,6 +24,7 @@ from replay import Replay, Sweep, replay, sweeps
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.families import family
+from mmsbgen.report.tuning.cases import device_label
 from mmsbgen.tuner.search.strategies import STRATEGIES
 
 NEAR = 0.03
@@ -47,14 +48,23 @@ def both(runs: Sequence[Replay]) -> str:
     return f"{found(runs[:FEW])}" + (f", {found(runs)}" if len(runs) > FEW else "")
 
 
-def default_row(sweep: Sweep, runs: dict[str, list[Replay]]) -> list[str]:
+def names_of(have: Sequence[Sweep]) -> tuple[list[str], str]:
+    """What tells sweeps apart, of each, and what they have in common."""
+    words = [[*sweep.label.split(), device_label(sweep.key.device)] for sweep in have]
+    shared = [word for word in words[0] if all(word in other for other in words)]
+    if len(have) == 1:
+        return [" ".join(shared)], ""
+    return [" ".join(word for word in one if word not in shared) for one in words], " ".join(shared)
+
+
+def default_row(name: str, sweep: Sweep, runs: dict[str, list[Replay]]) -> list[str]:
     """The default strategy's row for one sweep."""
     one = runs["trials"][0]
     cost = statistics.median(run.cost_s for run in runs["trials"]) / sweep.total_s
     tried = statistics.median(run.tried for run in runs["seconds"])
     worst = max(run.loss for run in runs["trials"])
     return [
-        f"{sweep.label}, {sweep.key.device.label}",
+        name,
         f"{len(sweep.configs)} of {sweep.valid()}",
         str(sum(s <= (1 + NEAR) * sweep.best_s for s in sweep.seconds.values())),
         str(one.tried),
@@ -75,13 +85,13 @@ def columns(runs: Sequence[Replay]) -> dict[str, list[float]]:
 def searched(have: Sequence[Sweep], seeds: int) -> tuple[list[list[str]], list[dict[str, Any]]]:
     """The default strategy on sweeps: rows of a table, and all numbers."""
     rows, data = [], []
-    for sweep in have:
+    for name, sweep in zip(names_of(have)[0], have, strict=True):
         progress(f"{sweep.label}: {len(sweep.configs)} configurations")
         runs = {
             kind: [replay(sweep, "default", seed=s, share=SHARE, **how) for s in range(seeds)]
             for kind, how in KINDS.items()
         }
-        rows.append(default_row(sweep, runs))
+        rows.append(default_row(name, sweep, runs))
         data.append(
             {
                 "sweep": sweep.label,
@@ -110,32 +120,33 @@ def main() -> None:
         raise SystemExit(f"no sweep of at least {args.least} configurations in these files")
     report = Report(
         "Strategies on recorded sweeps",
-        f"{args.seeds} seeded searches a sweep, each with a tenth of it: of its configurations, or of the seconds that "
-        f"compiling and measuring all of them took. A search has found what it looked for when its best is within "
-        f"{NEAR:.0%} of the sweep's. A configuration counts with the least of its recorded repetitions; one that the "
-        "sweep lacks cannot be tried.",
+        f"{args.seeds} seeded searches a sweep, without a device. Each has a tenth of the sweep: of its "
+        "configurations, or of the seconds that compiling and measuring all of them took. It has found what it looked "
+        f"for when its best is within {NEAR:.0%} of the sweep's. A configuration counts with the least of its "
+        "repetitions; one that the sweep lacks cannot be tried.",
     )
     rows, data = searched(have, args.seeds)
     heads = ["sweep", "recorded of valid", f"within {NEAR:.0%}", "trials", "found", "blind", "worst loss", "cost"]
     heads += ["found by cost", "trials by cost"]
-    report.text("## The default strategy")
+    report.text("## The default strategy", "", names_of(have)[1])
     report.table(heads, rows)
     of = f"of {FEW} searches, and of {args.seeds}" if args.seeds > FEW else f"of {args.seeds} searches"
     report.text(
-        "*recorded of valid*: what the sweep has of the whole space; *within*: how many of these are that near to the "
-        f"best; *found*: {of}; *blind*: found when the search does not begin with the built-in default, which may have "
-        "been chosen on this very device; *cost*: what the trials took of the seconds of the whole sweep; *by "
-        "cost*: the tenth is one of those seconds."
+        "- *recorded of valid*: what the sweep has of the whole space",
+        "- *within*: how many of these are that near to the best",
+        f"- *found*: {of}",
+        "- *blind*: found without the built-in default, which may have been chosen on this very device",
+        "- *cost*: what the trials took of the seconds of the whole sweep; *by cost*: a tenth of these seconds",
     )
     if held_out:
-        report.text("## The default strategy on smaller sweeps")
+        report.text("## The default strategy on smaller sweeps", "", names_of(held_out)[1])
         more, numbers = searched(held_out, args.seeds)
-        report.table(heads, more)
+        few = [0, 3, 4, 5, 6]
+        report.table([heads[i] for i in few], [[row[i] for i in few] for row in more])
         report.data["held_out"] = numbers
         report.text(
-            "No constant of the strategy was chosen by these: records of earlier searches and of configurations "
-            "carried over from other sizes, 50 to 101 a sweep, of which a tenth is 5 to 10 trials. Where kernels were "
-            "found in a cache, their compiling was not recorded: a tenth of the seconds may end with the default."
+            "No constant of the strategy was chosen by these. They are records of earlier searches and of "
+            "configurations carried over from other sizes."
         )
     report.text("## All strategies, blind")
     table, compared = [], {}
@@ -147,10 +158,9 @@ def main() -> None:
             counts.append(found(made))
             losses += [run.loss for run in made]
         compared[name] = {"found": counts, "median_loss": statistics.median(losses)}
-        table.append([name, *map(str, counts), str(sum(counts)), f"{statistics.median(losses):.1%}"])
-    table.sort(key=lambda row: -int(row[-2]))
-    names = [f"{sweep.spec.name}, {sweep.key.device.label}" for sweep in have]
-    report.table(["strategy", *names, "all", "median loss"], table)
+        table.append([name, str(sum(counts)), f"{statistics.median(losses):.1%}"])
+    table.sort(key=lambda row: -int(row[1]))
+    report.table(["strategy", f"found, of {len(have) * min(FEW, args.seeds)}", "median loss"], table)
     report.data |= {"share": SHARE, "near": NEAR, "sweeps": data, "strategies": compared}
     report.write("replay")
 

@@ -55,12 +55,6 @@ class Fold:
     efficiency: float | None
     """None where nothing that could be selected had been tried."""
 
-    @property
-    def shown(self) -> str:
-        p = self.problem
-        sizes = " ".join(f"{name}={p[name]}" for name in ("K", "m", "n") if name in p)
-        return f"{sizes}, {p.get('step', '')}{'' if p.get('noise', 'on') == 'on' else ' without noise'}"
-
 
 @dataclass(frozen=True)
 class Set:
@@ -206,18 +200,24 @@ def _row(name: str, s: dict[str, Any]) -> str:
 def page(made: dict[str, Any]) -> str:
     """The report for a reader."""
     head = (
-        "| what | problems | choice tried | median | minimum | next stood in | median with these | minimum with these "
-        "| nothing tried | median, unknown as 0 |\n|---|---|---|---|---|---|---|---|---|---|"
+        "| what | problems | tried | median | minimum | stood in | median then | minimum then | nothing tried "
+        "| least median |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     )
     lines = [
         "# Selection where nothing was tuned",
         "",
+        "How much selection loses for a problem that was never tuned: another K, another m or n, another device.",
+        "",
         "Every recorded problem is left out in turn, with all that the set names, and selected for from the rest.",
         "Efficiency is the best recorded time over that of the configuration selected, as recorded for that problem.",
-        "Where the selected configuration was not tried there (*choice tried* counts where it was), its time is not",
-        "known: it is left out of the first median, and the next choice that was tried stands in for it in the second.",
-        "*Nothing tried*: no choice had been tried there. The last column counts every choice whose time is not known",
-        "as if it never ended. Command: `scripts/bench/bench_selection.py`.",
+        "Medians and minima are of efficiencies.",
+        "",
+        "- *tried*: problems for which the choice had been tried; the first median and minimum are of these alone",
+        "- *stood in*: the choice had not been tried, and the next one that had stands in, in the second median",
+        "- *nothing tried*: no choice had been tried there",
+        "- *least median*: every choice whose time is not known counts as if it never ended",
+        "",
+        "Each problem is in [selection.json](selection.json). Command: `scripts/bench/bench_selection.py`.",
         "",
     ]
     for name, parts in made["sets"].items():
@@ -225,14 +225,7 @@ def page(made: dict[str, Any]) -> str:
         lines += [f"## {name[0].upper()}{name[1:]}", "", head, *(_row(sweep, s) for sweep, s in shown.items()), ""]
     lines += ["## Ways compared, for another K", ""]
     lines += [f"On {SWEEPS[0]}, where most near problems have the same configurations.", ""]
-    lines += [head, *(_row(name, s) for name, s in made["ways"].items()), "", "## Each problem", ""]
-    lines += ["| set | sweep | kernel | problem | tier | efficiency | selected |", "|---|---|---|---|---|---|---|"]
-    for name, found in made["folds"].items():
-        for values in found:
-            fold = Fold(**values)
-            mark = "" if fold.tried else (" (the next)" if fold.efficiency is not None else " (not tried)")
-            cells = [name, fold.sweep, fold.kernel, fold.shown, fold.tier, _number(fold.efficiency) + mark, fold.config]
-            lines.append(f"| {' | '.join(cells)} |")
+    lines += [head, *(_row(name, s) for name, s in made["ways"].items())]
     return "\n".join(lines) + "\n"
 
 

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
-from _harness import Placed, Sample, add_roofs, add_sizes, config_text, in_turns, opened, parser, progress
+from _harness import Placed, Sample, add_roofs, add_sizes, in_turns, opened, parser, progress
 from _report import Report
 
 from mmsbgen.backends import Device
@@ -38,7 +38,7 @@ from mmsbgen.tuner.measure.roofs import ROOF_GATHER, ROOFS, Roofs, measure_roofs
 
 SPEC = MMSB.kernel("update_phi")
 STEPS = ("reflected", "split", "published")
-HEAD = ["step", "rows", "tuned, us", "GB/s", "gather, GB/s", "share", "default, us", "worst, us"]
+HEAD = ["step", "rows", "tuned", "gather, GB/s", "share", "default", "worst"]
 HEAD += ["default / tuned", "worst / tuned", "first rows / these"]
 Launch = Callable[[int], Event]
 
@@ -152,8 +152,8 @@ def over(one: Sample, other: Sample) -> Sample:
     return Sample(tuple(a / b for a, b in zip(one.times, other.times, strict=True)))
 
 
-def lines(what: str, states: dict[str, Rows], found: dict[str, dict[str, Sample]]) -> list[list[str]]:
-    """Rows of the table for one step."""
+def lines(what: str, states: dict[str, Rows], found: dict[str, dict[str, Sample]], scale: float) -> list[list[str]]:
+    """Rows of the table for one step, times by ``scale``."""
     told = []
     first = found[next(iter(states))]["tuned"]
     for storage, rows in states.items():
@@ -164,8 +164,8 @@ def lines(what: str, states: dict[str, Rows], found: dict[str, dict[str, Sample]
         others = [times.get(name) for name in ("default", "worst")]
         told.append(
             [
-                *(what, storage, tuned.text(1e6), f"{achieved:.4g}", f"{rate:.4g}", f"{100 * achieved / rate:.0f} %"),
-                *("-" if one is None else one.text(1e6) for one in others),
+                *(what, storage, tuned.text(scale), f"{rate:.4g}", f"{100 * achieved / rate:.0f} %"),
+                *("-" if one is None else one.text(scale) for one in others),
                 *("-" if one is None else f"{one.median / tuned.median:.2f}" for one in others),
                 "-" if tuned is first else over(first, tuned).text(1.0),
             ]
@@ -176,7 +176,9 @@ def lines(what: str, states: dict[str, Rows], found: dict[str, dict[str, Sample]
 def bench(report: Report, device: Device, k: int, storages: Sequence[str], args: argparse.Namespace) -> None:
     """Measure one K on one device, and add its table."""
     sizes = {"K": k, "N": args.N, "m": args.m, "n": args.n, "dtype": args.dtype}
-    table, told = [], []
+    table = []
+    told: dict[str, list[str]] = {}
+    unit, scale = ("ms", 1e3) if device.info.kind == "cpu" else ("us", 1e6)
     with ExitStack() as stack:
         states: dict[str, Rows] = {}
         for storage in storages:
@@ -189,9 +191,9 @@ def bench(report: Report, device: Device, k: int, storages: Sequence[str], args:
             }
             found = measure(device, states, known, case, args.repetitions)
             what = f"{case['step']}, noise {case['noise']}"
-            table += lines(what, states, found)
+            table += lines(what, states, found, scale)
             for storage, one in known.items():
-                told.append(f"- {what}, {storage}: {config_text(one.tuned)}, {one.tier}: {one.reason}")
+                told.setdefault(one.tier, []).append(f"{what}, {storage}")
                 said = ", ".join(f"{name} {sample.text(1e6)} us" for name, sample in found[storage].items())
                 progress(f"K = {k}, {what}, {storage}: {said}")
                 report.data["results"].append(
@@ -201,9 +203,10 @@ def bench(report: Report, device: Device, k: int, storages: Sequence[str], args:
                     | {"configs": configs_of(one, states[storage].problem.replace(**case), device)}
                     | {"times": {name: sample.as_dict() for name, sample in found[storage].items()}}
                 )
-    report.text(f"### K = {k}")
-    report.table(HEAD, table)
-    report.text(*told)
+    report.text(f"### K = {k}, times in {unit}")
+    known_columns = [place for place in range(len(HEAD)) if any(row[place] != "-" for row in table)]
+    report.table([HEAD[i] for i in known_columns], [[row[i] for i in known_columns] for row in table])
+    report.text(*(f"- {tier}: {'; '.join(cases) if len(told) > 1 else 'all'}" for tier, cases in told.items()))
 
 
 def main() -> None:
@@ -220,8 +223,9 @@ def main() -> None:
     args = options.parse_args()
     report = Report(
         "update_phi against the gather rate",
-        f"m = {args.m} vertices, n = {args.n} uniform partners, N = {args.N} vertices, {args.dtype}. Microseconds a "
-        "call: medians and distances between quartiles, in turns. On GPUs a repetition is the mean of a batch.",
+        f"m = {args.m} vertices, n = {args.n} uniform partners, N = {args.N} vertices, {args.dtype}. Time of a call: "
+        "medians and distances between quartiles, in turns. On GPUs a repetition is the mean of a batch. Tuned is what "
+        "a run takes from the tuning database, by the tier below; the worst is the slowest that it has.",
     )
     report.data["results"] = []
     for device in opened(report, args.device):

@@ -36,7 +36,7 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
     "CONTRIBUTING.md": [("git clone <your fork> && cd mmsbgen", CLONE)],
     "docs/how-to/several-devices.md": [("mmsbgen tune --workers all", DEVICES), ("dask scheduler", FLEET)],
     "docs/index.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE)],
-    "docs/performance.md": [("scripts/install --dev --cuda", GPU)],
+    "docs/performance-methods.md": [("scripts/install --dev --cuda", GPU)],
     "docs/service.md": [
         ("pip install 'mmsbgen[serve,postgres,opencl]'", SERVER),
         ("export MMSBGEN_DATABASE_URL=postgresql://tuner@server/tuning", STAYS),

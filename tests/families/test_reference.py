@@ -209,7 +209,7 @@ def test_split_step_keeps_the_prior(k: int, n_rows: int) -> None:
 
 @pytest.mark.slow
 def test_reflected_step_flattens_the_prior() -> None:
-    """What section 3.3 measures, and why split is the default: mean sum 2.1 instead of 1 at K = 10, eps = 0.01."""
+    """Why split is the default: the reflected step has a mean sum of 2.1 instead of 1 at K = 10, eps = 0.01."""
     phi = np.random.default_rng(9).gamma(0.1, size=20_000)
     for iteration in range(600):
         step = Step("reflected", 0.005, 0.1, seed=12, iteration=iteration)

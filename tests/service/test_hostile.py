@@ -1,6 +1,6 @@
 """Hostile clients: malformed requests and uploads, which a real service must answer 4xx and which change nothing.
 
-docs/reports/service-hostile.md has a run of 10,000 requests and 200 uploads.
+docs/reports/service.md has a run of 10,000 requests and 200 uploads.
 """
 
 from __future__ import annotations

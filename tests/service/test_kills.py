@@ -1,6 +1,6 @@
 """Kill -9 of the service and of its workers at random moments under load: no job and no record may be lost.
 
-docs/reports/service-kills.md has runs of 20 moments each.
+docs/reports/service.md has runs of 20 moments each.
 
 A client submits detections and tunes and uploads records all the while, each job with a key of its own, again until it
 is answered.  At random moments the service, or one of the two workers beside it, or all of them are killed; a killed

@@ -1,4 +1,4 @@
-"""Workers killed with kill -9 at random moments lose nothing; docs/reports/jobs.md has the same with 20 kills."""
+"""Workers killed with kill -9 at random moments lose nothing; docs/reports/service.md has the same with 20 kills."""
 
 from __future__ import annotations
 

@@ -164,9 +164,8 @@ def block_sizes(cases: Sequence[Case], size: int) -> list[Picture]:
             fontsize=10.5,
         )
         caption = (
-            f"Each point is the fastest configuration that was measured at that {sweep.lines} and "
-            f"{_title(sweep, sweep.along)} on {label}; the grey line is the time that moving the bytes takes at the "
-            "roof of the same run."
+            f"Each point is the fastest configuration at that {sweep.lines} and {_title(sweep, sweep.along)}. The grey "
+            "line is the time that moving the bytes takes at the roof of the same run."
         )
         alt = f"{kernel} on {label}: " + "; ".join(
             f"{case.variant}: {len(case.times)} configurations, {case.best_s * 1e3:.4g} to {case.worst_s * 1e3:.4g} "
@@ -207,7 +206,7 @@ def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
             shown.append(case)
             all_widths.update(widths)
             best = min(fastest, key=lambda width: fastest[width])
-            told.append(f"{case.title}: {best} elements, {fastest[best] / fastest[widths[0]]:.2f} of the narrowest")
+            told.append(f"{case.title}: {best}, {fastest[best] / fastest[widths[0]]:.2f}")
     if not shown:
         return []
     powers(axes, all_widths)
@@ -220,8 +219,8 @@ def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
     name = sweep.widths.replace("_", " ")
     kernel = cases[0].kernel.name
     axes.set_title(f"{kernel} by {name}, {sweep.size} = {sizes_of(shown)}, {dates(shown)}")
-    caption = f"The fastest configuration at each {name}, over the fastest at the narrowest; lower is faster."
-    alt = f"Best {name}: {'; '.join(told)}."
+    caption = f"The fastest configuration at each {name}, over that at the narrowest; lower is faster."
+    alt = f"Best {name} in elements, and its time over that of the narrowest: {'; '.join(told)}."
     return [Picture(slug(sweep.widths), f"Time by {name}", caption, alt, figure)]
 
 
@@ -295,9 +294,9 @@ def best_default_worst(cases: Sequence[Case]) -> list[Picture]:
         panel.set_visible(False)
     figure.suptitle(f"{cases[0].kernel.name}: what tuning is worth, {sizes_text(cases[0])}", fontsize=11)
     caption = (
-        "The fastest and the slowest configuration that were measured and the built-in default of the version that "
-        "drew this, or, where that was not measured, what the first run began with: defaults move with the version, "
-        "best and worst with the records alone. Numbers say how many times the worst takes what the best takes."
+        "The fastest and the slowest configuration that were measured, and the built-in default of the version that "
+        "drew this. Where that was not measured it is what the first run began with. Numbers say how many times the "
+        "worst takes what the best takes."
     )
     ratios = [case.worst_s / case.best_s for case in cases]
     gains = [case.default_s / case.best_s for case in cases if case.default_s]

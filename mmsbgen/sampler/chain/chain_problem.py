@@ -43,9 +43,9 @@ _TENSOR_ARCHITECTURE = 80
 def products_of(options: Options, info: DeviceInfo) -> str:
     """How a device multiplies for shared partners: the given option, else ``half`` for blocks if it has tensor cores.
 
-    Held-out metrics of blocks do not differ with and without tensor cores (docs/reports/modes-blocks-h200.md).  For
-    stars with ``shared-uniform``, two of thirty means lie outside the spread between seeds
-    (modes-shared-half-h200.md), so stars use tensor cores only on request.
+    Held-out metrics of blocks do not differ with and without tensor cores (docs/reports/modes.md).  For
+    stars two or three of thirty means lie outside the spread between seeds (on the same page), so stars use tensor
+    cores only on request.
 
     Raises :class:`InputError` if ``half`` is requested on a device without tensor cores.
     """

@@ -22,8 +22,9 @@ Steps = Callable[[int], tuple[float, float]]
 def fused_by_default(backend: str, mini_batch: str) -> bool:
     """Whether iterations are fused by default.
 
-    On an H200 (docs/reports/iteration.md) fused iterations take 0.39 to 0.98 of the time of separate launches, but 1.05
-    for mini-batches of non-links only.  The choice is not timed at run time, so that a seed gives one chain.
+    On an H200 (docs/reports/iteration.md) fused iterations of links take 0.28 to 0.36 of the time of separate launches,
+    of the mixture 1.01 to 1.03, but 1.04 to 1.06 for mini-batches of non-links only.  The
+    choice is not timed at run time, so that a seed gives one chain.
     """
     return backend == "cuda" and mini_batch != "random-node-non-link"
 

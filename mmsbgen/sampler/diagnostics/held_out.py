@@ -1,4 +1,4 @@
-"""Metrics of link probabilities on held-out pairs (docs/statistics.md)."""
+"""Metrics of link probabilities on held-out pairs (docs/diagnostics.md)."""
 
 from __future__ import annotations
 

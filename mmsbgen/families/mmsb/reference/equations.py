@@ -116,7 +116,7 @@ def end_row(
 ) -> RowEnd:
     """One step of rows ``[..., K]``, all coordinates at once, from values of the previous iteration.
 
-    ``published`` lacks the factor phi of the gradient; ``reflected`` is eq. (3.4); ``split`` is section 3.3: the
+    ``published`` lacks the factor phi of the gradient; ``reflected`` is eq. (3.4); ``split`` is eq. (3.9): the
     exact flow at frozen gradient over eps/2, then the exact Cox-Ingersoll-Ross transition of the prior.
     ``row_sum`` is the stored sum of phi; it differs slightly from the actual sum of rows of 16 bits.  Of several rows,
     ``vertex`` and ``row_sum`` are ``[..., 1]``.

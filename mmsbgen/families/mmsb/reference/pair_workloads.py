@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +24,32 @@ from mmsbgen.kernels.family import Array, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
+#: Ends from which that of a pair is chosen.
+_TRIED = 16
+Given = Mapping[str, Any]
+
 
 def pairs_of(problem: Problem, rng: np.random.Generator, count: int) -> dict[str, Array]:
     """``count`` random pairs of different vertices."""
     a = rng.integers(0, problem.integer("N"), count)
     b = (a + rng.integers(1, max(2, problem.integer("N")), count)) % problem.integer("N")
     return {"pairs_a": a.astype(np.uint32), "pairs_b": b.astype(np.uint32)}
+
+
+def _overlapping_pairs(problem: Problem, state: Given, rng: np.random.Generator, count: int) -> dict[str, Array]:
+    """``count`` random pairs; two in three, the last among them, have rows that overlap most of a few.
+
+    The counts of rows that hardly overlap are below the tolerance of their group's.
+    """
+    pairs = pairs_of(problem, rng, count)
+    rows, values = state["pi"][state["slots"]], storage_of(problem).values
+    own, most = values(rows[pairs["pairs_a"]]), np.full(count, -1.0)
+    for _ in range(_TRIED):
+        ends = pairs_of(problem, rng, count)["pairs_b"]
+        overlap = np.einsum("ij,ij->i", own, values(rows[ends]), dtype=np.float64)
+        better = (overlap > most) & (ends != pairs["pairs_a"]) & ((count - np.arange(count)) % 3 != 0)
+        pairs["pairs_b"][better], most[better] = ends[better], overlap[better]
+    return pairs
 
 
 def small_with_groups(problem: Problem) -> Problem:
@@ -43,7 +64,9 @@ def theta_partial(problem: Problem, seed: int) -> Workload:
     state = state_of(problem, rng)
     groups, first = theta_groups(problem), 3
     weights = rng.uniform(0.5, 4.0, first + m) * rng.choice([1.0, -1.0], first + m)
-    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, first + m)
+    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | _overlapping_pairs(
+        problem, state, rng, first + m
+    )
     arguments |= {
         "pair_weights": weights.astype(dtype),
         "counts": np.zeros((groups, 2, row_length(k)), dtype),
@@ -53,7 +76,7 @@ def theta_partial(problem: Problem, seed: int) -> Workload:
         "delta": dtype(DELTA),
     }
 
-    rotations = [pairs_of(problem, rng, first + m) for _ in range(ROTATIONS - 1)]
+    rotations = [_overlapping_pairs(problem, state, rng, first + m) for _ in range(ROTATIONS - 1)]
     units = Units(
         groups,
         lambda units: {"counts": units},
