@@ -41,19 +41,7 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
         ("pip install 'mmsbgen[serve,postgres,opencl]'", SERVER),
         ("export MMSBGEN_DATABASE_URL=postgresql://tuner@server/tuning", STAYS),
     ],
-    "docs/tuning.md": [
-        (
-            "scripts/install --cuda                # PyCUDA, which is built with the CUDA toolkit: that must be there",
-            GPU,
-        ),
-        ("mmsbgen tune --workers all                    # every device of this machine", GPU),
-        ("dask scheduler                                               # somewhere: prints tcp://HOST:8786", FLEET),
-        ("mmsbgen tune --objective energy    # joules a call; edp: joules times seconds", GPU),
-        (
-            "scripts/bench/bench_replay.py docs/reports/tuning-h200-cuda.jsonl.gz docs/reports/sweep-*.jsonl.gz \\",
-            MINUTES,
-        ),
-    ],
+    "docs/tuning.md": [("mmsbgen tune --objective energy    # joules a call; edp: joules times seconds", GPU)],
     "docs/tutorials/new-gpu.md": [("scripts/install --cuda", GPU)],
 }
 
