@@ -23,16 +23,23 @@ ROOT = Path(__file__).resolve().parents[2]
 INTRO = """\
 # Database schema
 
-Made from the declarations of `mmsbgen/db/store/schema.py` by `scripts/docs --update`; revision {revision}. The same
-tables are used on SQLite and on PostgreSQL.
+Every table and column of the tuning database, on SQLite and on PostgreSQL; revision {revision}. `scripts/docs --update`
+makes this page from `mmsbgen/db/store/schema.py`.
 
 ![Tables and what they refer to](../pictures/schema.svg)
 
-Tables that describe are unique by `key`, a digest of their content; those that report by `uid` or `uuid`. Tables of
-jobs are those of [workers](../service.md); no export has them. Times are UTC in ISO 8601 as text; JSON is canonical
-text (sorted keys, no spaces), so that equal values are equal bytes; seconds, bytes, joules and 1e9 bytes a second
-(`gbps`) throughout. The revision of a database is in
-`{version}`. Read it with any SQL client ([tutorial](../tutorials/database.md#4-sql)); to write, use
+| what | how it is stored |
+|---|---|
+| tables that describe | unique by `key`, a digest of their content |
+| tables that report | unique by `uid` or `uuid` |
+| tables of jobs | for [workers](../service.md); no export has them |
+| times | text, UTC in ISO 8601 |
+| JSON | as canonical text (sorted keys, no spaces): equal values are equal bytes |
+| types | as on SQLite; on PostgreSQL {others} |
+| units | seconds, bytes, joules; `gbps` is 1e9 bytes a second |
+| revision | in `{version}` |
+
+Read it with any SQL client ([tutorial](../tutorials/database.md#4-sql)). To write, use
 [`mmsbgen db import`](../how-to/exchange-records.md), which keeps digests right.
 """
 
@@ -44,12 +51,18 @@ def tables() -> list[tuple[type[Any], Table]]:
     return [(found, mappers[found]) for found in classes]
 
 
-def type_of(column: Column[Any]) -> str:
-    """The column's type, as both databases have it where they differ."""
+def type_of(column: Column[Any], of: Any = sqlite) -> str:
+    """The column's type, as SQLite or the given module of a dialect names it."""
     if isinstance(column.type, schema.CanonicalJson):
-        return "JSON as text"
-    names = [str(column.type.compile(dialect=made.dialect())) for made in (sqlite, postgresql)]
-    return names[0] if names[0] == names[1] else f"{names[0]} ({names[1]})"
+        return "JSON"
+    return str(column.type.compile(dialect=of.dialect()))
+
+
+def other_types() -> str:
+    """The types that PostgreSQL names otherwise than SQLite."""
+    columns = [column for _, table in tables() for column in table.columns]
+    names = dict.fromkeys((type_of(column), type_of(column, postgresql)) for column in columns)
+    return ", ".join(f"{ours} is {theirs}" for ours, theirs in names if ours != theirs)
 
 
 def meaning(column: Column[Any]) -> str:
@@ -63,11 +76,11 @@ def meaning(column: Column[Any]) -> str:
 
 def page() -> str:
     """The whole page."""
-    parts = [INTRO.format(revision=schema.REVISIONS[-1], version=schema.VERSION_TABLE)]
+    parts = [INTRO.format(revision=schema.REVISIONS[-1], version=schema.VERSION_TABLE, others=other_types())]
     for declared, table in tables():
         parts.append(f"## {table.name}\n\n{inspect.cleandoc(declared.__doc__ or '')}\n")
-        rows = [f"| `{c.name}` | {type_of(c)} | {meaning(c)} |" for c in table.columns]
-        parts.append("\n".join(["| column | type | |", "|---|---|---|", *rows]) + "\n")
+        rows = [f"| `{c.name}` | {', '.join(filter(None, (type_of(c), meaning(c))))} |" for c in table.columns]
+        parts.append("\n".join(["| column | type |", "|---|---|", *rows]) + "\n")
         indexes = sorted(", ".join(f"`{c.name}`" for c in index.columns) for index in table.indexes)
         if indexes:
             parts.append(f"Indexes: {'; '.join(indexes)}.\n")
@@ -98,8 +111,7 @@ def picture() -> Drawing:
         for row, column in enumerate(table.columns):
             bold = column.primary_key or bool(column.foreign_keys)
             drawing.words(x + 8, y + 38 + line * row, column.name, 11.5, bold=bold)
-            kind = type_of(column).partition(" (")[0].removesuffix(" as text")
-            drawing.words(x + width - 6, y + 38 + line * row, kind, 9.5, "end", ink=PALE)
+            drawing.words(x + width - 6, y + 38 + line * row, type_of(column), 9.5, "end", ink=PALE)
     level = start - 22
     arrivals = dict.fromkeys(above, 0)
     for table in below:
