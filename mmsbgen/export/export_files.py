@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,11 @@ def _graphml(found: Clustering, path: Path) -> None:
 def _netcdf(found: Clustering, path: Path) -> None:
     data = to_arviz(found)
     library("h5netcdf", "netCDF files")
-    data.to_netcdf(str(path), engine="h5netcdf")
+    # HDF5 locks its file, and the one at ``path`` is locked.
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder, "draws.nc")
+        data.to_netcdf(str(written), engine="h5netcdf")
+        shutil.copyfile(written, path)
 
 
 def _attributed(found: Clustering, networkx: Any) -> Any:
