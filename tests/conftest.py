@@ -172,6 +172,8 @@ def _private_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         for name in [name for name in os.environ if name.startswith("MMSBGEN_")]:
             patch.delenv(name)
+        # xdist and terminals set it; tables without a terminal have a width of their own.
+        patch.delenv("COLUMNS", raising=False)
         yield
 
 

@@ -17,11 +17,15 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from mmsbgen.base.errors import InputError
 
-Audience = Literal["everybody", "expert", "python"]
+Audience = Literal["everybody", "advanced", "expert", "python"]
 """Where an option is offered.
 
-"everybody": in the service's forms, the command line, Python and jobs; "expert": not in the forms; "python": in Python
-and jobs only.
+| audience | ``--help`` | ``--help-all`` | service | Python and jobs |
+|---|---|---|---|---|
+| everybody | yes | yes | yes | yes |
+| advanced | no | yes | yes | yes |
+| expert | no | yes | no | yes |
+| python | no | no | no | yes |
 """
 
 
@@ -43,6 +47,8 @@ class DeclaredOption:
     flag: str = ""
     """A short flag of the command line, such as ``-n``."""
     metavar: str | None = None
+    group: str = ""
+    """Heading in ``--help-all``, where the options of a declaration have several."""
 
     @property
     def kind(self) -> Any:

@@ -16,7 +16,7 @@ def readable(size: float) -> str:
         if size < 999.5:
             return f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.2f} GB"
+    return f"{size:.2f} GB" if size < 9.995 else f"{size:.1f} GB"
 
 
 def available_host_memory(proc: Path = Path("/proc"), cgroup: Path = _CGROUP) -> tuple[int, str]:

@@ -18,7 +18,8 @@ from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
-from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, no_progress
+from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
+from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.options.options import Options
@@ -35,38 +36,61 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 
 
 @click.command(
+    cls=GuidedCommand,
     help="Find overlapping communities in GRAPH: an edge list, a table of links, or a file of another program (plain "
-    "or .gz; - is standard input). A run optimises; --sample-sweeps, --noise and stars sample.",
+    "or .gz; - is standard input).",
+    details="A run optimises; --sample-sweeps, --noise and mini-batches of stars sample.",
 )
 @click.argument("graph", type=NamedPath())
 @click.option("-k", "--communities", "k", type=Communities(), help="Communities; by default held-out pairs choose.")
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
-@reading_flags()
-@shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
-@shared_option("database", "Tuning database: a path or URL.")
-@declared_flags(Options)
-@click.option(
-    "--fused/--separate",
-    default=None,
-    help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but for "
-    "random-node-non-link.",
+@grouped("Reading the graph", reading_flags())
+@grouped(
+    "Device and database",
+    shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
+    expert(shared_option("database", "Tuning database: a path or URL.")),
 )
-@click.option("--step-size", type=float, help="a of eps = a (1 + t/b)^-c.")
-@click.option("--start-sum", type=float, default=1.0, show_default=True, help="Row sums at the start; 0 for about K.")
-@declared_flags(ResultOptions)
-@click.option("--whole", is_flag=True, help="Write all of pi.")
-@click.option(
-    "--resume", type=NamedPath(), help="Checkpoint, or its folder, to go on from; without -o, results go there."
+@grouped(
+    "Sampling",
+    declared_flags(Options),
+    expert(
+        click.option(
+            "--fused/--separate",
+            default=None,
+            help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but "
+            "for random-node-non-link.",
+        )
+    ),
+    expert(click.option("--step-size", type=float, help="a of eps = a (1 + t/b)^-c.")),
+    expert(
+        click.option(
+            "--start-sum", type=float, default=1.0, show_default=True, help="Row sums at the start; 0 for about K."
+        )
+    ),
 )
-@click.option(
-    "--checkpoint", "keep", is_flag=True, help="Leave a checkpoint at the end too, to add iterations later; it stays."
+@grouped(
+    "Results",
+    declared_flags(ResultOptions),
+    expert(click.option("--whole", is_flag=True, help="Write all of pi.")),
+    expert(
+        click.option("--overwrite", is_flag=True, help="Overwrite existing files and checkpoints in the folder of -o.")
+    ),
+    json_option("Print the run record instead of a summary."),
 )
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    help="Overwrite existing files and checkpoints in the folder of -o.",
+@grouped(
+    "Going on with a run",
+    click.option(
+        "--resume", type=NamedPath(), help="Checkpoint, or its folder, to go on from; without -o, results go there."
+    ),
+    expert(
+        click.option(
+            "--checkpoint",
+            "keep",
+            is_flag=True,
+            help="Leave a checkpoint at the end too, to add iterations later; it stays.",
+        )
+    ),
 )
-@json_option("Print the run record instead of a summary.")
 @log_options
 @click.pass_context
 def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
@@ -76,7 +100,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     from mmsbgen.sampler.starts.igraph_import import import_without_pictures
 
     import_without_pictures()
-    report = _Report(no_progress(context))
+    report = _Report(no_progress(context), is_verbose(context))
     resume = None if given["resume"] is None else checkpoint_in(given["resume"])
     out = resume.parent if given["out"] is None and resume is not None else given["out"]
     request = Request(
@@ -94,6 +118,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         on_progress=report.progress,
         on_making=report.making,
         on_message=report.message,
+        on_detail=report.detail,
     )
     if given["keep"] and out is None:
         raise InputError("--checkpoint needs a folder: give -o too")
@@ -116,9 +141,9 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
 
         click.echo(as_json(found.record))
     elif not is_quiet(context):
-        from mmsbgen.cli.shared.run_summary import summary
+        from mmsbgen.cli.printing.run_summary import summary
 
-        summary(found)
+        summary(found, out, verbose=is_verbose(context))
     if found.interrupted:
         _interrupted(found, graph, request.reading)
 
@@ -174,7 +199,7 @@ def _mini_batch(given: dict[str, Any], typed: set[str]) -> str:
 def _schedule(a: float | None, mini_batch: str) -> Any:
     from dataclasses import replace
 
-    from mmsbgen.sampler.options.options import BLOCK_SCHEDULE, STAR_SCHEDULE
+    from mmsbgen.sampler.options.schedule import BLOCK_SCHEDULE, STAR_SCHEDULE
 
     if a is None:
         return None
@@ -186,8 +211,8 @@ def _schedule(a: float | None, mini_batch: str) -> Any:
 class _Report:
     """Progress: a bar on a terminal, an occasional line elsewhere, nothing when quiet."""
 
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet
+    def __init__(self, quiet: bool, verbose: bool = False) -> None:
+        self.quiet, self.verbose = quiet, verbose
         self._bar: Any = None
         self._task: Any = None
         self._begin: tuple[float, int] | None = None
@@ -205,6 +230,13 @@ class _Report:
         logs.note(text)
         if not self.quiet:
             click.echo(shown(text), err=True)
+
+    def detail(self, text: str) -> None:
+        """Show ``text`` if details are wanted; it is in the log file in any case."""
+        if self.verbose:
+            self.message(text)
+        else:
+            logs.note(text)
 
     def progress(self, sampler: Sampler, trace: Trace) -> None:
         if self.quiet:
@@ -268,7 +300,7 @@ class _Report:
 
 def _note(sampler: Sampler, trace: Trace) -> str:
     """Updates per vertex and the last metrics, with their iteration if it is not the current one."""
-    from mmsbgen.cli.shared.run_summary import auc_text
+    from mmsbgen.cli.printing.run_summary import auc_text
 
     last = trace[-1]
     note = f"{sampler.chain.vertex_updates / sampler.split.graph.n_vertices:.1f} updates a vertex"

@@ -100,7 +100,7 @@ def render(
     elif other is None:
         _print_source(texts[0])
     else:
-        from mmsbgen.cli.shared.side_by_side import print_side_by_side
+        from mmsbgen.cli.printing.side_by_side import print_side_by_side
 
         print_side_by_side((dialects[0], dialects[1]), texts[0], texts[1])
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mmsbgen.base.progress import stage
+from mmsbgen.cli.printing.output_options import Output
 from mmsbgen.cli.shared.common import print_csv
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
-from mmsbgen.cli.shared.output_options import Output
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:

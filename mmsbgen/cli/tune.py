@@ -14,10 +14,12 @@ from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table, seconds
+from mmsbgen.cli.shared.completed_names import family_names, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags
 from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
+from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.tuner.run.tune_options import TuneOptions
 
@@ -33,19 +35,63 @@ if TYPE_CHECKING:
     from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
 
 
-@click.command()
-@shared_option("device", "Device, as 'mmsbgen devices' names it; else the best one.", metavar="SPEC")
-@click.option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once.")
-@click.option("--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.")
-@click.option("--family", default="mmsb", show_default=True, help="Family of kernels.")
-@click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Kernel to tune; may be repeated.")
-@graph_options
-@click.option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem.")
-@click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
-@shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
-@declared_flags(TuneOptions)
-@click.option("--explain-space", is_flag=True, help="Say how many configurations each constraint refuses, and stop.")
-@json_option("Print the report as JSON.")
+_STRATEGIES = """\
+Strategies: 'default' tries all configurations if the budget allows. Else a fifth of the budget goes to ones \
+that a model of the device ranks high, far apart from each other. Then come the most promising ones by a \
+Gaussian process over the measured ones; in the last quarter of some 70 trials or more, these alternate with \
+neighbours of the best. There are also 'exhaustive', 'random', and kernel_tuner's: random_sample, minimize, \
+basinhopping, diff_evo, genetic_algorithm, greedy_mls, ordered_greedy_mls, greedy_ils, dual_annealing, mls, pso, \
+simulated_annealing, firefly_algorithm."""
+
+
+@click.command(cls=GuidedCommand, details=_STRATEGIES)
+@grouped(
+    "Devices",
+    shared_option("device", "Device, as 'mmsbgen devices' names it; else the best one.", metavar="SPEC"),
+    click.option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once."),
+    expert(
+        click.option("--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.")
+    ),
+)
+@grouped(
+    "Kernels and problem",
+    expert(
+        click.option(
+            "--family", default="mmsb", show_default=True, shell_complete=family_names, help="Family of kernels."
+        )
+    ),
+    click.option(
+        "--kernel",
+        "kernels",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=kernel_names,
+        help="Kernel to tune; may be repeated.",
+    ),
+    graph_options,
+    expert(
+        click.option(
+            "-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem."
+        )
+    ),
+    expert(
+        click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
+    ),
+)
+@grouped(
+    "Search",
+    declared_flags(TuneOptions, completed={"strategy": strategy_names}),
+    expert(
+        click.option(
+            "--explain-space", is_flag=True, help="Say how many configurations each constraint refuses, and stop."
+        )
+    ),
+)
+@grouped(
+    "Results",
+    expert(shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")),
+    json_option("Print the report as JSON."),
+)
 @log_options
 @click.pass_context
 def tune(
@@ -72,14 +118,6 @@ def tune(
     Every configuration is compiled, checked against the reference and timed in a child process, and stored at
     once: Ctrl-C loses nothing, and the same command resumes the search. Configurations that the database has
     under the same key are not measured again.
-
-    Strategies: 'default' (all configurations if the budget allows; else a fifth of the budget for ones that a
-    model of the device ranks high, far apart from each other, then the most promising ones by a Gaussian process
-    over the measured ones, alternating, in the last quarter of some 70 trials or more, with neighbours of the
-    best), 'exhaustive',
-    'random', and kernel_tuner's: random_sample, minimize, basinhopping, diff_evo, genetic_algorithm,
-    greedy_mls, ordered_greedy_mls, greedy_ils, dual_annealing, mls, pso, simulated_annealing,
-    firefly_algorithm.
     """
     from mmsbgen.families import family as family_named
 

@@ -20,7 +20,7 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
 
     Trials use block mini-batches, whatever mini-batches the run will use.
     """
-    options, say = checked.options, checked.request.on_message
+    options, detail = checked.options, checked.request.on_detail
     # Sizes given for stars do not apply to blocks; priors and the like do.
     sizes: dict[str, Any] = {} if options.block else {"mini_batch_size": None, "n_partners": None, "schedule": None}
     blocks = replace(
@@ -38,11 +38,15 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
     def make(k: int) -> Sampler:
         chosen = replace(blocks, n_communities=k)
         plan = planned(parts, chosen, runtime.device.info, checked.request)
-        say(f"K={k} {plan.require(runtime.device.allocated)}.")
+        detail(f"K={k}: {plan.require(runtime.device.allocated)}.")
         return Sampler(parts, chosen, runtime, plan=plan)
 
     with StopRequest().listening() as stop:
-        k, tried = choose_k(parts, make, options.seed, lambda text: say(f"{text}."), lambda: bool(stop))
-    if tried:
-        say(f"Going on with K={k}, {'the best' if len(tried) > 1 else 'the only one that could be tried'}.")
+        k, tried = choose_k(parts, make, options.seed, lambda text: detail(f"{text}."), lambda: bool(stop))
+    if not tried:
+        checked.request.on_message(f"No pairs are held out to choose by: K={k} is the number of Leiden's communities.")
+    else:
+        checked.request.on_message(
+            f"Going on with K={k}, {'the best' if len(tried) > 1 else 'the only one that could be tried'}."
+        )
     return k, tried

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.id_text import plural
 from mmsbgen.base.user_files import check_name
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.export import Clustering, Exports
@@ -53,6 +54,13 @@ class Detection(Exports):
     interrupted: bool = False
     checkpoint: Path | None = None
     graph: Graph | None = None
+
+    def __repr__(self) -> str:
+        cover, state = self.cover, "interrupted, " if self.interrupted else ""
+        count = plural(len(cover.members), "community", "communities")
+        return (
+            f"<Detection: {count} of {cover.n_vertices} vertices, K={self.memberships.k}, {state}{self.verdict.kind}>"
+        )
 
     @property
     def verdict(self) -> Verdict:
@@ -122,6 +130,7 @@ class Request:
         on_progress: called after every launch.
         on_making: called with a description of the step after sampling and the share of it that is done.
         on_message: called with messages for people.
+        on_detail: called with details for people who ask for them: configurations, and trials of starts and of K.
         on_checkpoint: called with the path of a checkpoint that was written.
 
     Raises:
@@ -147,6 +156,7 @@ class Request:
     on_progress: Callable[[Sampler, Trace], None] | None = None
     on_making: Callable[[str, float], None] = lambda what, share: None
     on_message: Callable[[str], None] = lambda text: None
+    on_detail: Callable[[str], None] = lambda text: None
     on_checkpoint: Callable[[Path], None] = lambda path: None
 
     def __post_init__(self) -> None:

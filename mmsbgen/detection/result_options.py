@@ -13,11 +13,11 @@ RULE_NAMES = ("evidence", "share", "threshold", "link", "top")
 class ResultOptions:
     """Options of results; they do not affect the chain."""
 
-    rule: str = option(RULE_NAMES[0], "Rule that makes communities of memberships.", "everybody", choices=RULE_NAMES)
+    rule: str = option(RULE_NAMES[0], "Rule that makes communities of memberships.", "advanced", choices=RULE_NAMES)
     threshold: float | None = option(
         None, "Threshold of the rule; each has its default.", "everybody", least=0, most=2**31
     )
-    top: int = option(16, "Largest memberships of each vertex that are kept.", "everybody", least=1, most=2**24)
+    top: int = option(16, "Largest memberships of each vertex that are kept.", "advanced", least=1, most=2**24)
 
     def __post_init__(self) -> None:
         from mmsbgen.sampler.diagnostics.communities import checked_threshold

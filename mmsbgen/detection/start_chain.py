@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.auto_k import chosen_k
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.plan_chain import fitting_plan
+from mmsbgen.detection.request import Request
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split
 from mmsbgen.kernels.runtime import Runtime, by_tier
@@ -73,16 +74,16 @@ def built_chain(parts: Split, info: DeviceInfo, plan: Plan | None, checked: Chec
         with ExitStack() as opened_samplers:
             sampler = Sampler(parts, options, runtime, fused, plan)
             opened_samplers.callback(sampler.close)
-            _tell_configurations(sampler, request.on_message)
+            _tell_configurations(sampler, request)
             yield BuiltChain(sampler, sought, tried, fused, opened_samplers)
 
 
-def _tell_configurations(sampler: Sampler, say: Callable[[str], None]) -> None:
+def _tell_configurations(sampler: Sampler, request: Request) -> None:
     choices = sampler.runtime.choices
     for line in by_tier(choices):
-        say(f"Configurations, {line}.")
+        request.on_detail(f"Configurations, {line}.")
     if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
-        say("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
+        request.on_message("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
 
 
 @contextmanager
@@ -103,12 +104,13 @@ def start_chain(built: BuiltChain, checked: CheckedRequest, stop: StopRequest) -
 
     Raises KeyboardInterrupt if ``stop`` becomes true while starts are tried.
     """
-    say, checkpoint, sampler = checked.request.on_message, checked.checkpoint, built.sampler
+    say, detail = checked.request.on_message, checked.request.on_detail
+    checkpoint, sampler = checked.checkpoint, built.sampler
     if checkpoint is None:
         begin = time.monotonic()
-        choose(sampler, lambda: bool(stop), lambda text: say(f"{text}."), built.sought)
+        choose(sampler, lambda: bool(stop), lambda text: detail(f"{text}."), built.sought)
         for line in trials_told(sampler):
-            say(line)
+            detail(line)
         return StartedChain(sampler, [], time.monotonic() - begin, built.tried)
     changed = checkpoints.differences(checkpoint, sampler)
     checkpoints.restore(checkpoint, sampler)

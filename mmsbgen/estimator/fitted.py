@@ -32,6 +32,9 @@ class FittedChain:
     params: Mapping[str, Any]
     chain: SavedChain | None
 
+    def __repr__(self) -> str:
+        return f"<FittedChain: {self.found!r}>"
+
 
 class Fitted(Exports):
     """Results of a fit; they exist only after it."""
@@ -133,6 +136,7 @@ class Fitted(Exports):
         """Mean log-likelihood of pairs, in nats a pair: larger is better.
 
         ``X`` ``[P, 2]`` are pairs of ids that the fit has not seen, ``y`` ``[P]`` is 1 for links and 0 for non-links.
+        A vertex that the fit has not seen counts as one without links.
         By default the score uses the pairs that the fit held out for test, else for validation; links and non-links
         are then weighted by their share in the graph.
         """
@@ -143,9 +147,12 @@ class Fitted(Exports):
             if told is None:
                 raise InputError("the fit held out no pairs (validation=0): give pairs, and which of them are links")
             return float(told["log_likelihood"])
-        p = self.predict_link_proba(X)
         if y is None:
             raise InputError("score needs y, an array that says which of the pairs are links")
+        m = fit.found.memberships
+        numbered = numbered_pairs(m.ids, X, unseen=True)
+        unseen = int(numbered.max(initial=-1)) + 1 - len(m.ids)
+        p = m.with_unseen(max(0, unseen)).link_probabilities(numbered, self._rows(fit))
         links = np.asarray(y)
         if links.shape != p.shape or not np.isin(links, (0, 1)).all():
             raise InputError(f"y of shape {links.shape}: give {len(p)} values, 1 for a link and 0 for a non-link")

@@ -19,9 +19,11 @@ from mmsbgen.detection.request import Request
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fitted, FittedChain
+from mmsbgen.estimator.labelled_pairs import links_of
 from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.graph import Graph, ReadingOptions, as_graph, read_graph
-from mmsbgen.sampler.options.options import Options, Schedule, blocks_per_sweep
+from mmsbgen.sampler.options.options import Options, blocks_per_sweep
+from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.run.saved_chain import SavedChain
 
 #: Options of the chain except K, iterations and seed; they must not change between ``fit`` and ``partial_fit``.
@@ -126,19 +128,23 @@ class MMSB(Parameters, Fitted):
     def fit(
         self,
         graph: Any,
-        y: None = None,
+        y: Any = None,
         *,
         columns: Sequence[Any] | None = None,
         weights: str | None = None,
         vertices: str | os.PathLike[str] | Iterable[Any] | None = None,
         format: str = "auto",
     ) -> Self:
-        """Fit the model to a graph; ``y`` is ignored.
+        """Fit the model to a graph.
 
         ``graph`` is any input of :func:`mmsbgen.graph.as_graph`, which has the other options too: the path of a file,
         an array ``[E, 2]`` or list of pairs, a scipy.sparse matrix, a networkx or igraph graph, or an edge table of
-        pandas, polars or pyarrow.  A first Ctrl-C stops the fit with a partial result
-        (:class:`InterruptedFit`).
+        pandas, polars or pyarrow.
+
+        For searches and cross-validations of scikit-learn, ``graph`` may also be pairs ``[P, 2]`` with labels ``y``
+        ``[P]``, 1 for links and 0 for non-links; all ids become vertices.
+
+        A first Ctrl-C stops the fit with a partial result (:class:`InterruptedFit`).
 
         Raises:
             InputError: for an invalid graph or parameter; an earlier fit is left unchanged.
@@ -147,6 +153,11 @@ class MMSB(Parameters, Fitted):
         params = self._plain_params()
         given = {name: params[name] for name in ("n_communities", *OPTIONS, "iterations")}
         seed = _seed(self.random_state)
+        if y is not None:
+            graph, named = links_of(graph, y)
+            if isinstance(vertices, str | os.PathLike):
+                raise InputError(f"vertices={vertices!r}: with y, give ids instead of a file")
+            vertices = [*named, *(vertices or ())]
         source = read_graph(graph, ReadingOptions(format, columns, weights, vertices))
         self._run(source, self._request(given | {"seed": seed}), seed, params)
         return self
@@ -204,9 +215,9 @@ class MMSB(Parameters, Fitted):
         self._run(fit.graph, request, fit.seed, fit.params)
         return self
 
-    def fit_predict(self, graph: Any, y: None = None, **reading: Any) -> npt.NDArray[np.int64]:
+    def fit_predict(self, graph: Any, y: Any = None, **reading: Any) -> npt.NDArray[np.int64]:
         """Fit, and return ``labels_``."""
-        return self.fit(graph, **reading).labels_
+        return self.fit(graph, y, **reading).labels_
 
     def _more(self, iterations: int | None) -> int | None:
         """Total iterations of the continued run; None for the length it had."""
@@ -234,6 +245,7 @@ class MMSB(Parameters, Fitted):
             # The file is deleted with this process, so periodic checkpoints would be useless.
             checkpoint_seconds=float("inf"),
             on_message=_tell if self.verbose else _silent,
+            on_detail=_tell if self.verbose else _silent,
         )
 
     def _run(self, graph: Graph, request: Request, seed: int, params: Mapping[str, Any]) -> None:

@@ -20,6 +20,14 @@ class Exports:
         """The result in the form that exports use."""
         raise NotImplementedError
 
+    def to_dict(self) -> dict[Any, dict[int, float]]:
+        """The communities of every id and its share of each, largest first: ``{id: {community: share}}``.
+
+        Communities are indices into ``communities``; the shares of a vertex sum to 1.  A vertex in none has ``{}``.
+        """
+        found = self.exported()
+        return {name: found.shares(vertex) for vertex, name in enumerate(found.ids)}
+
     def to_cdlib(self, graph: Any = None, *, fuzzy: bool = True) -> Any:
         """A ``cdlib.FuzzyNodeClustering``, or without ``fuzzy`` a ``cdlib.NodeClustering``.
 

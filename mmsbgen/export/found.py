@@ -42,6 +42,9 @@ class Clustering:
     graph: Graph | None = None
     rule: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<Clustering: {self.memberships!r}, {self.cover!r}>"
+
     @property
     def ids(self) -> list[Any]:
         """Ids of the vertices in the input, in the order of vertex numbers."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import canonical_text
+from mmsbgen.base.id_text import canonical_text, plain, plural
 from mmsbgen.base.user_warning import warn_user
 
 Int64Array = NDArray[np.int64]
@@ -77,6 +77,11 @@ class Adjacency:
         counts = np.bincount(first, minlength=n_vertices) + np.bincount(second, minlength=n_vertices)
         np.cumsum(counts, out=offsets[1:])
         return Adjacency(read_only(offsets), read_only((keys & _LOW).astype(np.uint32)))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Adjacency: {plural(self.n_vertices, 'vertex', 'vertices')}, {plural(self.neighbours.size // 2, 'link')}>"
+        )
 
     @property
     def n_vertices(self) -> int:
@@ -162,6 +167,10 @@ class Graph:
     name: str = field(default="graph")
     file: str | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        size = f"{plural(self.n_vertices, 'vertex', 'vertices')}, {plural(len(self.links), 'link')}"
+        return f"<Graph {plain(self.name)}: {size}>"
 
     def __post_init__(self) -> None:
         links = self.links

@@ -54,8 +54,10 @@ def ordered_ids(items: Iterable[Any], *, name: str) -> NDArray[Any]:
     return object_ids(sorted(distinct, key=canonical_key))
 
 
-def numbered_pairs(ids: NDArray[Any], pairs: Any) -> Int64Array:
+def numbered_pairs(ids: NDArray[Any], pairs: Any, *, unseen: bool = False) -> Int64Array:
     """Return the vertices, int64 ``[P, 2]``, of ``pairs`` of ids, an array ``[P, 2]`` or a list of pairs.
+
+    With ``unseen``, ids that are not in ``ids`` ``[N]`` get the numbers from N on.
 
     Raises:
         InputError: For anything else, or for an id that is not in ``ids`` ``[N]``.
@@ -71,6 +73,9 @@ def numbered_pairs(ids: NDArray[Any], pairs: Any) -> Int64Array:
             raise InputError(f"{row!r} is no pair: give an array (P, 2) of ids, or a list of pairs")
     number = {name: vertex for vertex, name in enumerate(ids.tolist())}
     try:
+        if unseen:
+            for name in (name for row in rows for name in row):
+                number.setdefault(name, len(number))
         vertices = [(number[a], number[b]) for a, b in rows]
     except (KeyError, TypeError):
         odd = next(name for row in rows for name in row if not _hashable(name) or name not in number)

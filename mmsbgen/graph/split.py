@@ -38,6 +38,9 @@ class HeldOut:
     pairs: Int64Array
     labels: NDArray[np.bool_]
 
+    def __repr__(self) -> str:
+        return f"<HeldOut: {plural(self.n_links, 'link')}, {plural(self.n_non_links, 'non-link')}>"
+
     @property
     def n_links(self) -> int:
         """Number of links among the pairs."""
@@ -68,6 +71,12 @@ class Split:
     validation: HeldOut
     test: HeldOut
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Split of {self.graph!r} by seed {self.seed}: {plural(self.n_training_links, 'training link')}, "
+            f"{len(self.validation.pairs)} validation and {len(self.test.pairs)} test pairs>"
+        )
 
     @property
     def n_training_links(self) -> int:

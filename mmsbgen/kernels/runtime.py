@@ -49,7 +49,7 @@ class KernelChoice:
         }
 
 
-#: Short reasons for kernels whose records are of another problem or device; run.json and the log have the full ones.
+#: Short reasons for kernels whose records are of another problem or device; run.json and -vv have the full ones.
 _BRIEF = {
     "problem": "recorded on this device for other sizes; `mmsbgen tune` with this graph and K measures for these",
     "architecture": "recorded on this device with other software, or on one like it; `mmsbgen tune` measures here",
@@ -106,7 +106,7 @@ class Runtime:
         with stage(f"compiling {name}"):
             bound, choice = self._built(name, problem, {} if name in self.fixed or name in self.kept else modes)
         self.choices[name] = choice
-        log.info("%s: tier %s: %s", name, choice.tier, choice.reason)
+        log.debug("%s: tier %s: %s", name, choice.tier, choice.reason)
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
     def variant(self, name: str, problem: Problem, **values: Value) -> ChosenKernel:

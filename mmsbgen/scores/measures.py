@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
+from mmsbgen.scores.incidence import MemberPairs, communities_of, library_for_covers
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -88,11 +88,11 @@ def evaluate(
         InputError: a cover is empty, has an empty community, or an id that is not in ``vertices``.
         MissingDependencyError: networkit or scipy is not installed; the message says how to get them.
     """
-    found, true = _communities(cover, "cover"), _communities(truth, "truth")
+    found, true = communities_of(cover, "cover"), communities_of(truth, "truth")
     universe = set().union(*found, *true) if vertices is None else set(map(canonical_word, vertices))
     names = sorted(universe)
     places = {name: place for place, name in enumerate(names)}
-    x, y = (_Incidence.of(sets, places, what) for sets, what in ((found, "cover"), (true, "truth")))
+    x, y = (MemberPairs.of(sets, places, what) for sets, what in ((found, "cover"), (true, "truth")))
     with stage("comparing covers: ONMI and average F1", alone=len(found) * len(true) > _MANY):
         onmi, average_f1 = _by_networkit(x, y)
     with stage("comparing covers: ONMI of Lancichinetti, Fortunato and Kertesz"):
@@ -114,86 +114,9 @@ def evaluate(
     )
 
 
-def _communities(cover: Sequence[Collection[Any]], what: str) -> list[set[str]]:
-    """Communities as sets of strings. Raises InputError for values that are not a cover."""
-    if isinstance(cover, str | bytes):
-        raise InputError(f"the {what} {cover!r} is a string; read a file by mmsbgen.scores.read_cover first")
-    sets = []
-    for number, community in enumerate(cover, start=1):
-        if isinstance(community, str | bytes):
-            raise InputError(f"community {number} of the {what}, {community!r}, is a string; give a list of ids")
-        sets.append(set(map(canonical_word, community)))
-        if not sets[-1]:
-            raise InputError(f"community {number} of the {what} has no member; leave it out")
-    if not sets:
-        raise InputError(f"the {what} has no community; give at least one, which can be a single vertex")
-    return sets
-
-
-@dataclass(frozen=True)
-class _Incidence:
-    """A cover as pairs of community and vertex numbers, both ``[M]``, sorted by community."""
-
-    community: Ints
-    vertex: Ints
-    n_communities: int
-    n_vertices: int
-
-    @staticmethod
-    def of(sets: Sequence[set[str]], places: dict[str, int], what: str) -> _Incidence:
-        vertex: list[int] = []
-        for number, members in enumerate(sets, start=1):
-            strange = members - places.keys()
-            if strange:
-                raise InputError(
-                    f"community {number} of the {what} has the id {min(strange)!r}, which is no vertex of the graph; "
-                    "give the graph that the cover belongs to (ids are separated by tabs or spaces and compared as "
-                    "they are written)"
-                )
-            vertex += sorted(map(places.__getitem__, members))
-        sizes = np.array([len(members) for members in sets])
-        return _Incidence(np.repeat(np.arange(len(sets)), sizes), np.array(vertex), len(sets), len(places))
-
-    @property
-    def sizes(self) -> Ints:
-        """Number of members of each community, ``[K]``."""
-        return np.bincount(self.community, minlength=self.n_communities)
-
-    @property
-    def degrees(self) -> Ints:
-        """Number of communities of each vertex, ``[N]``."""
-        return np.bincount(self.vertex, minlength=self.n_vertices)
-
-    @property
-    def coverage(self) -> float:
-        return int(np.count_nonzero(self.degrees)) / self.n_vertices
-
-    @property
-    def memberships(self) -> float:
-        return self.vertex.size / int(np.count_nonzero(self.degrees))
-
-    def matrix(self) -> Any:
-        """Incidence matrix of zeros and ones ``[N, K]``, int64, in CSR format."""
-        sparse = _library("scipy.sparse")
-        shape = (self.n_vertices, self.n_communities)
-        return sparse.csr_array((np.ones(self.vertex.size, np.int64), (self.vertex, self.community)), shape=shape)
-
-
-def _library(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"comparing covers needs {name.partition('.')[0]}, which does not load ({error}); "
-            "get it with: pip install 'mmsbgen[evaluate]'"
-        ) from None
-
-
-def _by_networkit(x: _Incidence, y: _Incidence) -> tuple[float, float]:
+def _by_networkit(x: MemberPairs, y: MemberPairs) -> tuple[float, float]:
     """ONMI of McDaid, Greene and Hurley (arXiv:1110.2515), and the average F1 of Yang and Leskovec (2013)."""
-    nk = _library("networkit")
+    nk = library_for_covers("networkit")
     graph = nk.Graph(x.n_vertices)
     covers = []
     for side in (x, y):
@@ -207,13 +130,13 @@ def _by_networkit(x: _Incidence, y: _Incidence) -> tuple[float, float]:
     return onmi, sum(direction.run().getUnweightedAverage() for direction in directions) / 2
 
 
-def _lfk(x: _Incidence, y: _Incidence) -> float:
+def _lfk(x: MemberPairs, y: MemberPairs) -> float:
     """NMI of two covers by Lancichinetti, Fortunato and Kertesz (New J. Phys. 11, 033015, 2009), appendix B."""
     common = (x.matrix().T @ y.matrix()).tocsr()
     return 1.0 - (_unknown(common, x, y) + _unknown(common.T.tocsr(), y, x)) / 2
 
 
-def _unknown(common: Any, x: _Incidence, y: _Incidence) -> float:
+def _unknown(common: Any, x: MemberPairs, y: MemberPairs) -> float:
     """Mean over the communities i of X of H(X_i | Y) / H(X_i); ``common`` ``[K_x, K_y]`` counts common members.
 
     With h(m) = -(m/N) log2(m/N), H(X_i | Y) is the least H(X_i | Y_j) over the communities j for which the terms h of
@@ -243,7 +166,7 @@ def _unknown(common: Any, x: _Incidence, y: _Incidence) -> float:
     return float(share.mean())
 
 
-def _omega(x: _Incidence, y: _Incidence, told: Stage) -> float:
+def _omega(x: MemberPairs, y: MemberPairs, told: Stage) -> float:
     """Omega index (L. M. Collins, C. W. Dent, Multivariate Behav. Res. 23, 231-242, 1988).
 
     Of the P = N (N - 1) ordered pairs of vertices, A share equally many communities in both covers; T_j and U_j pairs

@@ -15,7 +15,8 @@ from mmsbgen.detection.run_chains import CheckpointError
 from mmsbgen.graph import GraphWarning, load_edge_list
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.options.options import Options, Schedule
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.tuner.measure.device_lock import having_device
 from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys, plain
@@ -91,6 +92,7 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
         on_progress=progress,
         on_making=making,
         on_message=tells.message,
+        on_detail=tells.message,
         on_checkpoint=tells.checkpoint,
     )
     with having_device(task.hardware, lambda: tells.message("Waiting for another measurement on the device.")):

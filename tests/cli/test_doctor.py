@@ -42,6 +42,7 @@ def test_a_device_compiles_anew_checks_and_times_a_kernel(opencl_device: Device,
     found = self_test(opencl_device.info.spec)
     assert (found.topic, found.status) == ("devices", "ok"), found
     assert found.details["compile_s"] > 0
+    assert found.details["kernel"] == "block_shared", "a default run makes blocks"
     assert 0 < found.details["seconds"] < 1
     assert not list(private_cache.rglob("*.bin")), "the user's caches are left alone"
     assert os.environ["XDG_CACHE_HOME"] == str(private_cache)
@@ -92,6 +93,7 @@ def test_records_of_this_device_are_counted_and_stale_ones_told(pocl_device: Dev
     told = about(doctor(*words), "database", "ok")
     assert f"schema {REVISIONS[-1]}: 1 runs, 0 configurations in quarantine" in told
     assert "1 ok, 1 stale" in told or "1 stale, 1 ok" in told
+    assert "block_shared of a default run has tier default" in told, "whatever other kernels have records"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import subprocess
@@ -142,12 +143,108 @@ def test_a_device_of_this_machine_may_be_named_as_elsewhere(filled: Path, make: 
         assert f"{make.device().label}\n" in refused.stderr
         assert f"  {info.spec}  {info.name} ({info.platform}), of this machine" in refused.stderr
     assert best("best", "--device", "97").exit_code == 2, "a number is no part of a name"
-    assert "no records" in call("--database", filled.parent / "none.sqlite3", "best", "--device", "nosuch").stderr
+    missing = filled.parent / "none.sqlite3"
+    assert call("--database", missing, "best", "--device", "nosuch").stderr == nothing_at(missing)
+
+
+def nothing_at(path: Path) -> str:
+    return f"There is no tuning database at {path} yet: mmsbgen tune makes one.\n"
 
 
 def sole(info: Any) -> str | None:
     """The number alone, where no other backend has it."""
     return str(info.index) if [one.index for one in discover()[0]].count(info.index) == 1 else None
+
+
+def test_an_empty_result_says_why(filled: Path, tmp_path: Path) -> None:
+    with open_store(tmp_path / "empty.sqlite3"):
+        pass
+    for command in ALL_QUERIES:
+        none = call("--database", tmp_path / "empty.sqlite3", command)
+        assert none.stderr == f"{tmp_path / 'empty.sqlite3'} has no records yet: mmsbgen tune makes some.\n"
+    none = call("--database", filled, "best", "--kernel", "update_phi")
+    assert (none.stdout, none.stderr) == ("", f"No record of {filled} matches.\n")
+    assert call("--database", filled, "best", "--kernel", "update_phi", "--csv").stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["best", "trials", "quarantine", "explain"])
+def test_a_record_has_at_most_four_lines_of_80_characters(
+    tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    config = {f"an_axis_{n}": f"value_{n}" for n in range(20)}
+    with open_store(tmp_path / "t.sqlite3") as store:
+        store.begin_run(make.run)
+        for n in range(3):
+            key = make.key(name=f"A device with a long name {n // 2}")
+            found = {"bytes_moved": 10**9, "roof_gbps": 2000.0}
+            store.add_trial(make.trial(key, config={"n": n, **config}, time=1e-3, **found))
+            failed = {"status": "launch_error", "message": "a reason " * 50}
+            store.add_trial(make.trial(key, config={"n": n + 10, **config}, time=None, **failed))
+            store.quarantine(QuarantineRecord(key=key, config={"n": n + 10}, recorded={"n": n + 10}, **failed))
+    more = ["--kernel", "gather"] if command == "explain" else []
+
+    def shown(width: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        return call("--database", tmp_path / "t.sqlite3", command, *more).stdout.splitlines()
+
+    lines = shown(80)
+    assert max(map(len, lines)) <= 80
+    begins = [at for at, line in enumerate(lines) if "gather" in line and not line.startswith(" ")]
+    records = {"best": 2, "trials": 6, "quarantine": 3, "explain": 2}[command]
+    assert len(begins) == records
+    for begin in begins:
+        record = [line for line in lines[begin:] if line][:6]
+        rest = next(at for at, line in enumerate([*record[1:], "end"]) if not line.startswith("    "))
+        assert 2 <= rest + 1 <= 4, record
+    assert sum(line.startswith("A device with a long name") for line in lines) >= 2, "headings"
+    wide = shown(2000)
+    assert "problem" in wide[0]
+    assert len(wide) == records + 1, "a table where there is room"
+
+
+def test_csv_and_json_are_not_cut(filled: Path, make: Any) -> None:
+    with open_store(filled) as store:
+        for n in range(60):
+            store.add_trial(make.trial(config={"n": 100 + n}, time=1e-3 * (n + 1)))
+    table = call("--database", filled, "trials")
+    assert len(table.stdout.splitlines()) == 1 + 50
+    assert table.stderr == "These are 50; --limit N shows more, --csv and --json have all.\n"
+    assert len(list(csv.reader(io.StringIO(call("--database", filled, "trials", "--csv").stdout)))) == 1 + 65
+    assert len(json.loads(call("--database", filled, "trials", "--json").stdout)) == 65
+    assert len(call("--database", filled, "trials", "--limit", 55).stdout.splitlines()) == 1 + 55
+    assert len(call("--database", filled, "trials", "--csv", "--limit", 7).stdout.splitlines()) == 1 + 7
+    slowest = call("--database", filled, "trials", "--sort", "-time", "--columns", "time", "--limit", 2)
+    assert slowest.stdout.split() == ["time", "60", "ms", "59", "ms"], "the slowest of all, not of the newest"
+
+
+@pytest.mark.parametrize("command", [*QUERIES, "explain"])
+def test_rows_are_sorted_by_any_column_and_columns_picked(filled: Path, command: str) -> None:
+    more = ["--kernel", "gather"] if command == "explain" else []
+
+    def rows(*words: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(call("--database", filled, command, *more, "--json", *words).stdout)
+        return found
+
+    everything = rows()
+    for field in everything[0]:
+        if field == "extra" and command == "best":
+            continue
+        for sign in ("", "-"):
+            found = rows("--sort", sign + field)
+            assert sorted(map(str, found)) == sorted(map(str, everything))
+            values = [row[field] for row in found if row[field] is not None]
+            assert [row[field] for row in found][: len(values)] == values, "without a value last"
+            if all(isinstance(value, int | float | str) for value in values):
+                assert values == sorted(values, reverse=bool(sign))
+    first = "uuid" if command == "runs" else "device"
+    last = "started" if command == "runs" else "driver"
+    assert rows("--columns", f"{last}, {first}") == [{last: row[last], first: row[first]} for row in everything]
+    header = call("--database", filled, command, *more, "--csv", "--columns", f"{last},{first}").stdout.splitlines()[0]
+    assert header == f"{last},{first}"
+    for option in ("--sort", "--columns"):
+        refused = call("--database", filled, command, *more, option, "nosuch")
+        assert refused.exit_code == 2
+        assert f"{option} 'nosuch': there is no such column; there are " in refused.stderr
 
 
 @pytest.mark.parametrize("command", QUERIES)
@@ -217,7 +314,8 @@ def test_quarantined_configurations_are_shown(filled: Path, make: Any) -> None:
     (row,) = json.loads(call("--database", filled, "quarantine", "--json", "--kernel", "gather").stdout)
     assert (row["config"], row["status"], row["message"]) == (config, "launch_error", "too many\nregisters")
     assert "too many" in call("--database", filled, "quarantine").stdout
-    assert "no records" in call("--database", filled, "quarantine", "--kernel", "update_phi").stderr
+    none = call("--database", filled, "quarantine", "--kernel", "update_phi")
+    assert (none.stdout, none.stderr) == ("", "No configuration of update_phi is in quarantine.\n")
 
 
 def test_merge(filled: Path, tmp_path: Path, url: str, make: Any) -> None:
@@ -247,6 +345,21 @@ def test_export_and_import(filled: Path, tmp_path: Path) -> None:
     assert "5 of 5 trials added" in call("--database", other, "import", file).stderr
     assert "0 of 5 trials added" in call("--database", other, "import", file).stderr
     assert call("--database", other, "best", "--json").stdout == call("--database", filled, "best", "--json").stdout
+
+
+def test_the_suffix_says_the_format_of_an_export(filled: Path, tmp_path: Path) -> None:
+    def begin(name: str, *words: str) -> str:
+        assert call("--database", filled, "export", tmp_path / name, *words).exit_code == 0
+        packed = (tmp_path / name).read_bytes()
+        return (gzip.decompress(packed) if name.endswith(".gz") else packed).decode()
+
+    assert begin("e.jsonl") == begin("named") == begin("f.json", "--format", "jsonl")
+    assert "results" in json.loads(begin("e.json"))
+    rows = list(csv.DictReader(io.StringIO(begin("e.csv.gz"))))
+    assert len(rows) == 5
+    assert rows[0]["device"] in ("H200", "H[bold]100")
+    for name in ("e.jsonl", "e.json"):
+        assert "5 of 5 trials" in call("--database", tmp_path / f"{name}.sqlite3", "import", tmp_path / name).stderr
 
 
 def test_what_moved_is_told_as_json_and_as_csv(filled: Path, tmp_path: Path) -> None:
@@ -338,7 +451,7 @@ def test_without_a_database_all_is_empty_and_nothing_is_made(tmp_path: Path, com
     assert result.exit_code == 0
     assert json.loads(result.stdout) == []
     assert "mmsbgen tune" in result.stderr
-    assert "no records: none were made yet (mmsbgen tune)" in call("--database", path, command, *arguments).stderr
+    assert call("--database", path, command, *arguments).stderr == nothing_at(path)
     assert not path.parent.exists()
 
 

@@ -92,6 +92,6 @@ def test_an_interruption_keeps_the_chains_that_are_done_and_resumes_to_the_same(
 
 
 def test_the_command_line_says_over_how_many_chains(ring):
-    said = cli(ring, "-k", 3, "-n", 4, "--test", 0.2, "--chains", 2).output
+    said = cli(ring, "-k", 3, "-n", 4, "--test", 0.2, "--chains", 2, "-v").output
     assert "pooled over 2 chains, whose own AUC is" in said
     assert "Invalid value for '--chains'" in cli(ring, "-k", 3, "--chains", 0, code=2).output

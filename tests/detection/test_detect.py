@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
+import shlex
 import subprocess
 
 import networkx
@@ -130,7 +132,7 @@ def test_communities_do_not_depend_on_how_many_entries_are_kept(rule, threshold,
 def test_no_validation(ring):
     found = mmsbgen.detect(ring, 3, validation=0.0, **FAST)
     assert "auc" not in found.trace[-1]
-    result = cli(ring, "-k", 3, "-n", 4, "--validation", 0)
+    result = cli(ring, "-k", 3, "-n", 4, "--validation", 0, "-v")
     assert "Held-out" not in result.output
     assert "Not known whether the run has converged: no pairs are held out that could tell" in result.output
     assert "4 iterations" in result.output
@@ -160,16 +162,42 @@ def test_the_verdict_gives_no_time_of_settling(ring):
 
 
 def test_no_iterations(ring, tmp_path):
-    result = cli(ring, "-k", 3, "-n", 0, "-o", tmp_path / "out")
+    result = cli(ring, "-k", 3, "-n", 0, "-v", "-o", tmp_path / "out")
     assert "0 iterations" in result.output
     assert (tmp_path / "out" / "run.json").exists()
 
 
-def test_summary(ring, tmp_path):
-    result = cli(ring, "-k", 4, "-n", 50)
+def test_the_summary_is_short(ring, tmp_path):
+    out = tmp_path / "results of mine"
+    result = cli(ring, "-k", 4, "-n", 50, "--test", 0.2, "-o", out)
+    record = json.loads((out / "run.json").read_text())
+    lines = result.stdout.splitlines()
+    assert len(lines) <= 8
+    assert lines[0] == record["verdict"]["sentence"]
+    assert lines[1] == "4 communities (K = 4)."
+    assert re.fullmatch(
+        r"\d+ of 30 vertices are in a community \(.*%\), each of them in \d\.\d\d on average\.", lines[2]
+    )
+    test = record["held_out"]["test"]
+    assert lines[3] == f"AUC of test pairs: {test['auc']:.3f} ± {test['auc_error']:.2g}."
+    assert lines[-2] == f"Written to {out}: communities.txt, memberships.npz, run.json."
+    assert all((out / name).exists() for name in lines[-2].rstrip(".").partition(": ")[2].split(", "))
+    assert shlex.split(lines[-1]) == ["Next:", "mmsbgen", "report", str(out)], "a name with blanks is quoted"
+    told = [line for line in result.stderr.splitlines() if not re.match("iteration |making |compiling ", line)]
+    assert len(told) == 2
+    assert re.fullmatch(r"ring on .*: needs .* of memory, .* free\.", told[0])
+    assert "mmsbgen tune" in told[1]
+    bare = cli(ring, "-k", 4, "-n", 50).stdout
+    assert bare.endswith("Nothing was written; -o DIR keeps the results.\n")
+    assert "Next" not in bare
+
+
+def test_details_are_told_with_v(ring, tmp_path):
+    result = cli(ring, "-k", 4, "-n", 50, "-v")
     out = result.stdout
     for words in (
-        "4 communities (K = 4, rule evidence 0.5)",
+        "4 communities (K = 4)",
+        "Communities by the rule evidence 0.5:",
         "strength",
         "vertices are in a community",
         "AUC",
@@ -181,7 +209,8 @@ def test_summary(ring, tmp_path):
     ):
         assert words in out
     assert max(map(len, result.stderr.splitlines())) < 400
-    assert "Configurations, default: " in result.stderr
+    assert result.stderr.count("Configurations, default: ") == 1
+    assert result.stderr.count("update_beta") == result.stderr.count("compiling update_beta") + 1, "told once"
     quiet = cli(ring, "-k", 4, "-n", 5, "-q", "-o", tmp_path / "out")
     assert quiet.output == ""
     assert "--quiet prints nothing: give a folder" in cli(ring, "-k", 4, "-n", 5, "-q", code=2).stderr
@@ -191,7 +220,7 @@ def test_summary(ring, tmp_path):
 
 
 def test_pairs_for_test_are_evaluated_at_the_end_and_told(ring):
-    told = cli(ring, "-k", 3, "-n", 10, "--test", 0.2).stdout
+    told = cli(ring, "-k", 3, "-n", 10, "--test", 0.2, "-v").stdout
     (line,) = (line for line in told.splitlines() if line.startswith("Test pairs"))
     assert "(of the memberships; standard errors; " in line
     assert "12 links, 12 non-links" in line
@@ -200,12 +229,12 @@ def test_pairs_for_test_are_evaluated_at_the_end_and_told(ring):
     assert found.record["held_out"]["test"]["links"] == 12
     assert (
         f"AUC {found.record['held_out']['test']['auc']:.4f}"
-        in cli(ring, "-k", 3, "-n", 4, "-m", 8, "--n-partners", 4, "--test", 0.2).stdout
+        in cli(ring, "-k", 3, "-n", 4, "-m", 8, "--n-partners", 4, "--test", 0.2, "-v").stdout
     )
     assert mmsbgen.detect(ring, 3, **FAST).record["held_out"]["test"] is None, "a hundredth is less than one link"
-    assert "Test pairs" not in cli(ring, "-k", 3, "-n", 4).stdout
-    assert "for test" not in cli(ring, "-k", 3, "-n", 4, "--test", 0).stdout, "as asked"
-    assert "for test either" in cli(ring, "-k", 3, "-n", 4, "--validation", 0).stdout
+    assert "Test pairs" not in cli(ring, "-k", 3, "-n", 4, "-v").stdout
+    assert "for test" not in cli(ring, "-k", 3, "-n", 4, "--test", 0, "-v").stdout, "as asked"
+    assert "for test either" in cli(ring, "-k", 3, "-n", 4, "--validation", 0, "-v").stdout
 
 
 def test_progress_without_a_terminal(ring, monkeypatch):
@@ -300,7 +329,7 @@ def test_self_loops_and_repeated_links_are_told_with_a_count(tmp_path):
 def test_odd_ids_are_shown_short_and_written_whole(tmp_path, monkeypatch):
     long, coloured = "x" * 1000, "\x1b[31mred"
     (tmp_path / "odd.txt").write_text(f"{long} {coloured}\n{coloured} c\nc {long}\n")
-    out = cli(tmp_path / "odd.txt", "-k", 1, "-n", 2, "--threshold", 0.01, "-o", tmp_path / "out").stdout
+    out = cli(tmp_path / "odd.txt", "-k", 1, "-n", 2, "--threshold", 0.01, "-v", "-o", tmp_path / "out").stdout
     assert "x" * 23 + "…" in out
     assert "x" * 24 not in out
     assert "\x1b" not in out
@@ -343,7 +372,7 @@ def test_python_refusals(ring):
 
 def test_a_chain_that_diverges_is_said(ring):
     from mmsbgen.base.errors import MmsbgenError
-    from mmsbgen.sampler.options.options import Schedule
+    from mmsbgen.sampler.options.schedule import Schedule
 
     with pytest.raises(MmsbgenError, match="left the range of float32"):
         mmsbgen.detect(
@@ -371,7 +400,7 @@ def test_the_graph_object_is_accepted(ring):
 
 
 def test_the_number_of_communities_is_chosen(ring, tmp_path):
-    done = cli(ring, "-o", tmp_path)
+    done = cli(ring, "-v", "-o", tmp_path)
     record = json.loads((tmp_path / "run.json").read_text())
     assert f"Going on with K={record['problem']['K']}" in done.stderr
     assert record["problem"]["K"] in [one["k"] for one in record["tried"]]
@@ -384,7 +413,7 @@ def test_without_pairs_to_choose_by_leiden_says_how_many(tmp_path, ring):
         said = cli(graph, *more).stderr
         assert f"No pairs are held out to choose by: K={k} is the number of Leiden's communities." in said
     (tmp_path / "triangle.txt").write_text("1 2\n2 3\n3 1\n")
-    said = cli(tmp_path / "triangle.txt").stderr
+    said = cli(tmp_path / "triangle.txt", "-v").stderr
     assert "All pairs of the graph's 3 vertices are linked: there is no non-link to hold out" in said
     assert "a held-out pair, AUC unknown (one class only)." in said
     assert "Going on with K=2, the only one that could be tried." in said

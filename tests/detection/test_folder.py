@@ -52,7 +52,7 @@ def test_a_full_disk_leaves_the_results_before_as_they_were(ring, tmp_path):
 
 
 def test_a_run_that_fails_leaves_no_folder(ring, tmp_path):
-    from mmsbgen.sampler.options.options import Schedule
+    from mmsbgen.sampler.options.schedule import Schedule
 
     options = {"step": "published", "iterations": 400, "schedule": Schedule(1e30, 1.0, 0.0), "delta": 1e-7}
     with pytest.raises(MmsbgenError, match="left the range"):

@@ -18,7 +18,7 @@ import pytest
 
 from mmsbgen import MMSB
 from mmsbgen.base.errors import InputError
-from mmsbgen.sampler.options.options import Schedule
+from mmsbgen.sampler.options.schedule import Schedule
 from tests.detection.estimators import RING, fast, of_four_shares
 
 pytestmark = pytest.mark.opencl

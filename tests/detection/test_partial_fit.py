@@ -16,7 +16,7 @@ import sklearn.base
 from mmsbgen import MMSB
 from mmsbgen.base.errors import InputError, ParameterError
 from mmsbgen.estimator.mmsb import InterruptedFit
-from mmsbgen.sampler.options.options import Schedule
+from mmsbgen.sampler.options.schedule import Schedule
 from tests.detection.estimators import RING, fast, of_four_shares
 
 pytestmark = pytest.mark.opencl

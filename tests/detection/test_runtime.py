@@ -47,7 +47,9 @@ def tiers(found) -> dict[str, str]:
 def detect(database: Path, k: int = 5, **more):
     messages: list[str] = []
     options = {"n_communities": k, "iterations": 3, "mini_batch": "random-node", "mini_batch_size": 8, "n_partners": 4}
-    request = Request(options, device="pocl", database=database, on_message=messages.append, **more)
+    request = Request(
+        options, device="pocl", database=database, on_message=messages.append, on_detail=messages.append, **more
+    )
     return perform(LINKS, request), "\n".join(messages)
 
 
@@ -345,12 +347,12 @@ def test_kept_configurations_that_are_no_longer_valid_are_looked_up_anew():
         }
 
 
-def test_records_of_another_size_are_told_in_one_line_and_each_in_the_log(tmp_path, caplog):
+def test_records_of_another_size_are_told_in_one_line_and_each_at_level_debug(tmp_path, caplog):
     problem = detect(tmp_path / "none")[0].record["problem"]
     database = tmp_path / "tune.sqlite3"
     store(database, problem, TUNED)
     store(database, problem, {"block_size": 4}, kernel="update_beta")
-    caplog.set_level(logging.INFO, logger="mmsbgen")
+    caplog.set_level(logging.DEBUG, logger="mmsbgen")
     found, messages = detect(database, k=6)
     assert {name for name, tier in tiers(found).items() if tier == "problem"} >= {"update_phi", "update_beta"}
     (line,) = (line for line in messages.splitlines() if line.startswith("Configurations, problem: "))

@@ -13,7 +13,8 @@ from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.chain.chain_problem import partner_rule
 from mmsbgen.sampler.diagnostics.communities import RULES
 from mmsbgen.sampler.minibatch.strategies import STRATEGIES
-from mmsbgen.sampler.options.options import Options, Schedule
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
 from mmsbgen.tuner.run.tune_options import TuneOptions

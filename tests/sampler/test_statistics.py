@@ -7,7 +7,7 @@ import pytest
 
 from mmsbgen.detection.detect import Request, perform
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler.options.options import Schedule
+from mmsbgen.sampler.options.schedule import Schedule
 
 pytestmark = pytest.mark.opencl
 

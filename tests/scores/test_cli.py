@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mmsbgen.cli import main
-from mmsbgen.scores import evaluate
+from mmsbgen.scores import evaluate, structure
 
 DATA = Path(__file__).parents[1] / "data"
 TRUTH, GRAPH = DATA / "fb_348.cmty.txt.gz", DATA / "fb_348.txt.gz"
@@ -105,9 +105,38 @@ def test_bad_input_is_told(cover: Path, truth: Path, tmp_path: Path, monkeypatch
     assert "pip install 'mmsbgen[evaluate]'" in result.stderr
 
 
+def test_without_a_truth_the_links_score_the_cover(cover: Path, tmp_path: Path):
+    graph = tmp_path / "graph.txt"
+    graph.write_text("1 2\n2 3\n3 4\n")
+    told = json.loads(call(cover, "--graph", graph, "--json").stdout)
+    assert told == asdict(structure([[1, 2], [2, 3]], [(1, 2), (2, 3), (3, 4)]))
+    lines = [" ".join(line.split()) for line in call(cover, "--graph", graph).stdout.splitlines()]
+    assert lines[0] == "2 communities of 4 vertices, 3 links value"
+    assert lines[3:] == [
+        "internal density, mean of communities 1.0000", "links inside a community 66.7%",
+        "vertices in a community 75.0%",
+        "communities of a covered vertex 1.33",
+    ]  # fmt: skip
+    graph.write_text("1 2 0.5\n2 3 1.5\n3 4 1.5\n")
+    assert (
+        json.loads(call(cover, "--graph", graph, "--columns", "1,2,3", "--weights", "threshold=1", "--json").stdout)[
+            "links"
+        ]
+        == 2
+    )
+    refused = call(cover)
+    assert refused.exit_code == 2
+    assert "give TRUTH, known communities to compare with, or --graph to score by its links" in refused.stderr
+    cover.write_text("1 Ann\n")
+    assert (
+        "community 1 of the cover has the id 'Ann', which is no vertex"
+        in call(cover, "--graph", graph, "--columns", "1,2,3", "--weights", "ignore").stderr
+    )
+
+
 def test_the_help_says_what_is_compared():
     text = " ".join(call("--help").stdout.split())
-    assert "All measures are over the same vertices: with --graph all vertices of that graph" in text
+    assert "With TRUTH, all measures are over the same vertices: with --graph all vertices of that graph" in text
 
 
 @pytest.mark.filterwarnings("always::mmsbgen.scores.cover.CoverWarning")

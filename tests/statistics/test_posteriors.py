@@ -16,7 +16,8 @@ from mmsbgen.graph import split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.options.options import SAMPLE_STEP, STAR_SCHEDULE, Options
+from mmsbgen.sampler.options.options import SAMPLE_STEP, Options
+from mmsbgen.sampler.options.schedule import STAR_SCHEDULE
 from tests.statistics.laws import Floats, Moments, observe
 from tests.statistics.posteriors import Chains, Gibbs, Toy, enumerated, exact, looks
 from tests.statistics.toys import Strengths

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options
 from mmsbgen.cli.db.named_records import picked_device, picked_run
-from mmsbgen.cli.shared.common import MmsbgenGroup
+from mmsbgen.cli.db.picked_records import best_records, marks_of, none, picked_bundle, reading
+from mmsbgen.cli.printing.output_options import Output, moved, output_options, row_options, show
+from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
 from mmsbgen.cli.shared.logs import is_quiet
-from mmsbgen.cli.shared.output_options import Output, moved, output_options, show
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
-if TYPE_CHECKING:
-    from mmsbgen.cli.db.printed_rows import Marks
-    from mmsbgen.db.exchange.jsonl import Bundle
-    from mmsbgen.db.store.tuning_store import Store
-
-_FORMATS = ("jsonl", "t4", "cache")
+_FORMATS = ("jsonl", "t4", "cache", "csv")
+#: Rows of a table of trials.
+_TABLE_ROWS = 50
 _STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 
 
@@ -43,98 +40,108 @@ def db(ctx: click.Context, database: str | None) -> None:
 @db.command()
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
-@output_options()
+@row_options
 @click.pass_context
 @click.option("--objective", default="time", metavar="NAME", show_default=True, help="Best by time, energy or edp.")
 def best(
     ctx: click.Context,
+    /,
     kernel: str | None,
     device: str | None,
     problem: Sequence[str],
     objective: str,
     limit: int | None,
-    as_json: bool,
-    as_csv: bool,
+    **given: Any,
 ) -> None:
     """The best configuration of each device, kernel and problem."""
     from mmsbgen.cli.db import printed_rows as rows
     from mmsbgen.db.records.ranking import check_objective
 
     check_objective(objective)
-    with _reading(ctx) as store:
+    output = Output(**given)
+    with reading(ctx) as store:
         device = picked_device(store, device)
         picked = checked_parameters(store, problem)
         trials = store.trials(kernel=checked_kernel(store, kernel), device=device, problem=picked)
-        found = rows.best_rows(trials, _marks(store), objective)[:limit]
-    show(Output(as_json, as_csv), rows.BEST, found)
+        found = rows.best_rows(trials, marks_of(store), objective)
+        show(output, rows.BEST, found, empty=none(store), limit=limit)
 
 
 @db.command()
 @filter_options
 @click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so.")
 @click.option("--run", metavar="UUID", help="Only trials of this tuning run; 8 digits that begin its name will do.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The newest so many.")
-@output_options()
+@click.option("--limit", type=click.IntRange(min=1), help="The newest so many; 50 for a table, else all.")
+@row_options
 @click.pass_context
 def trials(
     ctx: click.Context,
+    /,
     kernel: str | None,
     device: str | None,
     problem: Sequence[str],
     status: str | None,
     run: str | None,
-    limit: int,
-    as_json: bool,
-    as_csv: bool,
+    limit: int | None,
+    **given: Any,
 ) -> None:
     """Trials, newest first, failures included."""
     from mmsbgen.cli.db import printed_rows as rows
 
-    with _reading(ctx) as store:
+    output = Output(**given)
+    with reading(ctx) as store:
         device, run = picked_device(store, device), picked_run(store, run)
         picked = checked_parameters(store, problem)
         kernel = checked_kernel(store, kernel)
-        found = store.trials(kernel=kernel, device=device, problem=picked, status=status, run=run, limit=limit)
-        marks = _marks(store)
-    show(Output(as_json, as_csv), rows.TRIAL, [rows.trial_row(trial, marks) for trial in found])
+        most = limit or (None if output.as_json or output.as_csv else _TABLE_ROWS)
+        # One more row tells whether there are more.
+        cut = None if output.sort or most is None else most + 1
+        found = store.trials(kernel=kernel, device=device, problem=picked, status=status, run=run, limit=cut)
+        marks = marks_of(store)
+        shown = [rows.trial_row(trial, marks) for trial in found]
+        show(output, rows.TRIAL, shown, empty=none(store), limit=most)
+    if limit is None and most is not None and len(found) > most and not is_quiet(ctx):
+        click.echo(f"These are {most}; --limit N shows more, --csv and --json have all.", err=True)
 
 
 @db.command()
-@output_options()
+@row_options
 @click.pass_context
-def devices(ctx: click.Context, as_json: bool, as_csv: bool) -> None:
+def devices(ctx: click.Context, /, **given: Any) -> None:
     """Devices that have records, with their newest roofs."""
     from mmsbgen.cli.db import printed_rows as rows
 
-    with _reading(ctx) as store:
-        found = rows.device_rows(store.devices(), store.roofs())
-    show(Output(as_json, as_csv), rows.DEVICE, found)
+    output = Output(**given)
+    with reading(ctx) as store:
+        show(output, rows.DEVICE, rows.device_rows(store.devices(), store.roofs()), empty=none(store))
 
 
 @db.command()
 @click.option("--limit", type=click.IntRange(min=1), help="The newest so many.")
-@output_options()
+@row_options
 @click.pass_context
-def runs(ctx: click.Context, limit: int | None, as_json: bool, as_csv: bool) -> None:
+def runs(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
     """Tuning runs, newest first."""
     from mmsbgen.cli.db import printed_rows as rows
 
-    with _reading(ctx) as store:
-        found = [rows.run_row(run) for run in store.runs()[:limit]]
-    show(Output(as_json, as_csv), rows.RUN, found)
+    output = Output(**given)
+    with reading(ctx) as store:
+        show(output, rows.RUN, [rows.run_row(run) for run in store.runs()], empty=none(store), limit=limit)
 
 
 @db.command()
 @click.option("--kernel", metavar="NAME", help="Only this kernel.")
-@output_options()
+@row_options
 @click.pass_context
-def quarantine(ctx: click.Context, kernel: str | None, as_json: bool, as_csv: bool) -> None:
+def quarantine(ctx: click.Context, /, kernel: str | None, **given: Any) -> None:
     """Configurations that failed in a run, and are not selected for the same key until they are tuned again."""
     from mmsbgen.cli.db import printed_rows as rows
 
-    with _reading(ctx) as store:
+    output = Output(**given)
+    with reading(ctx) as store:
         found = rows.quarantine_rows(store.quarantined(kernel=checked_kernel(store, kernel)))
-    show(Output(as_json, as_csv), rows.QUARANTINE, found)
+        of = f" of {kernel}" if kernel else ""
+        show(output, rows.QUARANTINE, found, empty=none(store, f"No configuration{of} is in quarantine."))
 
 
 @db.command()
@@ -163,7 +170,7 @@ def merge(ctx: click.Context, other: str, as_json: bool, as_csv: bool) -> None:
 @db.command("export")
 @click.argument("file", type=NamedPath(dir_okay=False))
 @filter_options
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="jsonl", show_default=True, help="Of the file.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Of the file; by default its suffix tells.")
 @click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
 @click.option(
     "--best",
@@ -187,14 +194,21 @@ def export_(
     kernel: str | None,
     device: str | None,
     problem: Sequence[str],
-    form: str,
+    form: str | None,
     with_host: bool,
     most: int | None,
     chains: Sequence[Path],
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Write records to FILE: as JSON lines, in the T4 format of results, or as a cache of kernel_tuner.
+    r"""Write records to FILE.
+
+    \b
+    suffix   format
+    .jsonl   jsonl: JSON lines, with all that is recorded
+    .json    t4: the T4 format of results of autotuning
+    .csv     csv: a table of the trials, which import does not read
+    -        cache: a cache file of kernel_tuner
 
     All records are written, or those that match the filters; FILE is compressed if its name ends in .gz. Host names
     are left out unless --with-host is given.
@@ -204,11 +218,21 @@ def export_(
     output = Output(as_json, as_csv)
     if chains and most is None:
         raise click.UsageError("--chain needs --best")
-    with _reading(ctx) as store:
-        bundle = _picked_bundle(store, kernel, device, problem)
+    with reading(ctx) as store:
+        bundle, marks = picked_bundle(store, kernel, device, problem), marks_of(store)
     if most is not None:
-        bundle = _best_records(bundle, most, chains)
-    formats.write(bundle if with_host else formats.anonymous(bundle), file, form)
+        bundle = best_records(bundle, most, chains)
+    if not with_host:
+        bundle = formats.anonymous(bundle)
+    form = form or ("csv" if file.name.lower().removesuffix(".gz").endswith(".csv") else formats.form_of(file))
+    if form == "csv":
+        from mmsbgen.base.atomic_files import write_packed
+        from mmsbgen.cli.db import printed_rows as rows
+
+        trials = [rows.trial_row(trial, marks) for trial in bundle.trials]
+        write_packed(file, csv_text([column.field for column in rows.TRIAL], trials))
+    else:
+        formats.write(bundle, file, form)
     said = f"{len(bundle.trials)} trials written to {file}"
     moved(ctx, output, said, {"trials": len(bundle.trials), "file": str(file)})
 
@@ -245,7 +269,7 @@ def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @graph_options
 @click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
-@output_options()
+@row_options
 @click.pass_context
 def explain(
     ctx: click.Context,
@@ -261,6 +285,8 @@ def explain(
     limit: int,
     as_json: bool,
     as_csv: bool,
+    sort: str | None,
+    columns: str | None,
     **parts: str | None,
 ) -> None:
     """The records nearest to the requested key, and the parts in which each differs.
@@ -272,21 +298,22 @@ def explain(
     from mmsbgen.cli.db import printed_rows as rows
     from mmsbgen.cli.db.explain_output import would_use
 
+    output = Output(as_json, as_csv, sort, columns)
     if kernel is None:
         raise InputError("name the kernel to explain: --kernel NAME")
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
     if graph is not None and spec is None:
         raise InputError(f"--graph {graph} goes with --on DEVICE: the problem may depend on the device")
     asked = of_graph(graph, k, mini_batch, partners, spec)
-    with _reading(ctx) as store:
+    with reading(ctx) as store:
         device = picked_device(store, device, shipped=True)
         checked_kernel(store, kernel)
         picked = checked_parameters(store, problem)
         wanted |= {f"problem.{name}": value for name, value in picked.items()}
         if spec is not None:
             wanted = would_use(store, spec, kernel, asked | picked, to_stderr=as_json or as_csv) | wanted
-        found = rows.explain_rows(store, kernel, device, wanted, limit, _marks(store))
-    show(Output(as_json, as_csv), rows.EXPLAIN, found)
+        found = rows.explain_rows(store, kernel, device, wanted, limit, marks_of(store))
+        show(output, rows.EXPLAIN, found, empty=none(store))
 
 
 @db.command("report")
@@ -330,54 +357,11 @@ def report_(
     from mmsbgen.report.tuning.tuning_page import tuning_page
 
     output = Output(as_json, as_csv)
-    with _reading(ctx) as store:
-        bundle, where = _picked_bundle(store, kernel, device, problem), store.location
+    with reading(ctx) as store:
+        bundle, where = picked_bundle(store, kernel, device, problem), store.location
     if not bundle.trials:
         raise InputError(
             f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"
         )
     plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
     written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, output)
-
-
-def _picked_bundle(store: Store, kernel: str | None, device: str | None, problem: Sequence[str]) -> Bundle:
-    """The records that pass the filters of a command."""
-    from mmsbgen.db.exchange import formats
-
-    picked: dict[str, Any] = {"kernel": checked_kernel(store, kernel), "problem": checked_parameters(store, problem)}
-    return formats.chosen(store.bundle(), device=picked_device(store, device), **picked)
-
-
-def _best_records(bundle: Bundle, most: int, reports: Sequence[Path]) -> Bundle:
-    """The best records of each problem, without those of kernels that have changed since.
-
-    Raises ``InputError`` if none are left.
-    """
-    from mmsbgen.db.exchange import best_records
-    from mmsbgen.tuner.run.changed_keys import Present
-
-    present = Present()
-    chains = [chain for path in reports for chain in best_records.read_chain_times(path)]
-    current = [trial for trial in bundle.trials if not present.program_changed(trial)]
-    found = best_records.best_records(replace(bundle, trials=current), most, chains)
-    if not found.trials:
-        raise InputError("no record was made with the kernels of this version: tune, then export")
-    return found
-
-
-def _marks(store: Store) -> Marks:
-    """Marks of quarantined trials, and of trials that are stale on this machine with this version."""
-    from mmsbgen.cli.db.printed_rows import Marks
-    from mmsbgen.tuner.run.changed_keys import Present
-
-    return Marks(store.quarantined(), Present().differences)
-
-
-def _reading(ctx: click.Context) -> Store:
-    """Open the database read-only; print a note on standard error if there is none."""
-    from mmsbgen.db.store.tuning_store import open_store
-
-    store = open_store(ctx.obj, read_only=True)
-    if store.missing and not is_quiet(ctx):
-        click.echo(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.", err=True)
-    return store

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
+from mmsbgen.cli.printing.output_options import Column
 from mmsbgen.cli.shared.common import seconds
 from mmsbgen.db.records.nearness import Difference, phrase
 from mmsbgen.db.records.ranking import candidate, cost, of_newest_programs, ranked
@@ -18,16 +19,6 @@ from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.tuner.run.changed_keys import present_program
 
 Rows = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A field of a row; ``title`` is its heading in tables, empty for fields of JSON and CSV only."""
-
-    field: str
-    title: str = ""
-    text: Callable[[Any], str] = str
-    side: str = "left"
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
@@ -57,31 +48,31 @@ def _moment(text: str | None) -> str:
 
 _KEY = [
     Column("backend"),
-    Column("device", "device"),
-    Column("platform", "platform"),
-    Column("driver", "driver"),
+    Column("device", "device", line=0),
+    Column("platform", "platform", line=0),
+    Column("driver", "driver", line=0, label="driver {}"),
     Column("compiler"),
     Column("compiler_version"),
     Column("compiler_options"),
     Column("family"),
     Column("kernel", "kernel"),
     Column("template_digest"),
-    Column("problem", "problem", _pairs),
+    Column("problem", "problem", _pairs, line=2),
 ]
 _RESULT = [
-    Column("config", "configuration", _pairs),
+    Column("config", "configuration", _pairs, line=2, label="→ {}"),
     Column("median_s", "time", seconds, "right"),
-    Column("spread_s", "spread", seconds, "right"),
-    Column("gbps", "GB/s", _number, "right"),
+    Column("spread_s", "spread", seconds, "right", label="± {}"),
+    Column("gbps", "GB/s", _number, "right", label="{} GB/s"),
     Column("roof_gbps"),
-    Column("roof_fraction", "of roof", _percent, "right"),
+    Column("roof_fraction", "of roof", _percent, "right", label="{} of roof"),
 ]
 BEST = [
     *_KEY,
     *_RESULT,
-    Column("worked", "worked", str, "right"),
-    Column("stale", "stale", lambda found: _differences(found, none="")),
-    Column("quarantined", "quarantined", lambda found: _failures(found)),
+    Column("worked", "worked", str, "right", label="{} worked"),
+    Column("stale", "stale", lambda found: _differences(found, none=""), label="stale"),
+    Column("quarantined", "quarantined", lambda found: _failures(found), label="others quarantined"),
     Column("trial"),
 ]
 TRIAL = [
@@ -89,9 +80,9 @@ TRIAL = [
     *_KEY,
     Column("status", "status"),
     *_RESULT,
-    Column("message", "message", _first_line),
-    Column("stale", "stale", lambda found: _differences(found, none="")),
-    Column("quarantined", "quarantined", _first_line),
+    Column("message", "message", _first_line, line=3),
+    Column("stale", "stale", lambda found: _differences(found, none=""), label="stale"),
+    Column("quarantined", "quarantined", _first_line, label="quarantined"),
 ]
 TRIAL += [
     Column(field.name)
@@ -103,46 +94,52 @@ DEVICE = [
     Column("backend", "backend"),
     Column("device", "device"),
     Column("platform", "platform"),
-    Column("vendor", "vendor"),
-    Column("architecture", "architecture"),
-    Column("driver", "driver"),
+    Column("vendor", "vendor", line=2),
+    Column("architecture", "architecture", line=2),
+    Column("driver", "driver", line=2, label="driver {}"),
     Column("kind", "kind"),
-    Column("compute_units", "units", str, "right"),
+    Column("compute_units", "units", str, "right", label="{} units"),
     Column("memory_bytes", "memory", lambda size: f"{size / 2**30:.1f} GiB", "right"),
-    Column("copy_gbps", "copy GB/s", _number, "right"),
-    Column("gather_gbps", "gather GB/s by row bytes", lambda r: _pairs({k: f"{v:.1f}" for k, v in r.items()})),
+    Column("copy_gbps", "copy GB/s", _number, "right", line=3, label="copy {} GB/s"),
+    Column(
+        "gather_gbps",
+        "gather GB/s by row bytes",
+        lambda r: _pairs({k: f"{v:.1f}" for k, v in r.items()}),
+        line=3,
+        label="gather GB/s by row bytes: {}",
+    ),
     Column("extra"),
 ]
 RUN = [
     Column("uuid", "run"),
     Column("started", "started", _moment),
-    Column("finished", "finished", _moment),
-    Column("status", "status"),
-    Column("strategy", "strategy"),
-    Column("budget", "budget", _pairs),
-    Column("seed", "seed", str, "right"),
-    Column("host", "host"),
-    Column("who", "who"),
+    Column("finished", "finished", _moment, label="to {}"),
+    Column("status", "status", line=2),
+    Column("strategy", "strategy", line=2, label="strategy {}"),
+    Column("budget", "budget", _pairs, line=2),
+    Column("seed", "seed", str, "right", line=2, label="seed {}"),
+    Column("host", "host", line=3, label="on {}"),
+    Column("who", "who", line=3, label="by {}"),
     Column("versions"),
     Column("extra"),
 ]
 QUARANTINE = [
     Column("created_at", "when", _moment),
     *_KEY,
-    Column("config", "configuration", _pairs),
+    Column("config", "configuration", _pairs, line=2, label="→ {}"),
     Column("status", "status"),
-    Column("message", "message", _first_line),
+    Column("message", "message", _first_line, line=3),
     Column("extra"),
 ]
 _MADE = ("trial", "config", "times", "stale", "quarantined")
 EXPLAIN = [
     *_KEY,
-    Column("worked", "worked", str, "right"),
-    Column("best_s", "best", seconds, "right"),
-    Column("differences", "differs in", lambda found: _differences(found)),
-    Column("quarantined", "quarantined", lambda found: _failures(found)),
+    Column("worked", "worked", str, "right", label="{} worked"),
+    Column("best_s", "best", seconds, "right", label="best {}"),
+    Column("differences", "differs in", lambda found: _differences(found), line=3, label="differs in {}"),
+    Column("quarantined", "quarantined", lambda found: _failures(found), label="some quarantined"),
     Column("stale", "stale", lambda stale: "stale" if stale else ""),
-    Column("shipped", "shipped in"),
+    Column("shipped", "shipped in", label="shipped in {}"),
     Column("trial"),
 ]
 

@@ -7,7 +7,10 @@ import importlib
 import io
 import json
 import logging
+import os
 import re
+import shutil
+import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +26,8 @@ from mmsbgen.cli.shared.console import shown
 INTERRUPTED = 130
 #: First characters of what spreadsheets take for formulas.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+#: Fewest characters of a line that output is made for, and those without a terminal.
+_NARROWEST, _WITHOUT_TERMINAL = 40, 240
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.I)
 
 
@@ -167,15 +172,25 @@ def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> None:
-    """Print rows as a table; ``columns`` maps each name to 'left' or 'right'."""
+def output_width() -> int:
+    """Characters of a line on standard output: those of the terminal or of COLUMNS, else as without any."""
+    if columns := os.environ.get("COLUMNS", ""):
+        return int(columns) if columns.isdecimal() and int(columns) >= _NARROWEST else _NARROWEST
+    return max(_NARROWEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WITHOUT_TERMINAL
+
+
+def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]], width: int | None = None) -> None:
+    """Print rows as a table; ``columns`` maps each name to 'left' or 'right'.
+
+    It is as wide as ``width``, else as the terminal; without a terminal 240 characters.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=240)
+    console = Console(width=width)
+    if width is None and not console.is_terminal:
+        console = Console(width=_WITHOUT_TERMINAL)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, side in columns.items():
         table.add_column(name, justify="right" if side == "right" else "left", overflow="fold")
@@ -189,8 +204,8 @@ def print_json(rows: Sequence[Mapping[str, Any]]) -> None:
     click.echo(json.dumps(list(rows), indent=2, allow_nan=False, ensure_ascii=False))
 
 
-def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as CSV with a header; None is an empty cell, values other than numbers and texts are JSON.
+def csv_text(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV with a header; None is an empty cell, values other than numbers and texts are JSON.
 
     A quote stands before a text that a spreadsheet would take for a formula, and control characters are escaped.
     """
@@ -199,7 +214,12 @@ def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writerow(names)
     for row in rows:
         writer.writerow([_cell(row.get(name)) for name in names])
-    click.echo(out.getvalue(), nl=False)
+    return out.getvalue()
+
+
+def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as CSV, see :func:`csv_text`."""
+    click.echo(csv_text(names, rows), nl=False)
 
 
 def seconds(value: float | None) -> str:

@@ -9,22 +9,33 @@ import click
 
 from mmsbgen.base.declared_options import DeclaredOption, options_of
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.guided_help import expert, grouped
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.graph.reading_options import ReadingOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def declared_flags(declaration: type[Any], *only: str) -> Callable[[F], F]:
-    """Add the options of a dataclass: those in ``only``, or all but those for Python programs."""
+def declared_flags(
+    declaration: type[Any], *only: str, completed: Mapping[str, Complete] | None = None
+) -> Callable[[F], F]:
+    """Add the options of a dataclass: those in ``only``, or all but those for Python programs.
+
+    ``completed`` has functions that complete values in shells, by the name of an option without declared choices.
+    """
     declared = options_of(declaration)
     names = only or [name for name, one in declared.items() if one.audience != "python"]
 
     def add(command: F) -> F:
         for name in reversed(names):
-            command = _flag(declared[name])(command)
+            one = declared[name]
+            flag: Any = _flag(one, (completed or {}).get(name))
+            if one.audience != "everybody":
+                flag = expert(flag)
+            command = (grouped(one.group, flag) if one.group else flag)(command)
         return command
 
     return add
@@ -35,12 +46,14 @@ def reading_flags(*only: str) -> Callable[[F], F]:
     from mmsbgen.graph.reading_options import FORMATS
 
     flags = {
-        "format": click.option(
-            "--format",
-            type=click.Choice(FORMATS),
-            default="auto",
-            show_default=True,
-            help="Format of GRAPH; text is an edge list or a table.",
+        "format": expert(
+            click.option(
+                "--format",
+                type=click.Choice(FORMATS),
+                default="auto",
+                show_default=True,
+                help="Format of GRAPH; text is an edge list or a table.",
+            )
         ),
         "columns": click.option(
             "--columns", metavar="A,B[,W]", help="Columns of a link's two ends (and weight): names, or numbers from 1."
@@ -48,10 +61,13 @@ def reading_flags(*only: str) -> Callable[[F], F]:
         "weights": click.option(
             "--weights",
             metavar="ignore|threshold=X",
+            shell_complete=lambda ctx, param, begun: [x for x in ("ignore", "threshold=") if x.startswith(begun)],
             help="Count every row as a link, or those of weight X or more; other weights than 1 are refused without.",
         ),
-        "vertices": click.option(
-            "--vertices", type=NamedPath(), help="File with one id a line, of vertices with and without links."
+        "vertices": expert(
+            click.option(
+                "--vertices", type=NamedPath(), help="File with one id a line, of vertices with and without links."
+            )
         ),
     }
 
@@ -74,7 +90,7 @@ def reading_of(given: Mapping[str, Any]) -> ReadingOptions:
     return ReadingOptions(given.get("format", "auto"), named, given.get("weights"), given.get("vertices"))
 
 
-def _flag(declared: DeclaredOption) -> Callable[[F], F]:
+def _flag(declared: DeclaredOption, complete: Complete | None) -> Callable[[F], F]:
     flag = f"--{declared.name.replace('_', '-')}"
     if declared.kind is bool:
         if declared.default is not False:
@@ -88,5 +104,6 @@ def _flag(declared: DeclaredOption) -> Callable[[F], F]:
         default=declared.default,
         show_default=declared.default is not None,
         metavar=declared.metavar,
+        shell_complete=complete,
         help=declared.help,
     )

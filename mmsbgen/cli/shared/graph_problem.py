@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.completed_names import mini_batch_names, partner_names
+from mmsbgen.cli.shared.guided_help import expert
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,8 +19,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 def graph_options(command: F) -> F:
     """Add ``--graph``, ``-k``, ``--mini-batch`` and ``--partners``."""
     for option in (
-        click.option("--partners", default="stratified", show_default=True, help="Partners of stars, with --graph."),
-        click.option("--mini-batch", default="block", show_default=True, help="Mini-batches, with --graph."),
+        expert(
+            click.option(
+                "--partners",
+                default="stratified",
+                show_default=True,
+                shell_complete=partner_names,
+                help="Partners of stars, with --graph.",
+            )
+        ),
+        expert(
+            click.option(
+                "--mini-batch",
+                default="block",
+                show_default=True,
+                shell_complete=mini_batch_names,
+                help="Mini-batches, with --graph.",
+            )
+        ),
         click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph."),
         click.option("--graph", type=NamedPath(), help="For this graph as `mmsbgen detect` fits it."),
     ):

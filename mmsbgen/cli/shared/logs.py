@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.guided_help import expert, grouped
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,9 +25,7 @@ log = logging.getLogger("mmsbgen.cli")
 
 def log_options(command: F) -> F:
     """Add ``--verbose``, ``--quiet``, ``--log`` and ``--log-file``, before or after the command's name."""
-    for option in (log_file_option, log_option, quiet_option, verbose_option):
-        command = option(command)
-    return command
+    return grouped("Messages", verbose_option, quiet_option, expert(log_option), expert(log_file_option))(command)
 
 
 def _noting(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -51,7 +50,7 @@ verbose_option = click.option(
     expose_value=False,
     envvar="MMSBGEN_VERBOSE",
     callback=_noting("verbose"),
-    help="Log more; -vv: all.",
+    help="Tell more, and log more; -vv: all.",
 )
 log_option = click.option(
     "--log",
@@ -90,6 +89,11 @@ def json_option(help: str) -> Callable[[F], F]:
 def is_quiet(ctx: click.Context) -> bool:
     """Whether messages are unwanted."""
     return bool(ctx.meta.get(_STATE, {}).get("quiet"))
+
+
+def is_verbose(ctx: click.Context) -> bool:
+    """Whether details are wanted."""
+    return bool(ctx.meta.get(_STATE, {}).get("verbose"))
 
 
 def no_progress(ctx: click.Context) -> bool:

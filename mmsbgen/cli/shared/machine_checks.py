@@ -39,6 +39,8 @@ EXTRAS = {
     "report": "reports and pictures",
     "serve": "the service over HTTP",
 }
+#: K, vertices and links of a usual graph, com-DBLP.
+_USUAL = (64, 317_080, 1_049_866)
 _FREE_DISK, _LITTLE_DISK = 100 << 20, 1 << 30
 _FREE_MEMORY, _LITTLE_MEMORY = 500 << 20, 2 << 30
 _OTHER_DEVICE = "Choose another device with --device meanwhile"
@@ -274,16 +276,17 @@ class _BusyError(Exception):
 
 
 def self_test(device: str) -> Finding:
-    """Compile a kernel without caches, compare it with the reference and time it, in a child process."""
+    """Compile a kernel of a default run without caches, compare it with the reference, time it; in a child process."""
     from mmsbgen.backends.discovery import discover, select_device
     from mmsbgen.families import family
     from mmsbgen.kernels.build import traits_of
+    from mmsbgen.sampler.chain.chain_problem import problem_of_default_run
     from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
     from mmsbgen.tuner.measure.timing import Patience
 
     info = select_device(device, *discover())
     kernels = family()
-    problem = kernels.problem(K=64, N=2000, m=512, n=16)
+    problem = problem_of_default_run(64, 2000, 20_000, info)
     name = kernels.worth_tuning(problem)[0]
     config = kernels.kernel(name).default(kernels.kernel(name).check_problem(problem), traits_of(info))
     where = f"{info.spec}: {info.name} ({info.platform})"
@@ -345,6 +348,7 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
     from mmsbgen.families import family
     from mmsbgen.kernels.record_key import device_record
     from mmsbgen.kernels.runtime import look_up, why
+    from mmsbgen.sampler.chain.chain_problem import problem_of_default_run
     from mmsbgen.tuner.run.changed_keys import Present
 
     try:
@@ -357,15 +361,16 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
         trials, present = store.trials(), Present()
         devices, hints = discover()
         kernels = family()
-        problem = kernels.problem()
         for info in [select_device(spec, devices, hints)] if spec else devices:
             record = device_record(info)
             own = [trial for trial in trials if trial.key.device.identity == record.identity]
             counts = Counter("stale" if present.differences(trial) else trial.status for trial in own)
+            problem = problem_of_default_run(*_USUAL, info)
             name = kernels.worth_tuning(problem)[0]
             chosen = look_up(Index(store), info, kernels, name, problem)
             told = ", ".join(f"{count} {status}" for status, count in counts.most_common()) or "none"
-            what = f"trials of {info.name} ({info.platform}): {told}; {name} gets tier {chosen.tier} ({why(chosen)})"
+            what = f"trials of {info.name} ({info.platform}): {told}"
+            what += f"; {name} of a default run has tier {chosen.tier} ({why(chosen)})"
             details = {"device": info.spec, "trials": dict(counts), "tier": chosen.tier}
             if counts["ok"]:
                 yield Finding("database", "ok", what, details=details)

@@ -21,6 +21,12 @@ _ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
 """Addresses of Dask workers."""
 
 
+def form_of(path: Path) -> str:
+    """The format that a name's suffix stands for: ``t4`` for .json, else JSON lines; .gz is left out of account."""
+    name = path.name.lower().removesuffix(".gz")
+    return "t4" if name.endswith(".json") else "jsonl"
+
+
 def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
     """Write a file atomically in one of ``FORMATS``; gzip when the name ends in ``.gz``.
 

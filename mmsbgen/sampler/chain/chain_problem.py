@@ -69,12 +69,23 @@ def problem_of(split: Split, options: Options, info: DeviceInfo) -> Problem:
 
 def problem_of_sized(split: Split, sized: Options, rule: PartnerRule, info: DeviceInfo) -> Problem:
     """As :func:`problem_of`, for options already sized for the graph."""
+    return _problem(split.graph.n_vertices, len(split.validation.pairs), sized, rule, info)
+
+
+def problem_of_default_run(k: int, n_vertices: int, n_links: int, info: DeviceInfo) -> Problem:
+    """The problem of a run with K = ``k`` and default options on any graph of this size."""
+    sized = Options(n_communities=k).sized_for(n_vertices, n_links)
+    pairs = 2 * round(sized.held_out_share(n_links) * n_links)
+    return _problem(n_vertices, pairs, sized, partner_rule(n_vertices, sized), info)
+
+
+def _problem(n_vertices: int, pairs: int, sized: Options, rule: PartnerRule, info: DeviceInfo) -> Problem:
     return MMSB.problem(
         K=sized.n_communities,
-        N=split.graph.n_vertices,
-        m=min(sized.size, split.graph.n_vertices),
+        N=n_vertices,
+        m=min(sized.size, n_vertices),
         n=rule.n,
-        pairs=max(1, len(split.validation.pairs)),
+        pairs=max(1, pairs),
         dtype=sized.dtype,
         storage=sized.storage,
         step=sized.step,

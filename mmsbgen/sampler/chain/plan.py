@@ -69,7 +69,7 @@ class Plan:
         self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes(results))
 
     def require(self, used: int = 0) -> str:
-        """Check the memory; returns one line for people, see :func:`mmsbgen.sampler.state.memory_needs.require`."""
+        """Check the memory; returns what it takes in words, see :func:`mmsbgen.sampler.state.memory_needs.require`."""
         return memory_needs.require(self.needs, self.info, used)
 
     @property

@@ -9,6 +9,7 @@ from numbers import Real
 import numpy as np
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
@@ -185,6 +186,10 @@ class Cover:
     members: tuple[Ints, ...]
     n_vertices: int
     background: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        count = plural(len(self.members), "community", "communities")
+        return f"<Cover: {count}, {self.covered} of {self.n_vertices} vertices covered, overlap {self.overlap:.2f}>"
 
     @property
     def coverage(self) -> float:

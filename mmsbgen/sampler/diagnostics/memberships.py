@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
 from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.sampler.calibration.curve import CalibrationCurve, from_array, to_array
@@ -80,6 +81,11 @@ class Memberships:
         if not self.columns.size:
             object.__setattr__(self, "columns", np.arange(self.beta.size))
 
+    def __repr__(self) -> str:
+        n, stored = self.indices.shape
+        chains = f", {1 + len(self.others)} chains" if self.others else ""
+        return f"<Memberships: {plural(n, 'vertex', 'vertices')}, K={self.k}, {stored} of each kept{chains}>"
+
     @property
     def width(self) -> int:
         """Number of columns W."""
@@ -94,6 +100,12 @@ class Memberships:
     def k(self) -> int:
         """Number of communities of the model, K."""
         return int(np.count_nonzero(self.columns >= 0))
+
+    def with_unseen(self, count: int) -> Memberships:
+        """A copy for link probabilities with ``count`` more vertices, of which no link is known."""
+        n = len(self.indices)
+        unlinked = np.concatenate([self.unlinked, np.arange(n, n + count)])
+        return replace(self, unlinked=unlinked, others=tuple(one.with_unseen(count) for one in self.others))
 
     def first(self, r: int) -> Memberships:
         """A copy with only the ``r`` largest entries of each row, without ``posterior``."""

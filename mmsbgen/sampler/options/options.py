@@ -12,6 +12,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.families.mmsb.sparse.sparse_sizes import ENTRIES
+from mmsbgen.sampler.options.schedule import BLOCK_SCHEDULE, STAR_SCHEDULE, Schedule
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
@@ -30,29 +31,6 @@ def blocks_per_sweep(n_vertices: int, size: int) -> int:
     return -(-n_vertices // min(size, n_vertices))
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """Step sizes eps_t = a (1 + t/b)^-c; t counts iterations of stars and pairs, or sweeps of blocks."""
-
-    a: float
-    b: float
-    c: float
-
-    def __post_init__(self) -> None:
-        if not (0 < self.a < math.inf and 0 < self.b < math.inf and 0 <= self.c < math.inf):
-            raise InputError(
-                f"schedule a={self.a}, b={self.b}, c={self.c}: a and b must be positive numbers, c not negative"
-            )
-
-    def __call__(self, t: float) -> float:
-        """The step size at time ``t``."""
-        return float(self.a * (1.0 + t / self.b) ** -self.c)
-
-
-#: The published programs' schedule: a = b^-c.
-STAR_SCHEDULE = Schedule(1024.0**-0.5, 1024.0, 0.5)
-#: tau = eps/2 = 0.1 (1 + s/100)^-0.6 over sweeps s.
-BLOCK_SCHEDULE = Schedule(0.2, 100.0, 0.6)
 #: eps of the sampling sweeps: with 7 pairs a vertex, standard deviations come out at most 7 % too large (10 % at .02).
 SAMPLE_STEP = 0.01
 #: Sweeps of blocks with noise in which theta follows its expected counts, before it is drawn.
@@ -85,14 +63,14 @@ class Options:
     mini_batch: str = option(
         "block",
         "block: blocks of vertices in turn; random-node, random-node-link, random-node-non-link: stars; random-pair.",
-        "everybody",
+        "advanced",
         choices=MINI_BATCHES,
         metavar="NAME",
     )
     mini_batch_size: int | None = option(
         None,
         "Non-links of a star, pairs of random-pair, or vertices of a block.",
-        "everybody",
+        "advanced",
         least=1,
         most=2**31,
         flag="-m",
@@ -100,14 +78,14 @@ class Options:
     n_partners: int | None = option(
         None,
         "Sampled partners of a vertex; blocks and shared partners have its links beside them.",
-        "everybody",
+        "advanced",
         least=1,
         most=2**31,
     )
     partners: str = option(
         "stratified",
-        "Of stars: each vertex's own (uniform, stratified), or those that the mini-batch shares, beside all its links "
-        "(shared) or with links only where drawn (shared-uniform). Blocks share theirs in any case.",
+        "How partners of stars are sampled: for each vertex (uniform, stratified), or for the mini-batch, beside all "
+        "links (shared) or with links only where drawn (shared-uniform). Blocks share theirs.",
         choices=PARTNERS,
         metavar="NAME",
     )
@@ -115,11 +93,13 @@ class Options:
         None,
         "Products with shared partners: single, or half on tensor cores. Default: half for blocks in float32 where the "
         "device has tensor cores.",
-        "everybody",
+        "advanced",
         choices=PRODUCTS,
     )
     step: str = option("split", "How a step keeps memberships positive.", choices=STEPS)
-    noise: bool | None = option(None, "Draw in every step, to sample. Default: stars sample, blocks optimise.")
+    noise: bool | None = option(
+        None, "Sample rather than optimise, in every step. Default: stars sample, blocks optimise."
+    )
     sample_sweeps: int = option(
         0,
         "Sweeps that sample after the optimum; with --average their mean becomes the memberships.",
@@ -133,13 +113,16 @@ class Options:
         None,
         "communities (Leiden), ego (nets of low conductance), random, or auto: the best of them after a trial. "
         "Default: auto; random for stars.",
-        "everybody",
+        "advanced",
         choices=STARTS,
     )
     nonlink_weight: str = option(
-        "exact", "Weight of non-links: exact, or balanced as the published programs do.", choices=NONLINK_WEIGHTS
+        "exact",
+        "Weight of non-links: exact, or balanced as the published programs do.",
+        choices=NONLINK_WEIGHTS,
+        group="Model",
     )
-    alpha: float | None = option(None, "Concentration of the memberships; 1/K by default.", above=0)
+    alpha: float | None = option(None, "Concentration of the memberships; 1/K by default.", above=0, group="Model")
     eta: tuple[float, float] = (1.0, 1.0)
     """Prior pseudo-counts (non-link, link) of theta."""
     delta: float | None = option(
@@ -147,6 +130,7 @@ class Options:
         "Probability of a link across communities; by default a hundredth of the graph's density, 1e-7 for stars.",
         above=0,
         below=0.5,
+        group="Model",
     )
     schedule: Schedule | None = None
     theta_scale: float | None = option(
@@ -158,7 +142,9 @@ class Options:
     initial_row_sum: float | None = option(
         1.0, "Row sums at the start; None for the sum of the exponentials drawn, about K.", "python", above=0
     )
-    evaluate_every: int | None = option(None, "Iterations between evaluations.", least=1, most=2**32)
+    evaluate_every: int | None = option(
+        None, "Iterations between evaluations.", least=1, most=2**32, group="Held-out pairs"
+    )
     burn_in: float = option(
         0.5, "Share of the iterations before running means and posterior averages begin.", "python", least=0, most=1
     )
@@ -175,29 +161,32 @@ class Options:
         STORAGES[0],
         "Type of stored rows of pi: float32 stands for --dtype; bfloat16 and float16 are for stars, and rounded "
         "stochastically.",
-        "everybody",
+        "advanced",
         choices=STORAGES,
     )
     rows: str | None = option(
         None,
         "Rows of pi: dense, or sparse with their largest entries only, for many communities. Default: sparse from "
         "K = 256 on where blocks optimise in float32.",
-        "everybody",
+        "advanced",
         choices=ROWS,
     )
     entries: int = option(ENTRIES, "Entries that a sparse row keeps: 8, 16, 32 or 64.", least=8, most=64)
     validation: float | None = option(
-        None, "Share of the links held out for validation; by default 1 %, or up to 5 % where that is fewer than 500."
+        None,
+        "Share of the links held out for validation; by default 1 %, or up to 5 % where that is fewer than 500.",
+        group="Held-out pairs",
     )
     test: float | None = option(
         None,
         "Share of the links held out of everything and evaluated at the end; by default 1 %, or none where that is "
         "fewer than 10 or --validation is 0.",
+        group="Held-out pairs",
     )
     chains: int = option(
         1,
         "Chains, from different seeds, whose link probabilities are pooled; the best one gives the communities.",
-        "everybody",
+        "advanced",
         least=1,
         most=256,
     )

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -70,6 +71,9 @@ class Draws:
     effective_communities: Floats
     link_probabilities: npt.NDArray[np.float32]
     strengths: npt.NDArray[np.float32]
+
+    def __repr__(self) -> str:
+        return f"<Draws: {plural(len(self), 'draw')} of {plural(len(self.pairs), 'held-out pair')}>"
 
     def __len__(self) -> int:
         return len(self.iterations)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
 from mmsbgen.base.libraries import library
 
 Array = npt.NDArray[Any]
@@ -51,6 +52,9 @@ class Posterior:
     mean_codes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
     sd_codes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
     prior_sum: float = 1.0
+
+    def __repr__(self) -> str:
+        return f"<Posterior: {plural(len(self.mean), 'vertex', 'vertices')}, {self.mean.shape[1]} entries of each>"
 
     def arrays(self) -> dict[str, Array]:
         """The arrays for a file."""

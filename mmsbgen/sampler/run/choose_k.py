@@ -102,7 +102,6 @@ def choose_k(
     with seeded(seed):
         first = max(2, len(leiden(training_graph(split), 1.0)))
     if not len(split.validation.pairs):
-        say(f"No pairs are held out to choose by: K={first} is the number of Leiden's communities")
         return first, []
     for k, ratio in ((first, 2.0), (round(first / 2), 0.5)):
         while pays(k):

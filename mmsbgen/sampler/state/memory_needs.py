@@ -69,7 +69,9 @@ def of_results(n: int, k: int, real: int, top: int, needed: int, *, is_fixed: bo
 
 
 def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:
-    """Check that a run fits; returns one line for people, raises :class:`DeviceMemoryError` if it does not fit.
+    """Check that a run fits; returns in words what it takes of what is free.
+
+    Raises :class:`DeviceMemoryError` if it does not fit.
 
     On a CPU the device's memory is the host's, so both sums count against the same limit.  ``used`` are bytes
     already allocated on the device.
@@ -100,4 +102,6 @@ def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:
             f"This run does not fit: its {largest[0]} array takes {readable(largest[1])}, and {info.name} "
             f"({info.platform}) allocates at most {readable(info.max_allocation)} at once. {remedy}"
         )
-    return text
+    if info.kind == "cpu":
+        return f"needs {readable(needs.device_total + needs.host_total)} of memory, {readable(host)} free"
+    return f"needs {readable(needs.device_total)} of {readable(info.global_memory)}"

@@ -23,7 +23,7 @@ _Word = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z_]{1,64}$")]
 
 
 def _model(declaration: type[Any], *, body: bool, **most: float) -> Any:
-    """A pydantic model of the options that everybody sees.
+    """A pydantic model of the options for everybody and advanced users.
 
     Args:
         declaration: The dataclass of options.
@@ -33,7 +33,7 @@ def _model(declaration: type[Any], *, body: bool, **most: float) -> Any:
     """
     found: dict[str, Any] = {}
     for name, one in options_of(declaration).items():
-        if one.audience == "everybody":
+        if one.audience in ("everybody", "advanced"):
             bounds = {"ge": one.least, "le": min(one.most, most.get(name, one.most)), "gt": one.above, "lt": one.below}
             hint: Any = {int: int, bool: bool, float: float, str: _Word}[one.kind]
             hint = Literal.__getitem__(tuple(one.choices)) if one.choices else hint

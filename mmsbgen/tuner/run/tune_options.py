@@ -21,9 +21,11 @@ class TuneOptions:
     budget_seconds: float | None = option(
         None, "Begin nothing new after S seconds.", "everybody", above=0, most=_MUCH, metavar="S"
     )
-    strategy: str = option("default", "Search strategy; `mmsbgen tune --help` lists them.", "everybody", metavar="NAME")
+    strategy: str = option(
+        "default", "Search strategy; `mmsbgen tune --help-all` lists them.", "advanced", metavar="NAME"
+    )
     objective: str = option("time", "What is made small; edp is energy times time.", "everybody", choices=OBJECTIVES)
-    seed: int = option(0, "Seed of search and inputs.", "everybody", least=0, most=2**63 - 1)
+    seed: int = option(0, "Seed of search and inputs.", "advanced", least=0, most=2**63 - 1)
     retune: bool = option(False, "Measure again what the database has for this very key.", "everybody")
     compile_limit: float = option(120, "Most seconds to compile.", above=0, most=_MUCH)
     run_limit: float = option(60, "Most seconds to check or time.", above=0, most=_MUCH)

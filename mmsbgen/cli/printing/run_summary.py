@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,8 +10,11 @@ import click
 from mmsbgen.base.id_text import plain, plural
 from mmsbgen.cli.shared.common import print_table, seconds
 from mmsbgen.sampler.options.options import FEWEST_TEST_LINKS, TEST_SHARE
+from mmsbgen.sampler.run.result_folder import FILES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mmsbgen.detection.detect import Detection
 
 
@@ -23,23 +27,41 @@ def _error(value: float | None) -> str:
     return "" if value is None else f" ± {value:.2g}"
 
 
-def summary(found: Detection) -> None:
-    """Print the verdict, communities with size and strength, overlap, coverage, metrics and time by stage."""
-    cover, record = found.cover, found.record
-    count, rule = len(cover.members), record["rule"]
+def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
+    """Print at most eight lines: what was found, whether to believe it, where the files are and what to do next.
+
+    With ``verbose``, a table of communities, the metrics of both kinds of pairs and the time by stage come first.
+    """
+    if verbose:
+        _details(found)
+    cover, record, test = found.cover, found.record, found.record["held_out"]["test"]
     click.echo(found.verdict.sentence)
-    click.echo(
-        f"{plural(count, 'community', 'communities')} (K = {found.memberships.k}, rule {rule['name']} "
-        f"{rule['threshold']:g})" + (":" if count else ".")
-    )
-    if count:
-        _communities(found)
+    click.echo(f"{plural(len(cover.members), 'community', 'communities')} (K = {found.memberships.k}).")
+    if cover.members:
         click.echo(
             f"{cover.covered} of {cover.n_vertices} vertices are in a community ({cover.coverage:.1%}), each of them "
             f"in {cover.overlap:.2f} on average."
         )
     else:
         click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
+    if test is not None:
+        click.echo(f"AUC of test pairs: {auc_text(test, 3)}{_error(test['auc_error'])}.")
+    converged = record["convergence"]["text"]
+    if verbose or not converged.startswith("Converged"):
+        click.echo(converged)
+    if "sampling" in record:
+        click.echo(record["sampling"]["text"])
+    if out is None:
+        click.echo("Nothing was written; -o DIR keeps the results.")
+        return
+    click.echo(f"Written to {out}: {', '.join(reversed(FILES))}.")
+    click.echo(f"Next: mmsbgen report {shlex.quote(str(out))}")
+
+
+def _details(found: Detection) -> None:
+    record, rule = found.record, found.record["rule"]
+    click.echo(f"Communities by the rule {rule['name']} {rule['threshold']:g}:")
+    _communities(found)
     last = found.trace[-1] if found.trace else {}
     if "auc" in last:
         samples = (
@@ -60,9 +82,6 @@ def summary(found: Detection) -> None:
         )
     elif record["options"]["test"] is None:
         click.echo(_no_test(record))
-    click.echo(record["convergence"]["text"])
-    if "sampling" in record:
-        click.echo(record["sampling"]["text"])
     stages = ", ".join(f"{name} {_seconds(value)}" for name, value in record["stage_seconds"].items())
     click.echo(
         f"{_work(found)} ({record['updates_per_vertex']:.1f} updates a vertex) in "

@@ -1,0 +1,72 @@
+"""The records that a command of ``mmsbgen db`` reads, what marks them, and why there may be none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters
+from mmsbgen.cli.db.named_records import picked_device
+from mmsbgen.cli.shared.logs import is_quiet
+
+if TYPE_CHECKING:
+    from mmsbgen.cli.db.printed_rows import Marks
+    from mmsbgen.db.exchange.jsonl import Bundle
+    from mmsbgen.db.store.tuning_store import Store
+
+
+def picked_bundle(store: Store, kernel: str | None, device: str | None, problem: Sequence[str]) -> Bundle:
+    """The records that pass the filters of a command."""
+    from mmsbgen.db.exchange import formats
+
+    picked: dict[str, Any] = {"kernel": checked_kernel(store, kernel), "problem": checked_parameters(store, problem)}
+    return formats.chosen(store.bundle(), device=picked_device(store, device), **picked)
+
+
+def best_records(bundle: Bundle, most: int, reports: Sequence[Path]) -> Bundle:
+    """The best records of each problem, without those of kernels that have changed since.
+
+    Raises ``InputError`` if none are left.
+    """
+    from mmsbgen.db.exchange import best_records
+    from mmsbgen.tuner.run.changed_keys import Present
+
+    present = Present()
+    chains = [chain for path in reports for chain in best_records.read_chain_times(path)]
+    current = [trial for trial in bundle.trials if not present.program_changed(trial)]
+    found = best_records.best_records(replace(bundle, trials=current), most, chains)
+    if not found.trials:
+        raise InputError("no record was made with the kernels of this version: tune, then export")
+    return found
+
+
+def marks_of(store: Store) -> Marks:
+    """Marks of quarantined trials, and of trials that are stale on this machine with this version."""
+    from mmsbgen.cli.db.printed_rows import Marks
+    from mmsbgen.tuner.run.changed_keys import Present
+
+    return Marks(store.quarantined(), Present().differences)
+
+
+def none(store: Store, otherwise: str = "") -> str:
+    """Why a query has no rows: ``otherwise`` where there are records, empty if :func:`reading` told that none are."""
+    if store.missing:
+        return ""
+    if not store.trials(limit=1):
+        return f"{store.location} has no records yet: mmsbgen tune makes some."
+    return otherwise or f"No record of {store.location} matches."
+
+
+def reading(ctx: click.Context) -> Store:
+    """Open the database read-only; print a note on standard error if there is none."""
+    from mmsbgen.db.store.tuning_store import open_store
+
+    store = open_store(ctx.obj, read_only=True)
+    if store.missing and not is_quiet(ctx):
+        click.echo(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.", err=True)
+    return store

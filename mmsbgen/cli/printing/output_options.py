@@ -1,0 +1,171 @@
+"""Output formats of ``mmsbgen db`` and ``mmsbgen report``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.printing.record_lines import Lines, print_records
+from mmsbgen.cli.shared.common import output_width, print_csv, print_json, print_table
+from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
+
+F = TypeVar("F", bound=Callable[..., Any])
+#: Characters of a line from which tables fold their cells, and columns that fold anywhere.
+_WIDE, _FEW = 200, 3
+
+
+@dataclass(frozen=True)
+class Column:
+    """A field of a row; ``title`` is its heading in tables, empty for fields that are shown if asked for only.
+
+    A terminal that is too narrow for a table gets lines: ``line`` is the line of this field, 0 that of a heading, and
+    ``label`` its text there.
+    """
+
+    field: str
+    title: str = ""
+    text: Callable[[Any], str] = str
+    side: str = "left"
+    line: int = 1
+    label: str = "{}"
+
+    def told(self, row: Mapping[str, Any]) -> str:
+        """The text of the field in a table; that of lists and mappings without an own text is JSON."""
+        value = row[self.field]
+        plain = self.text is not str or isinstance(value, str | int | float)
+        return self.text(value) if plain else "" if value is None else json.dumps(value)
+
+    def labelled(self, row: Mapping[str, Any]) -> str:
+        """The text of the field in a line."""
+        text = self.told(row)
+        return self.label.format(text) if text else ""
+
+
+@dataclass(frozen=True)
+class Output:
+    """The output format of rows, their order and their fields.
+
+    Raises ``InputError`` if both JSON and CSV are asked for.
+    """
+
+    as_json: bool
+    as_csv: bool
+    sort: str | None = None
+    columns: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.as_csv:
+            raise InputError("--json and --csv exclude each other")
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows are needed: those of a file are not cut, and the first ones in order are among all."""
+        return self.as_json or self.as_csv or self.sort is not None
+
+
+def output_options(json_help: str = "Print JSON.") -> Callable[[F], F]:
+    """Add ``--json`` and ``--csv``."""
+
+    def add(command: F) -> F:
+        command = log_options(json_option(json_help)(command))
+        as_csv = click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for spreadsheets.")
+        return as_csv(command)
+
+    return add
+
+
+def row_options(command: F) -> F:
+    """Add ``--sort``, ``--columns``, ``--json`` and ``--csv``, as the keywords of :class:`Output`."""
+    for option in (
+        output_options(),
+        click.option("--columns", metavar="NAME,...", help="Only these columns: titles, or fields of --json."),
+        click.option("--sort", metavar="NAME", help="Sort by this column; -NAME: the largest first."),
+    ):
+        command = option(command)
+    return command
+
+
+def moved(ctx: click.Context, output: Output, said: str, counts: dict[str, Any]) -> None:
+    """Print how many records were moved: JSON or a row of CSV on standard output, else text on standard error."""
+    if output.as_json:
+        click.echo(json.dumps(counts, indent=2))
+    elif output.as_csv:
+        print_csv(list(counts), [counts])
+    elif not is_quiet(ctx):
+        click.echo(shown(said), err=True)
+
+
+def show(
+    output: Output,
+    columns: Sequence[Column],
+    rows: Sequence[dict[str, Any]],
+    *,
+    empty: str,
+    limit: int | None = None,
+) -> None:
+    """Print rows, or the first ``limit`` of them, as JSON, CSV, a table or lines; ``empty`` is told if there are none.
+
+    Raises ``InputError`` for the name of a column that is not there.
+    """
+    picked = (
+        columns if output.columns is None else [_column(columns, n, "--columns") for n in output.columns.split(",")]
+    )
+    if output.sort is not None:
+        rows = _sorted(rows, columns, output.sort)
+    rows = rows[:limit]
+    if output.as_json:
+        names = [column.field for column in picked]
+        print_json(rows if output.columns is None else [{name: row[name] for name in names} for row in rows])
+    elif output.as_csv:
+        print_csv([column.field for column in picked], rows)
+    elif rows:
+        if output.columns is None:
+            picked = [column for column in columns if column.title]
+        _print(picked, rows)
+    elif empty:
+        click.echo(shown(empty), err=True)
+
+
+def _print(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
+    width = output_width()
+    titles = {column.title or column.field: column for column in columns}
+    table = [{title: column.told(row) for title, column in titles.items()} for row in rows]
+    needed = sum(max(len(title), *(len(row[title]) for row in table)) + 2 for title in titles)
+    if needed <= width + 2 or width >= _WIDE or len(titles) <= _FEW:
+        print_table({title: column.side for title, column in titles.items()}, table, width)
+        return
+    print_records((_lines(columns, row) for row in rows), width)
+
+
+def _lines(columns: Sequence[Column], row: Mapping[str, Any]) -> Lines:
+    parts: dict[int, list[str]] = {}
+    for column in columns:
+        parts.setdefault(column.line, []).append(column.labelled(row))
+    return Lines(", ".join(filter(None, parts.pop(0, []))), parts)
+
+
+def _column(columns: Sequence[Column], name: str, option: str) -> Column:
+    for column in columns:
+        if name.strip() in (column.title, column.field):
+            return column
+    there = [column.title or column.field for column in columns]
+    raise InputError(f"{option} {name.strip()!r}: there is no such column; there are {', '.join(there)}")
+
+
+def _sorted(rows: Sequence[dict[str, Any]], columns: Sequence[Column], name: str) -> Sequence[dict[str, Any]]:
+    """The rows by a column, without values last; texts and other values by their text."""
+    field = _column(columns, name.removeprefix("-"), "--sort").field
+    valued = [row for row in rows if row[field] is not None]
+    numbers = all(isinstance(row[field], int | float) for row in valued)
+
+    def key(row: dict[str, Any]) -> Any:
+        return row[field] if numbers else row[field] if isinstance(row[field], str) else json.dumps(row[field])
+
+    found = sorted(valued, key=key, reverse=name.startswith("-"))
+    return [*found, *(row for row in rows if row[field] is None)]

@@ -1,0 +1,97 @@
+"""Two kinds of help: ``--help`` shows the usual options of a command, ``--help-all`` all of them in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+_ALL = "mmsbgen.help_all"
+_OTHERS = "Other options"
+
+
+def expert(option: Callable[[F], F]) -> Callable[[F], F]:
+    """Leave an option out of ``--help``; ``--help-all`` shows it, and shells complete it."""
+
+    def add(command: F) -> F:
+        command = option(command)
+        _declared(command)[-1].mmsbgen_expert = True  # type: ignore[attr-defined]
+        return command
+
+    return add
+
+
+def grouped(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+    """Add options, which ``--help-all`` shows below ``heading``."""
+
+    def add(command: F) -> F:
+        before = len(_declared(command))
+        for option in reversed(options):
+            command = option(command)
+        for one in _declared(command)[before:]:
+            if not hasattr(one, "mmsbgen_heading"):
+                one.mmsbgen_heading = heading  # type: ignore[attr-defined]
+        return command
+
+    return add
+
+
+def _declared(command: Any) -> list[click.Parameter]:
+    """The parameters that decorators have added to a function so far, the last one first in help."""
+    found: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
+    return found
+
+
+class GuidedCommand(click.Command):
+    """A command whose ``--help`` leaves out what :func:`expert` marks.
+
+    ``details`` is a text that ``--help-all`` shows below the command's help.
+    """
+
+    def __init__(self, *args: Any, details: str = "", **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.details = details
+        self.params.append(
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_all,
+                help="Show all options, in groups, and exit.",
+            )
+        )
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's help, and its details for ``--help-all``."""
+        super().format_help_text(ctx, formatter)
+        if self.details and ctx.meta.get(_ALL):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(self.details)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usual options as one list, or all options in groups."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        told = [(one, record) for one in options if (record := one.get_help_record(ctx)) is not None]
+        if not ctx.meta.get(_ALL):
+            usual = [record for one, record in told if not hasattr(one, "mmsbgen_expert")]
+            with formatter.section("Options"):
+                formatter.write_dl(usual)
+            return
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for one, record in told:
+            groups.setdefault(getattr(one, "mmsbgen_heading", _OTHERS), []).append(record)
+        others = groups.pop(_OTHERS, [])
+        for heading, records in [*groups.items(), (_OTHERS, others)]:
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
