@@ -42,8 +42,8 @@ makes this page from `mmsbgen/db/store/schema.py`.
 Read it with any SQL client ([tutorial](../tutorials/database.md#4-sql)). To write, use
 [`mmsbgen db import`](../how-to/exchange-records.md), which keeps digests right.
 
-Two views spare joins. `all_trials` has every trial with its device, compiler, kernel and problem in words, and whether
-its configuration is in quarantine. `best_trials` has the trial with the lowest median of each of these.
+Two views spare joins. `all_trials` has every trial with its device, compiler, kernel and problem in words, and tells
+quarantine. `best_trials` has the trial with the lowest median of each of these.
 """
 
 
