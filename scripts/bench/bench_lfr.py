@@ -188,7 +188,8 @@ def page(runs: Sequence[Run], facts: Sequence[str], svg: str) -> str:
 
 def kept_part(one: Run) -> Run:
     """What the report keeps of a run."""
-    keys = ("graph", "digest", "method", "seed", "limit", "date", "processor", "cores", "load", "status", "message")
+    keys = ("graph", "digest", "method", "seed", "limit", "date", "processor", "cores", "load", "revision")
+    keys += ("status", "message")
     short = {key: one[key] for key in (*keys, "seconds", "versions") if key in one}
     if one["status"] == "ok":
         short["scores"] = {key: one["scores"][key] for key in ("onmi", "communities", "true_communities")}
