@@ -82,10 +82,11 @@ are harder. All methods rank the same pairs. ± is the standard error of the AUC
 (DeLong, DeLong and Clarke-Pearson); the pairs are the same, so that differences between methods are known better
 than that.
 
-mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K; with `--chains 4`; and with `-k 50 --chains
-4`, which [is advised](../how-to/choose-k.md) for ranking pairs. Probabilities are those of the saved
-folder. ALS is alternating least squares of the adjacency (Hu, Koren and Volinsky) by the library implicit; links
-that are hidden once more choose its factors, of 16, 64 and 128, and its weight of a link, of 1, 10 and 40."""
+mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K; with `--chains 4`, which
+[is advised](../how-to/choose-k.md) for ranking pairs; and with `-k 50 --chains 4`. Probabilities are those of the saved
+folder. What was not run has a dash. ALS is alternating least squares of the adjacency (Hu, Koren and Volinsky) by the
+library implicit; links that are hidden once more choose its factors, of 16, 64 and 128, and its weight of a link, of
+1, 10 and 40."""
 
 LIMITS = """\
 ## What this does not show
