@@ -223,7 +223,10 @@ def write(known: Known, args: argparse.Namespace, ran: bool) -> None:
         *how_measured(commands, runs, args.limit),
         "each method with seed 0, each graph of a kind with another seed",
     ]
-    facts.append(f"every run with its K and the number of communities: [{args.report.name}]({args.report.name})")
+    facts.append(
+        f"every run with its K, the number of communities, date and limit: [{args.report.name}]({args.report.name}); "
+        "rows of the other methods stay when mmsbgen's are renewed, and not all of their commands were kept"
+    )
     args.page.write_text(page(runs, facts, svg.name))
 
 
