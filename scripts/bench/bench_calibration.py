@@ -121,7 +121,7 @@ def run(name: str, seed: int, device: str, data: Path | None) -> dict[str, Any]:
     model = found.predict_links(seen.pairs, calibrated=False)
     p = found.memberships.calibrated(model)
     row: dict[str, Any] = {"graph": name, "seed": seed, "k": k, "links": len(links), "seconds": seconds}
-    row |= {"calibration": found.record["calibration"]}
+    row["calibration"] = {key: value for key, value in found.record["calibration"].items() if key != "curve"}
     for key, values in (("before", model), ("after", p)):
         row[key] = reliability(values, model, seen.links, seen.weights, seed)
         row[f"log_likelihood_{key}"] = float(np.average(log_likelihoods(values, seen.links), weights=seen.weights))
@@ -222,7 +222,7 @@ def main() -> None:
         "the calibrated ones; `error` is its standard error in one run, `by chance` what a perfect model would show "
         "with as many pairs. `by the run` is `calibration.test.ece` of `run.json`, which has 1 % of the links to tell. "
         "Log-likelihoods are those of a pair of any probability, in nats.",
-        "none",
+        behind="",
     )
     report.devices.append(device)
     names = given.graphs.split(";") if given.graphs else [*(REAL if given.data else ()), *LFR]
