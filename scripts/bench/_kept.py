@@ -30,6 +30,7 @@ def attempt(case: Any, method: str, seed: int, *, limit: float, make: Callable[[
     kept: Run = {"graph": case.name, "digest": case.graph.digest, "method": method, "seed": seed, "limit": limit}
     kept |= {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "processor": processor()}
     kept |= {"cores": len(os.sched_getaffinity(0)), "load": round(os.getloadavg()[0], 2)}
+    kept["revision"] = environment()["revision"]
     with tempfile.TemporaryDirectory() as name:
         begin = time.perf_counter()
         try:
@@ -81,6 +82,7 @@ def how_measured(commands: Sequence[str], runs: Sequence[Run], limit: float) -> 
     """What a page says of its runs; ``limit`` is the one that they would have had, if there are none."""
     machines = dict.fromkeys(f"{one['processor']}, {one['cores']} cores" for one in runs)
     versions = dict.fromkeys(f"{name} {v}" for one in runs for name, v in one.get("versions", {}).items())
+    revisions = dict.fromkeys(one["revision"] for one in runs if "revision" in one and "mmsbgen" in one["method"])
     loads, dates = [one["load"] for one in runs] or [0.0], [one["date"] for one in runs] or ["-"]
     limits = [f"{limit:g}" for limit in sorted({one["limit"] for one in runs} or {limit})]
     return [
@@ -88,6 +90,7 @@ def how_measured(commands: Sequence[str], runs: Sequence[Run], limit: float) -> 
         f"dates: {min(dates)} to {max(dates)}",
         f"machine: {'; '.join(machines)}; load averages from {min(loads):.1f} to {max(loads):.1f}",
         f"versions: {', '.join(versions)}",
+        *([f"revision of mmsbgen's rows: {', '.join(revisions)}"] if revisions else []),
         f"limit of a run: {' or '.join(limits)} s; after one that reached it no other seed was tried",
     ]
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from _quality_graphs import COVERS_INTRO, GRAPHS, INTRO, LIMITS, QUOTED, QUOTED_AUC, STARTS_INTRO
 from _quality_methods import FROM_RANDOM, MMSBGEN, ONE, START_COVERS, SVINET, TITLES
+from _quality_more import more
 from _report import markdown_table
 
 Run = Mapping[str, Any]
@@ -229,6 +230,7 @@ def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Se
     lines += markdown_table(
         ("graph", "mmsbgen, ONMI max", "place", "best of the others"), [standing(name, of[name]) for name in known]
     )
+    lines += ["", *more()]
     lines += ["", *COVERS_INTRO.splitlines(), "", *covers_table(known, graphs)]
     for heading, name in _MEASURES:
         lines += ["", f"## {heading}", "", *score_table(known, name)]

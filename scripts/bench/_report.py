@@ -26,7 +26,7 @@ REPORTS = ROOT / "docs" / "reports"
 class Report:
     """A report under construction: markdown for readers, and the same numbers as JSON.
 
-    ``behind`` says what the numbers behind ± are.
+    ``behind`` says what the numbers behind ± are, and is empty where there are none.
     """
 
     def __init__(self, title: str, intro: str, behind: str = "distances between quartiles") -> None:
@@ -61,7 +61,7 @@ class Report:
                 for i in self.devices
             ),
             f"- Python {facts['python']}, NumPy {facts['numpy']}",
-            *([f"- ±: {self.behind}"] if self.behind != "none" else []),
+            *([f"- ±: {self.behind}"] if self.behind else []),
         ]
         folder.mkdir(parents=True, exist_ok=True)
         text = "\n".join([*self.lines, *about, ""])

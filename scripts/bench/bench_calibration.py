@@ -3,14 +3,16 @@
 
 Takes a tenth of the links out of a graph, runs the defaults on what is left, and compares link probabilities with the
 share of pairs that are linked: of the links taken out, of non-links at distance 2, and of others.  Graphs are LFR ones
-and real ones (--data).  Writes docs/reports/calibration.md and .json.
+and real ones (--data).  Writes docs/reports/calibration.md, .svg and .json.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +21,11 @@ import numpy.typing as npt
 import scipy.sparse
 from _harness import chosen_devices, parser, progress
 from _lfr import lfr
-from _report import Report
+from _report import Report, save_svg
 
 from mmsbgen.detection.detect import detect
 from mmsbgen.graph import load_edge_list
+from mmsbgen.report import style
 from mmsbgen.sampler.calibration.reliability import reliability
 from mmsbgen.sampler.diagnostics.held_out import log_likelihoods
 
@@ -49,6 +52,8 @@ LFR = {
 HIDDEN = 0.1
 #: Most non-links at distance 2, and at larger distances.
 MOST = 1_000_000
+#: Panels beside each other.
+ACROSS = 5
 
 
 class Sample(NamedTuple):
@@ -116,7 +121,7 @@ def run(name: str, seed: int, device: str, data: Path | None) -> dict[str, Any]:
     model = found.predict_links(seen.pairs, calibrated=False)
     p = found.memberships.calibrated(model)
     row: dict[str, Any] = {"graph": name, "seed": seed, "k": k, "links": len(links), "seconds": seconds}
-    row |= {"calibration": found.record["calibration"]}
+    row["calibration"] = {key: value for key, value in found.record["calibration"].items() if key != "curve"}
     for key, values in (("before", model), ("after", p)):
         row[key] = reliability(values, model, seen.links, seen.weights, seed)
         row[f"log_likelihood_{key}"] = float(np.average(log_likelihoods(values, seen.links), weights=seen.weights))
@@ -167,12 +172,39 @@ def told(report: Report, rows: list[dict[str, Any]]) -> None:
         "after",
     )
     report.table(head, lines)
-    report.text("## Diagrams", "", "Seed 0: mean probability and, behind it, the share of linked pairs, by tenths.")
-    for name, those in by_graph.items():
-        for key in ("before", "after"):
-            if (found := those[0][key]) is not None:
-                bins = ", ".join(f"{one['p']:.2f} {one['observed']:.2f}" for one in found["bins"])
-                report.text(f"{name}, {key}: {bins}.")
+    report.text(
+        "![Share of linked pairs over mean probability, before and after; see the table](calibration.svg)",
+        "",
+        "Diagrams are of seed 0, by tenths of the pairs of probability .1 or more.",
+    )
+
+
+def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Share of linked pairs over mean probability, a panel a graph."""
+    first = [row for row in rows if row["seed"] == 0]
+    with style.drawing():
+        down = math.ceil(len(first) / ACROSS)
+        figure, axes = style.panels(down, ACROSS, 9.0, 1.2 + 2.0 * down, sharex=True, sharey=True)
+        places = [panel for line in axes for panel in line]
+        for panel in places[len(first) :]:
+            panel.remove()
+        for row, panel in zip(first, places, strict=False):
+            panel.plot([0, 1], [0, 1], color="0.6", linewidth=1.0, label="perfect")
+            for number, key in enumerate(("before", "after")):
+                bins = row[key]["bins"] if row[key] else []
+                x, y = ([one[name] for one in bins] for name in ("p", "observed"))
+                panel.plot(x, y, color=style.colour(number), marker=style.marker(number), markersize=4, label=key)
+            panel.set_title(row["graph"], fontsize=9)
+            panel.set_xlim(0, 1)
+            panel.set_ylim(0, 1)
+            panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        for line in axes:
+            line[0].set_ylabel("share of linked pairs")
+        for panel in axes[-1]:
+            panel.set_xlabel("mean probability")
+        figure.suptitle("Calibration of link probabilities", fontsize=11)
+        figure.legend(*places[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    save_svg(figure, path)
 
 
 def main() -> None:
@@ -185,17 +217,19 @@ def main() -> None:
     report = Report(
         "Calibration of link probabilities",
         "Expected calibration error (ECE): the mean difference between probability and share of linked pairs, by "
-        "tenths of the pairs of probability .1 or more; means over seeds. A tenth of the links was taken out before "
-        "the run, which took them for non-links. `before` is the error of the model's probabilities, `after` that of "
-        "the calibrated ones; `error` is its standard error in one run, `by chance` what a perfect model would show "
-        "with as many pairs. `by the run` is `calibration.test.ece` of `run.json`, which has 1 % of the links to tell. "
-        "Log-likelihoods are those of a pair of any probability, in nats.",
-        "none",
+        "tenths of the pairs of probability .1 or more, averaged over seeds. A tenth of the links was taken out "
+        "before the run. `before` is the error of the model, `after` that of calibrated probabilities, `error` "
+        "its standard error in one run. `by chance` is what a perfect model would show with as many pairs. `by "
+        "the run` is `calibration.test.ece` of `run.json`, from 1 % of the links. Log-likelihoods are of any "
+        "pair, in nats.",
+        behind="",
     )
     report.devices.append(device)
     names = given.graphs.split(";") if given.graphs else [*(REAL if given.data else ()), *LFR]
     rows = [run(name, seed, device.spec, given.data) for name in names for seed in range(given.repetitions)]
     told(report, rows)
+    given.output.mkdir(parents=True, exist_ok=True)
+    picture(rows, given.output / "calibration.svg")
     report.data["runs"] = rows
     report.write("calibration", given.output)
 

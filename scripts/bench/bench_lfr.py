@@ -73,22 +73,18 @@ FAMILIES = {
 }
 
 INTRO = """\
-How well covers agree with the planted one on graphs of Lancichinetti and Fortunato, by ONMI (max); 1 is the same
-cover. A half or a tenth of the vertices is in as many communities as the first column says, the others are in one. mu
-is the share of a vertex's links that leave its communities. The mean degree is 20, communities have 20 to 50 vertices
-(N = 5000: 20 to 100).
+How well covers agree with the planted one on graphs of Lancichinetti and Fortunato, by ONMI (max): 1 is the same
+cover. A half or a tenth of the vertices is in as many communities as the first column says, the others in one. The
+mixing mu is the share of a vertex's links that leave its communities. The mean degree is 20.
 
-mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K, and with the true K (`-k`), which BigCLAM is
-told too. The others find their own number. They are those of [quality](../quality.md): Leiden of igraph (modularity,
-disjoint communities), LFM (alpha 1), SLPA, BigCLAM and DEMON (epsilon .25) of cdlib, LFM with LFMLocal(.8) of
-networkit."""
+mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K, and with the true K, which BigCLAM is told too.
+The other methods and their parameters are those of [quality](../quality.md)."""
 
 LIMITS = """\
 ## What this does not show
 
-Planted communities are random graphs inside, which is what the model assumes; those that people know of are not
-([quality](../quality.md)). Degrees and sizes are of one kind. Means are of one or two graphs: differences under the
-spread in the first table say nothing."""
+Planted communities are random graphs inside, as the model assumes; those that people know of are not. Degrees and
+sizes are of one kind. Differences under the spread say nothing; with one graph a cell it is not known."""
 
 
 def lfr_case(family: str, mixing: float, memberships: int, number: int, folder: Path) -> Case:
@@ -130,13 +126,19 @@ def table(runs: Sequence[Run], family: str) -> list[str]:
     return markdown_table(("memberships", "mu", *METHODS.values()), rows)
 
 
+def families_of(runs: Sequence[Run]) -> dict[str, Family]:
+    """The families that there are runs of; all if there are none."""
+    there = {one["graph"].partition("-mu")[0] for one in runs}
+    return {name: about for name, about in FAMILIES.items() if name in there} or FAMILIES
+
+
 def summary(runs: Sequence[Run]) -> list[str]:
     """A row a method: mean ONMI by family, and how far graphs of a kind lie apart."""
-    rows = []
+    rows, families = [], families_of(runs)
     for method, title in METHODS.items():
         row: list[object] = [title]
         spreads: list[float] = []
-        for family in FAMILIES:
+        for family in families:
             mine = [scores(runs, family, mixing, one, method) for mixing in MIXINGS for one in MEMBERSHIPS]
             values = [statistics.fmean(one) for one in mine if one]
             few = "" if len(values) == len(mine) else f" ({len(values)} of {len(mine)})"
@@ -144,15 +146,17 @@ def summary(runs: Sequence[Run]) -> list[str]:
             spreads += [statistics.variance(one) for one in mine if len(one) > 1]
         late = sum(one["method"] == method and one["status"] == "timeout" for one in runs)
         rows.append([*row, f"{statistics.fmean(spreads) ** 0.5:.3f}" if spreads else "-", late or "-"])
-    head = ("method", *(family.title for family in FAMILIES.values()), "spread", "over the limit")
+    head = ("method", *(family.title for family in families.values()), "spread", "over the limit")
     return markdown_table(head, rows)
 
 
 def picture(runs: Sequence[Run], path: Path) -> None:
     """ONMI over memberships, a panel a family and mixing."""
+    families = families_of(runs)
     with style.drawing():
-        figure, axes = style.panels(len(FAMILIES), len(MIXINGS), 9.0, 7.6, sharex=True, sharey=True)
-        for (family, about), row in zip(FAMILIES.items(), axes, strict=True):
+        height = 1.3 + 2.1 * len(families)
+        figure, axes = style.panels(len(families), len(MIXINGS), 9.0, height, sharex=True, sharey=True)
+        for (family, about), row in zip(families.items(), axes, strict=True):
             for mixing, panel in zip(MIXINGS, row, strict=True):
                 for number, (method, title) in enumerate(METHODS.items()):
                     found = means(runs, family, mixing, method)
@@ -180,16 +184,23 @@ def page(runs: Sequence[Run], facts: Sequence[str], svg: str) -> str:
     ]
     lines += [*summary(runs), "", f"![ONMI by memberships, mixing and kind of graph; see the tables]({svg})", ""]
     lines += ["The best of a row is bold below. What has no number was not run, or had no result within the limit."]
-    for family, about in FAMILIES.items():
-        lines += ["", f"## {about.title}", "", *table(runs, family)]
+    for family, about in families_of(runs).items():
+        low, high = about.sizes
+        lines += [
+            "",
+            f"## {about.title}",
+            "",
+            f"Communities have {low} to {high} vertices, degrees are {about.most} at most.",
+        ]
+        lines += ["", *table(runs, family)]
     lines += ["", LIMITS, "", "## How it was measured", "", *(f"- {fact}" for fact in facts), ""]
     return "\n".join(lines)
 
 
 def kept_part(one: Run) -> Run:
     """What the report keeps of a run."""
-    keys = ("graph", "digest", "method", "seed", "limit", "date", "processor", "cores", "load", "status", "message")
-    short = {key: one[key] for key in (*keys, "seconds", "versions") if key in one}
+    keys = ("graph", "digest", "method", "seed", "limit", "date", "processor", "cores", "load", "status")
+    short = {key: one[key] for key in (*keys, "message", "revision", "seconds", "versions") if key in one}
     if one["status"] == "ok":
         short["scores"] = {key: one["scores"][key] for key in ("onmi", "communities", "true_communities")}
     if "options" in one:
@@ -209,7 +220,9 @@ def write(known: Known, args: argparse.Namespace, ran: bool) -> None:
         *how_measured(commands, runs, args.limit),
         "each method with seed 0, each graph of a kind with another seed",
     ]
-    facts.append(f"every run with its K and the number of communities: [{args.report.name}]({args.report.name})")
+    facts.append(
+        f"every run with its K, the number of communities, date and limit: [{args.report.name}]({args.report.name})"
+    )
     args.page.write_text(page(runs, facts, svg.name))
 
 

@@ -75,23 +75,21 @@ SHARE, SEED = 0.1, 0
 KINDS = ("any pair", "distance 2 or 3")
 
 INTRO = """\
-A tenth of the links is hidden at random, before any method sees the graph; a vertex that loses all of its links
-stays. The AUC is the chance that a hidden link ranks above a non-link, ties counting half. There are as many
-non-links as hidden links, of two kinds: any pair of vertices, or pairs at distance 2 or 3 in what is shown, which
-are harder. All methods rank the same pairs. ± is the standard error of the AUC as an estimate for all pairs
-(DeLong, DeLong and Clarke-Pearson); the pairs are the same, so that differences between methods are known better
-than that.
+A tenth of the links is hidden at random before any method sees the graph; a vertex that loses all of its links stays.
+The AUC is the chance that a hidden link ranks above a non-link, ties counting half. Non-links are any pairs, or pairs
+at distance 2 or 3 in what is shown, which are harder; of each there are as many as hidden links. All methods rank the
+same pairs. ± is DeLong's standard error.
 
-mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K; with `--chains 4`; and with `-k 50 --chains
-4`, which [is advised](../how-to/choose-k.md) for ranking pairs. Probabilities are those of the saved
-folder. ALS is alternating least squares of the adjacency (Hu, Koren and Volinsky) by the library implicit; links
-that are hidden once more choose its factors, of 16, 64 and 128, and its weight of a link, of 1, 10 and 40."""
+mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K; with `--chains 4`, which
+[is advised](../how-to/choose-k.md) for ranking pairs; and with `-k 50 --chains 4`. A dash: not run. ALS is alternating
+least squares of the adjacency by the library implicit (Hu, Koren and Volinsky). Links that are hidden once more choose
+its factors (16, 64, 128) and its weight of a link (1, 10, 40)."""
 
 LIMITS = """\
 ## What this does not show
 
-One split a graph, and links hidden at random: those that come later are others. Neighbours have no say where a pair
-has none in common: for them such hidden links tie with most non-links."""
+One split a graph; links that come later are other than hidden ones. Neighbours say nothing of pairs that have none in
+common."""
 
 
 @dataclass

@@ -21,7 +21,10 @@ def sentences(text: str) -> Iterator[str]:
         in_table = token.type == "table_open" or (in_table and token.type != "table_close")
         if token.type == "inline" and not in_table:
             parts = [part for part in token.children or [] if part.type != "image"]
-            yield from SENTENCE_END.split("".join(part.content or " " * part.type.endswith("break") for part in parts))
+            # A sentence may begin with code.
+            marks = ["`" * (part.type == "code_inline") for part in parts]
+            texts = [part.content or " " * part.type.endswith("break") for part in parts]
+            yield from SENTENCE_END.split("".join(m + text + m for m, text in zip(marks, texts, strict=True)))
 
 
 def words(text: str) -> int:

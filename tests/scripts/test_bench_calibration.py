@@ -56,3 +56,6 @@ def test_the_report_has_the_errors_before_and_after(
     assert row["calibration"]["calibrated"] is True
     assert f"| tiny | {row['k']} | {row['before']['ece']:.3f} | {row['after']['ece']:.3f} |" in told
     assert row["log_likelihood_after"] > row["log_likelihood_before"]
+    picture = (tmp_path / "calibration.svg").read_text()
+    for text in ("tiny", "before", "after", "share of linked pairs"):
+        assert text in picture

@@ -268,7 +268,7 @@ class Options:
 
         A star has an eighth of the vertices, between 32 and 4096.  A block has a sixteenth, between 4096 and 16384,
         so that a launch fills a GPU.  Graphs of at least eight blocks of 32768 use that size: fewer launches are
-        faster, and a sweep gains as much (docs/reports/block-sizes.md).  The interval of evaluations and the end of
+        faster, and a sweep gains as much.  The interval of evaluations and the end of
         the burn-in are set here too.  ``iterations`` stays None if the run ends by its own convergence test.  With
         sparse rows an iteration is a sweep over all vertices, and all of them are partners.
 
