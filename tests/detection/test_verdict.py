@@ -56,6 +56,7 @@ def test_two_cliques_are_found_and_converge(tmp_path, k):
     ]
 
 
+@pytest.mark.slow  # it draws, and imports what draws
 @pytest.mark.parametrize(
     ("kind", "colours"),
     [("found", ["good", "good"]), ("weak", ["warning", "note"]), ("none", ["warning", "note"])],

@@ -88,6 +88,7 @@ def test_ids_of_any_kind_come_back_in_an_order_of_their_own(
     assert other.digest == graph.digest
 
 
+@pytest.mark.slow
 @given(any_ids)
 def test_ids_go_into_json_and_back(item: Hashable) -> None:
     back = from_json(json.loads(json.dumps(to_json(item))))
