@@ -35,6 +35,7 @@ def planned(parts: Split, options: Options, info: DeviceInfo, request: Request) 
         entries_needed(request.rule, threshold, k),
         is_fixed=request.rule == "top",
         chains=options.chains,
+        keeps_spread=options.keeps_spread,
     )
     return Plan(parts, options, info, results)
 

@@ -87,14 +87,15 @@ class Detection(Exports):
         It is calibrated by the run's validation pairs where these suffice (``record["calibration"]``).  That of the
         model, eq. (2.2), is had with ``calibrated=False``.
 
-        With ``interval``, a probability such as 0.9, returns p and equal-tailed posterior intervals ``[P, 2]`` of it
+        With ``interval``, a probability such as 0.9, returns posterior means of p and equal-tailed intervals ``[P, 2]``
         (:meth:`mmsbgen.sampler.diagnostics.memberships.Memberships.link_intervals`), for a run that sampled.
 
         Raises :class:`InputError` for an id that is not in the graph, and for an interval without samples.
         """
         m, numbered = self.memberships, numbered_pairs(self.memberships.ids, pairs)
-        found = m.link_probabilities(numbered, calibrated=calibrated)
-        return found if interval is None else (found, m.link_intervals(numbered, interval, calibrated))
+        if interval is not None:
+            return m.link_intervals(numbered, interval, calibrated)
+        return m.link_probabilities(numbered, calibrated=calibrated)
 
     def exported(self) -> Clustering:
         """The result in the form that exports use."""

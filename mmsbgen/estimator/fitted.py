@@ -123,14 +123,15 @@ class Fitted(Exports):
     def predict_link_proba(self, pairs: Any, interval: float | None = None, calibrated: bool = True) -> Any:
         """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids; raises InputError for an id not in the graph.
 
-        With ``interval``, returns p and posterior intervals ``[P, 2]``.  Both are calibrated, as
+        With ``interval``, returns posterior means of p and intervals ``[P, 2]``.  Both are calibrated, as
         :meth:`mmsbgen.Detection.predict_links` says, unless ``calibrated`` is false.
         """
         fit = self._fitted("predict_link_proba")
         m = fit.found.memberships
         numbered = numbered_pairs(m.ids, pairs)
-        found = m.link_probabilities(numbered, self._rows(fit), calibrated)
-        return found if interval is None else (found, m.link_intervals(numbered, interval, calibrated))
+        if interval is not None:
+            return m.link_intervals(numbered, interval, calibrated)
+        return m.link_probabilities(numbered, self._rows(fit), calibrated)
 
     def score(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Mean log-likelihood of pairs, in nats a pair: larger is better.

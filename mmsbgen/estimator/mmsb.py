@@ -157,7 +157,7 @@ class MMSB(Parameters, Fitted):
             graph, named = links_of(graph, y)
             if isinstance(vertices, str | os.PathLike):
                 raise InputError(f"vertices={vertices!r}: with y, give ids instead of a file")
-            vertices = [*named, *(vertices or ())]
+            vertices = [*named, *(() if vertices is None else vertices)]
         source = read_graph(graph, ReadingOptions(format, columns, weights, vertices))
         self._run(source, self._request(given | {"seed": seed}), seed, params)
         return self

@@ -246,6 +246,8 @@ def test_all_chains_and_codes_are_counted():
     assert memory_needs.of_results(2_000_000, 256, 4, 256, 8, chains=3) == one + 2 * 2_000_000 * 256 * 8
     with_codes = memory_needs.of_results(10_000, 256, 4, 16, 8)
     assert with_codes - memory_needs.of_results(10_000, 17, 4, 16, 8) == 10_000 * (256 - 17)
+    sampled = memory_needs.of_results(10_000, 256, 4, 16, 8, keeps_spread=True)
+    assert sampled - with_codes == 10_000 * 2 * 2 * (256 + 16 * 4), "and the parts of which they are made"
     assert memory_needs.of_results(10_000, 10, 8, 16, 8) == memory_needs.of_results(10_000, 10, 8, 10, 8)
 
 

@@ -33,10 +33,6 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.0f} %"
 
 
-def _optional(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
     return line if len(line) <= 80 else line[:77] + "..."

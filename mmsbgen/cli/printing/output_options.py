@@ -63,11 +63,6 @@ class Output:
         if self.as_json and self.as_csv:
             raise InputError("--json and --csv exclude each other")
 
-    @property
-    def whole(self) -> bool:
-        """Whether all rows are needed: those of a file are not cut, and the first ones in order are among all."""
-        return self.as_json or self.as_csv or self.sort is not None
-
 
 def output_options(json_help: str = "Print JSON.") -> Callable[[F], F]:
     """Add ``--json`` and ``--csv``."""

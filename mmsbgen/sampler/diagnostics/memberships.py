@@ -189,16 +189,17 @@ class Memberships:
         posterior = self._posterior()
         return beta_interval([(posterior.mean, posterior.sd.astype(np.float64) ** 2)], checked_level(level))
 
-    def link_intervals(self, pairs: Ints, level: float, calibrated: bool = True) -> Floats:
-        """Equal-tailed posterior intervals ``[P, 2]`` of p(link) of ``pairs`` ``[P, 2]`` of vertices.
+    def link_intervals(self, pairs: Ints, level: float, calibrated: bool = True) -> tuple[Floats, Floats]:
+        """Posterior means ``[P]`` and equal-tailed intervals ``[P, 2]`` of p(link) of ``pairs`` ``[P, 2]`` of vertices.
 
         Beta laws with the moments of :func:`mmsbgen.sampler.posterior.moments.link_moments`; with several chains their
         mixture.  ``curve``, which never falls, takes quantiles to quantiles.  Raises :class:`InputError` if the run did
         not sample.
         """
         level = checked_level(level)
-        found = beta_interval([one.link_moments(pairs) for one in (self, *self.others)], level)
-        return self.calibrated(found) if calibrated else found
+        moments = [one.link_moments(pairs) for one in (self, *self.others)]
+        found = np.mean([mean for mean, _ in moments], axis=0), beta_interval(moments, level)
+        return (self.calibrated(found[0]), self.calibrated(found[1])) if calibrated else found
 
     def link_moments(self, pairs: Ints) -> tuple[Floats, Floats]:
         """Posterior mean and variance ``[P]`` of p(link) of ``pairs`` by this chain alone."""

@@ -232,6 +232,8 @@ class Options:
     def _check_rows(self) -> None:
         if self.entries & (self.entries - 1):
             raise InputError(f"entries={self.entries}: a sparse row keeps 8, 16, 32 or 64 entries")
+        if self.rows == "dense" and self.entries != ENTRIES:
+            raise InputError(f"entries={self.entries} is for sparse rows, and rows are dense: give rows='sparse' too")
         if self.rows != "sparse":
             return
         refused = {

@@ -94,11 +94,13 @@ def _text(found: dict[str, Any]) -> str:
     }
     known = {what: single for what, single in named.items() if not math.isnan(single["r_hat"])}
     parts = [f"{single['r_hat']:.3f} of {what}" for what, single in known.items()]
-    sizes = min((single["ess_bulk"] for single in known.values()), default=0.0)
+    # Intervals rest on the tails.
+    sizes = min((min(single["ess_bulk"], single["ess_tail"]) for single in known.values()), default=math.inf)
     numbers = f"R-hat {' and '.join(parts) or 'unknown'}"
     if links["count"]:
         numbers += f", above {FAR} for {links['above_1.1']:.0%} of {links['count']} link probabilities"
-        sizes = links["ess_bulk_median"]
+        sizes = min(sizes, links["ess_bulk_median"], links["ess_tail_median"])
+    sizes = 0.0 if math.isinf(sizes) else sizes
     numbers += f"; effective sample size {sizes:.0f} of {of}."
     return f"{numbers} {_meaning(found, max((one['r_hat'] for one in known.values()), default=1.0), sizes)}"
 

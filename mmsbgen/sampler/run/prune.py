@@ -3,7 +3,7 @@
 With more communities than a graph has, the model spends the others on links that are chance: small sets of vertices
 with a few more links than others.  A set's evidence is the log-likelihood ratio of its links against the density of the
 graph, over the cost of naming its members, log C(N, n) (minimum description length).  Communities are removed in the
-order of this ratio for as long as the held-out log-likelihood stays within one standard error (Breiman et al. 1984).
+order of this ratio: as many as leave the held-out log-likelihood within one standard error (Breiman et al. 1984).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.sampler.starts.start_methods import by_label, seeded
 
 Ints = npt.NDArray[np.int64]
@@ -118,9 +119,13 @@ def refine(sampler: Sampler) -> int:
         rows = row_source(sampler, mean=False)
         vertices = np.unique(np.concatenate([move.members for move in wanted]))
         step = max(1, _ELEMENTS // sampler.shape.k)
-        for part in np.split(vertices, range(step, len(vertices), step)):
-            new = moved(rows(part).astype(np.float64), part, wanted)
-            sampler.state.replace_rows(part, new, options.seed, sampler.iteration)
+        split = np.split(vertices, range(step, len(vertices), step))
+        parts = ((part, moved(rows(part).astype(np.float64), part, wanted)) for part in split)
+        if isinstance(sampler.state, SparseState):
+            sampler.state.replace_parts(parts)
+        else:
+            for part, new in parts:
+                sampler.state.replace_rows(part, new, options.seed, sampler.iteration)
         theta = sampler.state.theta()
         for move in wanted:
             theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2

@@ -45,7 +45,17 @@ def of_start(n_vertices: int, n_links: int, rows: int) -> int:
     return max(most, most // 3 + rows)
 
 
-def of_results(n: int, k: int, real: int, top: int, needed: int, *, is_fixed: bool = False, chains: int = 1) -> int:
+def of_results(
+    n: int,
+    k: int,
+    real: int,
+    top: int,
+    needed: int,
+    *,
+    is_fixed: bool = False,
+    chains: int = 1,
+    keeps_spread: bool = False,
+) -> int:
     """Most host bytes of making results of ``n`` rows of ``k`` reals of ``real`` bytes.
 
     The entries of rows are held in the order of pi and, their indices, in that of communities; then come the ``top``
@@ -59,13 +69,16 @@ def of_results(n: int, k: int, real: int, top: int, needed: int, *, is_fixed: bo
         needed: Entries of a row that the rule uses.
         is_fixed: Whether the rule puts a vertex into as many communities; else into some of them.
         chains: Number of chains, whose entries are all kept.
+        keeps_spread: Whether results have the posterior's means and standard deviations, also in one byte an entry.
     """
     top, needed = min(top, k), min(needed, k)
     entries = max(top, needed)
     kept = top * (real + 4)
     codes = k if top < k and n * k <= MOST_CODES else 0
     each = entries * (real + 8) + (kept if top < entries else 0) + needed * (80 if is_fixed else 25) + codes
-    return n * (each + (chains - 1) * (kept + codes) + ROW_OF_RESULTS)
+    spread = 2 * (top * real + codes) if keeps_spread else 0
+    # Parts of the last chain's are there until they are put together.
+    return n * (each + 2 * spread + (chains - 1) * (kept + codes + spread) + ROW_OF_RESULTS)
 
 
 def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:

@@ -5,6 +5,7 @@ A sweep reads the rows and writes new ones into a second pair of arrays; then th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -91,17 +92,22 @@ class SparseState(State):
 
     def replace_rows(self, vertices: Array, rows: Array, seed: int = 0, iteration: int = 0) -> None:
         """Write dense rows ``[V, K]`` of ``vertices`` ``[V]``, of which the largest entries are kept."""
+        self.replace_parts([(vertices, rows)])
+
+    def replace_parts(self, parts: Iterable[tuple[Array, Array]]) -> None:
+        """As :meth:`replace_rows`, for several pairs of vertices and rows; all rows are written once."""
         kept, values = (array.copy() for array in self.entries())
         most, floor = min(self.shape.entries, self.shape.k), self.shape.floor
-        at = np.argsort(-rows, axis=1, kind="stable")[:, :most]
-        largest = np.take_along_axis(rows, at, axis=1)
-        used = largest > floor * (1 + 1e-6)
-        used[:, 0] = True
-        share = np.where(used, largest, 0.0)
-        share *= (1.0 - (self.shape.k - used.sum(axis=1, keepdims=True)) * floor) / share.sum(axis=1, keepdims=True)
-        kept[vertices], values[vertices] = NONE, 0.0
-        kept[vertices, :most] = np.where(used, at, NONE)
-        values[vertices, :most] = np.where(used, np.maximum(share, floor), 0.0)
+        for vertices, rows in parts:
+            at = np.argsort(-rows, axis=1, kind="stable")[:, :most]
+            largest = np.take_along_axis(rows, at, axis=1)
+            used = largest > floor * (1 + 1e-6)
+            used[:, 0] = True
+            share = np.where(used, largest, 0.0)
+            share *= (1.0 - (self.shape.k - used.sum(axis=1, keepdims=True)) * floor) / share.sum(axis=1, keepdims=True)
+            kept[vertices], values[vertices] = NONE, 0.0
+            kept[vertices, :most] = np.where(used, at, NONE)
+            values[vertices, :most] = np.where(used, np.maximum(share, floor), 0.0)
         self.set_entries(kept, values)
 
     def shrink(self, communities: Array, factor: float) -> None:
