@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from mmsbgen.service.app import STATIC
 from tests.conftest import IN_CI
-from tests.service.running import TOKEN, Service, serving
+from tests.service.running import COMMAND, TOKEN, Service, serving
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -178,6 +181,43 @@ def test_a_missing_token_is_said_in_words_and_a_given_one_is_kept(page: Page) ->
     expect(page.get_by_role("alert")).to_contain_text("does not take this token")
     page.reload()
     expect(page.get_by_label("Token")).to_have_value("not-the-token-of-it")
+
+
+def test_the_link_in_a_terminal_signs_in_and_leaves_no_token(browser: Browser, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "serve", "--port", "0", "--workers", "0", "--data", str(tmp_path / "data")]
+    environment = {name: text for name, text in os.environ.items() if name != "MMSBGEN_TOKEN"}
+    with subprocess.Popen(
+        [*command, "--database", str(tmp_path / "d.sqlite3")], stdin=subprocess.DEVNULL, stderr=theirs, env=environment
+    ) as process:
+        os.close(theirs)
+        said = ""
+        while not (link := re.search(r"(http://\S+/)#token=(\S+)", said)):
+            said += os.read(ours, 4096).decode()  # raises if the service ends
+        page = browser.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(link[0])
+        expect(page.get_by_role("heading", level=1)).to_have_text("Communities of a graph")
+        expect(page.get_by_label("Token")).to_have_value(link[2])
+        assert page.url == f"{link[1]}#communities"
+        assert link[2] not in "".join(asked)
+        page.get_by_label("Graph").set_input_files(GRAPH)
+        page.get_by_role("button", name="Find communities").click()
+        expect(page.get_by_text("Waiting for a worker")).to_be_visible(timeout=SOON)
+        page.go_back()
+        assert "token" not in page.url
+        page.close()
+        process.terminate()
+    os.close(ours)
+    assert link[2] == (tmp_path / "data" / "service-token").read_text().strip()
+
+
+def test_a_log_gets_no_token(tmp_path: Path) -> None:
+    with serving(str(tmp_path / "d.sqlite3"), tmp_path / "data", token=None) as service:
+        token = (service.data / "service-token").read_text().strip()
+        assert "service-token" in service.log.read_text()
+    assert token not in service.log.read_text()
 
 
 def test_what_the_service_refuses_is_said(page: Page, tmp_path: Path) -> None:
