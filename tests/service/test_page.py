@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import networkx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
@@ -91,10 +93,35 @@ def submit(page: Page, *, iterations: int, name: str = "netscience") -> str:
     return page.url.rpartition("/")[2]
 
 
+_BROKEN = """() => {
+  const broken = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    if (!text.parentElement.checkVisibility()) continue;
+    for (const word of text.data.matchAll(/[^\\s\\/-]+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((one) => Math.round(one.top))).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+}"""
+"""The words that are broken across lines."""
+_BEYOND = """() => [...document.querySelectorAll("input, select, button, p, .panel *")]
+  .filter((one) => one.checkVisibility() && !one.closest(".wide"))
+  .filter((one) => one.getBoundingClientRect().right > (one.closest(".panel") ?? document.body).getBoundingClientRect().right)
+  .map((one) => one.outerHTML.slice(0, 80))"""
+"""What sticks out of its panel or of the page."""
+
+
 def fits(page: Page) -> None:
-    """Nothing is cut off at the width of a telephone."""
-    page.set_viewport_size({"width": 400, "height": 800})
-    page.wait_for_function("document.documentElement.scrollWidth === 400")  # charts are drawn anew after a moment
+    """Nothing is cut off or wraps inside a word at the width of a telephone."""
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.wait_for_function("document.documentElement.scrollWidth === 360")  # charts are drawn anew after a moment
+    assert page.evaluate(_BROKEN) == []
+    assert page.evaluate(_BEYOND) == []
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
@@ -141,6 +168,65 @@ def test_a_detection_is_submitted_followed_and_explored(page: Page, served: Serv
     fits(page)
 
 
+def test_a_result_is_numbered_as_its_files_and_downloaded_for_other_programs(page: Page, tmp_path: Path) -> None:
+    submit(page, iterations=40)
+    state(page, "done")
+
+    def downloaded(name: str) -> bytes:
+        with page.expect_download(timeout=2 * SOON) as got:
+            page.get_by_role("button", name=re.compile(rf"^{re.escape(name)}")).click()
+        assert got.value.suggested_filename == name
+        return Path(got.value.path()).read_bytes()
+
+    lines = [line.split("\t") for line in downloaded("communities.txt").decode().splitlines()]
+    rows = list(csv.DictReader(downloaded("communities.csv").decode().splitlines()))
+    for number, line in enumerate(lines):
+        assert {row["id"] for row in rows if row["community"] == str(number)} == set(line)
+    for name, read in (("graph.gexf", networkx.read_gexf), ("graph.graphml", networkx.read_graphml)):
+        (tmp_path / name).write_bytes(downloaded(name))
+        graph = read(tmp_path / name)
+        assert (graph.number_of_nodes(), graph.number_of_edges()) == (1461, 2742)
+        labelled = {data["label"]: str(data["communities"]).split("|") for _, data in graph.nodes(data=True)}
+        assert all("0" in labelled[id] for id in lines[0])
+    report = downloaded("report.html").decode()
+    assert "<h1>Communities of netscience</h1>" in report
+    assert "Drawing" in report
+
+    table = page.get_by_role("region", name=re.compile("^The largest first"))
+    if len(lines) > 15:
+        page.get_by_role("button", name=re.compile("^Show all")).click()
+    expect(table.locator("tbody tr")).to_have_count(len(lines))
+    for number, row in enumerate(table.locator("tbody tr").all()):
+        name, members, strength = row.locator("td").all_inner_texts()
+        assert (name.split(" (")[0], int(members)) == (f"Community {number}", len(lines[number]))
+        for cell, share in ((1, len(lines[number]) / len(lines[0])), (2, float(strength))):
+            width = row.locator("td").nth(cell).locator(".bar .value").get_attribute("width") or ""
+            assert float(width.rstrip("%")) == pytest.approx(100 * share, rel=0.01, abs=0.01)
+
+
+def test_a_detection_is_run_again_with_other_settings_and_deleted(page: Page, served: Service) -> None:
+    first = submit(page, iterations=30)
+    state(page, "done")
+    page.get_by_role("button", name="Run again").click()
+    page.wait_for_url(f"**/#communities/{first}")
+    expect(page.get_by_label("Iterations")).to_have_value("30")
+    fits(page)
+    page.get_by_label("Communities (K)").fill("12")
+    page.get_by_role("button", name="Find communities").click()
+    page.wait_for_url("**/#job/*")
+    second = page.url.rpartition("/")[2]
+    state(page, "done")
+    with served.client() as client:
+        before, after = (client.get(f"/api/v1/jobs/{job}").json() for job in (first, second))
+        assert after["payload"] == before["payload"] | {"n_communities": 12}
+        assert after["inputs"] == before["inputs"]
+        page.once("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="Delete").click()
+        page.wait_for_url("**/#communities")
+        assert client.get(f"/api/v1/jobs/{second}").status_code == 404
+        assert client.get(f"/api/v1/jobs/{first}").status_code == 200
+
+
 def test_a_detection_is_followed_as_it_goes_and_cancelled(page: Page, served: Service) -> None:
     job = submit(page, iterations=20_000)
     state(page, "running")
@@ -151,13 +237,14 @@ def test_a_detection_is_followed_as_it_goes_and_cancelled(page: Page, served: Se
     assert 0 < float(page.get_by_role("progressbar").get_attribute("value") or 0) < 1
     page.get_by_role("button", name="Cancel").click()
     state(page, "cancelled")
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
     expect(page.get_by_text("It was cancelled; there is no result.")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
     with served.client() as client:
         assert client.get(f"/api/v1/jobs/{job}").json()["state"] == "cancelled"
     page.goto("/#communities")
     newest = page.get_by_role("region", name="Newest first").locator("tbody tr").first
-    expect(newest).to_contain_text("netscience, K = 20")
+    expect(newest).to_contain_text("netscience, K\u00a0=\u00a020")
     expect(newest).to_contain_text("cancelled")
 
 
@@ -281,15 +368,23 @@ def test_a_tune_is_submitted_followed_and_its_winner_compared_across_devices(pag
     expect(mine).to_contain_text("%")
     shipped = rows.filter(has_text="cuda: NVIDIA H200")
     expect(shipped).to_have_count(1)
-    expect(shipped.locator("th, td").nth(3)).to_have_text(re.compile(r"^\d+ ?%$"))
+    expect(shipped.locator("td[data-label='Of its roof']")).to_have_text(re.compile(r"^\d+ ?%$"))
     fits(page)
 
 
-def test_a_tune_is_cancelled(page: Page) -> None:
+def test_a_tune_is_cancelled_and_run_again(page: Page, served: Service) -> None:
     page.goto("/#tune")
     page.get_by_label("Trials").fill("5000")
     page.get_by_role("button", name="Tune", exact=True).click()
     page.wait_for_url("**/#job/*")
+    first = page.url
     state(page, "running")
+    page.get_by_role("button", name="Cancel").click()
+    state(page, "cancelled")
+    page.get_by_role("button", name="Run again").click()
+    page.wait_for_url(lambda url: url != first)
+    with served.client() as client:
+        before, after = (client.get(f"/api/v1/jobs/{url.rpartition('/')[2]}").json() for url in (first, page.url))
+    assert after["payload"] == before["payload"]
     page.get_by_role("button", name="Cancel").click()
     state(page, "cancelled")
