@@ -230,7 +230,8 @@ def test_a_detection_is_run_again_with_other_settings_and_deleted(page: Page, se
 def test_a_detection_is_followed_as_it_goes_and_cancelled(page: Page, served: Service) -> None:
     job = submit(page, iterations=20_000)
     state(page, "running")
-    expect(page.get_by_text(re.compile(r"Iteration [\d,]+ of at most 20,000 · AUC 0\.\d+"))).to_be_visible()
+    going = page.get_by_text(re.compile(r"Iteration [\d,]+ of at most 20,000 · AUC 0\.\d+"))
+    expect(going).to_be_visible(timeout=SOON)
     line = page.locator("figure.chart path.line")
     first = line.get_attribute("d")
     expect(line).not_to_have_attribute("d", first or "")
