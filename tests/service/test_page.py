@@ -6,7 +6,6 @@ import csv
 import os
 import pty
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +13,10 @@ from pathlib import Path
 import httpx
 import networkx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from mmsbgen.service.app import STATIC
-from tests.conftest import IN_CI
+from tests.service.phone import fits
 from tests.service.running import COMMAND, TOKEN, Service, serving
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
@@ -26,20 +25,6 @@ SOON = 30_000
 """Milliseconds that a small job may take on a machine with other work."""
 
 pytestmark = [pytest.mark.browser, pytest.mark.opencl, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        message = "no Chromium here: apt install chromium"
-        if IN_CI:
-            pytest.fail(message)
-        pytest.skip(message)
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -91,38 +76,6 @@ def submit(page: Page, *, iterations: int, name: str = "netscience") -> str:
     page.get_by_role("button", name="Find communities").click()
     page.wait_for_url("**/#job/*")
     return page.url.rpartition("/")[2]
-
-
-_BROKEN = """() => {
-  const broken = [];
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    const text = texts.currentNode;
-    if (!text.parentElement.checkVisibility()) continue;
-    for (const word of text.data.matchAll(/[^\\s\\/-]+/g)) {
-      const range = document.createRange();
-      range.setStart(text, word.index);
-      range.setEnd(text, word.index + word[0].length);
-      if (new Set([...range.getClientRects()].map((one) => Math.round(one.top))).size > 1) broken.push(word[0]);
-    }
-  }
-  return broken;
-}"""
-"""The words that are broken across lines."""
-_BEYOND = """() => [...document.querySelectorAll("input, select, button, p, .panel *")]
-  .filter((one) => one.checkVisibility() && !one.closest(".wide"))
-  .filter((one) => one.getBoundingClientRect().right > (one.closest(".panel") ?? document.body).getBoundingClientRect().right)
-  .map((one) => one.outerHTML.slice(0, 80))"""
-"""What sticks out of its panel or of the page."""
-
-
-def fits(page: Page) -> None:
-    """Nothing is cut off or wraps inside a word at the width of a telephone."""
-    page.set_viewport_size({"width": 360, "height": 800})
-    page.wait_for_function("document.documentElement.scrollWidth === 360")  # charts are drawn anew after a moment
-    assert page.evaluate(_BROKEN) == []
-    assert page.evaluate(_BEYOND) == []
-    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_a_detection_is_submitted_followed_and_explored(page: Page, served: Service) -> None:
@@ -355,6 +308,9 @@ def test_a_tune_is_submitted_followed_and_its_winner_compared_across_devices(pag
     expect(page.locator("figure.chart circle.dot.first")).to_have_count(len(trials))
     winner = " ".join(f"{name}={str(value).lower()}" for name, value in won["best"].items())
     expect(page.get_by_role("region", name="Winners")).to_contain_text(winner)
+    tried = {str(trial["configuration"]) for trial in trials}
+    expect(page.get_by_role("region", name="Parallel coordinates").locator("path")).to_have_count(len(tried))
+    expect(page.get_by_role("region", name=re.compile(f"^Importance.*{len(tried)} configurations"))).to_be_visible()
     fits(page)
 
     page.goto("/#devices")

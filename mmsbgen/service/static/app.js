@@ -2,12 +2,13 @@
 
 import { ApiError, keepToken, token } from "./api.js";
 import { communitiesPage } from "./pages/communities.js";
+import { databasePage } from "./pages/database.js";
 import { devicesPage } from "./pages/devices.js";
 import { failure } from "./dom.js";
 import { jobPage } from "./pages/job.js";
 import { tunePage } from "./pages/tuning.js";
 
-const PAGES = { communities: communitiesPage, tune: tunePage, devices: devicesPage, job: jobPage };
+const PAGES = { communities: communitiesPage, tune: tunePage, devices: devicesPage, database: databasePage, job: jobPage };
 const main = document.getElementById("main");
 let shown = new AbortController();
 

@@ -3,6 +3,7 @@
 import { get, post } from "../api.js";
 import { Chart } from "../charts.js";
 import { count, el, failure, field, measured, named, number, percent, seconds, table } from "../dom.js";
+import { searchSpace } from "../space.js";
 import { jobList } from "./jobs.js";
 import { kernelAndProblem } from "./problem.js";
 
@@ -129,7 +130,7 @@ function roofed(share) {
 }
 
 /** The results of a tuning run. */
-export async function tuneResult(place, job) {
+export async function tuneResult(place, job, signal) {
   const { kernels, device, seconds: spent, roofs } = job.result;
   const rows = kernels.map((one) => [
     one.kernel,
@@ -145,4 +146,24 @@ export async function tuneResult(place, job) {
     table("Winners", ["Kernel", "#Time", "#Over default", "#Of the roof", "Configuration", "Trials"], rows),
     el("p", { class: "quiet" }, "Runs take it from now on where device and problem are these. Above 100 % of the roof, which is that of the memory, the caches hold the data."),
   );
+  await searchSpaces(place, job, signal);
+}
+
+/** The search space of a kernel of the tune that is chosen, the first one at first. */
+async function searchSpaces(place, job, signal) {
+  const names = job.result.kernels.filter((one) => one.best).map((one) => one.kernel);
+  if (!names.length || !job.result.run) return;
+  const kernel = el("select", {}, names.map((name) => el("option", {}, name)));
+  const shown = el("div", { "aria-live": "polite" });
+  place.append(el("h2", {}, "Search space"), el("div", { class: "row" }, field("Kernel", kernel)), shown);
+
+  async function draw() {
+    const query = { run: job.result.run, kernel: kernel.value, status: "ok", limit: 500 };
+    const { trials } = await get("trials", query, signal);
+    const parts = searchSpace(trials);
+    shown.replaceChildren(...(parts.length ? parts : [el("p", {}, "Too few configurations were measured.")]));
+  }
+
+  kernel.addEventListener("change", () => draw().catch((error) => shown.replaceChildren(failure(error))));
+  await draw();
 }
