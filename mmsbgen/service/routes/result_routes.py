@@ -96,10 +96,12 @@ def file(
         200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
         **documented(413),
     },
-    openapi_extra={"security": [{"token": []}]},
 )
 async def exported(request: Request, job: Id, name: Annotated[ExportName, Path()]) -> StreamingResponse:
-    """A detection for other programs: memberships as CSV, the graph with its communities, or the report."""
+    """A detection for other programs: memberships as CSV, the graph with its communities, or the report.
+
+    It needs the token, as making one may take long.
+    """
     need_token(request, "an export")
     core = context_of(request)
     await asyncio.to_thread(found, core.queue, job)
