@@ -30,10 +30,10 @@ _BEYOND = """() => [...document.querySelectorAll("input, select, button, p, .pan
 """What sticks out of its panel or of the page."""
 
 
-def fits(page: Page) -> None:
+def fits(page: Page, width: int = 360) -> None:
     """Nothing is cut off or wraps inside a word at the width of a telephone."""
-    page.set_viewport_size({"width": 360, "height": 800})
-    page.wait_for_function("document.documentElement.scrollWidth === 360")  # charts are drawn anew after a moment
+    page.set_viewport_size({"width": width, "height": 800})
+    page.wait_for_function(f"document.documentElement.scrollWidth === {width}")  # charts are drawn anew after a moment
     assert page.evaluate(_BROKEN) == []
     assert page.evaluate(_BEYOND) == []
     page.set_viewport_size({"width": 1280, "height": 900})
