@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,9 +133,12 @@ def serve(
         )
     with _alone(folder), listening(settings) as opened:
         address = f"[{host}]" if ":" in host else host
-        click.echo(f"mmsbgen serves http://{address}:{opened.getsockname()[1]}/ from the database {where}", err=True)
+        port = opened.getsockname()[1]
+        click.echo(f"mmsbgen serves http://{address}:{port}/ from the database {where}", err=True)
         if place is not None:
             click.echo(f"The token for requests that change something is in {place}", err=True)
+            if sys.stderr.isatty():  # a log must not get it
+                click.echo(f"Open this to be signed in: http://{address}:{port}/#token={token}", err=True)
         run(settings, opened, workers, devices)
 
 

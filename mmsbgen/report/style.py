@@ -64,18 +64,24 @@ Share = bool | Literal["none", "all", "row", "col"]
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 #: Most pixels of a page per inch of a figure, so that text has the same size in small pictures.
 _PIXELS = 118
+#: On narrow pages pictures scroll sideways instead of shrinking below this share, so that their text stays legible.
+_LEAST_SHARE = 0.7
 _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its file's ``name``, a ``caption`` on how to read it and a text alternative ``alt``."""
+    """A figure with its file's ``name``, a ``caption`` on how to read it and a text alternative ``alt``.
+
+    A ``whole`` picture shrinks to the width of a narrow page; others scroll there.
+    """
 
     name: str
     title: str
     caption: str
     alt: str
     figure: Figure
+    whole: bool = False
 
     def png(self, dpi: int = 150) -> bytes:
         """The picture as PNG on a light background."""
@@ -95,7 +101,9 @@ class Picture:
         text = text.replace(INK, "currentColor").replace(PAPER, "var(--paper)")
         text = _HIDDEN.sub("\ufffd", text).replace("'DejaVu Sans'", _FONTS)
         text = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", text, count=2)
-        style = f"max-width: {round(_PIXELS * self.figure.get_figwidth())}px"
+        width = _PIXELS * self.figure.get_figwidth()
+        least = 0 if self.whole else round(_LEAST_SHARE * width)
+        style = f"max-width: {round(width)}px; min-width: {least}px"
         words = html.escape(plain(self.alt, 2000))
         return text.replace("<svg ", f'<svg style="{style}" role="img" aria-label="{words}" ', 1)
 

@@ -20,6 +20,7 @@ from mmsbgen.jobs import Job, Queue
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.verdict import of_record
 from mmsbgen.scores.cover import words_of
+from mmsbgen.service.exported_results import GRAPH
 from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, VerdictModel, Vertex
 
 __all__ = ["DetectionView", "DetectionViews"]
@@ -109,7 +110,7 @@ class DetectionViews:
             raise InputError(
                 f"the job {job.id} is a {job.kind} job and {job.state}: only a detection that is done has these"
             )
-        size = sum(told["bytes"] for told in job.outputs.values())
+        size = sum(told["bytes"] for name, told in job.outputs.items() if name != GRAPH)
         if size > MOST_BYTES:
             raise InputError(f"the results have {size} bytes: download the files, at most {MOST_BYTES} are shown")
         with self._lock:  # one at a time, as they may be large

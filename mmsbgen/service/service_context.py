@@ -42,6 +42,7 @@ class ServiceContext:
         self.intake: Uploads
         self.searches: HelperProcess
         """Searches for configurations; apart from uploads, which do not wait for them."""
+        self.exports: HelperProcess
         self.reading = CapacityLimiter(_READERS)
         """Threads that read results of detections; the others remain for short answers."""
         self.queue: Queue
@@ -65,6 +66,7 @@ class ServiceContext:
             self.metrics.jobs(self._jobs)
             self.intake = Uploads(settings)
             self.searches = HelperProcess(settings.limits.intake_memory, settings.limits.searches)
+            self.exports = HelperProcess(settings.limits.intake_memory, settings.limits.searches)
             self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
             await self.look_ups.open()
             beside = [asyncio.create_task(work()) for work in (self._discover, self._expire)]
@@ -77,6 +79,7 @@ class ServiceContext:
                 await self.look_ups.close()
                 self.intake.close()
                 self.searches.close()
+                self.exports.close()
 
     def follow(self, change: int) -> None:
         """Count followers of jobs: 1 for one that comes, -1 for one that has left."""

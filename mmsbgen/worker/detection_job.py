@@ -112,7 +112,8 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
         **{name: record[name] for name in ("graph", "iterations", "seconds", "held_out", "verdict", "convergence")},
         "device": record["device"]["name"],
     }
-    return JobOutcome(plain(result), {name: task.folder / name for name in _FILES})
+    # With the graph, so that exports and another run need no second upload.
+    return JobOutcome(plain(result), {"graph": task.inputs["graph"], **{name: task.folder / name for name in _FILES}})
 
 
 def _usable(task: Task, tells: JobReporter) -> bool:

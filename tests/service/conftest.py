@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from tests.conftest import IN_CI
 from tests.service.running import Service, filled, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _FREE = ("--rate", "100000/second", "--write-rate", "100000/second")
 
@@ -47,3 +53,20 @@ def service(request: pytest.FixtureRequest) -> Service:
 def client(service: Service) -> Iterator[httpx.Client]:
     with service.client() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A Chromium; tests of the page share it."""
+    from playwright.sync_api import sync_playwright
+
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        message = "no Chromium here: apt install chromium"
+        if IN_CI:
+            pytest.fail(message)
+        pytest.skip(message)
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield opened
+        opened.close()

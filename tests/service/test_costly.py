@@ -55,6 +55,19 @@ def test_only_who_has_the_token_may_have_a_configuration_searched(alone: Service
         assert client.get(SOURCE, params=LONG).status_code == 422
 
 
+def test_only_who_has_the_token_may_have_a_result_exported(alone: Service) -> None:
+    with alone.client(token=None) as stranger, alone.client() as client:
+        job = client.post("/api/v1/jobs/detect", params={"n_communities": 2}, content=b"1 2\n2 3\n").json()["id"]
+        url = f"/api/v1/jobs/{job}/exports"
+        refused = stranger.get(f"{url}/graph.gexf")
+        assert (refused.status_code, "an export needs the token" in refused.json()["detail"]) == (401, True)
+        waiting = client.get(f"{url}/graph.gexf")
+        assert (waiting.status_code, "a detection that is done" in waiting.json()["detail"]) == (422, True)
+        assert client.get(f"{url}/graph.dot").status_code == 422
+        assert client.get(f"/api/v1/jobs/{'0' * 32}/exports/graph.gexf").status_code == 404
+        assert client.post(f"/api/v1/jobs/{job}/cancel").status_code == 200
+
+
 def test_an_upload_does_not_wait_for_sources(alone: Service) -> None:
     ended: list[tuple[str, int]] = []
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import os
+import pty
 import re
-import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import networkx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from mmsbgen.service.app import STATIC
-from tests.conftest import IN_CI
-from tests.service.running import TOKEN, Service, serving
+from tests.service.phone import fits
+from tests.service.running import COMMAND, TOKEN, Service, serving
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -21,20 +25,6 @@ SOON = 30_000
 """Milliseconds that a small job may take on a machine with other work."""
 
 pytestmark = [pytest.mark.browser, pytest.mark.opencl, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        message = "no Chromium here: apt install chromium"
-        if IN_CI:
-            pytest.fail(message)
-        pytest.skip(message)
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +78,6 @@ def submit(page: Page, *, iterations: int, name: str = "netscience") -> str:
     return page.url.rpartition("/")[2]
 
 
-def fits(page: Page) -> None:
-    """Nothing is cut off at the width of a telephone."""
-    page.set_viewport_size({"width": 400, "height": 800})
-    page.wait_for_function("document.documentElement.scrollWidth === 400")  # charts are drawn anew after a moment
-    page.set_viewport_size({"width": 1280, "height": 900})
-
-
 def test_a_detection_is_submitted_followed_and_explored(page: Page, served: Service) -> None:
     job = submit(page, iterations=40, name=EVIL)
     state(page, "done")
@@ -138,23 +121,88 @@ def test_a_detection_is_submitted_followed_and_explored(page: Page, served: Serv
     fits(page)
 
 
+def test_a_result_is_numbered_as_its_files_and_downloaded_for_other_programs(page: Page, tmp_path: Path) -> None:
+    submit(page, iterations=40)
+    state(page, "done")
+
+    def downloaded(name: str) -> bytes:
+        with page.expect_download(timeout=2 * SOON) as got:
+            page.get_by_role("button", name=re.compile(rf"^{re.escape(name)}")).click()
+        assert got.value.suggested_filename == name
+        return Path(got.value.path()).read_bytes()
+
+    lines = [line.split("\t") for line in downloaded("communities.txt").decode().splitlines()]
+    rows = list(csv.DictReader(downloaded("communities.csv").decode().splitlines()))
+    for number, line in enumerate(lines):
+        assert {row["id"] for row in rows if row["community"] == str(number)} == set(line)
+    for name, read in (("graph.gexf", networkx.read_gexf), ("graph.graphml", networkx.read_graphml)):
+        (tmp_path / name).write_bytes(downloaded(name))
+        graph = read(tmp_path / name)
+        assert (graph.number_of_nodes(), graph.number_of_edges()) == (1461, 2742)
+        labelled = {data["label"]: str(data["communities"]).split("|") for _, data in graph.nodes(data=True)}
+        assert all("0" in labelled[id] for id in lines[0])
+    (tmp_path / "report.html").write_bytes(downloaded("report.html"))
+    report = page.context.new_page()
+    report.goto(f"file://{tmp_path}/report.html")
+    expect(report.get_by_role("heading", level=1)).to_have_text("Communities of netscience")
+    expect(report.get_by_role("img", name=re.compile("^Drawing of"))).to_be_visible()
+    fits(report, 400)
+    report.close()
+
+    table = page.get_by_role("region", name=re.compile("^The largest first"))
+    if len(lines) > 15:
+        page.get_by_role("button", name=re.compile("^Show all")).click()
+    expect(table.locator("tbody tr")).to_have_count(len(lines))
+    for number, row in enumerate(table.locator("tbody tr").all()):
+        name, members, strength = row.locator("td").all_inner_texts()
+        assert (name.split(" (")[0], int(members)) == (f"Community {number}", len(lines[number]))
+        for cell, share in ((1, len(lines[number]) / len(lines[0])), (2, float(strength))):
+            width = row.locator("td").nth(cell).locator(".bar .value").get_attribute("width") or ""
+            assert float(width.rstrip("%")) == pytest.approx(100 * share, rel=0.01, abs=0.01)
+
+
+def test_a_detection_is_run_again_with_other_settings_and_deleted(page: Page, served: Service) -> None:
+    first = submit(page, iterations=30)
+    state(page, "done")
+    page.get_by_role("button", name="Run again").click()
+    page.wait_for_url(f"**/#communities/{first}")
+    expect(page.get_by_label("Iterations")).to_have_value("30")
+    fits(page)
+    page.get_by_label("Communities (K)").fill("12")
+    page.get_by_role("button", name="Find communities").click()
+    page.wait_for_url("**/#job/*")
+    second = page.url.rpartition("/")[2]
+    state(page, "done")
+    with served.client() as client:
+        before, after = (client.get(f"/api/v1/jobs/{job}").json() for job in (first, second))
+        assert after["payload"] == before["payload"] | {"n_communities": 12}
+        assert after["inputs"] == before["inputs"]
+        page.once("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="Delete").click()
+        page.wait_for_url("**/#communities")
+        assert client.get(f"/api/v1/jobs/{second}").status_code == 404
+        assert client.get(f"/api/v1/jobs/{first}").status_code == 200
+
+
 def test_a_detection_is_followed_as_it_goes_and_cancelled(page: Page, served: Service) -> None:
     job = submit(page, iterations=20_000)
     state(page, "running")
-    expect(page.get_by_text(re.compile(r"Iteration [\d,]+ of at most 20,000 · AUC 0\.\d+"))).to_be_visible()
+    going = page.get_by_text(re.compile(r"Iteration [\d,]+ of at most 20,000 · AUC 0\.\d+"))
+    expect(going).to_be_visible(timeout=SOON)
     line = page.locator("figure.chart path.line")
     first = line.get_attribute("d")
     expect(line).not_to_have_attribute("d", first or "")
     assert 0 < float(page.get_by_role("progressbar").get_attribute("value") or 0) < 1
     page.get_by_role("button", name="Cancel").click()
     state(page, "cancelled")
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
     expect(page.get_by_text("It was cancelled; there is no result.")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
     with served.client() as client:
         assert client.get(f"/api/v1/jobs/{job}").json()["state"] == "cancelled"
     page.goto("/#communities")
     newest = page.get_by_role("region", name="Newest first").locator("tbody tr").first
-    expect(newest).to_contain_text("netscience, K = 20")
+    expect(newest).to_contain_text("netscience, K\u00a0=\u00a020")
     expect(newest).to_contain_text("cancelled")
 
 
@@ -178,6 +226,43 @@ def test_a_missing_token_is_said_in_words_and_a_given_one_is_kept(page: Page) ->
     expect(page.get_by_role("alert")).to_contain_text("does not take this token")
     page.reload()
     expect(page.get_by_label("Token")).to_have_value("not-the-token-of-it")
+
+
+def test_the_link_in_a_terminal_signs_in_and_leaves_no_token(browser: Browser, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "serve", "--port", "0", "--workers", "0", "--data", str(tmp_path / "data")]
+    environment = {name: text for name, text in os.environ.items() if name != "MMSBGEN_TOKEN"}
+    with subprocess.Popen(
+        [*command, "--database", str(tmp_path / "d.sqlite3")], stdin=subprocess.DEVNULL, stderr=theirs, env=environment
+    ) as process:
+        os.close(theirs)
+        said = ""
+        while not (link := re.search(r"(http://\S+/)#token=(\S+)", said)):
+            said += os.read(ours, 4096).decode()  # raises if the service ends
+        page = browser.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(link[0])
+        expect(page.get_by_role("heading", level=1)).to_have_text("Communities of a graph")
+        expect(page.get_by_label("Token")).to_have_value(link[2])
+        assert page.url == f"{link[1]}#communities"
+        assert link[2] not in "".join(asked)
+        page.get_by_label("Graph").set_input_files(GRAPH)
+        page.get_by_role("button", name="Find communities").click()
+        expect(page.get_by_text("Waiting for a worker")).to_be_visible(timeout=SOON)
+        page.go_back()
+        assert "token" not in page.url
+        page.close()
+        process.terminate()
+    os.close(ours)
+    assert link[2] == (tmp_path / "data" / "service-token").read_text().strip()
+
+
+def test_a_log_gets_no_token(tmp_path: Path) -> None:
+    with serving(str(tmp_path / "d.sqlite3"), tmp_path / "data", token=None) as service:
+        token = (service.data / "service-token").read_text().strip()
+        assert "service-token" in service.log.read_text()
+    assert token not in service.log.read_text()
 
 
 def test_what_the_service_refuses_is_said(page: Page, tmp_path: Path) -> None:
@@ -227,6 +312,9 @@ def test_a_tune_is_submitted_followed_and_its_winner_compared_across_devices(pag
     expect(page.locator("figure.chart circle.dot.first")).to_have_count(len(trials))
     winner = " ".join(f"{name}={str(value).lower()}" for name, value in won["best"].items())
     expect(page.get_by_role("region", name="Winners")).to_contain_text(winner)
+    tried = {str(trial["configuration"]) for trial in trials}
+    expect(page.get_by_role("region", name="Parallel coordinates").locator("path")).to_have_count(len(tried))
+    expect(page.get_by_role("region", name=re.compile(f"^Importance.*{len(tried)} configurations"))).to_be_visible()
     fits(page)
 
     page.goto("/#devices")
@@ -241,15 +329,23 @@ def test_a_tune_is_submitted_followed_and_its_winner_compared_across_devices(pag
     expect(mine).to_contain_text("%")
     shipped = rows.filter(has_text="cuda: NVIDIA H200")
     expect(shipped).to_have_count(1)
-    expect(shipped.locator("th, td").nth(3)).to_have_text(re.compile(r"^\d+ ?%$"))
+    expect(shipped.locator("td[data-label='Of its roof']")).to_have_text(re.compile(r"^\d+ ?%$"))
     fits(page)
 
 
-def test_a_tune_is_cancelled(page: Page) -> None:
+def test_a_tune_is_cancelled_and_run_again(page: Page, served: Service) -> None:
     page.goto("/#tune")
     page.get_by_label("Trials").fill("5000")
     page.get_by_role("button", name="Tune", exact=True).click()
     page.wait_for_url("**/#job/*")
+    first = page.url
     state(page, "running")
+    page.get_by_role("button", name="Cancel").click()
+    state(page, "cancelled")
+    page.get_by_role("button", name="Run again").click()
+    page.wait_for_url(lambda url: url != first)
+    with served.client() as client:
+        before, after = (client.get(f"/api/v1/jobs/{url.rpartition('/')[2]}").json() for url in (first, page.url))
+    assert after["payload"] == before["payload"]
     page.get_by_role("button", name="Cancel").click()
     state(page, "cancelled")

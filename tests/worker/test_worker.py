@@ -72,7 +72,7 @@ def test_jobs_of_both_kinds_are_done_and_bad_ones_told(crew: Any, straight: Path
         "done",
         None,
         1,
-        {"communities.txt", "memberships.npz", "run.json"},
+        {"communities.txt", "graph", "memberships.npz", "run.json"},
     )
     same(outputs(crew, job), straight, tmp_path)
     record = json.loads(outputs(crew, job)["run.json"])

@@ -108,7 +108,7 @@ def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
         f"Drawing of the graph: {linked.size} vertices with {len(links)} links in {len(saved.cover.members)} "
         f"communities; {several} vertices are in more than one."
     )
-    return Picture("graph", "The graph and its communities", caption, alt, figure)
+    return Picture("graph", "The graph and its communities", caption, alt, figure, whole=True)
 
 
 def _radius(where: Floats) -> float:
@@ -203,7 +203,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
     where = layout(count, ends, 0.2 + relative) * 1.1
     where = apart(where, radius, 0.3)
     extent = np.ptp(where, axis=0) + 2.0
-    figure, axes = single(8.6, float(np.clip(7.4 * extent[1] / extent[0], 3.5, 8.5)))
+    figure, axes = single(7.4, float(np.clip(6.4 * extent[1] / extent[0], 3.0, 7.5)))
     axes.add_collection(
         LineCollection(
             [(where[a], where[b]) for a, b in pairs],
@@ -222,7 +222,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
         inside = r > 0.34
         axes.text(
             x, y if inside else y - r, str(place), zorder=5, ha="center", va="center" if inside else "top",
-            fontsize=8 if r > 0.45 or not inside else 7, color=on_scale(brightness[place]) if inside else INK,
+            fontsize=11 if r > 0.45 or not inside else 9, color=on_scale(brightness[place]) if inside else INK,
         )  # fmt: skip
     left_out = f" The {total - count} smaller communities are left out." if total > count else ""
     caption = (
@@ -237,7 +237,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
         + (f" The strongest joins communities {a} and {b}: {strength.max():,.0f}." if pairs else "")
         + left_out
     )
-    return Picture("community-graph", "Communities and what leads between them", caption, alt, figure)
+    return Picture("community-graph", "Communities and what leads between them", caption, alt, figure, whole=True)
 
 
 def _faces(axes: Axes, saved: SavedRun, count: int) -> tuple[list[object], list[float]]:

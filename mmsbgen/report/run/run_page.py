@@ -53,8 +53,8 @@ def _page(saved: SavedRun, graph: Graph | None, missing: str) -> HtmlPage:
         tiles=_tiles(saved),
     )
     sections = [
-        _communities(saved),
-        _drawing(saved, graph),
+        _communities(saved, graph),
+        _sizes(saved),
         _overlap(saved, graph),
         _convergence(record),
         _link_probabilities(record),
@@ -120,7 +120,7 @@ def _tiles(saved: SavedRun) -> list[Tile]:
     return tiles
 
 
-def _communities(saved: SavedRun) -> Section:
+def _communities(saved: SavedRun, graph: Graph | None) -> Section:
     cover, ids, strengths = saved.cover, saved.result.memberships.ids, saved.result.strengths
     rows = []
     for place, members in enumerate(cover.members[:_COMMUNITIES]):
@@ -130,20 +130,20 @@ def _communities(saved: SavedRun) -> Section:
     rest = len(cover.members) - len(rows)
     note = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""
     columns = ("community", "members", "strength", "ids")
-    table = Table("Largest communities", columns, rows, frozenset({0, 1, 2}), note, len(rows) > 12)
+    table = Table("Largest communities", columns, rows, frozenset({0, 1, 2}), note)
     rule = saved.record.get("rule") or {}
     doc = RULES[rule["name"]].doc if rule.get("name") in RULES else ""
     return Section(
         "Communities",
         f"Made by the rule {rule.get('name')} at {rule.get('threshold')}: {doc}." if rule else "",
-        _some(community_pictures.sizes(saved), community_pictures.memberships(saved)),
+        _some(network.draw(saved, graph)),
         [table] if rows else [],
     )
 
 
-def _drawing(saved: SavedRun, graph: Graph | None) -> Section | None:
-    picture = network.draw(saved, graph)
-    return None if picture is None else Section("Drawing", "", [picture])
+def _sizes(saved: SavedRun) -> Section | None:
+    pictures = _some(community_pictures.sizes(saved), community_pictures.memberships(saved))
+    return Section("Sizes and memberships", "", pictures) if pictures else None
 
 
 def _overlap(saved: SavedRun, graph: Graph | None) -> Section | None:

@@ -38,14 +38,14 @@ class RequestLimits:
     streams: int = 32
     """Event streams of jobs at once."""
     searches: int = 4
-    """Searches for the configurations of sources that run or wait at once."""
+    """Searches for the configurations of sources, and exports of results, that run or wait at once."""
     connections: int = 256
     address: int = 64
     """Connections of one client address."""
     intake_seconds: float = 120.0
-    """Time to check an upload."""
+    """Time to check an upload, or to export a result."""
     intake_memory: int = 4096 * MIB
-    """Address space of each process that checks uploads or searches, bytes."""
+    """Address space of each process that checks uploads, searches or exports, bytes."""
     rate: str = "1000/second"
     """Requests of one client address."""
     write_rate: str = "120/minute"

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.jobs import Job, Queue, RequestKeyError, UnknownJobError
+from mmsbgen.service.exported_results import GRAPH
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.http.uploads import body_chunks
 from mmsbgen.service.models.job_models import (
@@ -39,8 +40,6 @@ from mmsbgen.worker import tuning_job as tune_work
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=documented(401, 421, 422, 429, 503))
 
-GRAPH = "graph"
-"""Name of the input file of a detection."""
 _POLL_SECONDS = 0.4
 _PING_SECONDS = 15.0
 _SECURED: dict[str, Any] = {"security": [{"token": []}]}

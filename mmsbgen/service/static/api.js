@@ -62,9 +62,15 @@ export async function post(path, body = undefined, signal = undefined) {
   return (await send(path, { method: "POST", headers, body: JSON.stringify(body), signal })).json();
 }
 
+/** The content of a file of the API. */
+export const blob = async (path) => (await send(path)).blob();
+
+/** Delete what a path names. */
+export const remove = (path) => send(path, { method: "DELETE" });
+
 /** Download a file of the API; a plain link could not send the token. */
 export async function download(path, name) {
-  const url = URL.createObjectURL(await (await send(path)).blob());
+  const url = URL.createObjectURL(await blob(path));
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

@@ -2,12 +2,13 @@
 
 import { ApiError, keepToken, token } from "./api.js";
 import { communitiesPage } from "./pages/communities.js";
+import { databasePage } from "./pages/database.js";
 import { devicesPage } from "./pages/devices.js";
 import { failure } from "./dom.js";
 import { jobPage } from "./pages/job.js";
 import { tunePage } from "./pages/tuning.js";
 
-const PAGES = { devices: devicesPage, tune: tunePage, communities: communitiesPage, job: jobPage };
+const PAGES = { communities: communitiesPage, tune: tunePage, devices: devicesPage, database: databasePage, job: jobPage };
 const main = document.getElementById("main");
 let shown = new AbortController();
 
@@ -16,8 +17,8 @@ async function show() {
   shown = new AbortController();
   const { signal } = shown;
   const [name, ...rest] = location.hash.slice(1).split("/");
-  const page = PAGES[name] ?? PAGES.devices;
-  mark(name in PAGES ? name : "devices");
+  const page = PAGES[name] ?? PAGES.communities;
+  mark(name in PAGES ? name : "communities");
   main.replaceChildren();
   try {
     await page(main, signal, ...rest);
@@ -43,6 +44,14 @@ function kept() {
   state.textContent = token() ? "kept until this tab closes" : "";
 }
 
+/** Take the token out of a link to #token=…, so that it stays neither in the address bar nor in the history. */
+function signIn() {
+  if (!location.hash.startsWith("#token=")) return;
+  keepToken(location.hash.slice("#token=".length));
+  history.replaceState(null, "", "#communities");
+}
+
+signIn();
 field.value = token();
 field.addEventListener("input", () => {
   keepToken(field.value.trim());
@@ -54,6 +63,9 @@ document.getElementById("token-form").addEventListener("submit", (event) => {
 });
 kept();
 addEventListener("hashchange", () => {
+  signIn();
+  field.value = token();
+  kept();
   show();
   main.focus({ preventScroll: true });
 });

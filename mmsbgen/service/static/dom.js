@@ -43,7 +43,7 @@ export function table(caption, columns, rows) {
     el("td", { class: numeric[at] ? "number" : null, "data-label": columns[at].replace("#", "") }, content ?? "–");
   return el(
     "div",
-    { class: columns.length > 5 ? "wide cards" : "wide", tabindex: "0", role: "region", "aria-label": caption },
+    { class: columns.length > 4 ? "wide cards" : "wide", tabindex: "0", role: "region", "aria-label": caption },
     el("p", { class: "quiet" }, caption),
     el(
       "table",
@@ -64,14 +64,22 @@ export function table(caption, columns, rows) {
   );
 }
 
-/** A bar that shows a share from 0 to 1. */
-export function bar(share, text = "") {
-  const width = `${(100 * Math.min(1, Math.max(0, share))).toFixed(2)}%`;
-  return svg(
-    "svg",
-    { class: "bar", role: "img", "aria-label": text },
-    svg("rect", { class: "track", width: "100%", height: "100%", rx: 2 }),
-    svg("rect", { class: "value", width, height: "100%", rx: 2 }),
+/**
+ * A number with a bar: of a share of 1, on a track that is the whole; or, if `largest` is given, of the value relative
+ * to it, without a track.
+ */
+export function measured(text, value, largest = undefined) {
+  const width = `${(100 * Math.max(0, value / (largest ?? 1))).toFixed(2)}%`;
+  return el(
+    "div",
+    { class: "measured" },
+    el("span", {}, text),
+    svg(
+      "svg",
+      { class: "bar", "aria-hidden": "true" },
+      largest === undefined ? svg("rect", { class: "track", width: "100%", height: "100%", rx: 2 }) : null,
+      svg("rect", { class: "value", width, height: "100%", rx: 2 }),
+    ),
   );
 }
 

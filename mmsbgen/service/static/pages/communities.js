@@ -1,21 +1,22 @@
 // Form for a detection, and the list of detections.
 
-import { post } from "../api.js";
+import { blob, get, post } from "../api.js";
 import { el, failure, field } from "../dom.js";
-import { jobList } from "./jobs.js";
+import { jobList, title } from "./jobs.js";
 
-/** The page of detections. */
-export async function communitiesPage(main, signal) {
+/** The page of detections; the form has graph and settings of the job `again`, if one is given. */
+export async function communitiesPage(main, signal, again = undefined) {
+  const before = again ? await get(`jobs/${again}`, {}, signal) : null;
   main.append(
     el("h1", {}, "Communities of a graph"),
     el("p", {}, "Upload the links of a graph and see its overlapping communities as they are found."),
-    form(),
+    form(before),
     el("h2", {}, "Detections"),
     jobList("detect", signal),
   );
 }
 
-function form() {
+function form(before) {
   const graph = el("input", { type: "file", required: true });
   const k = el("input", { type: "number", min: 2, max: 4096, value: 20, required: true });
   const auto = el("input", { type: "checkbox", id: "auto" });
@@ -27,12 +28,21 @@ function form() {
   graph.addEventListener("change", () => {
     name.value = (graph.files[0]?.name ?? "").replace(/(\.(txt|tsv|csv|edges|edgelist))?(\.gz)?$/i, "");
   });
+  const settings = { name, iterations, seed, device };
+  const kept = Boolean(before?.outputs.graph);
+  if (before) {
+    const given = { ...before.payload, device: before.device };
+    for (const [key, control] of Object.entries(settings)) control.value = given[key] ?? "";
+    auto.checked = k.disabled = given.n_communities === "auto";
+    if (!auto.checked) k.value = given.n_communities;
+    graph.required = !kept;
+  }
   const said = el("div", { "aria-live": "polite" });
   const button = el("button", {}, "Find communities");
   const body = el(
     "form",
     { class: "panel" },
-    field("Graph", graph, "an edge list or a CSV of links, plain or .gz"),
+    field("Graph", graph, kept ? `${title(before)}: its graph, unless you choose another` : "an edge list or a CSV of links, plain or .gz"),
     el(
       "div",
       { class: "row" },
@@ -41,7 +51,7 @@ function form() {
     ),
     el(
       "details",
-      {},
+      { open: before !== null },
       el("summary", {}, "More"),
       el(
         "div",
@@ -57,15 +67,18 @@ function form() {
   );
   body.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const options = new URLSearchParams({ n_communities: auto.checked ? "auto" : k.value });
-    for (const [key, control] of Object.entries({ name, iterations, seed, device })) {
+    // Options of a job of the API that the form does not show stay as they are.
+    const others = Object.entries(before?.payload ?? {}).filter(([key]) => !(key in settings));
+    const options = new URLSearchParams(others);
+    options.set("n_communities", auto.checked ? "auto" : k.value);
+    for (const [key, control] of Object.entries(settings)) {
       if (control.value.trim()) options.set(key, control.value.trim());
     }
     const form = new FormData();
-    form.set("graph", graph.files[0]);
     button.disabled = true;
     said.replaceChildren(el("p", {}, "Sending the graph, and having it checked … "), el("progress", { "aria-label": "Sending" }));
     try {
+      form.set("graph", graph.files[0] ?? (await blob(`jobs/${before.id}/files/graph`)));
       const job = await post(`jobs/detect?${options}`, form);
       location.hash = `job/${job.id}`;
     } catch (error) {

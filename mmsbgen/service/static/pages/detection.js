@@ -2,14 +2,21 @@
 
 import { download, get } from "../api.js";
 import { Chart, matrix } from "../charts.js";
-import { bar, bytes, count, el, failure, field, number, percent, seconds, table } from "../dom.js";
+import { bytes, count, el, failure, field, measured, number, percent, seconds, table } from "../dom.js";
 
 const PAGE = 50;
 const MOST_OF_MATRIX = 30;
 const FILES = {
   "communities.txt": "one community a line",
   "memberships.npz": "memberships and strengths, for NumPy",
-  "run.json": "all about the run",
+  "run.json": "settings, versions and metrics",
+};
+/** Files that the service makes on request from result and graph. */
+const EXPORTS = {
+  "report.html": "one page with pictures",
+  "communities.csv": "memberships, one a line",
+  "graph.gexf": "graph and communities, for Gephi",
+  "graph.graphml": "graph and communities, for Cytoscape and others",
 };
 
 /** A live chart of the held-out trace. */
@@ -80,33 +87,41 @@ function summary(found) {
 }
 
 function downloads(job) {
-  const said = el("div", {});
-  const buttons = Object.entries(job.outputs).map(([name, file]) => {
-    const button = el("button", { type: "button", class: "second", title: FILES[name] }, `${name} (${bytes(file.bytes)})`);
-    button.addEventListener("click", async () => {
-      button.disabled = true;
-      said.replaceChildren();
-      await download(`jobs/${job.id}/files/${name}`, name).catch((error) => said.replaceChildren(failure(error)));
-      button.disabled = false;
+  const said = el("div", { "aria-live": "polite" });
+  const button = (folder, name, title, text) => {
+    const made = el("button", { type: "button", class: "second", title }, text);
+    made.addEventListener("click", async () => {
+      made.disabled = true;
+      said.replaceChildren(el("p", {}, `Getting ${name} …`));
+      await download(`jobs/${job.id}/${folder}/${name}`, name).then(
+        () => said.replaceChildren(),
+        (error) => said.replaceChildren(failure(error)),
+      );
+      made.disabled = false;
     });
-    return button;
-  });
-  return el("div", { class: "downloads" }, el("span", {}, "Download"), buttons, said);
+    return made;
+  };
+  const files = Object.entries(FILES).filter(([name]) => name in job.outputs);
+  return el(
+    "div",
+    { class: "downloads" },
+    el("span", {}, "Download"),
+    files.map(([name, title]) => button("files", name, title, `${name} (${bytes(job.outputs[name].bytes)})`)),
+    "graph" in job.outputs ? Object.entries(EXPORTS).map(([name, title]) => button("exports", name, title, name)) : [],
+    said,
+  );
 }
 
 function communities(found, choose) {
   const place = el("div", {});
   const largest = found.communities[0]?.size ?? 1;
-  const strongest = Math.max(...found.communities.map((one) => one.strength ?? 0), 1e-12);
   let most = 15;
 
   function draw() {
     const rows = found.communities.slice(0, most).map((one) => [
       el("button", { type: "button", class: "link", onclick: () => choose(one.number) }, `Community ${one.number}${one.background ? " (background)" : ""}`),
-      count(one.size),
-      bar(one.size / largest, `${one.size} members`),
-      number(one.strength, 3),
-      bar((one.strength ?? 0) / strongest, `strength ${number(one.strength, 3)}`),
+      measured(count(one.size), one.size, largest),
+      measured(number(one.strength, 3), one.strength),
     ]);
     const more = el("button", { type: "button", class: "second" }, `Show all ${count(found.communities.length)}`);
     more.addEventListener("click", () => {
@@ -114,7 +129,11 @@ function communities(found, choose) {
       draw();
     });
     place.replaceChildren(
-      table("The largest first; strength: probability of a link", ["Community", "#Members", "", "#Strength", ""], rows),
+      table(
+        "The largest first, numbered from 0 as in the files. Bars: members, relative to the largest community; strength, the probability of a link, from 0 to 1",
+        ["Community", "#Members", "#Strength"],
+        rows,
+      ),
       ...(found.communities.length > most ? [more] : []),
       ...(found.count > found.communities.length
         ? [el("p", { class: "quiet" }, `${count(found.count - found.communities.length)} smaller ones are in the files.`)]
@@ -190,10 +209,9 @@ function vertex(job, choose) {
       const found = await get(`jobs/${job}/vertices`, { id: id.value.trim() });
       const rows = found.memberships.map(([number_, share]) => [
         el("button", { type: "button", class: "link", onclick: () => choose(number_) }, `Community ${number_}`),
-        number(share, 3),
-        bar(share, `share ${number(share, 3)}`),
+        measured(number(share, 3), share),
       ]);
-      place.replaceChildren(table(`Memberships of ${found.id}`, ["Community", "#Share", ""], rows));
+      place.replaceChildren(table(`Memberships of ${found.id}`, ["Community", "#Share"], rows));
     } catch (error) {
       place.replaceChildren(failure(error));
     }

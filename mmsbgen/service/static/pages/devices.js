@@ -1,7 +1,7 @@
 // Comparison of devices by their best configuration for a kernel and a problem.
 
 import { get } from "../api.js";
-import { bar, bytes, count, el, failure, named, number, percent, seconds, table } from "../dom.js";
+import { bytes, count, el, failure, measured, named, number, percent, seconds, table } from "../dom.js";
 import { kernelAndProblem } from "./problem.js";
 
 /** The page of devices. */
@@ -74,18 +74,17 @@ function comparison(answers) {
   const slowest = Math.max(...exact, 1e-12);
   const rows = answers.map(({ device, best, trial, error }) => {
     const name = el("div", {}, device.label, device.local ? el("div", { class: "quiet" }, "this machine") : null);
-    if (error) return [name, null, null, null, null, failure(error)];
+    if (error) return [name, null, null, null, failure(error)];
     const timed = best.tier === "exact";
     return [
       name,
-      timed ? seconds(best.expected_s) : null,
-      timed ? bar(best.expected_s / slowest, seconds(best.expected_s)) : "not timed for it",
+      timed ? measured(seconds(best.expected_s), best.expected_s, slowest) : "not timed for it",
       trial?.roof_fraction ? percent(trial.roof_fraction) : null,
       el("span", { class: `badge ${best.tier}` }, best.tier),
       el("div", {}, el("div", {}, named(best.configuration)), el("div", { class: "quiet" }, best.reason, best.outlook ? `; ${best.outlook}` : "")),
     ];
   });
-  return table("Best known configurations; times where a device was tuned for this very problem, shorter is better", ["Device", "#Time", "", "#Of its roof", "Tier", "Configuration, and why"], rows);
+  return table("Best known configurations; times where a device was tuned for this very problem, with bars relative to the slowest: shorter is better", ["Device", "#Time", "#Of its roof", "Tier", "Configuration, and why"], rows);
 }
 
 function deviceTable(devices) {

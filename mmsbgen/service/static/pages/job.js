@@ -1,16 +1,25 @@
 // One job: its state, progress and result.
 
-import { follow, get, post } from "../api.js";
+import { follow, get, post, remove } from "../api.js";
 import { detectionLive, detectionResult } from "./detection.js";
 import { el, failure, when } from "../dom.js";
 import { badge, title } from "./jobs.js";
 import { tuneLive, tuneResult } from "./tuning.js";
 
 const KINDS = {
-  detect: { title: "Detection", live: detectionLive, result: detectionResult, page: "communities" },
-  tune: { title: "Tune", live: tuneLive, result: tuneResult, page: "tune" },
+  detect: { title: "Detection", live: detectionLive, result: detectionResult, page: "communities", again: prefilled },
+  tune: { title: "Tune", live: tuneLive, result: tuneResult, page: "tune", again: resubmitted },
 };
 const ENDED = ["done", "failed", "cancelled"];
+
+/** Open the form of a detection with the job's graph and settings. */
+async function prefilled(job) {
+  location.hash = `communities/${job.id}`;
+}
+
+async function resubmitted({ payload, device }) {
+  location.hash = `job/${(await post("jobs/tune", device ? { ...payload, device } : payload)).id}`;
+}
 
 /** The page of a job. */
 export async function jobPage(main, signal, id) {
@@ -34,11 +43,23 @@ export async function jobPage(main, signal, id) {
       notes.replaceChildren(failure(error));
     }
   });
+  const again = el("button", { type: "button", class: "second" }, "Run again");
+  again.addEventListener("click", () => kind.again(job).catch((error) => notes.replaceChildren(failure(error))));
+  const forget = el("button", { type: "button", class: "second" }, "Delete");
+  forget.addEventListener("click", async () => {
+    if (!confirm("Delete this job and its files?")) return;
+    try {
+      await remove(`jobs/${id}`);
+      location.hash = kind.page;
+    } catch (error) {
+      notes.replaceChildren(failure(error));
+    }
+  });
   const live = kind.live(job);
   main.append(
     el("h1", {}, `${kind.title}: ${title(job)} `, state),
     el("p", { class: "quiet" }, `Submitted ${when(job.created_at)} · job ${id}`),
-    el("div", { class: "going" }, bar, cancel),
+    el("div", { class: "going" }, bar, cancel, again, forget),
     doing,
     notes,
     live.element,
@@ -50,6 +71,7 @@ export async function jobPage(main, signal, id) {
     state.replaceChildren(badge(now));
     const over = ENDED.includes(now);
     cancel.hidden = over;
+    again.hidden = forget.hidden = !over;
     bar.hidden = over;
     if (now === "queued") doing.textContent = "Waiting for a worker …";
     else if (over) doing.textContent = "";

@@ -8,7 +8,7 @@ const EVERY_MS = 3000;
 /** The title of a job: the graph of a detection, the kernels of a tune. */
 export function title(job) {
   const { kernels, name, n_communities: k } = job.payload;
-  if (job.kind === "detect") return `${name ?? "graph"}, K = ${k}`;
+  if (job.kind === "detect") return `${name ?? "graph"}, K\u00a0=\u00a0${k ?? "auto"}`;
   return kernels?.join(", ") ?? "all kernels worth tuning";
 }
 

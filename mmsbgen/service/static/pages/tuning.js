@@ -2,7 +2,8 @@
 
 import { get, post } from "../api.js";
 import { Chart } from "../charts.js";
-import { bar, count, el, failure, field, named, number, percent, seconds, table } from "../dom.js";
+import { count, el, failure, field, measured, named, number, percent, seconds, table } from "../dom.js";
+import { searchSpace } from "../space.js";
 import { jobList } from "./jobs.js";
 import { kernelAndProblem } from "./problem.js";
 
@@ -122,22 +123,47 @@ export function tuneLive() {
   };
 }
 
+/** A share of the roof; above 1 there is no whole that a bar could be a share of. */
+function roofed(share) {
+  if (share === null || share > 1) return percent(share);
+  return measured(percent(share), share);
+}
+
 /** The results of a tuning run. */
-export async function tuneResult(place, job) {
+export async function tuneResult(place, job, signal) {
   const { kernels, device, seconds: spent, roofs } = job.result;
   const rows = kernels.map((one) => [
     one.kernel,
     seconds(one.median_s),
     one.speedup_over_default ? `${number(one.speedup_over_default, 3)} ×` : null,
-    one.roof_fraction === null ? null : percent(one.roof_fraction),
-    one.roof_fraction === null ? null : bar(one.roof_fraction, `${percent(one.roof_fraction)} of the roof`),
+    roofed(one.roof_fraction),
     one.best ? named(one.best) : one.note || "no configuration works",
     named(one.trials),
   ]);
   place.append(
     el("h2", {}, "Result"),
     el("p", {}, `${device.name} (${device.platform}), ${seconds(spent)}; copy ${number(roofs?.copy, 3)} GB/s, rows at random ${number(roofs?.gather, 3)} GB/s.`),
-    table("Winners", ["Kernel", "#Time", "#Over default", "#Of the roof", "", "Configuration", "Trials"], rows),
-    el("p", { class: "quiet" }, "Runs take it from now on where device and problem are these. Above 100 % of the roof the caches hold the data."),
+    table("Winners", ["Kernel", "#Time", "#Over default", "#Of the roof", "Configuration", "Trials"], rows),
+    el("p", { class: "quiet" }, "Runs take it from now on where device and problem are these. Above 100 % of the roof, which is that of the memory, the caches hold the data."),
   );
+  await searchSpaces(place, job, signal);
+}
+
+/** The search space of a kernel of the tune that is chosen, the first one at first. */
+async function searchSpaces(place, job, signal) {
+  const names = job.result.kernels.filter((one) => one.best).map((one) => one.kernel);
+  if (!names.length || !job.result.run) return;
+  const kernel = el("select", {}, names.map((name) => el("option", {}, name)));
+  const shown = el("div", { "aria-live": "polite" });
+  place.append(el("h2", {}, "Search space"), el("div", { class: "row" }, field("Kernel", kernel)), shown);
+
+  async function draw() {
+    const query = { run: job.result.run, kernel: kernel.value, status: "ok", limit: 500 };
+    const { trials } = await get("trials", query, signal);
+    const parts = searchSpace(trials);
+    shown.replaceChildren(...(parts.length ? parts : [el("p", {}, "Too few configurations were measured.")]));
+  }
+
+  kernel.addEventListener("change", () => draw().catch((error) => shown.replaceChildren(failure(error))));
+  await draw();
 }

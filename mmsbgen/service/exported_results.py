@@ -1,0 +1,45 @@
+"""Results of detections as files for other programs, made on request in a child process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.export.export_files import write
+from mmsbgen.export.run_folder import graph_of_run, read_folder
+from mmsbgen.jobs import Queue
+from mmsbgen.sampler.run.result_folder import FILES
+
+__all__ = ["GRAPH", "ExportName", "export"]
+
+ExportName = Literal["communities.csv", "graph.gexf", "graph.graphml", "report.html"]
+GRAPH = "graph"
+"""Name of the file with the graph, of the input and of the result of a detection."""
+
+
+def export(database: str | None, job: str, name: ExportName, folder: Path) -> Path:
+    """Write the export ``name`` of a finished detection into ``folder``; returns its path.
+
+    Raises ``InputError`` if the result lacks files that it needs, ``MissingDependencyError`` if a package is missing.
+    """
+    with open_store(database) as store:
+        queue = Queue(store)
+        there = queue.get(job).outputs
+        if not {*FILES, GRAPH} <= there.keys():
+            raise InputError(f"the job {job} has no such files: a detection that is done and keeps its graph has")
+        for file in (*FILES, GRAPH):
+            queue.save(job, "output", file, folder / file)
+    if name == "report.html":
+        from mmsbgen.report import need_matplotlib
+
+        need_matplotlib()
+        from mmsbgen.report.page import html
+        from mmsbgen.report.run.run_page import run_page
+
+        path = folder / name
+        path.write_bytes(html(run_page(folder, folder / GRAPH)).encode("utf-8", "replace"))
+        return path
+    graph, _ = graph_of_run(folder, folder / GRAPH)
+    return write(read_folder(folder, graph), folder / name, None)
