@@ -43,6 +43,9 @@ log = logging.getLogger("mmsbgen.service")
     show_default=True,
     help="Of a job on the service's own workers; then it fails.",
 )
+@click.option(
+    "--max-per-address", type=click.IntRange(1, 256), default=64, show_default=True, help="Connections of one address."
+)
 @click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Job workers beside it.")
 @click.option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
 @click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
@@ -63,6 +66,7 @@ def serve(
     max_jobs: int,
     max_stored: int,
     max_hours: float,
+    max_per_address: int,
     workers: int,
     devices: tuple[str, ...],
     rate: str,
@@ -111,6 +115,7 @@ def serve(
         jobs=max_jobs,
         stored=max_stored * MIB,
         hours=max_hours,
+        address=max_per_address,
         rate=rate,
         write_rate=write_rate,
     )

@@ -52,7 +52,9 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
     help="Larger checkpoints stay in --data, where only workers that share it find them.",
 )
 @click.option(
-    "--max-hours", type=click.FloatRange(0, min_open=True), help="Hours that an attempt at a job may take, after which the job fails."
+    "--max-hours",
+    type=click.FloatRange(0, min_open=True),
+    help="Hours that an attempt at a job may take, after which the job fails.",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Take measurements of a Dask scheduler (tcp://HOST:PORT) instead.")
 @log_options

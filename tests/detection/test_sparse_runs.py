@@ -40,6 +40,11 @@ def test_a_fitted_model_predicts_as_its_memberships(grqc: str) -> None:
     np.testing.assert_allclose(model.predict_link_proba(names), found.memberships.link_probabilities(pairs), rtol=1e-3)
 
 
+def test_a_run_without_refinement(grqc: str) -> None:
+    found = mmsbgen.detect(grqc, 300, random_state=0, iterations=4, device="pocl", refine=False)
+    assert len(found.communities) > 50
+
+
 def test_a_resumed_run_has_the_same_bits(grqc: str, tmp_path: Path) -> None:
     options = ("--rows", "sparse", "-k", 60, "--start", "communities")
     cli(grqc, *options, "-n", 40, "-o", tmp_path / "whole", "--checkpoint")

@@ -111,7 +111,7 @@ def test_without_held_out_pairs_the_number_of_communities_tells() -> None:
     one = found["effective_communities"]
     assert found["text"].startswith(
         f"R-hat {one['r_hat']:.3f} of the effective number of communities; effective sample size "
-        f"{one['ess_bulk']:.0f} of 800 draws."
+        f"{min(one['ess_bulk'], one['ess_tail']):.0f} of 800 draws."
     )
     assert "The samples agree within the chain." in found["text"]
     with pytest.raises(InputError, match="there are no draws"):

@@ -64,7 +64,9 @@ class Plan:
         self.capacity = buffers.Capacity(self.max_vertices, listed, self.rounds, self.max_pairs, groups)
         self.specs = buffers.specs(split, self.shape, self.capacity, self.export_rows)
         self.specs += self.partners.specs(self.rounds)
-        self.specs += buffers.explained_specs(split.n_training_links, self.shape) if options.refines or options.sparse else []
+        self.specs += (
+            buffers.explained_specs(split.n_training_links, self.shape) if options.refines or options.sparse else []
+        )
         on_device = self.shape.bytes(options.keeps_mean, options.keeps_spread) | buffers.bytes_by_purpose(self.specs)
         self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes(results))
 

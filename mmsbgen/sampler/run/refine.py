@@ -17,8 +17,8 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import row_source
-from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.sampler.starts.start_methods import by_label, seeded
+from mmsbgen.sampler.state.sparse_state import SparseState
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
