@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ from mmsbgen.base.id_text import plural
 from mmsbgen.base.user_files import check_name
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.export import Clustering, Exports
-from mmsbgen.graph import Graph, ReadingOptions
+from mmsbgen.export.run_folder import read_folder, read_record
+from mmsbgen.graph import Graph, ReadingOptions, as_graph
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover
@@ -54,6 +56,23 @@ class Detection(Exports):
     interrupted: bool = False
     checkpoint: Path | None = None
     graph: Graph | None = None
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], graph: Any = None, top: int = 16) -> Detection:
+        """The result that ``mmsbgen detect -o`` or ``mmsbgen.detect(out=...)`` left in ``folder``.
+
+        Args:
+            folder: the folder of results.
+            graph: the graph of the run, as :func:`mmsbgen.detect` takes it; some exports need it.
+            top: number of largest shares of a vertex to read if the file holds all of pi.
+
+        Raises:
+            InputError: for a folder without results, files that do not belong together, or another graph.
+        """
+        where = Path(folder)
+        found = read_folder(where, None if graph is None else as_graph(graph), top)
+        record = read_record(where)
+        return cls(found.memberships, found.cover, record["trace"], record, record["interrupted"], graph=found.graph)
 
     def __repr__(self) -> str:
         cover, state = self.cover, "interrupted, " if self.interrupted else ""

@@ -15,7 +15,7 @@ class ResultOptions:
 
     rule: str = option(RULE_NAMES[0], "Rule that makes communities of memberships.", "advanced", choices=RULE_NAMES)
     threshold: float | None = option(
-        None, "Threshold of the rule; each has its default.", "everybody", least=0, most=2**31
+        None, "Threshold of the rule; each has its default.", "advanced", least=0, most=2**31
     )
     top: int = option(16, "Largest memberships of each vertex that are kept.", "advanced", least=1, most=2**24)
 

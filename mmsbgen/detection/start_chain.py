@@ -83,7 +83,10 @@ def _tell_configurations(sampler: Sampler, request: Request) -> None:
     for line in by_tier(choices):
         request.on_detail(f"Configurations, {line}.")
     if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
-        request.on_message("Nothing was tuned for this device yet; `mmsbgen tune` finds faster configurations.")
+        request.on_message(
+            "The kernels of this run were not tuned for this device yet; "
+            f"`mmsbgen tune --graph GRAPH -k {sampler.shape.k}` finds faster configurations."
+        )
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class Clustering:
 
     @property
     def strengths(self) -> npt.NDArray[np.float64]:
-        """The probability ``[C]`` of a link between two vertices wholly in a community."""
+        """The strengths beta ``[C]`` of the model, which are no calibrated probabilities."""
         return np.asarray(self.memberships.beta[: len(self.cover.members)], np.float64)
 
     def needs_graph(self, what: str) -> Graph:

@@ -60,6 +60,12 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clus
     return Clustering(m, Cover(tuple(members), len(m.ids), tuple(background)), graph, rule)
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record of the run in ``folder``.  Raises InputError if there is none that can be read."""
+    with _readable(folder / "run.json"):
+        return _record(folder)
+
+
 def _record(folder: Path) -> dict[str, Any]:
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     if not isinstance(record, dict):

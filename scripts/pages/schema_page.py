@@ -42,8 +42,11 @@ makes this page from `mmsbgen/db/store/schema.py`.
 Read it with any SQL client ([tutorial](../tutorials/database.md#4-sql)). To write, use
 [`mmsbgen db import`](../how-to/exchange-records.md), which keeps digests right.
 
-Two views spare joins. `all_trials` has every trial with its device, compiler, kernel and problem in words, and tells
-quarantine. `best_trials` has the trial with the lowest median of each of these.
+Two views spare joins: `all_trials` has every trial, `best_trials` the fastest one of each device, compiler, kernel and
+problem. `mmsbgen db best` may name another, as it prefers what was timed again in turns. Their columns: id, created_at,
+run, backend, device, platform, driver, compiler, compiler_version, compiler_options, family, kernel, template_digest,
+problem, config, status, message, median_s, spread_s, gbps, roof_gbps, roof_fraction, energy_j. `all_trials` also has
+quarantined.
 """
 
 

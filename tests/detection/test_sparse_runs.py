@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mmsbgen
+from mmsbgen.base.errors import InputError
 from mmsbgen.export.run_folder import read_folder
 from tests.detection.detections import cli
 
@@ -29,6 +30,14 @@ def test_a_run_by_default_and_its_files(grqc: str, tmp_path: Path) -> None:
     live = found.memberships.link_probabilities(pairs)
     saved = read_folder(tmp_path / "out").memberships.link_probabilities(pairs)
     np.testing.assert_allclose(saved, live, rtol=1e-6)
+    loaded = mmsbgen.Detection.load(tmp_path / "out", graph=grqc)
+    assert loaded.communities == found.communities
+    assert loaded.verdict == found.verdict
+    assert loaded.graph is not None
+    names = np.asarray(found.memberships.ids)[pairs]
+    np.testing.assert_allclose(loaded.predict_links(names), live, rtol=1e-6)
+    with pytest.raises(InputError, match="has no "):
+        mmsbgen.Detection.load(tmp_path)
 
 
 def test_a_fitted_model_predicts_as_its_memberships(grqc: str) -> None:

@@ -201,7 +201,7 @@ def export_(
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    r"""Write records to FILE.
+    """Write records to FILE.
 
     \b
     suffix   format
@@ -212,7 +212,7 @@ def export_(
 
     All records are written, or those that match the filters; FILE is compressed if its name ends in .gz. Host names
     are left out unless --with-host is given.
-    """
+    """  # noqa: D301
     from mmsbgen.db.exchange import formats
 
     output = Output(as_json, as_csv)

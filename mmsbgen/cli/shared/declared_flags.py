@@ -41,8 +41,11 @@ def declared_flags(
     return add
 
 
-def reading_flags(*only: str) -> Callable[[F], F]:
-    """Add the options of :class:`mmsbgen.graph.ReadingOptions`: those in ``only``, or all."""
+def reading_flags(*only: str, for_experts: bool = False) -> Callable[[F], F]:
+    """Add the options of :class:`mmsbgen.graph.ReadingOptions`: those in ``only``, or all.
+
+    With ``for_experts`` only ``--help-all`` shows them.
+    """
     from mmsbgen.graph.reading_options import FORMATS
 
     flags = {
@@ -73,7 +76,7 @@ def reading_flags(*only: str) -> Callable[[F], F]:
 
     def add(command: F) -> F:
         for name in reversed(only or tuple(flags)):
-            command = flags[name](command)
+            command = (expert(flags[name]) if for_experts else flags[name])(command)
         return command
 
     return add

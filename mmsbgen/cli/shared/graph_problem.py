@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,6 +12,9 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.completed_names import mini_batch_names, partner_names
 from mmsbgen.cli.shared.guided_help import expert
 from mmsbgen.cli.shared.parameter_types import NamedPath
+
+if TYPE_CHECKING:
+    from mmsbgen.graph import ReadingOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +47,14 @@ def graph_options(command: F) -> F:
     return command
 
 
-def of_graph(graph: Path | None, k: int | None, mini_batch: str, partners: str, device: str | None) -> dict[str, Any]:
+def of_graph(
+    graph: Path | None,
+    k: int | None,
+    mini_batch: str,
+    partners: str,
+    device: str | None,
+    reading: ReadingOptions | None = None,
+) -> dict[str, Any]:
     """The problem parameters of ``mmsbgen detect GRAPH -k K`` with these options; empty without a graph.
 
     Raises ``InputError`` if only one of ``graph`` and ``k`` is given.
@@ -55,7 +65,9 @@ def of_graph(graph: Path | None, k: int | None, mini_batch: str, partners: str, 
         return {}
     if k is None:
         raise InputError("--graph needs the number of communities too, for example -k 50")
+    from mmsbgen.graph import load_graph
     from mmsbgen.sampler.chain.chain_problem import problem_of_graph
     from mmsbgen.sampler.options.options import Options
 
-    return dict(problem_of_graph(graph, Options(n_communities=k, mini_batch=mini_batch, partners=partners), device))
+    options = Options(n_communities=k, mini_batch=mini_batch, partners=partners)
+    return dict(problem_of_graph(graph if reading is None else load_graph(graph, reading), options, device))

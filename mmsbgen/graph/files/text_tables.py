@@ -209,7 +209,7 @@ def _named_columns(rows: list[Row], columns: Sequence[Any], shown: str) -> tuple
             warn_user(f"the first row, {pairs[0]}, is read as a link; if it is a header, give its names", GraphWarning)
         return int(header is True), tuple(at)
     odd = next((end for end in ends if names.count(end) != 1 and end not in numbers), ends[0])
-    raise InputError(f"there is no column {odd!r}, or several; name two columns, or give their numbers. {shown}")
+    raise InputError(f"there is no column {odd!r}, or several; the first row has {', '.join(names)}. {shown}")
 
 
 def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingOptions) -> NDArray[np.bool_] | None:

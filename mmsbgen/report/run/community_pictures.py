@@ -103,10 +103,10 @@ def sizes(saved: SavedRun) -> Picture | None:
         right.set_ylim(bottom=0)
     right.grid()
     right.set_xlabel("members (vertices)")
-    right.set_ylabel("strength beta\n(probability of a link inside)")
+    right.set_ylabel("strength beta of the model")
     caption = (
-        "Left: members of every community, the largest first. Right: each community's strength, the probability of a "
-        "link between two vertices that are wholly in it."
+        "Left: members of every community, the largest first. Right: each community's strength in the model, which "
+        "tells strong ones from weak ones and is no calibrated probability."
     )
     alt = (
         f"{count.size} communities of {count.min():.0f} to {count.max():.0f} members, median {np.median(count):g}; "

@@ -251,7 +251,7 @@ def _faces(axes: Axes, saved: SavedRun, count: int) -> tuple[list[object], list[
     figure = axes.get_figure()
     assert figure is not None
     bar = figure.colorbar(ScalarMappable(norm, scale), ax=axes, shrink=0.5, pad=0.01, aspect=25)
-    bar.set_label("strength beta (probability of a link inside)")
+    bar.set_label("strength beta of the model")
     bar.outline.set_visible(False)
     if wide:
         log_scale(bar.ax, "y")

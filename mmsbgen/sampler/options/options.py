@@ -226,7 +226,6 @@ class Options:
                 f"storage={self.storage!r} does not go with {what}: it is for stars (mini_batch='random-node', say) in "
                 f"float32 with partners of their own; leave it out, or store rows as {STORAGES[0]}"
             )
-
         self._check_rows()
 
     def _check_rows(self) -> None:
@@ -269,10 +268,9 @@ class Options:
         """These options with defaults chosen for a graph of ``n_vertices`` and ``n_links``.
 
         A star has an eighth of the vertices, between 32 and 4096.  A block has a sixteenth, between 4096 and 16384,
-        so that a launch fills a GPU.  Graphs of at least eight blocks of 32768 use that size: fewer launches are
-        faster, and a sweep gains as much.  The interval of evaluations and the end of
-        the burn-in are set here too.  ``iterations`` stays None if the run ends by its own convergence test.  With
-        sparse rows an iteration is a sweep over all vertices, and all of them are partners.
+        so that a launch fills a GPU; graphs of at least eight blocks of 32768 use that size, as fewer launches are
+        faster.  The interval of evaluations and the end of the burn-in are set here too.  ``iterations`` stays None if
+        the run ends by its own convergence test.  With sparse rows an iteration is a sweep over all vertices.
 
         Raises :class:`InputError` if sparse rows are asked for together with a smaller size.
         """

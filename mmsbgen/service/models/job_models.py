@@ -129,7 +129,7 @@ class Community(BaseModel):
 
     number: int = Field(description="0 for the largest.")
     size: int
-    strength: float = Field(description="The probability of a link between two vertices wholly in it.")
+    strength: float = Field(description="Its strength beta in the model, which is no calibrated probability.")
     background: bool = Field(description="Whether its members link no more often than any two vertices do.")
 
 

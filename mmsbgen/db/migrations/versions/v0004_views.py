@@ -13,7 +13,7 @@ SELECT trials.id, trials.created_at, tuning_runs.uuid AS run,
     devices.backend, devices.name AS device, devices.platform, devices.driver,
     toolchains.compiler, toolchains.version AS compiler_version, toolchains.options AS compiler_options,
     kernels.family, kernels.name AS kernel, kernels.template_digest,
-    problems.params AS problem, trials.config AS configuration, trials.status, trials.message,
+    problems.params AS problem, trials.config, trials.status, trials.message,
     trials.median_s, trials.spread_s, trials.gbps, trials.roof_gbps, trials.roof_fraction, trials.energy_j,
     EXISTS (
         SELECT 1 FROM quarantine
@@ -30,7 +30,7 @@ JOIN problems ON problems.id = trials.problem_id
 """
 _COLUMNS = """
     id, created_at, run, backend, device, platform, driver, compiler, compiler_version, compiler_options, family,
-    kernel, template_digest, problem, configuration, status, message, median_s, spread_s, gbps, roof_gbps,
+    kernel, template_digest, problem, config, status, message, median_s, spread_s, gbps, roof_gbps,
     roof_fraction, energy_j
 """
 _BEST = f"""
