@@ -248,7 +248,7 @@ def explain_rows(
     by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in store.trials(kernel=kernel, device=device, status="ok"):
         by_key[trial.key].append(trial)
-    own = {trial.uid for found in by_key.values() for trial in found}
+    own = {trial.uid: trial for found in by_key.values() for trial in found}
     groups = [Group(key, "", ranked(map(candidate, found))) for key, found in by_key.items()]
     for (family, name), shipped in shipped_groups().items():
         if kernel in (name, f"{family}/{name}"):
@@ -262,7 +262,7 @@ def explain_rows(
             "best_s": near.best_s,
             "differences": [asdict(d) for d in near.differences],
             "quarantined": marks.failures(near.key),
-            "stale": near.stale,
+            "stale": near.stale or (near.best_ref in own and bool(marks.stale(own[near.best_ref]))),
             "shipped": near.source,
             "trial": near.best_ref,
         }
