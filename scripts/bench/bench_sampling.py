@@ -30,7 +30,7 @@ LEVEL = 0.9
 def held(m: Memberships, draws: npt.NDArray[np.floating[Any]]) -> dict[str, float]:
     """The share of ``draws`` ``[T, H]`` within their intervals, of links and of non-links."""
     assert m.draws is not None
-    ends = m.link_intervals(m.draws.pairs, LEVEL)
+    _, ends = m.link_intervals(m.draws.pairs, LEVEL)
     inside = ((draws >= ends[:, 0]) & (draws <= ends[:, 1])).mean(axis=0)
     known = ~np.isin(m.draws.pairs, m.unlinked).any(axis=1)
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,8 @@ def test_stages_show_it_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None
         monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal)
         display = progress_display.StageDisplay()
         with progress_display.listening(display), stage("reading [/red] one\x1b[2Jtwo", alone=True):
-            pass
-        said = capsys.readouterr().err
+            said, begin = "", time.monotonic()
+            while "two" not in said and time.monotonic() - begin < 20:
+                time.sleep(0.01)
+                said += capsys.readouterr().err
         assert "reading [/red] one\\x1b[2Jtwo" in said

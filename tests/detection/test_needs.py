@@ -40,10 +40,10 @@ def events(monkeypatch) -> list[str]:
 
 def go(events: list[str], **more) -> None:
     def tell(text: str) -> None:
-        if "on the device" in text:
+        if " needs " in text and text.endswith(" free."):
             events.append("needs")
 
-    given = {"options": {"n_communities": 3, "iterations": 4}, "device": "pocl", "on_message": tell}
+    given = {"options": {"n_communities": 3, "iterations": 4}, "device": "pocl", "on_message": tell, "on_detail": tell}
     perform(RING, Request(**given | more))
 
 
