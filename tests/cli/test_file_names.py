@@ -127,6 +127,7 @@ def test_errors_tables_and_logs_show_it_so(tmp_path: Path) -> None:
 
 def test_stages_show_it_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """Without a terminal, and on one, where names are no markup."""
+    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal shows no stages
     monkeypatch.setattr(progress_display, "FIRST", 0.0)
     monkeypatch.setattr(progress_display, "LOOK", 0.001)
     for is_terminal in (False, True):
