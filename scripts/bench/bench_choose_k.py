@@ -133,7 +133,7 @@ def main() -> None:
         "held-out pairs choose (auto). Column `of best` is auto's ONMI over that of the best multiple, `time` auto's "
         "seconds over those of one run with the known number. LFR graphs are named by N, sizes of communities, "
         "memberships x share of the overlapping vertices, and mixing.",
-        "none",
+        behind="",
     )
     report.devices.append(device)
     rows = []

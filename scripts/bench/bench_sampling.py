@@ -97,7 +97,7 @@ def main() -> None:
         f"Runs with {given.sweeps} sampling sweeps, by single chains (alone) and by all of them (pooled). The share "
         "within 90 % intervals is of the draws of held-out pairs; intervals are made of means and deviations of pi and "
         "beta alone.",
-        "none",
+        behind="",
     )
     report.devices.append(device)
     rows = []

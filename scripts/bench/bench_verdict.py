@@ -152,7 +152,7 @@ def main() -> None:
         "Verdicts on random and on planted graphs",
         "How many graphs of each kind got which verdict. AUC is that of held-out links against links of graphs with "
         "the same degrees, .5 by chance. Random graphs are fitted with K of 2 to 20, planted ones with the K planted.",
-        "none",
+        behind="",
     )
     report.devices.append(device)
     end = time.monotonic() + 60 * given.minutes
