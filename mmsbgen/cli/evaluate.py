@@ -13,7 +13,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import print_table
-from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
+from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
 from mmsbgen.cli.shared.logs import json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -48,9 +48,7 @@ reward communities with few links out of them, which need not be the true ones.
 @log_options
 def evaluate(cover: Path, truth: Path | None, graph: Path | None, as_json: bool, **given: Any) -> None:
     """Print the scores as a table or as JSON."""
-    reading = reading_of(given)
-    if graph is None and not reading.is_default:
-        raise InputError("--format, --columns, --weights and --vertices say how --graph is read: give that too")
+    reading = reading_of_option(given, graph)
     if truth is None:
         if graph is None:
             raise InputError("give TRUTH, known communities to compare with, or --graph to score by its links")

@@ -17,7 +17,7 @@ from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table, seconds
 from mmsbgen.cli.shared.completed_names import family_names, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
-from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
+from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
@@ -123,11 +123,12 @@ def tune(
     from mmsbgen.families import family as family_named
 
     kernels = tuple(dict.fromkeys(kernels))
-    reading = {name: given.pop(name) for name in ("format", "columns", "weights", "vertices")}
+    files = {name: given.pop(name) for name in ("format", "columns", "weights", "vertices")}
+    reading = reading_of_option(files, graph)
     found = family_named(family)
     specs = [found.kernel(name) for name in kernels]
     sizes = dict(pairs(values, "--problem"))
-    problem = found.problem(**of_graph(graph, k, mini_batch, partners, device, reading_of(reading)) | sizes)
+    problem = found.problem(**of_graph(graph, k, mini_batch, partners, device, reading) | sizes)
     axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if explain_space:
         _explain(device, found, kernels, dict(problem), axes, as_json)

@@ -49,6 +49,7 @@ def call(*words: str) -> Result:
         ("--device fake --budget-seconds -1", "budget_seconds=-1.0: it must be above 0"),
         ("--device fake --kernel update_phi -p N=10 -p m=100", "cannot be drawn from N=10"),
         ("--device fake --kernel update_phi --fix placement=XYZ", "--fix placement=XYZ: the values are"),
+        ("--device fake --columns a,b", "say how --graph is read: give that too"),
         ("--workers nosuch", "no device matches 'nosuch'"),
         ("--workers all --budget-seconds -1", "budget_seconds=-1.0: it must be above 0"),
         ("--workers all --objective beauty", "'beauty' is not one of"),
@@ -61,6 +62,16 @@ def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_
     assert message in result.output
     assert "Traceback" not in result.output
     assert list(tmp_path.iterdir()) == [], "no database and no lock"
+
+
+def test_a_graph_is_read_as_detect_reads_it(pocl_device: Device, tmp_path: Path) -> None:
+    graph = tmp_path / "people.csv"
+    graph.write_text("n,person_a,person_b,weight\n0,ann,bob,3\n1,bob,eve,5\n2,ann,eve,2\n")
+    words = ("--device", pocl_device.info.spec, "--graph", str(graph), "-k", "2", "--explain-space", "--json")
+    assert "name them: --columns A,B" in call(*words).output
+    found = call(*words, "--columns", "person_a,person_b")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)
 
 
 @pytest.mark.opencl

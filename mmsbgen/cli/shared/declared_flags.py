@@ -13,6 +13,8 @@ from mmsbgen.cli.shared.guided_help import expert, grouped
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mmsbgen.graph.reading_options import ReadingOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,6 +93,14 @@ def reading_of(given: Mapping[str, Any]) -> ReadingOptions:
     if named is not None and (len(named) not in (2, 3) or not all(named)):
         raise InputError(f"--columns {columns!r}: give two names or numbers, such as --columns source,target")
     return ReadingOptions(given.get("format", "auto"), named, given.get("weights"), given.get("vertices"))
+
+
+def reading_of_option(given: Mapping[str, Any], graph: Path | None) -> ReadingOptions:
+    """As :func:`reading_of`, of the file that ``--graph`` names; raises InputError too if there is none to read."""
+    reading = reading_of(given)
+    if graph is None and not reading.is_default:
+        raise InputError("--format, --columns, --weights and --vertices say how --graph is read: give that too")
+    return reading
 
 
 def _flag(declared: DeclaredOption, complete: Complete | None) -> Callable[[F], F]:
