@@ -41,12 +41,15 @@ def _overlapping_pairs(problem: Problem, state: Given, rng: np.random.Generator,
 
     The counts of rows that hardly overlap are below the tolerance of their group's.
     """
+
+    def rows(vertices: Array) -> Array:
+        return storage_of(problem).values(state["pi"][state["slots"][vertices]])
+
     pairs = pairs_of(problem, rng, count)
-    rows, values = state["pi"][state["slots"]], storage_of(problem).values
-    own, most = values(rows[pairs["pairs_a"]]), np.full(count, -1.0)
+    own, most = rows(pairs["pairs_a"]), np.full(count, -1.0)
     for _ in range(_TRIED):
         ends = pairs_of(problem, rng, count)["pairs_b"]
-        overlap = np.einsum("ij,ij->i", own, values(rows[ends]), dtype=np.float64)
+        overlap = np.einsum("ij,ij->i", own, rows(ends), dtype=np.float64)
         better = (overlap > most) & (ends != pairs["pairs_a"]) & ((count - np.arange(count)) % 3 != 0)
         pairs["pairs_b"][better], most[better] = ends[better], overlap[better]
     return pairs
