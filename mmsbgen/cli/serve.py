@@ -41,7 +41,7 @@ log = logging.getLogger("mmsbgen.service")
     type=click.FloatRange(0, min_open=True),
     default=24,
     show_default=True,
-    help="Of a job on the service's own workers; then it fails.",
+    help="Of an attempt at a job on the service's own workers; then the job fails.",
 )
 @click.option(
     "--max-per-address", type=click.IntRange(1, 256), default=64, show_default=True, help="Connections of one address."

@@ -70,7 +70,7 @@ class MMSB(Parameters, Fitted):
         communities_: lists of ids, largest community first.
         memberships_: shares ``[N, C]`` of every vertex in its communities; rows sum to 1, or 0 for a vertex in none.
         labels_: the community of every vertex's largest share ``[N]``; -1 for a vertex in none.
-        strengths_: the probability ``[C]`` of a link between two vertices wholly in a community.
+        strengths_: the strengths beta ``[C]`` of the model, which are no calibrated probabilities.
         n_communities_: the number of communities found, C.
         n_vertices_in_, n_links_in_: N and E of the graph.
         n_iter_: number of iterations.

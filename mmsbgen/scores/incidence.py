@@ -90,7 +90,7 @@ class MemberPairs:
         return self.vertex.size / int(np.count_nonzero(self.degrees))
 
     def matrix(self) -> Any:
-        """MemberPairs matrix of zeros and ones ``[N, K]``, int64, in CSR format."""
+        """The incidence matrix of zeros and ones ``[N, K]``, int64, in CSR format."""
         sparse = library_for_covers("scipy.sparse")
         shape = (self.n_vertices, self.n_communities)
         return sparse.csr_array((np.ones(self.vertex.size, np.int64), (self.vertex, self.community)), shape=shape)

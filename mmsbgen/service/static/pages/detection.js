@@ -130,7 +130,7 @@ function communities(found, choose) {
     });
     place.replaceChildren(
       table(
-        "The largest first, numbered from 0 as in the files. Bars: members, relative to the largest community; strength, the probability of a link, from 0 to 1",
+        "The largest first, numbered from 0 as in the files. Bars: members, relative to the largest community; strength in the model, from 0 to 1",
         ["Community", "#Members", "#Strength"],
         rows,
       ),
