@@ -15,7 +15,7 @@ from mmsbgen.base.id_text import plural
 from mmsbgen.base.user_files import check_name
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.export import Clustering, Exports
-from mmsbgen.export.run_folder import read_folder, read_record
+from mmsbgen.export.run_folder import read_run
 from mmsbgen.graph import Graph, ReadingOptions, as_graph
 from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -69,9 +69,7 @@ class Detection(Exports):
         Raises:
             InputError: for a folder without results, files that do not belong together, or another graph.
         """
-        where = Path(folder)
-        found = read_folder(where, None if graph is None else as_graph(graph), top)
-        record = read_record(where)
+        found, record = read_run(Path(folder), None if graph is None else as_graph(graph), top)
         return cls(found.memberships, found.cover, record["trace"], record, record["interrupted"], graph=found.graph)
 
     def __repr__(self) -> str:

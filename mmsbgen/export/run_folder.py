@@ -24,7 +24,12 @@ from mmsbgen.scores.cover import words_of
 
 
 def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clustering:
-    """Read the results that ``mmsbgen detect -o`` or ``mmsbgen.detect(out=...)`` wrote.
+    """The results of :func:`read_run`, without the record."""
+    return read_run(folder, graph, top)[0]
+
+
+def read_run(folder: Path, graph: Graph | None = None, top: int = 16) -> tuple[Clustering, dict[str, Any]]:
+    """Read the results that ``mmsbgen detect -o`` or ``mmsbgen.detect(out=...)`` wrote, and the run record.
 
     Args:
         folder: the folder of results.
@@ -57,13 +62,7 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clus
         members = read_members((folder / "communities.txt").read_bytes(), m.ids)
         if [len(one) for one in members] != sizes or not set(background) <= set(range(len(sizes))):
             raise ValueError("its communities are not those of run.json")
-    return Clustering(m, Cover(tuple(members), len(m.ids), tuple(background)), graph, rule)
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The record of the run in ``folder``.  Raises InputError if there is none that can be read."""
-    with _readable(folder / "run.json"):
-        return _record(folder)
+    return Clustering(m, Cover(tuple(members), len(m.ids), tuple(background)), graph, rule), record
 
 
 def _record(folder: Path) -> dict[str, Any]:

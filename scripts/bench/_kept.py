@@ -10,19 +10,38 @@ import os
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from _harness import progress
 from _report import ROOT, environment, processor
 
+from mmsbgen.graph import Graph, GraphWarning, load_edge_list
+
 Run = dict[str, Any]
 #: Runs by graph, method and seed.
 Known = dict[tuple[str, str, int], Run]
 
 
-def attempt(case: Any, method: str, seed: int, *, limit: float, make: Callable[[Path], Run]) -> Run:
+@dataclass
+class GraphCase:
+    """A graph in a file."""
+
+    name: str
+    file: Path
+
+    @cached_property
+    def graph(self) -> Graph:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GraphWarning)
+            return load_edge_list(self.file)
+
+
+def attempt(case: GraphCase, method: str, seed: int, *, limit: float, make: Callable[[Path], Run]) -> Run:
     """One run as it is kept: graph, method, seed, ``status`` (ok, timeout or failed), and what ``make`` returned.
 
     ``make`` gets an empty folder, and raises TimeoutExpired when it takes too long.

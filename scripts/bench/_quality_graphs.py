@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mmsbgen.graph import Graph, GraphWarning, load_edge_list
+from _kept import GraphCase
+
 from mmsbgen.scores import evaluate, read_cover
 
 #: Graphs without known communities: their K and the shares of links held out for validation and for test.
@@ -100,17 +100,8 @@ Log-likelihoods are nats a validation pair, of the start that was chosen."""
 
 
 @dataclass
-class Case:
+class Case(GraphCase):
     """A graph with its known communities, if there are any."""
-
-    name: str
-    file: Path
-
-    @cached_property
-    def graph(self) -> Graph:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)
-            return load_edge_list(self.file)
 
     @cached_property
     def truth(self) -> list[list[str]] | None:

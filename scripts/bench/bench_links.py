@@ -15,7 +15,6 @@ import argparse
 import functools
 import json
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 from _harness import progress
 from _kept import (
+    GraphCase,
     Known,
     Run,
     add_options,
@@ -52,7 +52,6 @@ from _quality_methods import run_limited
 from _report import REPORTS, ROOT, markdown_table, save_svg
 
 from mmsbgen.export.run_folder import read_folder
-from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.report import style
 from mmsbgen.sampler.diagnostics.held_out import auc, auc_error
 
@@ -93,17 +92,8 @@ common."""
 
 
 @dataclass
-class LinkCase:
+class LinkCase(GraphCase):
     """A graph with a tenth of its links hidden, and the pairs to rank."""
-
-    name: str
-    file: Path
-
-    @cached_property
-    def graph(self) -> Graph:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)
-            return load_edge_list(self.file)
 
     @cached_property
     def parts(self) -> tuple[Ints, Ints, Ints, Ints]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.export.found import Clustering
-from mmsbgen.export.run_folder import read_folder
+from mmsbgen.export.run_folder import read_run
 from mmsbgen.sampler.diagnostics.communities import Cover
 
 
@@ -32,10 +31,8 @@ def load(folder: Path) -> SavedRun:
 
     Raises :class:`InputError` if there are none, or if they are damaged or do not belong together.
     """
-    found = read_folder(folder)
-    file = folder / "run.json"
-    record = json.loads(file.read_text("utf-8"))
+    found, record = read_run(folder)
     absent = {"trace", "seconds", "iterations", "options"} - record.keys()
     if absent:
-        raise InputError(f"{file} has no {min(absent)}: run `mmsbgen detect -o` again")
+        raise InputError(f"{folder / 'run.json'} has no {min(absent)}: run `mmsbgen detect -o` again")
     return SavedRun(folder, record, found)

@@ -15,7 +15,7 @@ from mmsbgen.graph.graph import pack_pairs
 from mmsbgen.sampler.calibration.curve import CalibrationCurve, fitted, probabilities
 from mmsbgen.sampler.calibration.reliability import reliability
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, link_probabilities
-from mmsbgen.sampler.diagnostics.memberships import Memberships
+from mmsbgen.sampler.diagnostics.memberships import Memberships, by_community
 
 #: Fewest validation links for a calibration: with so many it was better than none on every graph that was tried.
 FEWEST_LINKS = 20
@@ -108,7 +108,7 @@ class _Draws:
         chains = (found, *found.others)
         n, self.most = len(found.ids), max(2, _MOST_ELEMENTS // sum(one.width for one in chains))
         self._chains = [one.first(max(1, _MOST_ENTRIES // n)) for one in chains]
-        self._sums = [np.bincount(one.indices.ravel(), one.values.ravel(), one.width) for one in self._chains]
+        self._sums = [by_community(one.indices, one.values, one.width) for one in self._chains]
         self._n, self._uniform = n, min(_UNIFORM, self.most // 2)
         self._each = min(_BY_PROBABILITY, self.most) // len(chains)
 

@@ -18,7 +18,6 @@ from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.starts.start_methods import by_label, seeded
-from mmsbgen.sampler.state.sparse_state import SparseState
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -121,11 +120,7 @@ def refine(sampler: Sampler) -> int:
         step = max(1, _ELEMENTS // sampler.shape.k)
         split = np.split(vertices, range(step, len(vertices), step))
         parts = ((part, moved(rows(part).astype(np.float64), part, wanted)) for part in split)
-        if isinstance(sampler.state, SparseState):
-            sampler.state.replace_parts(parts)
-        else:
-            for part, new in parts:
-                sampler.state.replace_rows(part, new, options.seed, sampler.iteration)
+        sampler.state.replace_parts(parts, options.seed, sampler.iteration)
         theta = sampler.state.theta()
         for move in wanted:
             theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2

@@ -92,13 +92,18 @@ def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
     Without, if all entries are stored already, or if they are more than 2^27.
     """
     whole = sampler.options.sparse and found.indices.shape[1] >= sampler.shape.entries
-    if whole or found.indices.shape[1] >= found.k or len(found.indices) * found.width > MOST_CODES:
+    if whole or not _may_be_coded(found):
         return found
     codes, first = np.empty((len(found.indices), found.width), np.uint8), 0
     for rows in _by_column(_rows(sampler), found.columns):
         codes[first : first + len(rows)] = encoded(rows)
         first += len(rows)
     return replace(found, codes=codes)
+
+
+def _may_be_coded(found: Memberships) -> bool:
+    """Whether entries are left out, and all of pi has at most 2^27."""
+    return found.indices.shape[1] < found.k and len(found.indices) * found.width <= MOST_CODES
 
 
 def with_samples(found: Memberships, sampler: Sampler) -> Memberships:
@@ -108,7 +113,7 @@ def with_samples(found: Memberships, sampler: Sampler) -> Memberships:
     if not sampler.options.keeps_spread or sampler.chain.averaged < 2:
         return found
     beta_mean, beta_sd = (by_column(one[None], found.columns)[0] for one in sampler.beta_moments())
-    coded = found.indices.shape[1] < found.k and len(found.indices) * found.width <= MOST_CODES
+    coded = _may_be_coded(found)
     at: list[list[Array]] = [[], []]
     codes: list[list[Array]] = [[], []]
     for first, stop in sampler.state_chunks():

@@ -18,7 +18,7 @@ import numpy as np
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.families.mmsb.numbers.storage import storage_named
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FLOOR_SHARE
+from mmsbgen.families.mmsb.sparse.sparse_sizes import floor_of
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource
 from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, largest_of_parts
@@ -85,7 +85,7 @@ class SavedChain:
         options, kept = there.options, there.meta["averaged"]
         real, stored = np.dtype(options.dtype), storage_named(options.storage, options.dtype)
         if options.sparse:
-            k, floor = options.n_communities, float(real.type(FLOOR_SHARE / options.n_communities))
+            k, floor = options.n_communities, floor_of(options.n_communities, real)
             communities, values = (mapped(self.path, name) for name in checkpoints.ENTRIES)
 
             def expanded_rows(vertices: Ints) -> Array:

@@ -9,7 +9,7 @@ the old ones in place and slots do not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import STORAGES, Storage, storage_named
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FLOOR_SHARE, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import floor_of, table_groups
 from mmsbgen.kernels.family import Array
 
 #: Most rows copied from or to the device at a time.
@@ -62,7 +62,7 @@ class StateShape:
     @property
     def floor(self) -> float:
         """pi of the communities without an entry in a sparse row."""
-        return float(self.real.type(FLOOR_SHARE / self.k))
+        return floor_of(self.k, self.real)
 
     @property
     def tables(self) -> int:
@@ -168,6 +168,11 @@ class State:
         padded = self.shape.stored.drawn(padded, vertices, seed, iteration, draw=1)
         for i, slot in enumerate(slots.tolist()):
             self.device.write(self.buffers["pi"], padded[i : i + 1], slot)
+
+    def replace_parts(self, parts: Iterable[tuple[Array, Array]], seed: int, iteration: int) -> None:
+        """As :meth:`replace_rows`, for several pairs of vertices and rows."""
+        for vertices, rows in parts:
+            self.replace_rows(vertices, rows, seed, iteration)
 
     def reset_slots(self) -> None:
         """Reset the slots: vertex v in slot v, followed by the spare slots."""

@@ -75,7 +75,7 @@ class SparseState(State):
         """
         n, k = self.shape.n_vertices, self.shape.k
         most = min(self.shape.entries, k)
-        kept, values = self._empty()
+        kept = np.full((n, self.shape.entries), NONE, np.uint32)
         first = below(seed, 0, np.arange(n), 0, Purpose.init, k)
         kept[:, :most] = (first[:, None] + np.arange(most) * max(1, k // most)) % k
         count = np.full(n, most)
@@ -86,43 +86,42 @@ class SparseState(State):
         kept[vertices[inside], rank[inside]] = communities[inside]
         count[there] = np.minimum(np.bincount(vertices, minlength=n)[there], most)
         share = (1.0 - (k - count) * self.shape.floor) / count
-        values[:] = np.where(kept != NONE, share[:, None], 0.0)
-        self.set_entries(kept, values)
+        self.set_entries(kept, np.where(kept != NONE, share[:, None], 0.0))
         self.device.write(self.buffers["row_sums"], np.full(n, row_sum, self.shape.real))
 
     def replace_rows(self, vertices: Array, rows: Array, seed: int = 0, iteration: int = 0) -> None:
         """Write dense rows ``[V, K]`` of ``vertices`` ``[V]``, of which the largest entries are kept."""
         self.replace_parts([(vertices, rows)])
 
-    def replace_parts(self, parts: Iterable[tuple[Array, Array]]) -> None:
+    def replace_parts(self, parts: Iterable[tuple[Array, Array]], seed: int = 0, iteration: int = 0) -> None:
         """As :meth:`replace_rows`, for several pairs of vertices and rows; all rows are written once."""
-        kept, values = (array.copy() for array in self.entries())
-        most, floor = min(self.shape.entries, self.shape.k), self.shape.floor
+        kept, values = self.entries()
+        most = min(self.shape.entries, self.shape.k)
         for vertices, rows in parts:
             at = np.argsort(-rows, axis=1, kind="stable")[:, :most]
             largest = np.take_along_axis(rows, at, axis=1)
-            used = largest > floor * (1 + 1e-6)
+            used = largest > self.shape.floor * (1 + 1e-6)
             used[:, 0] = True
-            share = np.where(used, largest, 0.0)
-            share *= (1.0 - (self.shape.k - used.sum(axis=1, keepdims=True)) * floor) / share.sum(axis=1, keepdims=True)
             kept[vertices], values[vertices] = NONE, 0.0
             kept[vertices, :most] = np.where(used, at, NONE)
-            values[vertices, :most] = np.where(used, np.maximum(share, floor), 0.0)
+            values[vertices, :most] = self._scaled(largest, used)
         self.set_entries(kept, values)
 
     def shrink(self, communities: Array, factor: float) -> None:
         """Multiply all entries of ``communities`` by ``factor``, and divide the rows by their new sums."""
         kept, values = self.entries()
-        there = kept != NONE
-        share = np.where(there, values.astype(np.float64), 0.0)
-        share[there & np.isin(kept, communities)] *= factor
+        share = values.astype(np.float64)
+        share[np.isin(kept, communities)] *= factor
         order = np.argsort(-share, axis=1, kind="stable")
         kept, share = np.take_along_axis(kept, order, axis=1), np.take_along_axis(share, order, axis=1)
-        there = kept != NONE
-        share *= (1.0 - (self.shape.k - there.sum(axis=1, keepdims=True)) * self.shape.floor) / share.sum(
-            axis=1, keepdims=True
-        )
-        self.set_entries(kept, np.where(there, np.maximum(share, self.shape.floor), 0.0))
+        self.set_entries(kept, self._scaled(share, kept != NONE))
+
+    def _scaled(self, shares: Array, used: Array) -> Array:
+        """Entries ``[V, R]`` in proportion to ``shares`` where ``used``: rows add up to 1, none is below the floor."""
+        k, floor = self.shape.k, self.shape.floor
+        shares = np.where(used, shares, 0.0)
+        shares *= (1.0 - (k - used.sum(axis=1, keepdims=True)) * floor) / shares.sum(axis=1, keepdims=True)
+        return np.where(used, np.maximum(shares, floor), 0.0)
 
     def rows(self, first: int, stop: int) -> Array:
         """Dense rows ``[V, K]`` of a range of vertices."""
@@ -138,7 +137,3 @@ class SparseState(State):
 
     def reset_slots(self) -> None:
         """Sparse rows have no slots."""
-
-    def _empty(self) -> tuple[Array, Array]:
-        size = (self.shape.n_vertices, self.shape.entries)
-        return np.full(size, NONE, np.uint32), np.zeros(size, self.shape.real)

@@ -58,6 +58,33 @@ SINGLE: dict[str, tuple[str, ...]] = {"products": ("single",)}
 HALF: dict[str, tuple[str, ...]] = {"products": ("half",)}
 TENSOR = SHARED | HALF
 N_PAIRS = Argument("n_pairs", "u32", "scalar", "number of pairs")
+#: Arguments of kernels over pairs, beside the rows: probabilities, the best community, and shares of some communities.
+EVALUATED = (
+    BETA,
+    *PAIRS,
+    Argument("probabilities", "double", "out", "[P] p(y = 1)"),
+    Argument("published", "double", "out", "[P] p(y = 1) as the published programs have it"),
+    Argument("sums", "double", "inout", "[P] sum of p(y = 1) over samples"),
+    N_PAIRS,
+    DELTA,
+)
+BEST = (
+    BETA,
+    *PAIRS,
+    Argument("best", "u32", "out", "[P] the community, the first of equal ones"),
+    Argument("shares", "real", "out", "[P] its share of p(y = 1)"),
+    N_PAIRS,
+    DELTA,
+)
+PLACES = (
+    BETA,
+    *PAIRS,
+    Argument("places", "u32", "in", "[P, n_places] the communities that are asked for"),
+    Argument("explained", "real", "out", "[P, n_places] their shares of p(y = 1)"),
+    N_PAIRS,
+    Argument("n_places", "u32", "scalar", "communities a link"),
+    DELTA,
+)
 RANDOM = (Argument("seed", "u64", "scalar", ""), Argument("iteration", "u32", "scalar", ""))
 
 

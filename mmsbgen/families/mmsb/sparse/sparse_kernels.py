@@ -15,14 +15,15 @@ from mmsbgen.families.mmsb.axes.common_axes import (
     local_memory,
 )
 from mmsbgen.families.mmsb.axes.small_spaces import (
+    BEST,
     BETA,
     DELTA,
+    EVALUATED,
     ITEMS_CPU,
     ITEMS_GPU,
     LINKS,
-    N_PAIRS,
     N_VERTICES,
-    PAIRS,
+    PLACES,
     SCALAR_SPACE,
     STEP,
     defaults,
@@ -276,50 +277,21 @@ SPARSE_TOTALS = _items(
 SPARSE_PAIRS = _items(
     "sparse_pairs",
     "probability of a link for every held-out pair",
-    (
-        *ROWS,
-        BETA,
-        *PAIRS,
-        Argument("probabilities", "double", "out", "[P] p(y = 1)"),
-        Argument("published", "double", "out", "[P] p(y = 1) as the published programs have it"),
-        Argument("sums", "double", "inout", "[P] sum of p(y = 1) over samples"),
-        N_PAIRS,
-        DELTA,
-        FLOOR_PI,
-    ),
+    (*ROWS, *EVALUATED, FLOOR_PI),
     sparse_pair_workloads.sparse_pairs,
 )
 
 SPARSE_LINKS = _items(
     "sparse_links",
     "the community that explains each link best, and its share",
-    (
-        *ROWS,
-        BETA,
-        *PAIRS,
-        Argument("best", "u32", "out", "[P] the community"),
-        Argument("shares", "real", "out", "[P] its share of p(y = 1)"),
-        N_PAIRS,
-        DELTA,
-        FLOOR_PI,
-    ),
+    (*ROWS, *BEST, FLOOR_PI),
     sparse_pair_workloads.sparse_links,
 )
 
 SPARSE_PLACES = _items(
     "sparse_places",
     "how much of each link some communities explain",
-    (
-        *ROWS,
-        BETA,
-        *PAIRS,
-        Argument("places", "u32", "in", "[P, n_places] the communities that are asked for"),
-        Argument("explained", "real", "out", "[P, n_places] their shares of p(y = 1)"),
-        N_PAIRS,
-        Argument("n_places", "u32", "scalar", "communities a link"),
-        DELTA,
-        FLOOR_PI,
-    ),
+    (*ROWS, *PLACES, FLOOR_PI),
     sparse_pair_workloads.sparse_places,
 )
 
@@ -354,9 +326,7 @@ SPARSE_GATHER = _items(
         Argument("n_wanted", "u32", "scalar", "V"),
     ),
     sparse_pair_workloads.sparse_gather,
-    ("K", "N", "pairs", "entries", "dtype"),
-    lambda p: 2 * p.integer("pairs") * row_bytes(p),
-    each=lambda p: entries_of(p),
+    each=entries_of,
 )
 
 KERNELS = (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from mmsbgen.kernels.problem import Problem
 
 #: Entries of a sparse row by default.
@@ -14,6 +17,11 @@ MOST_TABLES, _TABLE_BYTES = 512, 1 << 28
 
 #: Mass of a row outside its entries, if it has few: every other community has this over K.
 FLOOR_SHARE = 1e-2
+
+
+def floor_of(k: int, dtype: npt.DTypeLike) -> float:
+    """pi of the communities without an entry in a sparse row, as numbers of ``dtype`` have it."""
+    return float(np.asarray(FLOOR_SHARE / k, dtype))
 
 
 def entries_of(problem: Problem) -> int:

@@ -11,7 +11,7 @@ from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.reference import sparse_equations as sparse
 from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, real_type, roundoff, strengths
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, FLOOR_SHARE, entries_of, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of, floor_of, table_groups
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload
 from mmsbgen.kernels.problem import Problem
@@ -41,7 +41,7 @@ def rows_of(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any],
     """
     n, k, r = problem.integer("N"), problem.integer("K"), entries_of(problem)
     dtype = real_type(problem)
-    floor = float(dtype(FLOOR_SHARE / k))
+    floor = floor_of(k, dtype)
     most = min(r, k)
     home = rng.integers(0, k, n)
     stride = 1 + (home * 7919) % max(1, k // most)
@@ -91,7 +91,7 @@ def _step(problem: Problem) -> sparse.SparseStep:
         half_step=float(dtype(0.05)),
         alpha=float(dtype(1.0 / k)),
         delta=float(dtype(DELTA)),
-        floor=float(dtype(FLOOR_SHARE / k)),
+        floor=floor_of(k, dtype),
         non_link_weight=float(dtype(0.9)),
     )
 
@@ -267,7 +267,7 @@ def sparse_totals(problem: Problem, seed: int) -> Workload:
         "non_link_scale": dtype(0.75),
         "link_scale": dtype(0.5),
         "n_total": np.uint32(n),
-        "floor_pi": dtype(FLOOR_SHARE / k),
+        "floor_pi": dtype(floor_of(k, dtype)),
     }
 
     def judge(got: Got, config: Config) -> str | None:
