@@ -77,7 +77,7 @@ def file_of(connection: Connection, id: str, area: str, name: str) -> tuple[int,
 
 
 def too_far_ahead(connection: Connection, now: str) -> dict[int, str]:
-    """Jobs whose lease ends later than one that begins now, as the clock was set back: their ids, and that end."""
+    """Running jobs whose lease ends too late because the clock was set back: their ids, and the latest end allowed."""
     query = select(JobRow.id, JobRow.lease_until, JobEventRow.data).join(JobEventRow, JobEventRow.job_id == JobRow.id)
     query = query.where(JobRow.state == "running", JobEventRow.kind == "state", JobEventRow.attempt == JobRow.attempt)
     leases = [(id, until, data["lease_s"]) for id, until, data in connection.execute(query) if "lease_s" in data]

@@ -67,7 +67,7 @@ def reading_flags(*only: str, for_experts: bool = False) -> Callable[[F], F]:
             "--weights",
             metavar="ignore|threshold=X",
             shell_complete=lambda ctx, param, begun: [x for x in ("ignore", "threshold=") if x.startswith(begun)],
-            help="Count every row as a link, or those of weight X or more; other weights than 1 are refused without.",
+            help="Count every row as a link, or rows of weight X or more. By default weights other than 1 are refused.",
         ),
         "vertices": expert(
             click.option(

@@ -41,7 +41,7 @@ def graph_options(command: F) -> F:
             )
         ),
         click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph."),
-        click.option("--graph", type=NamedPath(), help="For this graph as `mmsbgen detect` fits it."),
+        click.option("--graph", type=NamedPath(), help="For a run of `mmsbgen detect` on this graph."),
     ):
         command = option(command)
     return command

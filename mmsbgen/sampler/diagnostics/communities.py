@@ -160,7 +160,7 @@ RULES = {
     "evidence": Rule(
         _evidence,
         _RATHER,
-        "communities that explain more of a vertex's links than chance does, with more than this probability, or most",
+        "communities that, more probably than this, explain more of a vertex's links than chance; or most of its links",
         covers=True,
     ),
     "share": Rule(

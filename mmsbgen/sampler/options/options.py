@@ -54,7 +54,7 @@ class Options:
     n_communities: int = option(MISSING, "Number of communities of the model.", "python", least=1, most=2**24)
     iterations: int | None = option(
         None,
-        "Iterations; by default blocks go on until the held-out log-likelihood has settled, stars make 1000.",
+        "Iterations; by default until the held-out log-likelihood settles, or 1000 for stars.",
         "everybody",
         least=0,
         most=2**32 - 1,

@@ -102,7 +102,7 @@ def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
 
 
 def _may_be_coded(found: Memberships) -> bool:
-    """Whether entries are left out, and all of pi has at most 2^27."""
+    """Whether entries are left out, and all of pi is at most 2^27 entries."""
     return found.indices.shape[1] < found.k and len(found.indices) * found.width <= MOST_CODES
 
 

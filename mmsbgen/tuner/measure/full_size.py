@@ -53,7 +53,7 @@ class FullSizeCheck:
         return next((wrong for known in self._known for wrong in self._wrong(known, bound)), None)
 
     def last(self, bound: BoundKernel, turn: int) -> str | None:
-        """The same of the launch of ``turn``, which followed others, unless it depends on these."""
+        """A message if the launch of ``turn`` is wrong, else None; one that depends on others is not checked."""
         for known in self._known if self._repeatable else ():
             units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
             some = np.random.default_rng().integers(0, units.count, min(_SAMPLE, units.count))
@@ -64,7 +64,7 @@ class FullSizeCheck:
         return None
 
     def together(self, launches: Iterable[tuple[BoundKernel, Callable[[], None]]]) -> list[str | None]:
-        """The same of the first launches of several configurations, which are also judged where they differ.
+        """Check the first launches of several configurations, also where they differ: a message for each wrong one.
 
         A fault in a few units, which are hardly among those that are drawn, makes a configuration differ there from
         the first that seems right.  Each comes with a function that restores the inputs, launches it and waits.

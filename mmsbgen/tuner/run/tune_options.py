@@ -24,9 +24,9 @@ class TuneOptions:
     strategy: str = option(
         "default", "Search strategy; `mmsbgen tune --help-all` lists them.", "advanced", metavar="NAME"
     )
-    objective: str = option("time", "What is made small; edp is energy times time.", "everybody", choices=OBJECTIVES)
+    objective: str = option("time", "What to minimise; edp is energy times time.", "everybody", choices=OBJECTIVES)
     seed: int = option(0, "Seed of search and inputs.", "advanced", least=0, most=2**63 - 1)
-    retune: bool = option(False, "Measure again what the database has for this very key.", "everybody")
+    retune: bool = option(False, "Measure again what the database already has.", "everybody")
     compile_limit: float = option(120, "Most seconds to compile.", above=0, most=_MUCH)
     run_limit: float = option(60, "Most seconds to check or time.", above=0, most=_MUCH)
     memory_limit: int | None = option(
