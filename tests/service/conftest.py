@@ -55,9 +55,9 @@ def client(service: Service) -> Iterator[httpx.Client]:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A Chromium; tests of the page share it."""
+    """A Chromium for the tests of a file; while it is open, ``asyncio.run`` fails on this thread."""
     from playwright.sync_api import sync_playwright
 
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
