@@ -11,12 +11,13 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.cli import main
-from mmsbgen.cli.shared import progress_display
+from mmsbgen.cli.shared import console, progress_display
 from mmsbgen.cli.shared.common import MmsbgenGroup, print_table
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.logs import log_options
@@ -127,7 +128,9 @@ def test_errors_tables_and_logs_show_it_so(tmp_path: Path) -> None:
 
 def test_stages_show_it_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """Without a terminal, and on one, where names are no markup."""
-    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal shows no stages
+    # The shared console may have been made by another test, without a terminal: then it never draws.
+    own = Console(stderr=True, force_interactive=True, _environ={"TERM": "xterm"})
+    monkeypatch.setattr(console, "stderr", lambda: own)
     monkeypatch.setattr(progress_display, "FIRST", 0.0)
     monkeypatch.setattr(progress_display, "LOOK", 0.001)
     for is_terminal in (False, True):
