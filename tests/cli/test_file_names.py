@@ -11,7 +11,6 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 import mmsbgen
 from mmsbgen.base.errors import InputError
@@ -128,9 +127,9 @@ def test_errors_tables_and_logs_show_it_so(tmp_path: Path) -> None:
 
 def test_stages_show_it_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """Without a terminal, and on one, where names are no markup."""
-    # The shared console may have been made by another test, without a terminal: then it never draws.
-    own = Console(stderr=True, force_interactive=True, _environ={"TERM": "xterm"})
-    monkeypatch.setattr(console, "stderr", lambda: own)
+    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal shows no stages
+    # Not the cached console: another test may have made it without a terminal, and then it never draws.
+    monkeypatch.setattr(console, "stderr", console.stderr.__wrapped__)
     monkeypatch.setattr(progress_display, "FIRST", 0.0)
     monkeypatch.setattr(progress_display, "LOOK", 0.001)
     for is_terminal in (False, True):
