@@ -61,20 +61,30 @@ def test_help_is_light(code: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_does_not_wait_for_what_igraph_could_draw_with() -> None:
-    loaded = loaded_by(
-        "from mmsbgen.sampler.starts.igraph_import import import_without_pictures as do; do(); import igraph"
-    )
-    assert "igraph" in loaded
-    assert "matplotlib" not in loaded
-    loaded = loaded_by(
-        "import matplotlib; from mmsbgen.sampler.starts.igraph_import import import_without_pictures as do; do()"
-    )
-    assert "matplotlib" in loaded
-    assert "igraph" not in loaded
-    assert "igraph" not in loaded_by(
+def test_the_command_line_does_not_wait_for_optional_libraries_of_networkit() -> None:
+    unused = {"matplotlib", "networkx", "pandas", "sklearn"}
+    importing = "from mmsbgen.sampler.starts.leiden import import_networkit as do; do()"
+    loaded = loaded_by(importing)
+    assert "networkit" in loaded
+    assert not loaded & unused
+    loaded = loaded_by(f"import pandas; {importing}; import networkx")
+    assert {"networkit", "networkx", "pandas"} <= loaded
+    assert "networkit" not in loaded_by(
         "import mmsbgen.detection.detect, mmsbgen.sampler.starts.start_methods, mmsbgen.sampler.run.refine"
     )
+
+
+@pytest.mark.slow
+def test_the_engine_needs_no_library_under_the_gpl() -> None:
+    """GML, Pajek and conversions need igraph; a run does not."""
+    ring = "[(i, (i + j) % 30) for i in range(30) for j in (1, 2)]"
+    loaded = loaded_by(
+        "import sys; sys.modules['igraph'] = None; import mmsbgen\n"
+        f"found = mmsbgen.detect({ring}, device='pocl', random_state=1)\n"
+        "sys.modules['found'] = found; del sys.modules['igraph']"
+    )
+    assert {"found", "networkit"} <= loaded
+    assert "igraph" not in loaded
 
 
 def test_public_names_stay_what_they_are_whatever_is_imported() -> None:

@@ -12,8 +12,8 @@ EXTRAS = {
     "arviz": "arviz",
     "cdlib": "cdlib",
     "h5netcdf": "arviz",
+    "igraph": "igraph",
     "networkx": "graph",
-    "scipy": "graph",
     "pandas": "tables",
     "pyarrow": "tables",
 }

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError, NotFittedError
 from mmsbgen.base.host_memory import available_host_memory, readable
-from mmsbgen.base.libraries import library
 from mmsbgen.detection.request import Detection
 from mmsbgen.export import Clustering, Exports
 from mmsbgen.graph import Graph
@@ -203,7 +202,8 @@ def _dense(found: Clustering) -> npt.NDArray[np.float64]:
 
 
 def _sparse(found: Clustering) -> Any:
-    sparse = library("scipy.sparse", "sparse memberships")
+    from scipy import sparse
+
     _, communities, shares = found.affiliations
     made = sparse.csr_array(
         (shares, communities, found.offsets), shape=(len(found.memberships.indices), len(found.cover.members))

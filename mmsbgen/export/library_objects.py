@@ -59,8 +59,7 @@ def links_networkx(found: Clustering, networkx: Any) -> Any:
 
 def to_igraph(found: Clustering, graph: Any) -> Any:
     """See :meth:`mmsbgen.export.Exports.to_igraph`."""
-    import igraph
-
+    igraph = library("igraph", "igraph covers")
     if graph is None:
         source = found.needs_graph("igraph covers")
         graph = igraph.Graph(n=source.n_vertices, edges=source.links.tolist())

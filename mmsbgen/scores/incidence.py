@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_word
 
 Ints = npt.NDArray[np.int64]
@@ -29,19 +29,6 @@ def communities_of(cover: Sequence[Collection[Any]], what: str) -> list[set[str]
     if not sets:
         raise InputError(f"the {what} has no community; give at least one, which can be a single vertex")
     return sets
-
-
-def library_for_covers(name: str) -> Any:
-    """A library of the extra ``evaluate``; raises MissingDependencyError with the remedy if it does not load."""
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"comparing covers needs {name.partition('.')[0]}, which does not load ({error}); "
-            "get it with: pip install 'mmsbgen[evaluate]'"
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -91,6 +78,7 @@ class MemberPairs:
 
     def matrix(self) -> Any:
         """The incidence matrix of zeros and ones ``[N, K]``, int64, in CSR format."""
-        sparse = library_for_covers("scipy.sparse")
+        from scipy import sparse
+
         shape = (self.n_vertices, self.n_communities)
         return sparse.csr_array((np.ones(self.vertex.size, np.int64), (self.vertex, self.community)), shape=shape)

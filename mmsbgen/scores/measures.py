@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.scores.incidence import MemberPairs, communities_of, library_for_covers
+from mmsbgen.scores.incidence import MemberPairs, communities_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -86,7 +86,6 @@ def evaluate(
 
     Raises:
         InputError: a cover is empty, has an empty community, or an id that is not in ``vertices``.
-        MissingDependencyError: networkit or scipy is not installed; the message says how to get them.
     """
     found, true = communities_of(cover, "cover"), communities_of(truth, "truth")
     universe = set().union(*found, *true) if vertices is None else set(map(canonical_word, vertices))
@@ -116,7 +115,8 @@ def evaluate(
 
 def _by_networkit(x: MemberPairs, y: MemberPairs) -> tuple[float, float]:
     """ONMI of McDaid, Greene and Hurley (arXiv:1110.2515), and the average F1 of Yang and Leskovec (2013)."""
-    nk = library_for_covers("networkit")
+    import networkit as nk
+
     graph = nk.Graph(x.n_vertices)
     covers = []
     for side in (x, y):

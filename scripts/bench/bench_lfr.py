@@ -5,7 +5,7 @@ Writes docs/reports/lfr.md, .svg and .json.  Each run is a process of its own wi
 build/lfr and in the .json, so that a benchmark that was interrupted goes on where it stopped.  With --families, and
 none named, the page is made of these alone.
 
-The baselines need: pip install -e '.[evaluate,benchmark]'.  To renew mmsbgen's own rows: --only mmsbgen-auto,mmsbgen.
+The baselines need: pip install -e '.[benchmark]'.  To renew mmsbgen's own rows: --only mmsbgen-auto,mmsbgen.
 """
 
 from __future__ import annotations

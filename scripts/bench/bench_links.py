@@ -5,7 +5,7 @@ A tenth of the links is hidden before any method sees the graph; all methods ran
 docs/reports/links.md, .svg and .json.  Runs are kept under build/links and in the .json; without --data the page is
 made of these alone.
 
-The factorisation needs: pip install -e '.[evaluate,benchmark,report]'.  To renew mmsbgen's own rows:
+The factorisation needs: pip install -e '.[benchmark,report]'.  To renew mmsbgen's own rows:
 --only mmsbgen,mmsbgen-chains,mmsbgen-k50.
 """
 

@@ -5,7 +5,7 @@ Writes docs/quality.md and, with every run, docs/reports/quality.json.  Each run
 limit, and is kept under build/quality, so that a benchmark that was interrupted goes on where it stopped; runs that
 are not there are taken from docs/reports/quality.json.  Without --data the page is made of these alone.
 
-The baselines need: pip install -e '.[evaluate,benchmark]'.  To renew mmsbgen's own rows:
+The baselines need: pip install -e '.[benchmark]'.  To renew mmsbgen's own rows:
 --only mmsbgen,mmsbgen-random,start-communities,start-ego.
 """
 
@@ -176,7 +176,7 @@ def main() -> None:
             parser.error(f"{missing[0]} is not there: name the folder with --data, or other graphs with --graphs")
     absent = {missing_library(name) for name in args.only or args.methods or METHODS} - {None}
     if cases and absent:
-        parser.error(f"{', '.join(sorted(map(str, absent)))}: not installed; pip install -e '.[evaluate,benchmark]'")
+        parser.error(f"{', '.join(sorted(map(str, absent)))}: not installed; pip install -e '.[benchmark]'")
     known = known_runs(args.report, BUILD)
     run_all(cases, args, known)
     write(known, cases, args)

@@ -38,7 +38,7 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
     "docs/index.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE)],
     "docs/performance-methods.md": [("scripts/install --dev --cuda", GPU)],
     "docs/service.md": [
-        ("pip install 'mmsbgen[serve,postgres,opencl]'", SERVER),
+        ("pip install 'mmsbgen[serve,postgres]'", SERVER),
         ("export MMSBGEN_DATABASE_URL=postgresql://tuner@server/tuning", STAYS),
     ],
     "docs/tuning.md": [("mmsbgen tune --objective energy    # joules a call; edp: joules times seconds", GPU)],

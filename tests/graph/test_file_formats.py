@@ -417,9 +417,10 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
         raise ModuleNotFoundError(name=name.partition(".")[0])
 
     monkeypatch.setattr(libraries.importlib, "import_module", absent)
-    for name, extra in (("g.mtx", "graph"), ("g.parquet", "tables")):
+    files = (("g.gml", "graph [", "igraph"), ("g.net", "*Vertices 1\n", "igraph"), ("g.parquet", "x", "tables"))
+    for name, text, extra in files:
         with pytest.raises(MissingDependencyError, match=rf"pip install 'mmsbgen\[{extra}\]'"):
-            load_graph(save(tmp_path, name, "x"))
+            load_graph(save(tmp_path, name, text))
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_what_the_future_of_a_chain_depends_on_is_kept(opencl_device, chain, mid
     """Leiden's library where communities are refined, the compiler's options, and all that the platform tells."""
     stars = checkpoints.fingerprint(chain(opencl_device, middling))
     refining = checkpoints.fingerprint(chain(opencl_device, middling, mini_batch="block", noise=None))
-    there = {"igraph": importlib.metadata.version("igraph"), "python": platform.python_version()}
+    there = {"networkit": importlib.metadata.version("networkit"), "python": platform.python_version()}
     assert {name: refining.get(name) for name in there} == there
     assert not there.keys() & stars.keys(), "they draw nothing on the host but by NumPy"
     info = opencl_device.info

@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
-import igraph  # noqa: F401 - an import of its own would count as memory of results
+import networkit  # noqa: F401 - an import of its own would count as memory of results
 import numpy as np
 import psutil
 import pytest
@@ -108,7 +108,7 @@ def test_refused_with_numbers_before_anything_is_allocated(opencl_device, chain,
 
 @pytest.mark.parametrize("start", ["communities", "random"])
 def test_starts_are_counted_where_there_are_any(opencl_device, chain, middling, start):
-    """Stars from a random start need no graph of igraph's; whatever refines does."""
+    """Stars from a random start need no graph of networkit's; whatever refines does."""
     stars = chain(opencl_device, middling, n_communities=5, start=start)
     blocks = chain(opencl_device, middling, n_communities=5, start=start, mini_batch="block", noise=None)
     counted = memory_needs.of_start(60, middling.graph.n_links, 60 * 16 * 4)

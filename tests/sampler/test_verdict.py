@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import asdict
 from itertools import islice
 
-import igraph
 import networkx
 import numpy as np
 import pytest
@@ -154,13 +153,6 @@ def test_the_modularity_of_random_graphs_does_not(kind):
         "regular": lambda: np.array(networkx.random_regular_graph(6, 200, seed=1).edges),
     }[kind]()
     assert not modularity(as_graph(links), 0).stands_out
-
-
-def test_igraph_draws_at_random_again_after_a_test():
-    modularity(cliques(5, 2), 0)
-    first = igraph.Graph.Erdos_Renyi(n=50, m=100).get_edgelist()
-    modularity(cliques(5, 2), 0)
-    assert igraph.Graph.Erdos_Renyi(n=50, m=100).get_edgelist() != first
 
 
 # Degrees ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -99,10 +98,6 @@ def test_bad_input_is_told(cover: Path, truth: Path, tmp_path: Path, monkeypatch
         assert result.exit_code == 2, result.output
         assert message in result.stderr
         assert result.stdout == ""
-    monkeypatch.setitem(sys.modules, "networkit", None)
-    result = call(cover, truth)
-    assert result.exit_code == 2, result.output
-    assert "pip install 'mmsbgen[evaluate]'" in result.stderr
 
 
 def test_without_a_truth_the_links_score_the_cover(cover: Path, tmp_path: Path):

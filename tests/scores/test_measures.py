@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph import load_edge_list
 from mmsbgen.scores import Scores, evaluate, measures, read_cover
 
@@ -109,13 +108,6 @@ def test_ids_are_compared_as_strings():
 def test_bad_input(cover: object, truth: object, vertices: object, message: str):
     with pytest.raises(InputError, match=message):
         evaluate(cover, truth, vertices)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("library", ["networkit", "scipy.sparse"])
-def test_a_missing_library_is_told(library: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'mmsbgen\[evaluate\]'"):
-        evaluate([[1]], [[1]])
 
 
 # The definitions once more, in words of their own.

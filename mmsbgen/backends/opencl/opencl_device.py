@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenCLDevice", "discover"]
 
 _POCL = "Portable Computing Language"
-_NO_PYOPENCL = "OpenCL: PyOpenCL is not installed; get it with: pip install 'mmsbgen[opencl]'"
+_NO_PYOPENCL = "OpenCL: PyOpenCL is not installed; get it with: pip install pyopencl"
 _NO_PLATFORM = (
     "OpenCL: no platform is installed; get one for the processor with: "
     f"{intel_runtime.ADVICE} (x86-64 Linux, no root needed), or: apt install pocl-opencl-icd"

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mmsbgen.backends.opencl.intel_runtime import ADVICE
 from mmsbgen.base.errors import MissingDependencyError, MmsbgenError
 from mmsbgen.base.progress import stage
 
@@ -26,14 +27,13 @@ __all__ = ["Finding", "Status", "examine", "self_test"]
 Status = Literal["ok", "note", "warning", "problem"]
 #: Extras that users may want, with what each is for.
 EXTRAS = {
-    "opencl": "kernels on processors and on GPUs by OpenCL",
     "cuda": "kernels on NVIDIA's GPUs",
     "nvrtc": "compiling for NVIDIA's GPUs without the CUDA toolkit",
     "tune": "kernel_tuner's search strategies",
     "fleet": "tuning several devices at once",
     "postgres": "a tuning database on a server",
-    "graph": "graphs of scipy and networkx, Matrix Market files",
-    "evaluate": "comparing covers",
+    "graph": "graphs of networkx, GEXF and GraphML files",
+    "igraph": "GML and Pajek files, graphs of igraph",
     "tables": "data frames and Parquet",
     "cdlib": "results as cdlib's clusterings",
     "report": "reports and pictures",
@@ -260,7 +260,7 @@ def _devices(spec: str | None, self_tests: bool) -> Iterator[Finding]:
     found, hints = discover()
     if not found:
         what = "there is no device that kernels can run on"
-        remedy = "; ".join(hints) or "pip install 'mmsbgen[opencl]', which brings a runtime for processors"
+        remedy = "; ".join(hints) or f"get a runtime for processors: {ADVICE}"
         yield Finding("devices", "problem", what, remedy)
         return
     for info in [select_device(spec, found, hints)] if spec else found:

@@ -26,21 +26,24 @@ _ENTRY, _ROW, _CELL = 14, 800, 32
 
 def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of a square matrix; ids are its rows, from 1 on as the file counts them."""
-    io_of = library("scipy.io", "Matrix Market files")
+    from scipy import sparse
+    from scipy.io import mmread
+
     if not raw.endswith(b"\n"):
         raw += b"\n"  # without it SciPy 1.17 reads beyond its buffer, and crashes
     try:
-        matrix = io_of.mmread(io.BytesIO(raw))
+        matrix = mmread(io.BytesIO(raw))
     except (ValueError, TypeError, OverflowError, OSError, EOFError, MemoryError, RuntimeError) as error:
         raise _damaged(file, "Matrix Market", error) from None
     if isinstance(matrix, np.ndarray):
-        matrix = library("scipy.sparse", "Matrix Market files").coo_array(matrix)
+        matrix = sparse.coo_array(matrix)
     return from_scipy(matrix, str(file), reading, first_id=1)
 
 
 def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of a matrix that ``scipy.sparse.save_npz`` wrote; ids are its rows from 0 on."""
-    sparse = library("scipy.sparse", "matrices in .npz files")
+    from scipy import sparse
+
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             need_memory(file, _ENTRY * sum(member.file_size for member in archive.infolist()))

@@ -1,4 +1,4 @@
-"""Graphs from GML and Pajek, which igraph reads."""
+"""Graphs from GML and Pajek, which igraph reads (extra ``igraph``)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.libraries import library
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph.files.file_bytes import text_lines
 from mmsbgen.graph.files.words import graph_of_words
@@ -52,8 +53,7 @@ def from_pajek(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
 
 
 def _by_igraph(file: Path, text: bytes, kind: str) -> Any:
-    import igraph
-
+    igraph = library("igraph", f"{kind} files")
     with tempfile.NamedTemporaryFile(suffix=".txt") as place, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about attributes, which are not used
         place.write(text)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.report.run.community_pictures import incidence
 from mmsbgen.sampler.diagnostics.communities import Cover
-from mmsbgen.sampler.starts.start_methods import seeded
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -18,6 +15,8 @@ Ints = npt.NDArray[np.int64]
 _LINKS, _PAIRS = 1 << 17, 1 << 20
 #: Distances from the middle of a large component are raised to this power.
 _SPREAD = 0.65
+#: Steps of a layout.
+_STEPS = 400
 
 
 def links_between(cover: Cover, links: Ints, most: int) -> Ints:
@@ -52,21 +51,19 @@ def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
 
     Links of larger ``weights`` ``[E]`` are shorter.  The same graph gets the same positions.
     """
-    import igraph
+    import networkx
 
-    graph = igraph.Graph(n=n_vertices, edges=links.tolist())
-    graph.es["weight"] = weights.tolist()
+    graph = networkx.empty_graph(n_vertices)
+    ends = zip(*links.T.tolist(), weights.tolist(), strict=True)
+    graph.add_weighted_edges_from(ends)
     place = np.zeros((n_vertices, 2))
-    parts = sorted(graph.connected_components(), key=len, reverse=True)
+    parts = sorted(map(sorted, networkx.connected_components(graph)), key=len, reverse=True)
     boxes = []
-    with seeded(0):
-        for part in parts:
-            sub = graph.induced_subgraph(part)
-            start = [(random.Random(i).random(), random.Random(-i).random()) for i in range(len(part))]
-            found = sub.layout_fruchterman_reingold(weights="weight", niter=800, seed=start, grid="nogrid")
-            where = _square(np.array(found.coords, float).reshape(-1, 2), len(part))
-            place[part] = where
-            boxes.append(float(np.ptp(where[:, 0]) if len(part) > 1 else 0.0) + 1.8)
+    for part in parts:
+        found = networkx.spring_layout(graph.subgraph(part), iterations=_STEPS, seed=0, method="force")
+        where = _square(np.array([found[vertex] for vertex in part]), len(part))
+        place[part] = where
+        boxes.append(float(np.ptp(where[:, 0]) if len(part) > 1 else 0.0) + 1.8)
     _pack(place, parts, boxes)
     return place
 

@@ -60,12 +60,16 @@ def _best(m: Memberships, rows: RowSource, border: Ints, vertices: Ints, communi
 
 def small_components(n_vertices: int, links: Ints, covered: Ints) -> list[Ints]:
     """The connected components of 3 to N/2 vertices without a vertex of ``covered``, as sorted vertex numbers."""
-    import igraph
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
     inside = np.ones(n_vertices, bool)
     inside[covered] = False
     own = links[inside[links].all(axis=1)]
-    vertices, ends = np.unique(own, return_inverse=True)
-    graph = igraph.Graph(n=vertices.size, edges=ends.reshape(own.shape))
-    parts = (vertices[np.array(part, np.int64)] for part in graph.connected_components())
-    return [np.sort(part) for part in parts if _SMALLEST <= part.size <= n_vertices / 2]
+    vertices, index = np.unique(own, return_inverse=True)
+    ends = index.reshape(own.shape).T
+    matrix = coo_array((np.ones(len(own), np.int8), (ends[0], ends[1])), (vertices.size, vertices.size))
+    _, labels = connected_components(matrix, directed=False)
+    order = np.argsort(labels, kind="stable")
+    parts = np.split(vertices[order], np.flatnonzero(np.diff(labels[order])) + 1)
+    return [part for part in parts if _SMALLEST <= part.size <= n_vertices / 2]

@@ -22,8 +22,8 @@ from mmsbgen.graph import Graph, Split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
 from mmsbgen.sampler.diagnostics.state_rows import row_source
-from mmsbgen.sampler.starts.contraction import graph_of
-from mmsbgen.sampler.starts.start_methods import seeded
+from mmsbgen.sampler.starts import leiden
+from mmsbgen.sampler.starts.start_methods import ITERATIONS
 
 __all__ = ["Modularity", "Ranks", "Verdict", "decided", "degree_excess", "modularity", "of_record", "ranks", "verdict"]
 
@@ -312,12 +312,11 @@ def swapped(links: Ints, barred: npt.NDArray[np.bool_], rng: np.random.Generator
 
 def modularity(graph: Graph, seed: int, tell: Callable[[float], None] = lambda share: None) -> Modularity:
     """Modularity by Leiden in ``graph`` and in graphs rewired to the same degrees."""
-    with seeded(seed):
-        drawn = graph_of(graph.n_vertices, graph.links)
-        values = []
-        for done in range(_REWIRED + 1):
-            found: Any = drawn.community_leiden(objective_function="modularity", n_iterations=2)
-            values.append(drawn.modularity(found.membership))
-            drawn.rewire(n=_TRIED * graph.n_links)
-            tell((done + 1) / (_REWIRED + 1))
+    values, links = [], graph.links
+    for done in range(_REWIRED + 1):
+        drawn = leiden.network(graph.n_vertices, links)
+        labels = leiden.leiden(drawn, 1.0, ITERATIONS, seed + done)
+        values.append(leiden.modularity(links, labels))
+        links = leiden.rewired(drawn, _TRIED, seed + done)
+        tell((done + 1) / (_REWIRED + 1))
     return Modularity(values[0], float(np.mean(values[1:])), float(np.std(values[1:], ddof=1)))

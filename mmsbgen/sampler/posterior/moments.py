@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.libraries import library
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -129,7 +128,8 @@ def beta_interval(moments: Sequence[tuple[Floats, Floats]], level: float) -> Flo
 
     Each chain's law is the Beta law with its moments; with several chains it is their mixture in equal parts.
     """
-    special = library("scipy.special", "intervals")
+    from scipy import special
+
     laws = [_beta(mean, variance) for mean, variance in moments]
     tails = (1 - level) / 2, (1 + level) / 2
     return np.stack([_quantile(special, laws, tail) for tail in tails], axis=-1)

@@ -95,9 +95,8 @@ def fingerprint(sampler: Sampler) -> dict[str, str]:
         "mmsbgen": __version__,
     }
     if sampler.options.refines:
-        # Refinements run Leiden's algorithm of igraph with Python's random generator.  The start may use it too, but a
-        # checkpoint is written after the start.
-        found |= versions("igraph")
+        # Refinements run Leiden's algorithm.  The start may use it too, but a checkpoint is written after the start.
+        found |= versions("networkit")
     for name, bound in sampler.kernels.items():
         found[f"{name} configuration"] = json.dumps(dict(bound.config), sort_keys=True)
         found[f"{name} source"] = bound.source.digest

@@ -17,7 +17,8 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import row_source
-from mmsbgen.sampler.starts.start_methods import by_label, seeded
+from mmsbgen.sampler.starts.leiden import leiden, modularity, network
+from mmsbgen.sampler.starts.start_methods import ITERATIONS, by_label
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -65,33 +66,31 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tupl
     A part's score is the modularity of the split times its size; the largest part of a community stays.  Communities
     are split in descending order of size, until none of the others can have a part among the best.
     """
-    import igraph
-
     found: list[tuple[float, int, Ints]] = []
     order = np.argsort(labels, kind="stable")
     groups = np.split(links[order], np.searchsorted(labels[order], np.arange(1, k)))
     n = int(links.max(initial=0)) + 1
     sizes = np.bincount(np.unique(labels[:, None] * n + links) // n, minlength=k)
     best: list[float] = []
-    with seeded(seed):
-        for community in np.argsort(-sizes, kind="stable").tolist():
-            # Modularity is below 1, and all parts but the largest have at most half of the members.
-            if len(best) == most and sizes[community] / 2 < best[0]:
-                break
-            group = groups[community]
-            if len(group) < _ENOUGH_LINKS:
-                continue
-            members, ends = np.unique(group, return_inverse=True)
-            graph = igraph.Graph(n=members.size, edges=ends.reshape(group.shape))
-            cut = graph.community_leiden(objective_function="modularity", n_iterations=2)
-            if cut.modularity <= _MODULARITY:
-                continue
-            sets = [part for part in by_label(np.asarray(cut.membership)) if part.size > 2]
-            for part in sets[1:]:
-                found.append((cut.modularity * part.size, community, members[part]))
-                heapq.heappush(best, found[-1][0])
-                if len(best) > most:
-                    heapq.heappop(best)
+    for community in np.argsort(-sizes, kind="stable").tolist():
+        # Modularity is below 1, and all parts but the largest have at most half of the members.
+        if len(best) == most and sizes[community] / 2 < best[0]:
+            break
+        group = groups[community]
+        if len(group) < _ENOUGH_LINKS:
+            continue
+        members, index = np.unique(group, return_inverse=True)
+        ends = index.reshape(group.shape)
+        labels = leiden(network(members.size, ends), 1.0, ITERATIONS, seed)
+        score = modularity(ends, labels)
+        if score <= _MODULARITY:
+            continue
+        sets = [part for part in by_label(labels) if part.size > 2]
+        for part in sets[1:]:
+            found.append((score * part.size, community, members[part]))
+            heapq.heappush(best, found[-1][0])
+            if len(best) > most:
+                heapq.heappop(best)
     return sorted(found, key=lambda part: (-part[0], part[1], int(part[2][0])))[:most]
 
 

@@ -177,7 +177,7 @@ def record(
         },
         **notes,
         "trace": trace,
-        "versions": versions("numpy", "igraph", *_LIBRARIES.get(sampler.device.info.backend, ())),
+        "versions": versions("numpy", "networkit", *_LIBRARIES.get(sampler.device.info.backend, ())),
     }
     plain: dict[str, Any] = _plain(found)
     return plain

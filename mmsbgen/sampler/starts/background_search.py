@@ -1,6 +1,6 @@
 """Search for the starts of a large graph in a separate process, while the run opens its device and compiles kernels.
 
-A process is used because igraph blocks all other threads of its own process.  It calls
+A process is used because it can be ended at any time, and a thread cannot.  It calls
 :data:`mmsbgen.sampler.starts.start_methods.STARTS`, so the starts are the same as without it.  If no process can be
 started, the search runs in this process.
 """

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.sampler.starts.leiden import leiden, network
+
 if TYPE_CHECKING:
-    import igraph
+    import networkit
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -27,84 +29,56 @@ _FINE = 0.25
 _EACH, _FINER, _TRIES = 3, 4.0, 3
 #: Most runs on the contracted graph, and the accepted deviation from K as a share of K.
 _RUNS, _NEAR = 12, 0.02
-
-
-def graph_of(n: int, links: Ints) -> igraph.Graph:
-    """The igraph graph of ``n`` vertices and ``links`` ``[E, 2]``, in their order.
-
-    Three times as fast as passing the links to igraph's constructor.
-    """
-    import igraph
-
-    graph = igraph.Graph(n=n)
-    graph.add_edges(links)
-    return graph
+#: Iterations of Leiden's algorithm in the whole graph and in the contracted one.
+_WHOLE, _CONTRACTED = 2, 4
 
 
 @dataclass(frozen=True)
 class Contracted:
     """A graph with ``n_links`` links, contracted to one vertex for each of its ``C`` communities.
 
-    ``weights`` counts the original links between two communities, ``ends`` ``[C]`` the ends of links in each community,
-    ``sizes`` ``[C]`` its vertices.
+    Its weights count the original links between two communities, and in self-loops those within one.  ``sizes``
+    ``[C]`` counts the vertices of a community.
     """
 
-    graph: igraph.Graph
-    weights: Floats
-    ends: Floats
+    graph: networkit.Graph
     sizes: Floats
-    n_links: int
 
     @classmethod
     def of(cls, links: Ints, labels: Ints) -> Contracted:
         """Contract the graph of ``links`` ``[E, 2]`` by ``labels`` ``[N]``, which count from 0 without gaps."""
-        count, degrees = int(labels.max()) + 1, np.bincount(links.ravel(), minlength=labels.size)
+        count = int(labels.max()) + 1
         pairs = np.sort(labels[links], axis=1)
-        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
         keys, weights = np.unique(pairs[:, 0] * count + pairs[:, 1], return_counts=True)
         return cls(
-            graph_of(count, np.stack(np.divmod(keys, count), axis=1)),
-            weights.astype(np.float64),
-            np.bincount(labels, degrees, minlength=count).astype(np.float64),
+            network(count, np.stack(np.divmod(keys, count), axis=1), weights.astype(np.float64)),
             np.bincount(labels, minlength=count).astype(np.float64),
-            len(links),
         )
 
-    def leiden(self, resolution: float) -> Ints:
-        """Labels ``[C]`` of communities by the modularity of the original graph.
-
-        igraph miscounts self-loops.  The contracted graph has none; weighting its vertices by their numbers of link
-        ends gives the same modularity.
-        """
-        if not self.weights.size:
-            return np.arange(self.sizes.size)
-        found: Any = self.graph.community_leiden(
-            objective_function="CPM",
-            resolution=resolution / (2 * self.n_links),
-            weights=self.weights.tolist(),
-            node_weights=self.ends.tolist(),
-            n_iterations=2,
-        )
-        return np.asarray(found.membership)
+    def leiden(self, resolution: float, seed: int) -> Ints:
+        """Labels ``[C]`` of communities by the modularity of the original graph."""
+        return leiden(self.graph, resolution, _CONTRACTED, seed)
 
 
-def labels_for(graph: igraph.Graph, links: Ints, k: int, fewest: float, tell: Callable[[int], None]) -> Ints:
+def labels_for(
+    graph: networkit.Graph, links: Ints, k: int, fewest: float, seed: int, tell: Callable[[int], None]
+) -> Ints:
     """Labels ``[N]`` of Leiden's communities, of which about ``k`` have at least ``fewest`` vertices.
 
-    ``graph`` is the igraph graph of ``links`` ``[E, 2]``; ``tell`` is called with the number of runs done on it.
+    ``graph`` is the networkit graph of ``links`` ``[E, 2]``; ``tell`` is called with the number of runs done on it.
     """
     resolution = max(1.0, _FINE * k)
     for number in range(_TRIES):
-        fine = _run(graph, resolution)
+        fine = leiden(graph, resolution, _WHOLE, seed)
         tell(number + 1)
         if int(fine.max()) + 1 >= _EACH * k:
             break
         resolution *= _FINER
-    merged = merged_to(Contracted.of(links, fine), k, fewest, resolution)
+    merged = merged_to(Contracted.of(links, fine), k, fewest, resolution, seed)
     return merged[fine]
 
 
-def merged_to(contracted: Contracted, k: int, fewest: float, finest: float) -> Ints:
+def merged_to(contracted: Contracted, k: int, fewest: float, finest: float, seed: int) -> Ints:
     """Labels ``[C]`` with about ``k`` communities of at least ``fewest`` vertices, for resolutions below ``finest``.
 
     As the resolution rises from 0, the number of such communities first rises, then falls as they become too small.
@@ -113,7 +87,7 @@ def merged_to(contracted: Contracted, k: int, fewest: float, finest: float) -> I
     resolution, best, least = finest / 16, np.arange(contracted.sizes.size), np.inf
     tried: list[tuple[float, int]] = []
     for _ in range(_RUNS):
-        labels = contracted.leiden(resolution)
+        labels = contracted.leiden(resolution, seed)
         count = int(np.count_nonzero(np.bincount(labels, contracted.sizes) >= fewest))
         if abs(count - k) < least:
             best, least = labels, abs(count - k)
@@ -136,8 +110,3 @@ def between(tried: list[tuple[float, int]], k: int) -> float:
         if other_n != n:
             return x + (k - n) * (other_x - x) / (other_n - n)
     return x * k / max(1, n)
-
-
-def _run(graph: igraph.Graph, resolution: float) -> Ints:
-    found: Any = graph.community_leiden(objective_function="modularity", resolution=resolution, n_iterations=1)
-    return np.asarray(found.membership)

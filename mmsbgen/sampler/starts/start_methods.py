@@ -7,10 +7,9 @@ between starts by held-out metrics.
 
 from __future__ import annotations
 
-import random
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,18 +23,19 @@ from mmsbgen.graph import Graph, Split
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import contraction
+from mmsbgen.sampler.starts.leiden import leiden, network, transitivity
 from mmsbgen.sampler.state.device_state import State, StateShape
 
 if TYPE_CHECKING:
-    import igraph
+    import networkit
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 #: Mass that a vertex's row puts on the communities of its sets.
 MASS = 0.9
-#: Most runs of Leiden in the search for the resolution with K communities.
-_LEIDEN_RUNS = 8
+#: Most runs of Leiden in the search for the resolution with K communities, and the iterations of a run.
+_LEIDEN_RUNS, ITERATIONS = 8, 4
 #: Links above which a run of Leiden takes a second or more: few runs are made, in a process of their own.
 MANY = 500_000
 #: Smallest size of a community that counts towards K, as a share of N/K.
@@ -120,37 +120,19 @@ def of_sets(name: str, sets: list[Ints]) -> Start:
     return Start(name, vertices[order], communities[order])
 
 
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Make igraph use a random generator with this seed."""
-    import igraph
-
-    igraph.set_random_number_generator(random.Random(seed))
-    try:
-        yield
-    finally:
-        igraph.set_random_number_generator(random)
+_graphs: weakref.WeakKeyDictionary[Split, networkit.Graph] = weakref.WeakKeyDictionary()
 
 
-_graphs: weakref.WeakKeyDictionary[Split, igraph.Graph] = weakref.WeakKeyDictionary()
-
-
-def training_graph(split: Split) -> igraph.Graph:
-    """The training links as an igraph graph, cached until :func:`forget`; building needs three times its memory."""
+def training_graph(split: Split) -> networkit.Graph:
+    """The training links as a networkit graph, cached until :func:`forget`."""
     if split not in _graphs:
-        _graphs[split] = contraction.graph_of(split.graph.n_vertices, split.training_links)
+        _graphs[split] = network(split.graph.n_vertices, split.training_links)
     return _graphs[split]
 
 
 def forget(split: Split) -> None:
     """Drop the graph cached by :func:`training_graph`."""
     _graphs.pop(split, None)
-
-
-def leiden(graph: igraph.Graph, resolution: float, iterations: int = 2) -> list[Ints]:
-    """Leiden's communities by modularity, largest first, without single vertices (Traag, Waltman, van Eck 2019)."""
-    found: Any = graph.community_leiden(objective_function="modularity", resolution=resolution, n_iterations=iterations)
-    return by_label(np.asarray(found.membership))
 
 
 def by_label(labels: Ints) -> list[Ints]:
@@ -167,20 +149,21 @@ def communities(split: Split, k: int, seed: int) -> Start:
     fewest = _SIZEABLE * split.graph.n_vertices / k
     graph, large = training_graph(split), split.n_training_links > MANY
     total = None if large else _LEIDEN_RUNS
-    with seeded(seed), stage("looking for Leiden's communities", total, "runs", alone=large) as told:
+    with stage("looking for Leiden's communities", total, "runs", alone=large) as told:
         if large:
-            labels = contraction.labels_for(graph, split.training_links, k, fewest, told.tell)
+            labels = contraction.labels_for(graph, split.training_links, k, fewest, seed, told.tell)
             return of_sets("communities", [members for members in by_label(labels) if members.size >= fewest][:k])
-        return of_sets("communities", _searched(graph, k, fewest, told)[:k])
+        return of_sets("communities", _searched(graph, k, fewest, seed, told)[:k])
 
 
-def _searched(graph: igraph.Graph, k: int, fewest: float, told: Stage) -> list[Ints]:
+def _searched(graph: networkit.Graph, k: int, fewest: float, seed: int, told: Stage) -> list[Ints]:
     """Search by runs on the whole graph: the sets of at least ``fewest`` vertices whose number is nearest to ``k``."""
     low, high = 1e-2, 1e4
     resolution, best = 1.0, None
     for number in range(_LEIDEN_RUNS):
         told.tell(number)
-        sets = [members for members in leiden(graph, resolution) if members.size >= fewest]
+        labels = leiden(graph, resolution, ITERATIONS, seed)
+        sets = [members for members in by_label(labels) if members.size >= fewest]
         if best is None or abs(len(sets) - k) < abs(len(best) - k):
             best = sets
         if abs(len(sets) - k) <= 0.03 * k:
@@ -227,7 +210,7 @@ def _ego_conductance(split: Split) -> Floats:
     """Conductance ``[N]`` of the ego net of every vertex; infinite for fewer than two neighbours."""
     adjacency, n = split.training_adjacency, split.graph.n_vertices
     degrees = adjacency.degrees.astype(np.float64)
-    share = np.asarray(training_graph(split).transitivity_local_undirected(mode="zero"))
+    share = transitivity(training_graph(split))
     # Rounded, so that nets of equal conductance tie exactly.
     triangles = np.rint(share * degrees * (degrees - 1) / 2)
     ends = degrees[adjacency.neighbours]

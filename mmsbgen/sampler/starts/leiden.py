@@ -1,0 +1,127 @@
+"""Leiden's algorithm (Traag, Waltman, van Eck 2019) and other functions of networkit.
+
+networkit's generator is seeded before each run, and a run takes one thread, so equal seeds give equal results.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_int, c_void_p, pythonapi
+from signal import SIGINT
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import networkit
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+__all__ = ["import_networkit", "leiden", "modularity", "network", "rewired", "transitivity"]
+
+#: Libraries that networkit imports if they are installed, for functions that mmsbgen does not use.
+_UNUSED = ("IPython", "matplotlib", "networkx", "pandas", "plotly", "seaborn", "sklearn", "tabulate")
+#: Networkit's seed and numbers of threads belong to the process.
+_lock = RLock()
+
+_get_handler = pythonapi.PyOS_getsig
+_get_handler.argtypes, _get_handler.restype = [c_int], c_void_p
+_set_handler = pythonapi.PyOS_setsig
+_set_handler.argtypes, _set_handler.restype = [c_int, c_void_p], c_void_p
+
+
+def import_networkit() -> None:
+    """Import networkit without the optional libraries of its plots and tables, which take seconds to import.
+
+    Only for processes of the command line and of workers, which use none of these functions.
+    """
+    if "networkit" in sys.modules:
+        return
+    left_out = [name for name in _UNUSED if name not in sys.modules]
+    for name in left_out:
+        sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail, which networkit tolerates
+    try:
+        import networkit  # noqa: F401
+    finally:
+        for name in left_out:
+            del sys.modules[name]
+
+
+@contextmanager
+def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
+    """Seed networkit, limit its threads, and keep Python's handler of Ctrl-C.
+
+    The first algorithm that networkit constructs takes over SIGINT until it is deleted, and a Ctrl-C then aborts the
+    process.  An algorithm that is never run takes this place here, and Python's handler is set again.
+    """
+    import networkit
+
+    with _lock:
+        handler = _get_handler(SIGINT)
+        guard = networkit.community.ParallelLeiden(networkit.Graph(0))
+        _set_handler(SIGINT, handler)
+        before = networkit.getMaxNumberOfThreads()
+        networkit.setNumberOfThreads(threads or before)
+        networkit.setSeed(seed % 2**64, False)
+        try:
+            yield
+        finally:
+            networkit.setNumberOfThreads(before)
+            del guard
+
+
+def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Graph:
+    """The networkit graph of ``n`` vertices and ``links`` ``[E, 2]``, with ``weights`` ``[E]`` if given."""
+    import networkit
+
+    ends = tuple(np.ascontiguousarray(end, np.uint64) for end in links.T)
+    if weights is None:
+        return networkit.GraphFromCoo(ends, n=n)
+    return networkit.GraphFromCoo((weights, ends), n=n, weighted=True)
+
+
+def leiden(graph: networkit.Graph, resolution: float, iterations: int, seed: int) -> Ints:
+    """Labels ``[N]`` of Leiden's communities by modularity at ``resolution``, which count from 0 without gaps."""
+    import networkit
+
+    if graph.numberOfEdges() == 0:
+        return np.arange(graph.numberOfNodes())
+    with _running(seed, threads=1):
+        run = networkit.community.ParallelLeiden(graph, iterations=iterations, gamma=resolution)
+        run.run()
+        labels: Any = np.array(run.getPartition().getVector(), np.int64)
+    return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
+
+
+def modularity(links: Ints, labels: Ints, resolution: float = 1.0) -> float:
+    """Modularity of ``labels`` ``[N]`` for ``links`` ``[E, 2]`` (Newman and Girvan 2004); 0 without links."""
+    if not len(links):
+        return 0.0
+    degrees = np.bincount(labels[links.ravel()])
+    inside = np.count_nonzero(labels[links[:, 0]] == labels[links[:, 1]])
+    return float(inside / len(links) - resolution * ((degrees / (2 * len(links))) ** 2).sum())
+
+
+def transitivity(graph: networkit.Graph) -> Floats:
+    """Share ``[N]`` of the pairs of neighbours that are linked; 0 for fewer than two neighbours."""
+    import networkit
+
+    with _running():
+        run = networkit.centrality.LocalClusteringCoefficient(graph, turbo=True)
+        run.run()
+        return np.array(run.scores(), np.float64)
+
+
+def rewired(graph: networkit.Graph, swaps: int, seed: int) -> Ints:
+    """Links ``[E, 2]`` after ``swaps`` tries a link to swap the ends of two links; ``graph`` itself is changed."""
+    import networkit
+
+    with _running(seed, threads=1):
+        run = networkit.randomization.EdgeSwitchingInPlace(graph, swaps)
+        run.run()
+        return np.array(list(run.getGraph().iterEdges()), np.int64).reshape(-1, 2)

@@ -1,0 +1,114 @@
+"""Leiden's algorithm and its neighbours: known graphs, modularity by hand, seeds, threads and signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import networkx
+import numpy as np
+import pytest
+
+from mmsbgen.sampler.starts.leiden import leiden, modularity, network, rewired, transitivity
+
+
+def of(graph: networkx.Graph) -> tuple[int, np.ndarray]:
+    return len(graph), np.array(sorted(map(sorted, graph.edges)), np.int64).reshape(-1, 2)
+
+
+KARATE = of(networkx.karate_club_graph())
+
+
+def test_the_karate_club_has_its_best_modularity():
+    """.4198, the largest of all partitions (Brandes and others 2008)."""
+    found = [modularity(KARATE[1], leiden(network(*KARATE), 1.0, 4, seed)) for seed in range(10)]
+    assert max(found) == pytest.approx(0.41979, abs=1e-5)
+    assert min(found) > 0.415
+
+
+@pytest.mark.parametrize("resolution", [0.5, 1.0, 3.0])
+def test_modularity_is_that_of_networkx(resolution):
+    graph = networkx.gnm_random_graph(40, 120, seed=1)
+    labels = np.random.default_rng(0).integers(0, 5, 40)
+    sets = [set(np.flatnonzero(labels == label).tolist()) for label in range(5)]
+    right = networkx.community.modularity(graph, sets, resolution=resolution)
+    assert modularity(of(graph)[1], labels, resolution) == pytest.approx(right)
+
+
+def test_without_links_every_vertex_is_alone():
+    nothing = np.zeros((0, 2), np.int64)
+    assert leiden(network(4, nothing), 1.0, 4, 0).tolist() == [0, 1, 2, 3]
+    assert modularity(nothing, np.arange(4)) == 0.0
+
+
+def test_labels_count_without_gaps():
+    found = leiden(network(*KARATE), 1.0, 4, 2**64 + 3)
+    assert sorted(set(found.tolist())) == list(range(found.max() + 1))
+
+
+def test_weights_count():
+    """A cycle of four: the heavy links hold the pairs together."""
+    links = np.array([(0, 1), (1, 2), (2, 3), (3, 0)])
+    for weights, pairs in (([9, 1, 9, 1], [(0, 1), (2, 3)]), ([1, 9, 1, 9], [(1, 2), (0, 3)])):
+        found = leiden(network(4, links, np.array(weights, float)), 1.0, 4, 0)
+        assert [found[a] == found[b] for a, b in pairs] == [True, True]
+        assert found.max() == 1
+
+
+def test_threads_give_what_one_gives():
+    """Seed and number of threads are those of the process: runs wait for each other."""
+    rng = np.random.default_rng(0)
+    graph = network(400, np.array([pair for pair in rng.integers(0, 400, (1500, 2)) if pair[0] != pair[1]]))
+    right = [leiden(graph, 1.0, 4, seed) for seed in range(8)]
+    assert len({labels.tobytes() for labels in right}) > 1
+    found: dict[int, np.ndarray] = {}
+    threads = [
+        threading.Thread(target=lambda seed=seed: found.update({seed: leiden(graph, 1.0, 4, seed)}))
+        for seed in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(found[seed], right[seed]) for seed in range(8))
+
+
+@pytest.mark.slow
+def test_an_interrupt_is_an_exception_after_the_run():
+    """networkit's own handler would end the process; Python's is there during and after a run."""
+    rng = np.random.default_rng(0)
+    graph = network(100_000, rng.integers(0, 100_000, (600_000, 2)))
+    before = signal.getsignal(signal.SIGINT)
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        began = time.monotonic()
+        leiden(graph, 1.0, 2, 0)
+        assert time.monotonic() - began > 0.1, "the signal came after the run"
+        timer.join()
+        os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT] * 2
+
+
+def test_transitivity_is_that_of_networkx():
+    graph = networkx.gnm_random_graph(60, 250, seed=2)
+    right = networkx.clustering(graph)
+    assert transitivity(network(*of(graph))) == pytest.approx([right[vertex] for vertex in range(60)])
+
+
+@pytest.mark.slow
+def test_rewiring_keeps_degrees_and_draws_graphs_evenly():
+    """Of the 2-regular graphs of 6 vertices 60 are one cycle and 10 two triangles."""
+    start = of(networkx.cycle_graph(6))
+    drawn = [rewired(network(*start), 10, seed) for seed in range(1400)]
+    assert all((np.bincount(links.ravel(), minlength=6) == 2).all() for links in drawn)
+    assert all(len({tuple(sorted(link)) for link in links.tolist()}) == 6 for links in drawn)
+    cycles = sum(networkx.is_connected(networkx.Graph(links.tolist())) for links in drawn)
+    # 1200 expected, with a standard deviation of 13.
+    assert abs(cycles - 1200) < 4 * 13.1
