@@ -96,6 +96,30 @@ def test_an_interrupt_is_an_exception_after_the_run():
     assert heard == [signal.SIGINT] * 2
 
 
+@pytest.mark.slow
+def test_no_interrupt_is_lost_between_short_runs():
+    """A handler that networkit sets for a moment in each run would take a part of them, and fail the runs."""
+    graph, heard = network(*KARATE), []
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.wait(0.001):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    try:
+        thread.start()
+        for seed in range(1500):
+            leiden(graph, 1.0, 4, seed)
+    finally:
+        ended.set()
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    assert len(heard) > 50
+
+
 def test_transitivity_is_that_of_networkx():
     graph = networkx.gnm_random_graph(60, 250, seed=2)
     right = networkx.clustering(graph)

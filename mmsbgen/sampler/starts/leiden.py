@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_int, c_void_p, pythonapi
+from functools import cache
 from signal import SIGINT
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -52,19 +53,29 @@ def import_networkit() -> None:
             del sys.modules[name]
 
 
-@contextmanager
-def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
-    """Seed networkit, limit its threads, and keep Python's handler of Ctrl-C.
+@cache
+def _guard() -> Any:
+    """Keep Python's handler of SIGINT; call it with ``_lock`` held.
 
     The first algorithm that networkit constructs takes over SIGINT until it is deleted, and a Ctrl-C then aborts the
-    process.  An algorithm that is never run takes this place here, and Python's handler is set again.
+    process.  This one is never run and never deleted, and Python's handler is set again.
     """
     import networkit
 
-    with _lock:
-        handler = _get_handler(SIGINT)
-        guard = networkit.community.ParallelLeiden(networkit.Graph(0))
+    nothing, handler = networkit.Graph(0), _get_handler(SIGINT)
+    try:
+        return networkit.community.ParallelLeiden(nothing)
+    finally:
         _set_handler(SIGINT, handler)
+
+
+@contextmanager
+def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
+    """Seed networkit and limit its threads."""
+    import networkit
+
+    with _lock:
+        _guard()
         before = networkit.getMaxNumberOfThreads()
         networkit.setNumberOfThreads(threads or before)
         networkit.setSeed(seed % 2**64, False)
@@ -72,7 +83,6 @@ def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
             yield
         finally:
             networkit.setNumberOfThreads(before)
-            del guard
 
 
 def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Graph:
