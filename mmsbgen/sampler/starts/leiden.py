@@ -90,9 +90,11 @@ def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Gra
     import networkit
 
     ends = tuple(np.ascontiguousarray(end, np.uint64) for end in links.T)
-    if weights is None:
-        return networkit.GraphFromCoo(ends, n=n)
-    return networkit.GraphFromCoo((weights, ends), n=n, weighted=True)
+    # One thread, as for Leiden's algorithm: OpenMP starts its threads anew whenever their number changes.
+    with _running(threads=1):
+        if weights is None:
+            return networkit.GraphFromCoo(ends, n=n)
+        return networkit.GraphFromCoo((weights, ends), n=n, weighted=True)
 
 
 def leiden(graph: networkit.Graph, resolution: float, iterations: int, seed: int) -> Ints:
