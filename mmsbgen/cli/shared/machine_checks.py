@@ -33,7 +33,7 @@ EXTRAS = {
     "fleet": "tuning several devices at once",
     "postgres": "a tuning database on a server",
     "graph": "graphs of networkx, GEXF and GraphML files",
-    "igraph": "GML and Pajek files, graphs of igraph",
+    "igraph": "GML and Pajek files, results as igraph's covers",
     "tables": "data frames and Parquet",
     "cdlib": "results as cdlib's clusterings",
     "report": "reports and pictures",
