@@ -23,7 +23,7 @@ KARATE = of(networkx.karate_club_graph())
 
 def test_the_karate_club_has_its_best_modularity():
     """.4198, the largest of all partitions (Brandes and others 2008)."""
-    found = [modularity(KARATE[1], leiden(network(*KARATE), 1.0, 4, seed)) for seed in range(10)]
+    found = [modularity(KARATE[1], leiden(network(*KARATE), 1.0, seed)) for seed in range(10)]
     assert max(found) == pytest.approx(0.41979, abs=1e-5)
     assert min(found) > 0.415
 
@@ -39,12 +39,12 @@ def test_modularity_is_that_of_networkx(resolution):
 
 def test_without_links_every_vertex_is_alone():
     nothing = np.zeros((0, 2), np.int64)
-    assert leiden(network(4, nothing), 1.0, 4, 0).tolist() == [0, 1, 2, 3]
+    assert leiden(network(4, nothing), 1.0, 0).tolist() == [0, 1, 2, 3]
     assert modularity(nothing, np.arange(4)) == 0.0
 
 
 def test_labels_count_without_gaps():
-    found = leiden(network(*KARATE), 1.0, 4, 2**64 + 3)
+    found = leiden(network(*KARATE), 1.0, 2**64 + 3)
     assert sorted(set(found.tolist())) == list(range(found.max() + 1))
 
 
@@ -52,7 +52,7 @@ def test_weights_count():
     """A cycle of four: the heavy links hold the pairs together."""
     links = np.array([(0, 1), (1, 2), (2, 3), (3, 0)])
     for weights, pairs in (([9, 1, 9, 1], [(0, 1), (2, 3)]), ([1, 9, 1, 9], [(1, 2), (0, 3)])):
-        found = leiden(network(4, links, np.array(weights, float)), 1.0, 4, 0)
+        found = leiden(network(4, links, np.array(weights, float)), 1.0, 0)
         assert [found[a] == found[b] for a, b in pairs] == [True, True]
         assert found.max() == 1
 
@@ -61,12 +61,11 @@ def test_threads_give_what_one_gives():
     """Seed and number of threads are those of the process: runs wait for each other."""
     rng = np.random.default_rng(0)
     graph = network(400, np.array([pair for pair in rng.integers(0, 400, (1500, 2)) if pair[0] != pair[1]]))
-    right = [leiden(graph, 1.0, 4, seed) for seed in range(8)]
+    right = [leiden(graph, 1.0, seed) for seed in range(8)]
     assert len({labels.tobytes() for labels in right}) > 1
     found: dict[int, np.ndarray] = {}
     threads = [
-        threading.Thread(target=lambda seed=seed: found.update({seed: leiden(graph, 1.0, 4, seed)}))
-        for seed in range(8)
+        threading.Thread(target=lambda seed=seed: found.update({seed: leiden(graph, 1.0, seed)})) for seed in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -87,7 +86,7 @@ def test_an_interrupt_is_an_exception_after_the_run():
         timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         began = time.monotonic()
-        leiden(graph, 1.0, 2, 0)
+        leiden(graph, 1.0, 0, 2)
         assert time.monotonic() - began > 0.1, "the signal came after the run"
         timer.join()
         os.kill(os.getpid(), signal.SIGINT)
@@ -112,7 +111,7 @@ def test_no_interrupt_is_lost_between_short_runs():
     try:
         thread.start()
         for seed in range(1500):
-            leiden(graph, 1.0, 4, seed)
+            leiden(graph, 1.0, seed)
     finally:
         ended.set()
         thread.join()

@@ -23,7 +23,6 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.starts import leiden
-from mmsbgen.sampler.starts.start_methods import ITERATIONS
 
 __all__ = ["Modularity", "Ranks", "Verdict", "decided", "degree_excess", "modularity", "of_record", "ranks", "verdict"]
 
@@ -315,7 +314,7 @@ def modularity(graph: Graph, seed: int, tell: Callable[[float], None] = lambda s
     values, links = [], graph.links
     for done in range(_REWIRED + 1):
         drawn = leiden.network(graph.n_vertices, links)
-        labels = leiden.leiden(drawn, 1.0, ITERATIONS, seed + done)
+        labels = leiden.leiden(drawn, 1.0, seed + done)
         values.append(leiden.modularity(links, labels))
         links = leiden.rewired(drawn, _TRIED, seed + done)
         tell((done + 1) / (_REWIRED + 1))

@@ -18,7 +18,7 @@ from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.starts.leiden import leiden, modularity, network
-from mmsbgen.sampler.starts.start_methods import ITERATIONS, by_label
+from mmsbgen.sampler.starts.start_methods import by_label
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -81,7 +81,7 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tupl
             continue
         members, index = np.unique(group, return_inverse=True)
         ends = index.reshape(group.shape)
-        labels = leiden(network(members.size, ends), 1.0, ITERATIONS, seed)
+        labels = leiden(network(members.size, ends), 1.0, seed)
         score = modularity(ends, labels)
         if score <= _MODULARITY:
             continue

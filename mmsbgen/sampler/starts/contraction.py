@@ -29,8 +29,8 @@ _FINE = 0.25
 _EACH, _FINER, _TRIES = 3, 4.0, 3
 #: Most runs on the contracted graph, and the accepted deviation from K as a share of K.
 _RUNS, _NEAR = 12, 0.02
-#: Iterations of Leiden's algorithm in the whole graph and in the contracted one.
-_WHOLE, _CONTRACTED = 2, 4
+#: Iterations of Leiden's algorithm in the whole graph.
+_WHOLE = 2
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Contracted:
 
     def leiden(self, resolution: float, seed: int) -> Ints:
         """Labels ``[C]`` of communities by the modularity of the original graph."""
-        return leiden(self.graph, resolution, _CONTRACTED, seed)
+        return leiden(self.graph, resolution, seed)
 
 
 def labels_for(
@@ -69,7 +69,7 @@ def labels_for(
     """
     resolution = max(1.0, _FINE * k)
     for number in range(_TRIES):
-        fine = leiden(graph, resolution, _WHOLE, seed)
+        fine = leiden(graph, resolution, seed, _WHOLE)
         tell(number + 1)
         if int(fine.max()) + 1 >= _EACH * k:
             break

@@ -97,7 +97,7 @@ def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Gra
         return networkit.GraphFromCoo((weights, ends), n=n, weighted=True)
 
 
-def leiden(graph: networkit.Graph, resolution: float, iterations: int, seed: int) -> Ints:
+def leiden(graph: networkit.Graph, resolution: float, seed: int, iterations: int = 4) -> Ints:
     """Labels ``[N]`` of Leiden's communities by modularity at ``resolution``, which count from 0 without gaps."""
     import networkit
 

@@ -34,8 +34,8 @@ Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 #: Mass that a vertex's row puts on the communities of its sets.
 MASS = 0.9
-#: Most runs of Leiden in the search for the resolution with K communities, and the iterations of a run.
-_LEIDEN_RUNS, ITERATIONS = 8, 4
+#: Most runs of Leiden in the search for the resolution with K communities.
+_LEIDEN_RUNS = 8
 #: Links above which a run of Leiden takes a second or more: few runs are made, in a process of their own.
 MANY = 500_000
 #: Smallest size of a community that counts towards K, as a share of N/K.
@@ -162,7 +162,7 @@ def _searched(graph: networkit.Graph, k: int, fewest: float, seed: int, told: St
     resolution, best = 1.0, None
     for number in range(_LEIDEN_RUNS):
         told.tell(number)
-        labels = leiden(graph, resolution, ITERATIONS, seed)
+        labels = leiden(graph, resolution, seed)
         sets = [members for members in by_label(labels) if members.size >= fewest]
         if best is None or abs(len(sets) - k) < abs(len(best) - k):
             best = sets
