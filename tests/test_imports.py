@@ -63,7 +63,7 @@ def test_help_is_light(code: str) -> None:
 @pytest.mark.slow
 def test_the_command_line_does_not_wait_for_optional_libraries_of_networkit() -> None:
     unused = {"matplotlib", "networkx", "pandas", "sklearn"}
-    importing = "from mmsbgen.sampler.starts.leiden import import_networkit as do; do()"
+    importing = "from mmsbgen.sampler.starts import leiden; leiden.import_lightly(); leiden._networkit()"
     loaded = loaded_by(importing)
     assert "networkit" in loaded
     assert not loaded & unused

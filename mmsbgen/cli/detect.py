@@ -97,9 +97,9 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     """Run one detection and print its summary."""
     from mmsbgen.detection.detect import Request, perform
     from mmsbgen.detection.request import checkpoint_in
-    from mmsbgen.sampler.starts.leiden import import_networkit
+    from mmsbgen.sampler.starts.leiden import import_lightly
 
-    import_networkit()
+    import_lightly()
     report = _Report(no_progress(context), is_verbose(context))
     resume = None if given["resume"] is None else checkpoint_in(given["resume"])
     out = resume.parent if given["out"] is None and resume is not None else given["out"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,13 +12,11 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import check_request
 from mmsbgen.detection.load_graph import load_graph
 from mmsbgen.detection.plan_chain import plan_chain
-from mmsbgen.detection.publish import publish
 from mmsbgen.detection.request import Detection, Request
 from mmsbgen.detection.result_options import ResultOptions
-from mmsbgen.detection.run_chains import run_chains
 from mmsbgen.detection.split_graph import split_graph
-from mmsbgen.detection.start_chain import built_chain, start_chain
 from mmsbgen.graph import ReadingOptions
+from mmsbgen.sampler.starts.background_search import searching_for_starts
 
 __all__ = ["Detection", "Request", "detect", "perform"]
 
@@ -107,8 +106,16 @@ def perform(source: Any, request: Request) -> Detection:
     graph = load_graph(source, checked)
     parts = split_graph(graph, checked)
     info, plan = plan_chain(parts, checked)
-    with built_chain(parts, info, plan, checked) as built:
-        with StopRequest().listening() as stop:
-            started = start_chain(built, checked, stop)
-            finished = run_chains(built, started, checked, stop)
-        return publish(finished, checked)
+    # No search for starts before K is known or when a chain is resumed.
+    seeks = plan is not None and checked.checkpoint is None
+    with searching_for_starts(parts, checked.options) if seeks else nullcontext() as sought:
+        # Imported now, since these imports take as long as many steps: the search goes on meanwhile.
+        from mmsbgen.detection.publish import publish
+        from mmsbgen.detection.run_chains import run_chains
+        from mmsbgen.detection.start_chain import built_chain, start_chain
+
+        with built_chain(parts, info, plan, checked, sought) as built:
+            with StopRequest().listening() as stop:
+                started = start_chain(built, checked, stop)
+                finished = run_chains(built, started, checked, stop)
+            return publish(finished, checked)

@@ -25,7 +25,7 @@ from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.start_trials import choose, trials_told
-from mmsbgen.sampler.starts.background_search import StartSearch, searching_for_starts
+from mmsbgen.sampler.starts.background_search import StartSearch
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class StartedChain:
 
 
 @contextmanager
-def built_chain(parts: Split, info: DeviceInfo, plan: Plan | None, checked: CheckedRequest) -> Iterator[BuiltChain]:
+def built_chain(
+    parts: Split, info: DeviceInfo, plan: Plan | None, checked: CheckedRequest, sought: StartSearch | None
+) -> Iterator[BuiltChain]:
     """Open the device and build the chain, choosing K first if ``plan`` is None; closes both."""
     request, options, checkpoint = checked.request, checked.options, checked.checkpoint
     with (
-        # No search for starts before K is known or when a chain is resumed.
-        nullcontext() if plan is None or checkpoint is not None else searching_for_starts(parts, options) as sought,
         opened(info) as device,
         _runtime(device, checked) as runtime,
         nullcontext() if request.out is None else writable_folder(request.out),

@@ -10,7 +10,15 @@ import pytest
 from mmsbgen.base.errors import InputError
 from mmsbgen.sampler.diagnostics import memberships
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, entries_needed
-from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, decoded, encoded, largest, outside
+from mmsbgen.sampler.diagnostics.memberships import (
+    Memberships,
+    StoredRows,
+    by_column,
+    decoded,
+    encoded,
+    largest,
+    outside,
+)
 
 PI = np.array(
     [
@@ -170,6 +178,16 @@ def test_what_is_outside_the_stored_entries_is_kept():
     assert np.allclose(completed.sum(axis=1), 1.0)
     stored = cut[5].dense()
     assert np.array_equal(completed[stored > 0], stored[stored > 0])
+    some = np.array([5, 0, 39, 5])
+    assert np.allclose(StoredRows(cut[5])(some), completed[some], rtol=1e-12, atol=0)
+    assert np.allclose(StoredRows(cut[5], completed=False)(some), stored[some], rtol=1e-12, atol=0)
+
+
+def test_a_rest_with_nowhere_to_go_is_left_out():
+    """Where all that is outside the stored entries is in their communities, rounding would divide the rest."""
+    m = Memberships(np.arange(1), np.array([[1, 0]], np.int32), np.array([[0.5, 0.2]]), np.full(3, 0.5))
+    m = replace(m, rest=np.array([0.3]), spread=np.array([0.1, 0.2, 1e-17]))
+    assert StoredRows(m)(np.array([0])) == pytest.approx(np.array([[0.2, 0.5, 0.0]]))
 
 
 def test_predictions_from_stored_entries_come_close_to_those_of_whole_rows():

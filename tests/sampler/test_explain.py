@@ -7,7 +7,7 @@ import pytest
 
 from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.communities import RULES
-from mmsbgen.sampler.diagnostics.explained_links import explained, explained_at
+from mmsbgen.sampler.diagnostics.explained_links import EntryRows, explained, explained_at, link_probabilities
 from mmsbgen.sampler.diagnostics.memberships import Memberships, largest
 
 #: So small that across communities nothing is explained: sums of shares are 1 to the last bit.
@@ -109,6 +109,39 @@ def test_rows_of_unknown_vertices_are_not_read(example, dtype, unlinked):
     assert found.dtype == dtype
     right = np.where(np.isin(wanted, unlinked)[:, None], dtype(1 / 7), pi[wanted])
     assert np.array_equal(found, right)
+
+
+@pytest.mark.parametrize("unknown", [[], [2, 7], list(range(30))])
+def test_rows_as_entries_predict_as_whole_rows_do(unknown):
+    """Also with unused entries, pairs of a vertex with itself, and vertices of which nothing is known."""
+    rng = np.random.default_rng(3)
+    communities = np.argsort(rng.random((30, 12)), axis=1)[:, :4].astype(np.uint32)
+    communities[::5, 2:] = 0xFFFFFFFF
+    values, scales, common = rng.random((30, 4)), rng.random(30) / 50, rng.random(12)
+    right = scales[:, None] * common
+    vertex, entry = np.nonzero(communities != 0xFFFFFFFF)
+    right[vertex, communities[vertex, entry]] = values[vertex, entry]
+    right /= 12 * right.sum(axis=1, keepdims=True).max()
+    factor = right[0, communities[0, 0]] / values[0, 0]
+
+    class Source:
+        def __call__(self, vertices):
+            return self.entry_rows(vertices).dense()
+
+        def entry_rows(self, vertices):
+            of = (array[vertices] for array in (communities, values * factor, scales * factor))
+            return EntryRows.of(*of, common)
+
+    beta, pairs = rng.random(12), rng.integers(30, size=(200, 2))
+    prior = np.full(12, 1 / 12)
+    sparse, dense = (
+        explained_links.as_unknown(rows, np.array(unknown, np.int64), prior)
+        for rows in (Source(), lambda at: right[at])
+    )
+    assert np.allclose(sparse(pairs[:, 0]), dense(pairs[:, 0]), rtol=1e-12, atol=0)
+    found, wanted = (link_probabilities(pairs, rows, beta, 0.01) for rows in (sparse, dense))
+    assert np.allclose(found, wanted, rtol=1e-12, atol=0)
+    assert link_probabilities(pairs[:0], sparse, beta, 0.01).shape == (0,)
 
 
 def test_no_links():

@@ -7,10 +7,11 @@ on the device (:func:`mmsbgen.sampler.diagnostics.best_community.best_communitie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -23,6 +24,92 @@ _BLOCK = 1 << 21
 _CACHED = 1 << 17
 
 
+class EntryRows(NamedTuple):
+    """Rows of pi ``[V, W]`` as few entries on top of multiples of common rows: ``scales @ common + entries``.
+
+    ``entries`` is a sparse matrix ``[V, W]``, ``scales`` are ``[V, S]`` and ``common`` ``[S, W]``.
+    """
+
+    entries: csr_array
+    scales: Floats
+    common: Floats
+
+    @classmethod
+    def of(cls, communities: Array, values: Array, scales: Floats, common: Floats) -> EntryRows:
+        """Rows ``scales`` ``[V]`` times ``common`` ``[W]``, with ``values`` ``[V, r]`` instead at ``communities``."""
+        (count, r), width = communities.shape, common.size
+        there = communities < width  # unused entries have a larger number
+        at = np.where(there, communities, 0).astype(np.int64)
+        above = np.where(there, values - scales[:, None] * common[at], 0.0)
+        offsets = np.arange(count + 1) * r
+        entries = csr_array((above.ravel(), at.ravel(), offsets), (count, width))
+        entries.sum_duplicates()
+        return cls(entries, scales[:, None], common[None])
+
+    def dense(self) -> Floats:
+        """The whole rows."""
+        rows: Floats = self.scales @ self.common + self.entries.toarray()
+        return rows
+
+    def with_prior(self, unknown: npt.NDArray[np.bool_], prior: Floats) -> EntryRows:
+        """These rows, with ``prior`` ``[W]`` for those that are ``unknown`` ``[V]``."""
+        entries = self.entries.copy()
+        entries.data[np.repeat(unknown, np.diff(entries.indptr))] = 0.0
+        scales = np.column_stack([np.where(unknown[:, None], 0.0, self.scales), unknown])
+        return EntryRows(entries, scales, np.vstack([self.common, prior]))
+
+    def link_probabilities(self, ends: Ints, beta: Floats, delta: float) -> Floats:
+        """p(link) ``[P]`` of the pairs of rows ``ends`` ``[P, 2]``, eq. (2.2), in time O(r) a pair."""
+        weights = beta - delta
+        (a, b), common = ends.T, self.common * weights
+        across = self.entries @ common.T
+        found: Floats = delta + np.einsum("ps,ps->p", self.scales[a] @ (common @ self.common.T), self.scales[b])
+        found += np.einsum("ps,ps->p", across[a], self.scales[b]) + np.einsum("ps,ps->p", self.scales[a], across[b])
+        found += self.entries[a].multiply(self.entries[b]) @ weights
+        return found
+
+
+@runtime_checkable
+class EntrySource(Protocol):
+    """A :data:`RowSource` that also has its rows as :class:`EntryRows`."""
+
+    def __call__(self, vertices: Ints) -> Array:
+        """The rows ``[V, W]`` of ``vertices`` ``[V]``."""
+
+    def entry_rows(self, vertices: Ints) -> EntryRows:
+        """The rows of ``vertices`` ``[V]``, as entries."""
+
+
+class _WithPrior:
+    """Rows of ``rows``, with ``prior`` for the vertices ``unlinked``."""
+
+    def __init__(self, rows: RowSource, unlinked: Ints, prior: Floats) -> None:
+        self._rows, self._unlinked, self._prior = rows, unlinked, prior
+
+    def _unknown(self, vertices: Ints) -> npt.NDArray[np.bool_]:
+        at = np.minimum(np.searchsorted(self._unlinked, vertices), self._unlinked.size - 1)
+        unknown: npt.NDArray[np.bool_] = self._unlinked[at] == vertices
+        return unknown
+
+    def __call__(self, vertices: Ints) -> Array:
+        unknown = self._unknown(vertices)
+        if not unknown.any():
+            return self._rows(vertices)
+        known = self._rows(vertices[~unknown])
+        found = np.repeat(self._prior[None].astype(known.dtype), len(vertices), axis=0)
+        found[~unknown] = known
+        return found
+
+
+class _EntriesWithPrior(_WithPrior):
+    """The same for an :class:`EntrySource`."""
+
+    _rows: EntrySource
+
+    def entry_rows(self, vertices: Ints) -> EntryRows:
+        return self._rows.entry_rows(vertices).with_prior(self._unknown(vertices), self._prior)
+
+
 def as_unknown(rows: RowSource, unlinked: Ints, prior: Floats) -> RowSource:
     """``rows`` for predictions, with the prior's mean row ``[K]`` for the vertices ``unlinked`` (ascending).
 
@@ -31,21 +118,15 @@ def as_unknown(rows: RowSource, unlinked: Ints, prior: Floats) -> RowSource:
     """
     if not unlinked.size:
         return rows
-
-    def read(vertices: Ints) -> Array:
-        unknown = unlinked[np.minimum(np.searchsorted(unlinked, vertices), unlinked.size - 1)] == vertices
-        if not unknown.any():
-            return rows(vertices)
-        known: Array = rows(vertices[~unknown])
-        found = np.repeat(prior[None].astype(known.dtype), len(vertices), axis=0)
-        found[~unknown] = known
-        return found
-
-    return read
+    kind = _EntriesWithPrior if isinstance(rows, EntrySource) else _WithPrior
+    return kind(rows, unlinked, prior)
 
 
 def link_probabilities(pairs: Ints, rows: RowSource, beta: Floats, delta: float) -> Floats:
     """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2)."""
+    if isinstance(rows, EntrySource):
+        vertices, at = np.unique(pairs, return_inverse=True)
+        return rows.entry_rows(vertices).link_probabilities(at.reshape(pairs.shape), beta, delta)
     found = np.empty(len(pairs))
     step = max(1, _BLOCK // beta.size)
     for first in range(0, len(pairs), step):

@@ -16,7 +16,7 @@ from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.sampler.calibration.curve import CalibrationCurve, from_array, to_array
 from mmsbgen.sampler.diagnostics import explained_links
-from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints, RowSource
+from mmsbgen.sampler.diagnostics.explained_links import Array, EntryRows, Floats, Ints, RowSource
 from mmsbgen.sampler.posterior.draws import Draws
 from mmsbgen.sampler.posterior.moments import MomentRows, Posterior, beta_interval, checked_level, link_moments
 
@@ -24,6 +24,8 @@ from mmsbgen.sampler.posterior.moments import MomentRows, Posterior, beta_interv
 _CACHED = 1 << 18
 #: Elements of rows at a time in the moments of link probabilities.
 _LINK_ELEMENTS = 1 << 18
+#: Share of ``spread`` outside a row's stored entries below which its rest is not divided: rounding would decide it.
+_DIVISIBLE = 1e-6
 #: Least link probability that is pooled.
 _LEAST = 1e-300
 #: Arrays of one chain in files, and the fields that hold them.
@@ -173,7 +175,8 @@ class Memberships:
         return p if self.curve is None else self.curve(p)
 
     def _of_model(self, pairs: Ints, rows: RowSource | None) -> Floats:
-        read = explained_links.as_unknown(rows or self.completed_rows, self.unlinked, self._prior())
+        own = self.completed_rows if self.codes.size else StoredRows(self)
+        read = explained_links.as_unknown(rows or own, self.unlinked, self._prior())
         found = explained_links.link_probabilities(pairs, read, self.beta, self.delta)
         if not self.others:
             return found
@@ -246,6 +249,29 @@ class Memberships:
     def dense(self) -> Array:
         """pi ``[N, W]``; entries that are not stored are 0."""
         return self.rows(np.arange(len(self.indices)))
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of ``memberships`` from their entries; ``completed`` with the rest of each row divided as ``spread``."""
+
+    memberships: Memberships
+    completed: bool = True
+
+    def __call__(self, vertices: Ints) -> Array:
+        """The rows ``[V, W]`` of ``vertices`` ``[V]``."""
+        return self.entry_rows(vertices).dense()
+
+    def entry_rows(self, vertices: Ints) -> EntryRows:
+        """The same rows, as entries."""
+        m = self.memberships
+        indices, values = m.indices[vertices], m.values[vertices].astype(np.float64)
+        scales = np.zeros(len(vertices))
+        if self.completed:
+            whole = m.spread.sum()
+            outside = whole - m.spread[indices].sum(axis=1)
+            np.divide(m.rest[vertices], outside, out=scales, where=outside > _DIVISIBLE * whole)
+        return EntryRows.of(indices, values, scales, m.spread)
 
 
 def named_arrays(found: Memberships) -> dict[str, Array]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.explained_links import Array, Explained, Floats, Ints, RowSource
+from mmsbgen.sampler.diagnostics.explained_links import Array, EntryRows, Explained, Floats, Ints, RowSource
 from mmsbgen.sampler.state.sparse_state import SparseState
 
 
@@ -105,6 +105,11 @@ class SparseRows(_OnDevice):
     def __call__(self, vertices: Ints) -> Array:
         """The rows ``[V, K]`` of ``vertices`` ``[V]``."""
         return expanded(*self.entries(vertices), self._shape.k, self._shape.floor).astype(self._shape.real)
+
+    def entry_rows(self, vertices: Ints) -> EntryRows:
+        """The same rows, as entries on top of the floor."""
+        communities, values = self.entries(vertices)
+        return EntryRows.of(communities, values, np.full(len(vertices), self._shape.floor), np.ones(self._shape.k))
 
     def explained_links(self, members: Array | None = None) -> tuple[Array, Ints]:
         """How many training links each entry explains ``[N, R]``, and the links ``[L, 2]`` that are held out.

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_int, c_void_p, pythonapi
 from functools import cache
+from importlib import import_module
 from signal import SIGINT
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-__all__ = ["import_networkit", "leiden", "modularity", "network", "rewired", "transitivity"]
+__all__ = ["import_lightly", "leiden", "modularity", "network", "rewired", "transitivity"]
 
 #: Libraries that networkit imports if they are installed, for functions that mmsbgen does not use.
 _UNUSED = ("IPython", "matplotlib", "networkx", "pandas", "plotly", "seaborn", "sklearn", "tabulate")
+_lightly = False
 #: Networkit's seed and numbers of threads belong to the process.
 _lock = RLock()
 
@@ -36,18 +38,23 @@ _set_handler = pythonapi.PyOS_setsig
 _set_handler.argtypes, _set_handler.restype = [c_int, c_void_p], c_void_p
 
 
-def import_networkit() -> None:
-    """Import networkit without the optional libraries of its plots and tables, which take seconds to import.
+def import_lightly() -> None:
+    """Import networkit, once it is needed, without the optional libraries of its plots and tables, which take seconds.
 
     Only for processes of the command line and of workers, which use none of these functions.
     """
-    if "networkit" in sys.modules:
-        return
+    global _lightly
+    _lightly = True
+
+
+def _networkit() -> Any:
+    if not _lightly or "networkit" in sys.modules:
+        return import_module("networkit")
     left_out = [name for name in _UNUSED if name not in sys.modules]
     for name in left_out:
         sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail, which networkit tolerates
     try:
-        import networkit  # noqa: F401
+        return import_module("networkit")
     finally:
         for name in left_out:
             del sys.modules[name]
@@ -60,8 +67,7 @@ def _guard() -> Any:
     The first algorithm that networkit constructs takes over SIGINT until it is deleted, and a Ctrl-C then aborts the
     process.  This one is never run and never deleted, and Python's handler is set again.
     """
-    import networkit
-
+    networkit = _networkit()
     nothing, handler = networkit.Graph(0), _get_handler(SIGINT)
     try:
         return networkit.community.ParallelLeiden(nothing)
@@ -72,8 +78,7 @@ def _guard() -> Any:
 @contextmanager
 def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
     """Seed networkit and limit its threads."""
-    import networkit
-
+    networkit = _networkit()
     with _lock:
         _guard()
         before = networkit.getMaxNumberOfThreads()
@@ -87,8 +92,7 @@ def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
 
 def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Graph:
     """The networkit graph of ``n`` vertices and ``links`` ``[E, 2]``, with ``weights`` ``[E]`` if given."""
-    import networkit
-
+    networkit = _networkit()
     ends = tuple(np.ascontiguousarray(end, np.uint64) for end in links.T)
     # One thread, as for Leiden's algorithm: OpenMP starts its threads anew whenever their number changes.
     with _running(threads=1):
@@ -99,8 +103,7 @@ def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Gra
 
 def leiden(graph: networkit.Graph, resolution: float, seed: int, iterations: int = 4) -> Ints:
     """Labels ``[N]`` of Leiden's communities by modularity at ``resolution``, which count from 0 without gaps."""
-    import networkit
-
+    networkit = _networkit()
     if graph.numberOfEdges() == 0:
         return np.arange(graph.numberOfNodes())
     with _running(seed, threads=1):
@@ -121,8 +124,7 @@ def modularity(links: Ints, labels: Ints, resolution: float = 1.0) -> float:
 
 def transitivity(graph: networkit.Graph) -> Floats:
     """Share ``[N]`` of the pairs of neighbours that are linked; 0 for fewer than two neighbours."""
-    import networkit
-
+    networkit = _networkit()
     with _running():
         run = networkit.centrality.LocalClusteringCoefficient(graph, turbo=True)
         run.run()
@@ -131,8 +133,7 @@ def transitivity(graph: networkit.Graph) -> Floats:
 
 def rewired(graph: networkit.Graph, swaps: int, seed: int) -> Ints:
     """Links ``[E, 2]`` after ``swaps`` tries a link to swap the ends of two links; ``graph`` itself is changed."""
-    import networkit
-
+    networkit = _networkit()
     with _running(seed, threads=1):
         run = networkit.randomization.EdgeSwitchingInPlace(graph, swaps)
         run.run()

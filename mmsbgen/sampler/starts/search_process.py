@@ -13,7 +13,7 @@ import numpy as np
 
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
-from mmsbgen.sampler.starts.leiden import import_networkit
+from mmsbgen.sampler.starts.leiden import import_lightly
 from mmsbgen.sampler.starts.start_methods import STARTS, Start
 
 
@@ -29,5 +29,5 @@ def find(n: int, k: int, seed: int, names: list[str], links: IO[bytes]) -> dict[
 if __name__ == "__main__":
     parent = parent_connection()
     n, k, seed = map(int, sys.argv[1:4])
-    import_networkit()
+    import_lightly()
     parent.send(find(n, k, seed, sys.argv[4:], sys.stdin.buffer))
