@@ -12,6 +12,7 @@ from mmsbgen.graph import Split, split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import FEWEST_SPARSE, Options
 from mmsbgen.sampler.run import prune
+from mmsbgen.sampler.run.refine import refine
 from mmsbgen.sampler.starts.start_methods import of_sets
 from mmsbgen.sampler.state.sparse_state import SparseState
 from tests.sampler.conftest import graph_of
@@ -96,20 +97,33 @@ def test_the_same_seed_gives_the_same_bits(opencl_device: Device, planted: Split
         np.testing.assert_array_equal(one, other)
 
 
-def test_rows_that_are_replaced_keep_their_largest_entries(opencl_device: Device, planted: Split, chain) -> None:
+def test_entries_move_as_whole_rows_do(opencl_device: Device, planted: Split, chain) -> None:
+    """Also from and to communities that a row does not keep, of rows without room, and of a vertex several times."""
     sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
-    run(sampler, CLIQUES, 1)
-    rows = np.random.default_rng(4).dirichlet(np.full(40, 0.3), 3)
-    before = sampler.rows(0, 120)[0]
-    sampler.state.replace_rows(np.array([3, 50, 119]), rows)
+    run(sampler, CLIQUES, 3)
+    before, floor = sampler.rows(0, 120)[0].astype(np.float64), sampler.shape.floor
+    kept = before[:, :] > 1.5 * floor
+    rng = np.random.default_rng(4)
+    vertices = rng.integers(60, size=150)
+    sources = np.where(rng.random(150) < 0.7, before[vertices].argmax(axis=1), rng.integers(40, size=150))
+    targets = rng.integers(40, size=150)
+    sampler.state.move(vertices, sources, targets, 0.1)
     after = sampler.rows(0, 120)[0]
-    others = np.setdiff1d(np.arange(120), [3, 50, 119])
-    np.testing.assert_array_equal(after[others], before[others])
-    for vertex, row in zip((3, 50, 119), rows, strict=True):
-        largest = np.sort(np.argsort(-row)[:8])
-        np.testing.assert_array_equal(np.flatnonzero(after[vertex] > 1.5 * sampler.shape.floor), largest)
-        expected = row[largest] / row[largest].sum()
-        np.testing.assert_allclose(after[vertex, largest], expected, rtol=0.02)
+    untouched = np.setdiff1d(np.arange(120), vertices)
+    np.testing.assert_array_equal(after[untouched], before[untouched].astype(np.float32))
+    expected = before.copy()
+    for vertex, source, target in zip(vertices, sources, targets, strict=True):
+        expected[vertex, source], amount = 0.1 * expected[vertex, source], 0.9 * expected[vertex, source]
+        expected[vertex, target] += amount
+    np.testing.assert_allclose(after.sum(axis=1), 1.0, rtol=1e-5)
+    # What is dropped, and what a small entry is raised to, is little of a row.
+    assert np.abs(after - expected).max() < 0.05
+    assert (kept.sum(axis=1) == 8).any()
+    communities, values = entries(sampler)
+    assert (np.diff(values, axis=1) <= 0).all()
+    for row in communities:
+        used = row[row != NONE]
+        assert np.unique(used).size == used.size > 0
 
 
 def test_losses_by_entries_are_those_of_whole_rows(opencl_device: Device, planted: Split, chain) -> None:
@@ -166,3 +180,19 @@ def test_what_does_not_go_with_sparse_rows_is_named(options: dict[str, object], 
 def test_sizes_do_not_go_with_sparse_rows() -> None:
     with pytest.raises(InputError, match="mini_batch_size=10"):
         Options(n_communities=10, rows="sparse", mini_batch_size=10).sized_for(100, 300)
+
+
+def test_refinement_parts_what_one_community_holds(opencl_device: Device, planted: Split, chain) -> None:
+    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+    run(sampler, [np.concatenate(CLIQUES[:2]), *CLIQUES[2:]], 4)
+    first, second = CLIQUES[:2]
+    assert leading(sampler, first) == leading(sampler, second)
+    assert refine(sampler) >= 1
+    for _ in range(10):
+        sampler.step()
+    assert leading(sampler, first) != leading(sampler, second)
+
+
+def leading(sampler: Sampler, vertices: np.ndarray) -> int:
+    """The community that most of the vertices have their largest entry in."""
+    return int(np.bincount(entries(sampler)[0][vertices, 0]).argmax())

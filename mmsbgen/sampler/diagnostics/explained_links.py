@@ -7,11 +7,13 @@ on the device (:func:`mmsbgen.sampler.diagnostics.best_community.best_communitie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -41,8 +43,7 @@ class EntryRows(NamedTuple):
         there = communities < width  # unused entries have a larger number
         at = np.where(there, communities, 0).astype(np.int64)
         above = np.where(there, values - scales[:, None] * common[at], 0.0)
-        offsets = np.arange(count + 1) * r
-        entries = csr_array((above.ravel(), at.ravel(), offsets), (count, width))
+        entries = _matrix(above.ravel(), at.ravel(), np.arange(count + 1) * r, width)
         entries.sum_duplicates()
         return cls(entries, scales[:, None], common[None])
 
@@ -52,10 +53,11 @@ class EntryRows(NamedTuple):
         return rows
 
     def with_prior(self, unknown: npt.NDArray[np.bool_], prior: Floats) -> EntryRows:
-        """These rows, with ``prior`` ``[W]`` for those that are ``unknown`` ``[V]``."""
-        entries = self.entries.copy()
-        entries.data[np.repeat(unknown, np.diff(entries.indptr))] = 0.0
-        scales = np.column_stack([np.where(unknown[:, None], 0.0, self.scales), unknown])
+        """These rows where ``unknown`` ``[V]`` is false, in their order, and ``prior`` ``[W]`` where it is true."""
+        counts, scales = np.zeros(unknown.size, np.int64), np.zeros((unknown.size, len(self.common) + 1))
+        counts[~unknown], scales[~unknown, :-1], scales[unknown, -1] = np.diff(self.entries.indptr), self.scales, 1.0
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        entries = _matrix(self.entries.data, self.entries.indices, offsets, prior.size)
         return EntryRows(entries, scales, np.vstack([self.common, prior]))
 
     def link_probabilities(self, ends: Ints, beta: Floats, delta: float) -> Floats:
@@ -67,6 +69,12 @@ class EntryRows(NamedTuple):
         found += np.einsum("ps,ps->p", across[a], self.scales[b]) + np.einsum("ps,ps->p", self.scales[a], across[b])
         found += self.entries[a].multiply(self.entries[b]) @ weights
         return found
+
+
+def _matrix(values: Floats, columns: Ints, offsets: Ints, width: int) -> csr_array:
+    from scipy.sparse import csr_array  # takes a tenth of a second
+
+    return csr_array((values, columns, offsets), (offsets.size - 1, width))
 
 
 @runtime_checkable
@@ -107,7 +115,8 @@ class _EntriesWithPrior(_WithPrior):
     _rows: EntrySource
 
     def entry_rows(self, vertices: Ints) -> EntryRows:
-        return self._rows.entry_rows(vertices).with_prior(self._unknown(vertices), self._prior)
+        unknown = self._unknown(vertices)
+        return self._rows.entry_rows(vertices[~unknown]).with_prior(unknown, self._prior)
 
 
 def as_unknown(rows: RowSource, unlinked: Ints, prior: Floats) -> RowSource:

@@ -7,7 +7,6 @@ into parts, a part moves to an empty community, and the chain continues.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +16,8 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import row_source
-from mmsbgen.sampler.starts.leiden import leiden, modularity, network
-from mmsbgen.sampler.starts.start_methods import by_label
+from mmsbgen.sampler.starts.leiden import leiden, network
+from mmsbgen.sampler.state.sparse_state import SparseState
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -57,41 +56,48 @@ def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int) -> list[Mov
         return []
     clear = shares > 0.5
     parts = _parts(links[clear], best[clear], k, seed, empty.size)
-    return [Move(source, int(target), members) for target, (_, source, members) in zip(empty, parts, strict=False)]
+    return [Move(source, int(target), members) for target, (source, members) in zip(empty, parts, strict=False)]
 
 
-def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tuple[float, int, Ints]]:
-    """Score, community and members of the ``most`` best parts, by descending score.
+def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tuple[int, Ints]]:
+    """Community and members of the ``most`` best parts, by descending score.
 
-    A part's score is the modularity of the split times its size; the largest part of a community stays.  Communities
-    are split in descending order of size, until none of the others can have a part among the best.
+    A part's score is the modularity of the split times its size; the largest part of a community stays.
     """
-    found: list[tuple[float, int, Ints]] = []
-    order = np.argsort(labels, kind="stable")
-    groups = np.split(links[order], np.searchsorted(labels[order], np.arange(1, k)))
-    n = int(links.max(initial=0)) + 1
-    sizes = np.bincount(np.unique(labels[:, None] * n + links) // n, minlength=k)
-    best: list[float] = []
-    for community in np.argsort(-sizes, kind="stable").tolist():
-        # Modularity is below 1, and all parts but the largest have at most half of the members.
-        if len(best) == most and sizes[community] / 2 < best[0]:
-            break
-        group = groups[community]
-        if len(group) < _ENOUGH_LINKS:
-            continue
-        members, index = np.unique(group, return_inverse=True)
-        ends = index.reshape(group.shape)
-        labels = leiden(network(members.size, ends), 1.0, seed)
-        score = modularity(ends, labels)
-        if score <= _MODULARITY:
-            continue
-        sets = [part for part in by_label(labels) if part.size > 2]
-        for part in sets[1:]:
-            found.append((score * part.size, community, members[part]))
-            heapq.heappush(best, found[-1][0])
-            if len(best) > most:
-                heapq.heappop(best)
-    return sorted(found, key=lambda part: (-part[0], part[1], int(part[2][0])))[:most]
+    counts = np.bincount(labels, minlength=k)
+    order = np.lexsort((labels, counts[labels]))
+    links, labels = links[order], labels[order]
+    found: list[tuple[Ints, Floats, list[Ints]]] = []
+    for count in np.unique(counts[counts >= _ENOUGH_LINKS]).tolist():
+        alike = slice(*np.searchsorted(counts[labels], [count, count + 1]))
+        found.append(_parts_of_alike(links[alike], labels[alike], count, seed))
+    if not found:
+        return []
+    communities, scores = (np.concatenate([one[at] for one in found]) for at in (0, 1))
+    members = [part for one in found for part in one[2]]
+    best = np.lexsort(([part[0] for part in members], communities, -scores))[:most]
+    return [(int(communities[at]), members[at]) for at in best.tolist()]
+
+
+def _parts_of_alike(links: Ints, labels: Ints, count: int, seed: int) -> tuple[Ints, Floats, list[Ints]]:
+    """Communities ``[P]``, scores ``[P]`` and members of the parts of communities that have ``count`` links each.
+
+    They are split in one graph, side by side: its modularity at a resolution of their number is the mean of theirs.
+    """
+    n = int(links.max()) + 1
+    keys, index = np.unique(labels[:, None] * n + links, return_inverse=True)
+    ends = index.reshape(links.shape)
+    split = leiden(network(keys.size, ends), len(links) / count, seed)
+    first, sizes = np.unique(split, return_index=True, return_counts=True)[1:]
+    own, place = np.unique(keys[first] // n, return_inverse=True)
+    inside = np.bincount(place[split[ends[:, 0]]], split[ends[:, 0]] == split[ends[:, 1]])
+    squares = np.bincount(place, (np.bincount(split[ends.ravel()]) / 2) ** 2)
+    modularity = inside / count - squares / count**2
+    in_turn = np.lexsort((first, -sizes, place))
+    largest = in_turn[np.unique(place[in_turn], return_index=True)[1]]
+    parts = np.flatnonzero((modularity[place] > _MODULARITY) & (sizes > 2) & ~np.isin(np.arange(sizes.size), largest))
+    members = np.split(keys[np.argsort(split, kind="stable")] % n, np.cumsum(sizes)[:-1])
+    return own[place[parts]], modularity[place[parts]] * sizes[parts], [members[part] for part in parts.tolist()]
 
 
 def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
@@ -114,12 +120,7 @@ def refine(sampler: Sampler) -> int:
     best, shares = best_communities(sampler, links)
     wanted = moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration)
     if wanted:
-        rows = row_source(sampler, mean=False)
-        vertices = np.unique(np.concatenate([move.members for move in wanted]))
-        step = max(1, _ELEMENTS // sampler.shape.k)
-        split = np.split(vertices, range(step, len(vertices), step))
-        parts = ((part, moved(rows(part).astype(np.float64), part, wanted)) for part in split)
-        sampler.state.replace_parts(parts, options.seed, sampler.iteration)
+        _move(sampler, wanted)
         theta = sampler.state.theta()
         for move in wanted:
             theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2
@@ -127,3 +128,20 @@ def refine(sampler: Sampler) -> int:
     course = sampler.course.refined(sampler.iteration, len(wanted), sampler.per_sweep)
     sampler.restore(sampler.chain._replace(course=course))
     return len(wanted)
+
+
+def _move(sampler: Sampler, wanted: list[Move]) -> None:
+    state = sampler.state
+    sizes = [move.members.size for move in wanted]
+    vertices = np.concatenate([move.members for move in wanted])
+    if isinstance(state, SparseState):
+        sources, targets = (
+            np.repeat(ends, sizes) for ends in zip(*((m.source, m.target) for m in wanted), strict=True)
+        )
+        state.move(vertices, sources, targets, _KEPT)
+        return
+    rows, vertices = row_source(sampler, mean=False), np.unique(vertices)
+    step = max(1, _ELEMENTS // sampler.shape.k)
+    for part in np.split(vertices, range(step, len(vertices), step)):
+        new = moved(rows(part).astype(np.float64), part, wanted)
+        state.replace_rows(part, new, sampler.options.seed, sampler.iteration)

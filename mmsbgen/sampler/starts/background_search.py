@@ -32,7 +32,7 @@ class StartSearch:
     def __init__(self, split: Split, k: int, seed: int, names: Iterable[str]) -> None:
         self.names = tuple(names)
         self._split, self._k, self._seed = split, k, seed
-        self._found: dict[str, Start] | None = None
+        self._found: dict[str, Start] = {}
         self._process: ChildProcess | None = None
         try:
             with tempfile.TemporaryFile() as links:
@@ -50,8 +50,8 @@ class StartSearch:
 
         Raises KeyboardInterrupt if ``asked`` returns true while waiting.
         """
-        if self._found is None:
-            self._found = self._read(asked)
+        while name in self.names and name not in self._found:
+            self._read(asked)
         found = self._found.get(name)
         return found if found is not None else STARTS[name](self._split, self._k, self._seed)
 
@@ -60,20 +60,21 @@ class StartSearch:
         if self._process is not None:
             self._process.close()
 
-    def _read(self, asked: Callable[[], bool]) -> dict[str, Start]:
+    def _read(self, asked: Callable[[], bool]) -> None:
+        """Wait for the next start; if there is no process, or no longer, nothing more is expected of it."""
         if self._process is None:
-            return {}
+            self.names = ()
+            return
         try:
             while not self._process.connection.poll(_LOOK_S):
                 if asked():
                     raise KeyboardInterrupt
-            found: dict[str, Start] = self._process.connection.recv()
-            return found
+            start: Start = self._process.connection.recv()
+            self._found[start.name] = start
         except (EOFError, OSError):
             self._process.kill()
-            said = self._process.printed()
-            log.warning("starts are found in this process, as the other one failed: %s", said)
-            return {}
+            self.names = ()
+            log.warning("starts are found in this process, as the other one failed: %s", self._process.printed())
 
 
 @contextmanager

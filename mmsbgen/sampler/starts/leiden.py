@@ -91,7 +91,11 @@ def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
 
 
 def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Graph:
-    """The networkit graph of ``n`` vertices and ``links`` ``[E, 2]``, with ``weights`` ``[E]`` if given."""
+    """The networkit graph of ``n`` vertices and ``links`` ``[E, 2]``, with ``weights`` ``[E]`` if given.
+
+    Weights must be whole numbers: networkit's Leiden algorithm keeps sums of them, and where rounding makes that of an
+    empty community less than zero, its vertices move for ever.
+    """
     networkit = _networkit()
     ends = tuple(np.ascontiguousarray(end, np.uint64) for end in links.T)
     # One thread, as for Leiden's algorithm: OpenMP starts its threads anew whenever their number changes.

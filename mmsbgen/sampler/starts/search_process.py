@@ -1,12 +1,13 @@
 """Program of the process that searches for starts; arguments: N K SEED NAME...
 
-It reads the training links ``[E, 2]`` from standard input in NumPy's file format and sends the starts by name to
-:class:`mmsbgen.sampler.starts.background_search.StartSearch`.
+It reads the training links ``[E, 2]`` from standard input in NumPy's file format and sends each start, as soon as it is
+found, to :class:`mmsbgen.sampler.starts.background_search.StartSearch`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import IO
 
 import numpy as np
@@ -17,17 +18,19 @@ from mmsbgen.sampler.starts.leiden import import_lightly
 from mmsbgen.sampler.starts.start_methods import STARTS, Start
 
 
-def find(n: int, k: int, seed: int, names: list[str], links: IO[bytes]) -> dict[str, Start]:
+def find(n: int, k: int, seed: int, names: list[str], links: IO[bytes]) -> Iterator[Start]:
     """The starts ``names`` of the graph of ``n`` vertices and the training ``links``."""
     pairs = np.load(links)
     graph = Graph(n, np.arange(n), pairs, LoadReport(len(pairs), 0, 0, 0, False, 0))
     none = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
     split = Split(graph, seed, graph.links, none, none)
-    return {name: STARTS[name](split, k, seed) for name in names}
+    for name in names:
+        yield STARTS[name](split, k, seed)
 
 
 if __name__ == "__main__":
     parent = parent_connection()
     n, k, seed = map(int, sys.argv[1:4])
     import_lightly()
-    parent.send(find(n, k, seed, sys.argv[4:], sys.stdin.buffer))
+    for start in find(n, k, seed, sys.argv[4:], sys.stdin.buffer):
+        parent.send(start)

@@ -9,7 +9,7 @@ the old ones in place and slots do not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,11 +168,6 @@ class State:
         padded = self.shape.stored.drawn(padded, vertices, seed, iteration, draw=1)
         for i, slot in enumerate(slots.tolist()):
             self.device.write(self.buffers["pi"], padded[i : i + 1], slot)
-
-    def replace_parts(self, parts: Iterable[tuple[Array, Array]], seed: int, iteration: int) -> None:
-        """As :meth:`replace_rows`, for several pairs of vertices and rows."""
-        for vertices, rows in parts:
-            self.replace_rows(vertices, rows, seed, iteration)
 
     def reset_slots(self) -> None:
         """Reset the slots: vertex v in slot v, followed by the spare slots."""

@@ -5,7 +5,6 @@ A sweep reads the rows and writes new ones into a second pair of arrays; then th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -89,22 +88,30 @@ class SparseState(State):
         self.set_entries(kept, np.where(kept != NONE, share[:, None], 0.0))
         self.device.write(self.buffers["row_sums"], np.full(n, row_sum, self.shape.real))
 
-    def replace_rows(self, vertices: Array, rows: Array, seed: int = 0, iteration: int = 0) -> None:
-        """Write dense rows ``[V, K]`` of ``vertices`` ``[V]``, of which the largest entries are kept."""
-        self.replace_parts([(vertices, rows)])
+    def move(self, vertices: Array, sources: Array, targets: Array, stays: float) -> None:
+        """Move mass from sources to targets: of each source's entry the vertex keeps the share ``stays``.
 
-    def replace_parts(self, parts: Iterable[tuple[Array, Array]], seed: int = 0, iteration: int = 0) -> None:
-        """As :meth:`replace_rows`, for several pairs of vertices and rows; all rows are written once."""
+        All are ``[M]``; a vertex may be among them several times.  Entries that no longer find room, the smallest of a
+        row, are dropped.
+        """
         kept, values = self.entries()
-        most = min(self.shape.entries, self.shape.k)
-        for vertices, rows in parts:
-            at = np.argsort(-rows, axis=1, kind="stable")[:, :most]
-            largest = np.take_along_axis(rows, at, axis=1)
-            used = largest > self.shape.floor * (1 + 1e-6)
-            used[:, 0] = True
-            kept[vertices], values[vertices] = NONE, 0.0
-            kept[vertices, :most] = np.where(used, at, NONE)
-            values[vertices, :most] = self._scaled(largest, used)
+        order = np.argsort(vertices, kind="stable")
+        _, first, counts = np.unique(vertices[order], return_index=True, return_counts=True)
+        for turn in range(int(counts.max(initial=0))):
+            now = order[first[counts > turn] + turn]
+            vertex, source, target = (array[now, None] for array in (vertices, sources, targets))
+            own, share = kept[vertex[:, 0]], values[vertex[:, 0]].astype(np.float64)
+            there = own == source
+            moved = np.where(there.any(axis=1), (share * there).sum(axis=1), self.shape.floor) * (1.0 - stays)
+            share[there] *= stays
+            known = own == target
+            share += known * moved[:, None]
+            own = np.concatenate([own, np.where(known.any(axis=1)[:, None], NONE, target)], axis=1)
+            share = np.concatenate([share, self.shape.floor + moved[:, None]], axis=1)
+            share[own == NONE] = 0.0
+            at = np.argsort(-share, axis=1, kind="stable")[:, : kept.shape[1]]
+            own, share = np.take_along_axis(own, at, axis=1), np.take_along_axis(share, at, axis=1)
+            kept[vertex[:, 0]], values[vertex[:, 0]] = own, self._scaled(share, own != NONE)
         self.set_entries(kept, values)
 
     def shrink(self, communities: Array, factor: float) -> None:
