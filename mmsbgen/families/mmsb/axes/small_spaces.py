@@ -53,6 +53,8 @@ LISTED = {"partners": ("uniform", "stratified")}
 SHARED: dict[str, tuple[str, ...]] = {"partners": ("block",)}
 STARS_SHARED: dict[str, tuple[str, ...]] = {"partners": ("shared", "shared-uniform")}
 STARS = {"partners": LISTED["partners"] + STARS_SHARED["partners"]}
+#: With dense rows.
+DENSE = {"partners": STARS["partners"] + SHARED["partners"]}
 SINGLE: dict[str, tuple[str, ...]] = {"products": ("single",)}
 #: Products on tensor cores.
 HALF: dict[str, tuple[str, ...]] = {"products": ("half",)}

@@ -21,6 +21,7 @@ from mmsbgen.families.mmsb.axes.common_axes import (
     sum_bytes,
 )
 from mmsbgen.families.mmsb.axes.small_spaces import (
+    DENSE,
     EVALUATED,
     FIRST_VERTEX,
     ITEMS_GPU,
@@ -165,6 +166,7 @@ PERPLEXITY_PAIRS = KernelSpec(
     workload=pair_workloads.perplexity_pairs,
     carry=of_row,
     check_problem=workloads.small,
+    used_with=DENSE,
     demand=lambda p, c, t: demands.rows_of_team(
         p, c, t, moved=pair_traffic(p), units=p.integer("pairs"), sums=1, rows=2
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, launch_items
 from mmsbgen.families.mmsb.axes.small_spaces import (
+    DENSE,
     FIRST_VERTEX,
     ITEMS_CPU,
     ITEMS_GPU,
@@ -60,6 +61,7 @@ def _simple(
         workload=workload,
         check_problem=workloads.small,
         modes=modes,
+        used_with=DENSE,
     )
 
 
