@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -18,6 +19,9 @@ from markdown_it import MarkdownIt
 import mmsbgen
 from mmsbgen.cli import main
 from tests.docs.test_pages import PAGES, ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +65,23 @@ def test_it_needs_no_other_host(site: Path) -> None:
     for style in site.rglob("*.css"):
         text = style.read_text(encoding="utf-8")
         assert not re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", text), style
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("page", ["index.html", "how-to/resume.html"])
+def test_search_works_in_a_folder(site: Path, browser: Browser, page: str) -> None:
+    """Without a server: browsers start no workers for files."""
+    opened = browser.new_page()
+    opened.goto(f"file://{site}/{page}")
+    opened.locator("input.md-search__input").fill("checkpoint")
+    link = opened.locator("a.md-search-result__link[href*='how-to/resume.html']").first
+    link.wait_for(timeout=20_000)
+    address = link.get_attribute("href")
+    assert address is not None
+    opened.goto(address)
+    assert "checkpoint" in opened.locator("article").inner_text()
+    opened.close()
 
 
 @pytest.mark.slow

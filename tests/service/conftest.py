@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from tests.conftest import IN_CI
 from tests.service.running import Service, filled, serving
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 _FREE = ("--rate", "100000/second", "--write-rate", "100000/second")
 
@@ -53,20 +47,3 @@ def service(request: pytest.FixtureRequest) -> Service:
 def client(service: Service) -> Iterator[httpx.Client]:
     with service.client() as opened:
         yield opened
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A Chromium for the tests of a file; while it is open, ``asyncio.run`` fails on this thread."""
-    from playwright.sync_api import sync_playwright
-
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        message = "no Chromium here: apt install chromium"
-        if IN_CI:
-            pytest.fail(message)
-        pytest.skip(message)
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield opened
-        opened.close()
