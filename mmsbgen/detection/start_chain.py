@@ -85,7 +85,7 @@ def _tell_configurations(sampler: Sampler, request: Request) -> None:
     if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
         request.on_message(
             "The kernels of this run were not tuned for this device yet; "
-            f"`mmsbgen tune --graph GRAPH -k {sampler.shape.k}` finds faster configurations."
+            f"`mmsbgen tune --graph GRAPH -k {sampler.shape.k}` may find faster configurations."
         )
 
 

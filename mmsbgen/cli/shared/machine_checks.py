@@ -376,7 +376,7 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
                 yield Finding("database", "ok", what, details=details)
             else:
                 remedy = f"mmsbgen tune --device {info.spec}" + (" --retune" if counts["stale"] else "")
-                yield Finding("database", "note", what, f"{remedy} finds faster configurations", details)
+                yield Finding("database", "note", what, f"{remedy} may find faster configurations", details)
 
 
 def _state_of(store: Any) -> Iterator[Finding]:
