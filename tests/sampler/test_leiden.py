@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,7 +14,7 @@ import networkx
 import numpy as np
 import pytest
 
-from mmsbgen.sampler.starts.leiden import leiden, modularity, network, rewired, transitivity
+from mmsbgen.sampler.starts.leiden import leiden, modularity, network, rewired, terminating, transitivity
 
 
 def of(graph: networkx.Graph) -> tuple[int, np.ndarray]:
@@ -72,6 +75,37 @@ def test_threads_give_what_one_gives():
     for thread in threads:
         thread.join()
     assert all(np.array_equal(found[seed], right[seed]) for seed in range(8))
+
+
+@pytest.mark.parametrize("resolution", [1e-3, 0.5, 1.0, 824.4258671985696, 1e9])
+def test_resolutions_that_terminate_are_near(resolution):
+    for links in (1, 15443, 2053 * 4093, 10**9):
+        found = terminating(resolution, links)
+        assert found == pytest.approx(resolution, rel=0.01)
+        odd = int(found * 2.0 ** (12 - math.frexp(found)[1]))
+        assert links % odd
+        assert all(odd % factor for factor in range(2, 64))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", [None, 1.0, 12.0])
+def test_it_ends_at_any_resolution(weights):
+    """At resolutions with more digits networkit moves vertices to and fro for ever, here in every tenth run."""
+    code = f"""
+import faulthandler
+import numpy as np
+from mmsbgen.sampler.starts.leiden import leiden, network
+rng = np.random.default_rng(1)
+links = np.unique(np.sort(rng.integers(3000, size=(9000, 2)), axis=1), axis=0)
+links = links[links[:, 0] != links[:, 1]]
+graph = network(3000, links, None if {weights} is None else np.full(len(links), {weights}))
+for number in range(400):
+    faulthandler.dump_traceback_later(20, exit=True)
+    leiden(graph, float(np.exp(rng.uniform(-3, 9))), number)
+print("ended")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ran.stdout == "ended\n", ran.stderr
 
 
 @pytest.mark.slow

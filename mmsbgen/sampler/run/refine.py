@@ -67,9 +67,11 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tupl
     counts = np.bincount(labels, minlength=k)
     order = np.lexsort((labels, counts[labels]))
     links, labels = links[order], labels[order]
+    each, begins = np.unique(counts[labels], return_index=True)
     found: list[tuple[Ints, Floats, list[Ints]]] = []
-    for count in np.unique(counts[counts >= _ENOUGH_LINKS]).tolist():
-        alike = slice(*np.searchsorted(counts[labels], [count, count + 1]))
+    for count, alike in zip(each.tolist(), map(slice, begins, [*begins[1:], len(links)]), strict=True):
+        if count < _ENOUGH_LINKS:
+            continue
         found.append(_parts_of_alike(links[alike], labels[alike], count, seed))
     if not found:
         return []

@@ -5,6 +5,7 @@ networkit's generator is seeded before each run, and a run takes one thread, so 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-__all__ = ["import_lightly", "leiden", "modularity", "network", "rewired", "transitivity"]
+__all__ = ["import_lightly", "leiden", "modularity", "network", "rewired", "terminating", "transitivity"]
 
 #: Libraries that networkit imports if they are installed, for functions that mmsbgen does not use.
 _UNUSED = ("IPython", "matplotlib", "networkx", "pandas", "plotly", "seaborn", "sklearn", "tabulate")
@@ -110,11 +111,35 @@ def leiden(graph: networkit.Graph, resolution: float, seed: int, iterations: int
     networkit = _networkit()
     if graph.numberOfEdges() == 0:
         return np.arange(graph.numberOfNodes())
+    gamma = terminating(resolution, round(graph.totalEdgeWeight()))
     with _running(seed, threads=1):
-        run = networkit.community.ParallelLeiden(graph, iterations=iterations, gamma=resolution)
+        run = networkit.community.ParallelLeiden(graph, iterations=iterations, gamma=gamma)
         run.run()
         labels: Any = np.array(run.getPartition().getVector(), np.int64)
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
+
+
+@cache
+def _primes() -> Ints:
+    """The primes of 12 bits."""
+    numbers: Ints = np.arange(1 << 11, 1 << 12)
+    primes: Ints = numbers[(numbers[:, None] % np.arange(2, 1 << 6) != 0).all(axis=1)]
+    return primes
+
+
+def terminating(resolution: float, links: int) -> float:
+    """A resolution within 1 % of ``resolution`` at which Leiden's algorithm ends in a graph of so many links.
+
+    networkit computes the gain of a move, w - resolution degree volume / (2 links), and that of the way back in
+    different orders.  Where neither gains anything, rounding may let both seem to gain, and two vertices move to and
+    fro for ever.  With a prime of 12 bits times a power of two, which does not divide the number of links, the products
+    are exact, so that equal gains are found equal, and a difference of links is hardly ever outweighed exactly by one
+    of volumes.
+    """
+    mantissa, exponent = math.frexp(resolution)
+    primes = _primes()[links % _primes() != 0]
+    nearest = primes[np.abs(primes - mantissa * (1 << 12)).argmin()]
+    return math.ldexp(float(nearest), exponent - 12)
 
 
 def modularity(links: Ints, labels: Ints, resolution: float = 1.0) -> float:
