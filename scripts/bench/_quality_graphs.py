@@ -72,8 +72,6 @@ CA-GrQc has no known ones: K = 50, `--validation 0.09 --test 0.01`.
   links that the others see.
 * **±** is the standard deviation over five seeds, three for slow methods; methods without chance run once. Seconds are
   medians on a busy machine, over graphs: of the whole command for mmsbgen, else of the method.
-* **Rule.** mmsbgen's rows are by `--rule share`. The default now is `evidence`, by which ONMI of the same chains
-  [differs](statistics.md#from-memberships-to-communities) by -.021 (email-Eu-core) to +.011 (fb_1684).
 * **Parameters** of the others are their libraries' but for what the names show. Other values could serve them better.
 """
 
