@@ -112,8 +112,9 @@ def test_rows_of_unknown_vertices_are_not_read(example, dtype, unlinked):
 
 
 @pytest.mark.parametrize("unknown", [[], [2, 7], list(range(30))])
-def test_rows_as_entries_predict_as_whole_rows_do(unknown):
-    """Also with unused entries, pairs of a vertex with itself, and vertices of which nothing is known."""
+def test_rows_as_entries_predict_as_whole_rows_do(unknown, monkeypatch):
+    """Also in parts, with unused entries, pairs of a vertex with itself, and vertices of which nothing is known."""
+    monkeypatch.setattr(explained_links, "_PAIRS", 64)
     rng = np.random.default_rng(3)
     communities = np.argsort(rng.random((30, 12)), axis=1)[:, :4].astype(np.uint32)
     communities[::5, 2:] = 0xFFFFFFFF

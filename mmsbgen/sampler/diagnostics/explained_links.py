@@ -22,6 +22,8 @@ Array = npt.NDArray[Any]
 RowSource = Callable[[Ints], Array]
 #: Elements of rows of pi processed at a time.
 _BLOCK = 1 << 21
+#: Pairs of rows with few entries at a time.
+_PAIRS = 1 << 15
 #: Elements of products of rows summed at a time; they fit into a core's cache.
 _CACHED = 1 << 17
 
@@ -133,10 +135,14 @@ def as_unknown(rows: RowSource, unlinked: Ints, prior: Floats) -> RowSource:
 
 def link_probabilities(pairs: Ints, rows: RowSource, beta: Floats, delta: float) -> Floats:
     """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, eq. (2.2)."""
-    if isinstance(rows, EntrySource):
-        vertices, at = np.unique(pairs, return_inverse=True)
-        return rows.entry_rows(vertices).link_probabilities(at.reshape(pairs.shape), beta, delta)
     found = np.empty(len(pairs))
+    if isinstance(rows, EntrySource):
+        for first in range(0, len(pairs), _PAIRS):
+            ends = pairs[first : first + _PAIRS]
+            vertices, at = np.unique(ends, return_inverse=True)
+            of_part = rows.entry_rows(vertices).link_probabilities(at.reshape(ends.shape), beta, delta)
+            found[first : first + _PAIRS] = of_part
+        return found
     step = max(1, _BLOCK // beta.size)
     for first in range(0, len(pairs), step):
         a, b = (rows(end).astype(np.float64) for end in pairs[first : first + step].T)
