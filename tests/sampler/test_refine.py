@@ -16,6 +16,7 @@ from mmsbgen.sampler.diagnostics.explained_links import explained, explained_at
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.run import refine as refine_module
 from mmsbgen.sampler.run.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
+from mmsbgen.sampler.starts.leiden import modularity
 from mmsbgen.sampler.starts.start_methods import of_sets as sets_of
 from mmsbgen.sampler.state import buffers
 
@@ -83,6 +84,23 @@ def test_as_many_parts_move_as_there_is_room_for():
     for k in (3, 5):
         two = rows_on([np.arange(30)], k)
         assert wanted(two) == [(0, 1, CLIQUES[2].tolist()), (0, 2, CLIQUES[1].tolist())]
+
+
+def test_communities_with_equally_many_links_part_as_they_would_alone():
+    """Ten of two cliques each, of which the smaller one moves; their scores are those of each alone."""
+    links, sets, right = [], [], []
+    for community in range(10):
+        first, second = np.arange(8) + 14 * community, np.arange(8, 14) + 14 * community
+        links += [*between(first, first), *between(second, second), (int(first[community % 8]), int(second[0]))]
+        sets.append(np.concatenate([first, second]))
+        right.append((community, 10 + community, second.tolist()))
+    assert sorted(wanted(rows_on(sets, k=20, n=140), np.array(sorted(links)))) == right
+    labels = np.repeat(np.arange(10), len(links) // 10)
+    of, scores, members = refine_module._parts_of_alike(np.array(links), labels, len(links) // 10, 0)
+    assert of.tolist() == list(range(10))
+    for community, score, part in zip(of, scores, members, strict=True):
+        own = np.array(links)[labels == community] - 14 * community
+        assert score == pytest.approx(part.size * modularity(own, np.arange(14) // 8))
 
 
 def test_parts_of_a_clearer_cut_come_first():

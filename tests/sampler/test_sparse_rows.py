@@ -102,7 +102,7 @@ def test_entries_move_as_whole_rows_do(opencl_device: Device, planted: Split, ch
     sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, CLIQUES, 3)
     before, floor = sampler.rows(0, 120)[0].astype(np.float64), sampler.shape.floor
-    kept = before[:, :] > 1.5 * floor
+    kept = before > 1.5 * floor
     rng = np.random.default_rng(4)
     vertices = rng.integers(60, size=150)
     sources = np.where(rng.random(150) < 0.7, before[vertices].argmax(axis=1), rng.integers(40, size=150))

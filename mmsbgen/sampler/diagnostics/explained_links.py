@@ -70,7 +70,7 @@ class EntryRows(NamedTuple):
         found: Floats = delta + np.einsum("ps,ps->p", self.scales[a] @ (common @ self.common.T), self.scales[b])
         found += np.einsum("ps,ps->p", across[a], self.scales[b]) + np.einsum("ps,ps->p", self.scales[a], across[b])
         found += self.entries[a].multiply(self.entries[b]) @ weights
-        return found
+        return found.clip(min=0.0)
 
 
 def _matrix(values: Floats, columns: Ints, offsets: Ints, width: int) -> csr_array:

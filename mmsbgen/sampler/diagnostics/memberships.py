@@ -24,6 +24,8 @@ from mmsbgen.sampler.posterior.moments import MomentRows, Posterior, beta_interv
 _CACHED = 1 << 18
 #: Elements of rows at a time in the moments of link probabilities.
 _LINK_ELEMENTS = 1 << 18
+#: Entries of a row times this, above which its products take longer than those of whole rows.
+_DENSE = 4
 #: Share of ``spread`` outside a row's stored entries below which its rest is not divided: rounding would decide it.
 _DIVISIBLE = 1e-6
 #: Least link probability that is pooled.
@@ -160,7 +162,7 @@ class Memberships:
         return divided
 
     def link_probabilities(self, pairs: Ints, rows: RowSource | None = None, calibrated: bool = True) -> Floats:
-        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, from ``rows`` or :meth:`completed_rows`.
+        """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of vertices, from ``rows``, or from :meth:`completed_rows`.
 
         It is that of the model, eq. (2.2), or what ``curve`` makes of it if there is one and ``calibrated`` is true.
         Vertices without a training link get the prior's mean row:
@@ -175,7 +177,8 @@ class Memberships:
         return p if self.curve is None else self.curve(p)
 
     def _of_model(self, pairs: Ints, rows: RowSource | None) -> Floats:
-        own = self.completed_rows if self.codes.size else StoredRows(self)
+        few = not self.codes.size and _DENSE * self.indices.shape[1] <= self.width
+        own = StoredRows(self) if few else self.completed_rows
         read = explained_links.as_unknown(rows or own, self.unlinked, self._prior())
         found = explained_links.link_probabilities(pairs, read, self.beta, self.delta)
         if not self.others:
@@ -253,7 +256,10 @@ class Memberships:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of ``memberships`` from their entries; ``completed`` with the rest of each row divided as ``spread``."""
+    """Rows of ``memberships`` from their entries; ``completed`` with the rest of each row divided as ``spread``.
+
+    No community may occur twice in a row.  A rest is left out if nearly all of ``spread`` is in the row's communities.
+    """
 
     memberships: Memberships
     completed: bool = True

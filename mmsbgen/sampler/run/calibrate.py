@@ -16,7 +16,7 @@ from mmsbgen.graph.graph import pack_pairs
 from mmsbgen.sampler.calibration.curve import CalibrationCurve, fitted, probabilities
 from mmsbgen.sampler.calibration.reliability import reliability
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, link_probabilities
-from mmsbgen.sampler.diagnostics.memberships import Memberships, StoredRows
+from mmsbgen.sampler.diagnostics.memberships import Memberships, StoredRows, by_community
 
 #: Fewest validation links for a calibration: with so many it was better than none on every graph that was tried.
 FEWEST_LINKS = 20
@@ -110,19 +110,20 @@ class _Draws:
         widths = [one.width if one.codes.size else one.indices.shape[1] for one in chains]
         n, self.most = len(found.ids), max(2, _MOST_ELEMENTS // sum(widths))
         self._chains = [one.first(max(1, _MOST_ENTRIES // n)) for one in chains]
-        self._entries = [_by_community(one) for one in self._chains]
+        self._sums = [by_community(one.indices, one.values, one.width) for one in self._chains]
         self._n, self._uniform = n, min(_UNIFORM, self.most // 2)
         self._each = min(_BY_PROBABILITY, self.most) // len(chains)
 
     def non_links(self, graph: Graph, rng: np.random.Generator) -> Ints:
         """Non-links of the graph ``[S, 2]``, u < v; a pair may be drawn several times."""
         drawn = [rng.integers(self._n, size=(self._uniform, 2))]
-        for one, entries in zip(self._chains, self._entries, strict=True):
-            mass = one.beta * entries.sums**2
+        for one, sums in zip(self._chains, self._sums, strict=True):
+            mass = one.beta * sums**2
             communities = np.repeat(np.arange(one.width), rng.multinomial(self._each, mass / mass.sum()))
-            begin, last = entries.offsets[communities], entries.offsets[communities + 1] - 1
-            upto = entries.upto[begin] + rng.random((2, self._each)) * entries.sums[communities]
-            drawn.append(entries.vertices[np.searchsorted(entries.upto, upto, "right").clip(begin + 1, last + 1) - 1].T)
+            entries = _sorted_entries(one)
+            begin, end = entries.offsets[communities], entries.offsets[communities + 1]
+            upto = entries.upto[begin] + rng.random((2, self._each)) * (entries.upto[end] - entries.upto[begin])
+            drawn.append(entries.vertices[np.searchsorted(entries.upto, upto, "right").clip(begin + 1, end) - 1].T)
         pairs = np.sort(np.concatenate(drawn), axis=1)
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]
         known, keys = pack_pairs(*graph.links.T), pack_pairs(*pairs.T)
@@ -140,8 +141,8 @@ class _Draws:
     def _expected(self, pairs: Ints) -> Floats:
         """How often each of ``pairs`` ``[S, 2]`` is drawn on average ``[S]``."""
         expected = np.full(len(pairs), 2.0 * self._uniform / self._n**2)
-        for one, entries in zip(self._chains, self._entries, strict=True):
-            weights = one.beta * 2.0 * self._each / float(one.beta @ entries.sums**2)
+        for one, sums in zip(self._chains, self._sums, strict=True):
+            weights = one.beta * 2.0 * self._each / float(one.beta @ sums**2)
             expected += link_probabilities(pairs, StoredRows(one, completed=False), weights, 0.0)
         return expected
 
@@ -149,19 +150,16 @@ class _Draws:
 class _Entries(NamedTuple):
     """Entries of pi by community: those of community k are ``offsets[k]`` to ``offsets[k + 1]``.
 
-    ``vertices`` ``[M]`` are theirs, ``upto`` ``[M + 1]`` the sums of all values before each, ``sums`` ``[W]`` those of
-    each community.
+    ``vertices`` ``[M]`` are theirs, ``upto`` ``[M + 1]`` the sums of all values before each.
     """
 
     vertices: Ints
     offsets: Ints
     upto: Floats
-    sums: Floats
 
 
-def _by_community(m: Memberships) -> _Entries:
+def _sorted_entries(m: Memberships) -> _Entries:
     n, r = m.indices.shape
-    rows = csr_array((m.values.ravel(), m.indices.ravel(), np.arange(n + 1) * r), (n, m.width))
-    columns = rows.tocsc()
+    columns = csr_array((m.values.ravel(), m.indices.ravel(), np.arange(n + 1) * r), (n, m.width)).tocsc()
     upto = np.concatenate([[0.0], np.cumsum(columns.data, dtype=np.float64)])
-    return _Entries(columns.indices, columns.indptr.astype(np.int64), upto, np.diff(upto[columns.indptr]))
+    return _Entries(columns.indices, columns.indptr.astype(np.int64), upto)

@@ -38,6 +38,8 @@ def choose(
         _choose(sampler, asked, say, sought)
     finally:
         forget(sampler.split)
+        if sought is not None:
+            sought.close()
 
 
 def _choose(

@@ -49,16 +49,17 @@ def import_lightly() -> None:
 
 
 def _networkit() -> Any:
-    if not _lightly or "networkit" in sys.modules:
-        return import_module("networkit")
-    left_out = [name for name in _UNUSED if name not in sys.modules]
-    for name in left_out:
-        sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail, which networkit tolerates
-    try:
-        return import_module("networkit")
-    finally:
+    with _lock:
+        if not _lightly or "networkit" in sys.modules:
+            return import_module("networkit")
+        left_out = [name for name in _UNUSED if name not in sys.modules]
         for name in left_out:
-            del sys.modules[name]
+            sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail, which networkit tolerates
+        try:
+            return import_module("networkit")
+        finally:
+            for name in left_out:
+                sys.modules.pop(name, None)
 
 
 @cache
@@ -128,7 +129,7 @@ def _primes() -> Ints:
 
 
 def terminating(resolution: float, links: int) -> float:
-    """A resolution within 1 % of ``resolution`` at which Leiden's algorithm ends in a graph of so many links.
+    """A resolution within about 1 % of ``resolution`` at which Leiden's algorithm ends in a graph of so many links.
 
     networkit computes the gain of a move, w - resolution degree volume / (2 links), and that of the way back in
     different orders.  Where neither gains anything, rounding may let both seem to gain, and two vertices move to and
@@ -138,7 +139,8 @@ def terminating(resolution: float, links: int) -> float:
     """
     mantissa, exponent = math.frexp(resolution)
     primes = _primes()[links % _primes() != 0]
-    nearest = primes[np.abs(primes - mantissa * (1 << 12)).argmin()]
+    near = np.concatenate([primes[-1:] / 2, primes, primes[:1] * 2])
+    nearest = near[np.abs(near - mantissa * (1 << 12)).argmin()]
     return math.ldexp(float(nearest), exponent - 12)
 
 

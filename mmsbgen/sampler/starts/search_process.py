@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 import numpy as np
@@ -32,5 +33,7 @@ if __name__ == "__main__":
     parent = parent_connection()
     n, k, seed = map(int, sys.argv[1:4])
     import_lightly()
-    for start in find(n, k, seed, sys.argv[4:], sys.stdin.buffer):
-        parent.send(start)
+    # Sending waits until the run reads, which may be after the next start is found.
+    with ThreadPoolExecutor(1) as sender:
+        for start in find(n, k, seed, sys.argv[4:], sys.stdin.buffer):
+            sender.submit(parent.send, start)

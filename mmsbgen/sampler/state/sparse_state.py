@@ -16,6 +16,8 @@ from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, totals
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.state.device_state import State, StateShape
 
+#: Elements of rows moved at a time.
+_ELEMENTS = 1 << 22
 #: Pairs of arrays that change places after a sweep.
 _PAIRS = (("communities", "new_communities"), ("values", "new_values"))
 
@@ -99,20 +101,26 @@ class SparseState(State):
         _, first, counts = np.unique(vertices[order], return_index=True, return_counts=True)
         for turn in range(int(counts.max(initial=0))):
             now = order[first[counts > turn] + turn]
-            vertex, source, target = (array[now, None] for array in (vertices, sources, targets))
-            own, share = kept[vertex[:, 0]], values[vertex[:, 0]].astype(np.float64)
-            there = own == source
-            moved = np.where(there.any(axis=1), (share * there).sum(axis=1), self.shape.floor) * (1.0 - stays)
-            share[there] *= stays
-            known = own == target
-            share += known * moved[:, None]
-            own = np.concatenate([own, np.where(known.any(axis=1)[:, None], NONE, target)], axis=1)
-            share = np.concatenate([share, self.shape.floor + moved[:, None]], axis=1)
-            share[own == NONE] = 0.0
-            at = np.argsort(-share, axis=1, kind="stable")[:, : kept.shape[1]]
-            own, share = np.take_along_axis(own, at, axis=1), np.take_along_axis(share, at, axis=1)
-            kept[vertex[:, 0]], values[vertex[:, 0]] = own, self._scaled(share, own != NONE)
+            for begin in range(0, now.size, step := max(1, _ELEMENTS // kept.shape[1])):
+                some = now[begin : begin + step]
+                at = vertices[some]
+                ends = sources[some, None], targets[some, None]
+                kept[at], values[at] = self._moved(kept[at], values[at], *ends, stays)
         self.set_entries(kept, values)
+
+    def _moved(self, own: Array, values: Array, source: Array, target: Array, stays: float) -> tuple[Array, Array]:
+        """Entries ``[V, R]`` after one move of each row."""
+        share = values.astype(np.float64)
+        there, known = own == source, own == target
+        moved = np.where(there.any(axis=1), (share * there).sum(axis=1), self.shape.floor) * (1.0 - stays)
+        share[there] *= stays
+        share += known * moved[:, None]
+        own = np.concatenate([own, np.where(known.any(axis=1)[:, None], NONE, target)], axis=1)
+        share = np.concatenate([share, self.shape.floor + moved[:, None]], axis=1)
+        share[own == NONE] = 0.0
+        at = np.argsort(-share, axis=1, kind="stable")[:, : values.shape[1]]
+        own, share = np.take_along_axis(own, at, axis=1), np.take_along_axis(share, at, axis=1)
+        return own, self._scaled(share, own != NONE)
 
     def shrink(self, communities: Array, factor: float) -> None:
         """Multiply all entries of ``communities`` by ``factor``, and divide the rows by their new sums."""
