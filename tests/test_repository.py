@@ -13,7 +13,7 @@ MOST_BYTES = 200_000
 MOST_PNG_BYTES = 100_000
 #: Files that were here before this limit, with their bytes: none may grow, none may be added.
 LARGER = {
-    "docs/reports/quality.json": 368_432,
+    "docs/reports/quality.json": 322589,
     "docs/reports/tuning-h200-cuda.jsonl.gz": 269_674,
     "docs/reports/tuning-h200.jsonl.gz": 670_177,
     "mmsbgen/db/shipped/nvidia-h200.jsonl": 1_238_191,

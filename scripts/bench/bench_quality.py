@@ -31,8 +31,9 @@ from _kept import (
     make_runs,
     names,
     versions_of,
+    write_report,
 )
-from _quality_graphs import GRAPHS, HELD_OUT, QUOTED, Case
+from _quality_graphs import GRAPHS, HELD_OUT, Case
 from _quality_methods import (
     ADAMIC_ADAR,
     COMMON,
@@ -51,7 +52,7 @@ from _quality_methods import (
     write_cover,
 )
 from _quality_page import page
-from _report import REPORTS, ROOT, environment
+from _report import REPORTS, ROOT
 
 BUILD = ROOT / "build" / "quality"
 #: Makes all runs; those of the repository were made in parts.
@@ -147,11 +148,7 @@ def write(known: Known, cases: list[Case], args: argparse.Namespace) -> None:
         (one for one in known.values() if one["graph"] in graphs),
         key=lambda one: (list(graphs).index(one["graph"]), order[one["method"]], one["seed"]),
     )
-    commands = commands_of(args.report, ran=bool(args.data))
-    report = {"title": "Quality", "environment": environment(), "commands": commands, "graphs": graphs, "runs": runs}
-    report["quoted"] = {"svinet, communities.txt and pi > 0.1": QUOTED}
-    args.report.parent.mkdir(parents=True, exist_ok=True)
-    args.report.write_text(json.dumps(report, indent=1) + "\n")
+    write_report(args.report, "Quality", commands_of(args.report, ran=bool(args.data)), graphs, runs)
 
     facts = how_measured([COMMAND], runs, args.limit)
     facts.append("runs with their scores, and the commands of each part: [reports/quality.json](reports/quality.json)")
