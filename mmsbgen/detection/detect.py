@@ -109,7 +109,7 @@ def perform(source: Any, request: Request) -> Detection:
     # No search for starts before K is known or when a chain is resumed.
     seeks = plan is not None and checked.checkpoint is None
     with searching_for_starts(parts, checked.options) if seeks else nullcontext() as sought:
-        # Imported now, since these imports take as long as many steps: the search goes on meanwhile.
+        # Imported here: it takes a second, and the search runs meanwhile.
         from mmsbgen.detection.publish import publish
         from mmsbgen.detection.run_chains import run_chains
         from mmsbgen.detection.start_chain import built_chain, start_chain

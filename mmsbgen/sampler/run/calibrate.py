@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,10 +120,13 @@ class _Draws:
         for one, sums in zip(self._chains, self._sums, strict=True):
             mass = one.beta * sums**2
             communities = np.repeat(np.arange(one.width), rng.multinomial(self._each, mass / mass.sum()))
-            entries = _sorted_entries(one)
-            begin, end = entries.offsets[communities], entries.offsets[communities + 1]
-            upto = entries.upto[begin] + rng.random((2, self._each)) * (entries.upto[end] - entries.upto[begin])
-            drawn.append(entries.vertices[np.searchsorted(entries.upto, upto, "right").clip(begin + 1, end) - 1].T)
+            n, r = one.indices.shape
+            by_vertex = csr_array((one.values.ravel(), one.indices.ravel(), np.arange(n + 1) * r), (n, one.width))
+            entries = by_vertex.tocsc()
+            before = np.concatenate([[0.0], np.cumsum(entries.data, dtype=np.float64)])
+            begin, end = (entries.indptr[communities + i].astype(np.int64) for i in (0, 1))
+            places = before[begin] + rng.random((2, self._each)) * (before[end] - before[begin])
+            drawn.append(entries.indices[np.searchsorted(before, places, "right").clip(begin + 1, end) - 1].T)
         pairs = np.sort(np.concatenate(drawn), axis=1)
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]
         known, keys = pack_pairs(*graph.links.T), pack_pairs(*pairs.T)
@@ -145,21 +148,3 @@ class _Draws:
             weights = one.beta * 2.0 * self._each / float(one.beta @ sums**2)
             expected += link_probabilities(pairs, StoredRows(one, completed=False), weights, 0.0)
         return expected
-
-
-class _Entries(NamedTuple):
-    """Entries of pi by community: those of community k are ``offsets[k]`` to ``offsets[k + 1]``.
-
-    ``vertices`` ``[M]`` are theirs, ``upto`` ``[M + 1]`` the sums of all values before each.
-    """
-
-    vertices: Ints
-    offsets: Ints
-    upto: Floats
-
-
-def _sorted_entries(m: Memberships) -> _Entries:
-    n, r = m.indices.shape
-    columns = csr_array((m.values.ravel(), m.indices.ravel(), np.arange(n + 1) * r), (n, m.width)).tocsc()
-    upto = np.concatenate([[0.0], np.cumsum(columns.data, dtype=np.float64)])
-    return _Entries(columns.indices, columns.indptr.astype(np.int64), upto)

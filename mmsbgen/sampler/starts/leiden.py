@@ -78,8 +78,8 @@ def _guard() -> Any:
 
 
 @contextmanager
-def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
-    """Seed networkit and limit its threads."""
+def _running(seed: int = 0, threads: int | None = None) -> Iterator[Any]:
+    """networkit, seeded and with its threads limited."""
     networkit = _networkit()
     with _lock:
         _guard()
@@ -87,7 +87,7 @@ def _running(seed: int = 0, threads: int | None = None) -> Iterator[None]:
         networkit.setNumberOfThreads(threads or before)
         networkit.setSeed(seed % 2**64, False)
         try:
-            yield
+            yield networkit
         finally:
             networkit.setNumberOfThreads(before)
 
@@ -98,10 +98,9 @@ def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Gra
     Weights must be whole numbers: networkit's Leiden algorithm keeps sums of them, and where rounding makes that of an
     empty community less than zero, its vertices move for ever.
     """
-    networkit = _networkit()
     ends = tuple(np.ascontiguousarray(end, np.uint64) for end in links.T)
     # One thread, as for Leiden's algorithm: OpenMP starts its threads anew whenever their number changes.
-    with _running(threads=1):
+    with _running(threads=1) as networkit:
         if weights is None:
             return networkit.GraphFromCoo(ends, n=n)
         return networkit.GraphFromCoo((weights, ends), n=n, weighted=True)
@@ -109,11 +108,10 @@ def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Gra
 
 def leiden(graph: networkit.Graph, resolution: float, seed: int, iterations: int = 4) -> Ints:
     """Labels ``[N]`` of Leiden's communities by modularity at ``resolution``, which count from 0 without gaps."""
-    networkit = _networkit()
     if graph.numberOfEdges() == 0:
         return np.arange(graph.numberOfNodes())
     gamma = terminating(resolution, round(graph.totalEdgeWeight()))
-    with _running(seed, threads=1):
+    with _running(seed, threads=1) as networkit:
         run = networkit.community.ParallelLeiden(graph, iterations=iterations, gamma=gamma)
         run.run()
         labels: Any = np.array(run.getPartition().getVector(), np.int64)
@@ -132,10 +130,12 @@ def terminating(resolution: float, links: int) -> float:
     """A resolution within about 1 % of ``resolution`` at which Leiden's algorithm ends in a graph of so many links.
 
     networkit computes the gain of a move, w - resolution degree volume / (2 links), and that of the way back in
-    different orders.  Where neither gains anything, rounding may let both seem to gain, and two vertices move to and
-    fro for ever.  With a prime of 12 bits times a power of two, which does not divide the number of links, the products
-    are exact, so that equal gains are found equal, and a difference of links is hardly ever outweighed exactly by one
-    of volumes.
+    different orders.  Where neither gains anything, rounding may let both seem to gain.  Then two vertices move to and
+    fro for ever.
+
+    The result is a prime of 12 bits times a power of two, and the prime does not divide the number of links.  Products
+    below 2^53 are then exact, and equal gains are found equal.  Links and volumes that differ hardly ever outweigh each
+    other exactly.
     """
     mantissa, exponent = math.frexp(resolution)
     primes = _primes()[links % _primes() != 0]
@@ -155,8 +155,7 @@ def modularity(links: Ints, labels: Ints, resolution: float = 1.0) -> float:
 
 def transitivity(graph: networkit.Graph) -> Floats:
     """Share ``[N]`` of the pairs of neighbours that are linked; 0 for fewer than two neighbours."""
-    networkit = _networkit()
-    with _running():
+    with _running() as networkit:
         run = networkit.centrality.LocalClusteringCoefficient(graph, turbo=True)
         run.run()
         return np.array(run.scores(), np.float64)
@@ -164,8 +163,7 @@ def transitivity(graph: networkit.Graph) -> Floats:
 
 def rewired(graph: networkit.Graph, swaps: int, seed: int) -> Ints:
     """Links ``[E, 2]`` after ``swaps`` tries a link to swap the ends of two links; ``graph`` itself is changed."""
-    networkit = _networkit()
-    with _running(seed, threads=1):
+    with _running(seed, threads=1) as networkit:
         run = networkit.randomization.EdgeSwitchingInPlace(graph, swaps)
         run.run()
         return np.array(list(run.getGraph().iterEdges()), np.int64).reshape(-1, 2)
