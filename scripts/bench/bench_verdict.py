@@ -10,10 +10,13 @@ Runs take the defaults of `mmsbgen detect`.  Writes docs/reports/verdict.md and 
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,7 +148,7 @@ def main() -> None:
     """Run all cases and write the report."""
     options = parser(__doc__, repetitions=20, database=False)
     options.add_argument("--random", type=int, default=200, help="random graphs (%(default)s)")
-    options.add_argument("--minutes", type=float, default=120.0, help="begin no run after so many (%(default)g)")
+    options.add_argument("--processes", type=int, default=1, help="runs at a time (%(default)s)")
     given = options.parse_args()
     device = chosen_devices(given.device)[0]
     report = Report(
@@ -155,12 +158,9 @@ def main() -> None:
         behind="",
     )
     report.devices.append(device)
-    end = time.monotonic() + 60 * given.minutes
-    rows: list[dict[str, Any]] = []
-    for case in (*random_cases(given.random), *planted_cases(given.repetitions)):
-        if time.monotonic() > end:
-            break
-        rows.append(run(case, device.spec))
+    cases = (*random_cases(given.random), *planted_cases(given.repetitions))
+    with ProcessPoolExecutor(given.processes, multiprocessing.get_context("spawn")) as pool:
+        rows = list(pool.map(partial(run, device=device.spec), cases))
     told(report, rows)
     report.data["runs"] = rows
     report.write("verdict", given.output)
