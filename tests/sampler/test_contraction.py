@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from mmsbgen.sampler.starts import contraction
 from mmsbgen.sampler.starts.contraction import Contracted, between, labels_for, merged_to
-from mmsbgen.sampler.starts.leiden import modularity, network
+from mmsbgen.sampler.starts.leiden import network
+from tests.sampler.modularity import modularity
 
 
 def clustered(n_clusters: int, size: int, seed: int) -> np.ndarray:

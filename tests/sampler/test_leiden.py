@@ -14,7 +14,8 @@ import networkx
 import numpy as np
 import pytest
 
-from mmsbgen.sampler.starts.leiden import leiden, modularity, network, rewired, terminating, transitivity
+from mmsbgen.sampler.starts.leiden import leiden, network, rewired, terminating, transitivity
+from tests.sampler.modularity import modularity
 
 
 def of(graph: networkx.Graph) -> tuple[int, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The tests behind the verdict: swapped links, ranks, modularity of rewired graphs, and what they decide."""
+"""The tests behind the verdict: swapped links, ranks, eigenvalues of rewired graphs, and what they decide."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from itertools import islice
 import networkx
 import numpy as np
 import pytest
-from bench_verdict import of_degrees, power_law, simple, uniform
+from bench_verdict import of_degrees, planted, power_law, simple, uniform
 
 from mmsbgen.graph import Graph, as_graph, split
 from mmsbgen.sampler.diagnostics.verdict import (
-    Modularity,
     Ranks,
+    Spectrum,
     decided,
     degree_excess,
     mean_ranks,
-    modularity,
     of_record,
     ranks,
+    second_eigenpair,
+    spectrum,
     swapped,
 )
 
@@ -126,25 +127,57 @@ def test_a_complete_graph_has_nothing_to_swap():
     found = ranks(split(graph, validation=0.1, seed=0), np.ones((20, 1)).__getitem__, np.ones(1), 0)
     assert found is not None
     assert (found.auc, found.error, found.deviations) == (0.5, 0.0, 0.0)
-    assert not modularity(graph, 0).stands_out
+    assert not spectrum(graph, np.arange(20) % 2, 0).stands_out
 
 
-# Modularity ---------------------------------------------------------------------------------------------------
+# Eigenvalues --------------------------------------------------------------------------------------------------
 
 
 def cliques(size: int, count: int) -> Graph:
     return as_graph(networkx.disjoint_union_all([networkx.complete_graph(size)] * count))
 
 
-def test_the_modularity_of_cliques_stands_out():
-    found = modularity(cliques(10, 2), 0)
+def test_the_eigenvalue_of_cliques_stands_out_and_they_explain_its_vector():
+    """A clique of n vertices has the eigenvalue (n - 1) / (n - 1 + c), c = n - 1."""
+    halves = np.arange(20) // 10
+    found = spectrum(cliques(10, 2), halves, 0)
     assert found.found == pytest.approx(0.5)
+    assert found.agreement == pytest.approx(1.0)
     assert found.stands_out
-    assert found == modularity(cliques(10, 2), 0), "the same for the same seed"
+    assert found.confirms
+    assert found == spectrum(cliques(10, 2), halves, 0), "the same for the same seed"
+    others = spectrum(cliques(10, 2), np.arange(20) % 2, 0)
+    assert others.stands_out
+    assert not others.confirms
+
+
+@pytest.mark.parametrize("n", [250, 400])
+def test_the_second_eigenpair_is_that_of_the_matrix(n):
+    """By all eigenvalues of the matrix as it is defined, in graphs small and large; an isolated vertex does no harm."""
+    links = as_graph(planted(n - 1, 3, 8.0, 3.0, np.random.default_rng(6))).links
+    value, vector, weights = second_eigenpair(links, n)
+    matrix = np.full((n, n), 2 * len(links) / n / n)
+    for a, b in (links.T, links[:, ::-1].T):
+        matrix[a, b] += 1.0
+    matrix /= np.sqrt(np.outer(matrix.sum(axis=1), matrix.sum(axis=1)))
+    right = np.linalg.eigvalsh(matrix)
+    assert right[-1] == pytest.approx(1.0)
+    assert value == pytest.approx(right[-2], rel=1e-4)
+    one = vector * np.sqrt(weights)
+    assert np.linalg.norm(matrix @ one - value * one) < 0.01 * value * np.linalg.norm(one)
+
+
+def test_communities_that_mean_nothing_explain_nothing():
+    """The share is corrected for the number of communities: its mean over random ones is 0."""
+    graph = as_graph(planted(300, 3, 10.0, 3.0, np.random.default_rng(2)))
+    rng = np.random.default_rng(3)
+    shares = [spectrum(graph, rng.integers(0, 60, graph.n_vertices), 0).agreement for _ in range(20)]
+    assert abs(np.mean(shares)) < 4 * np.std(shares) / math.sqrt(20)
+    assert np.std(shares) < 0.1
 
 
 @pytest.mark.parametrize("kind", ["uniform", "power law", "bipartite", "regular"])
-def test_the_modularity_of_random_graphs_does_not(kind):
+def test_the_eigenvalue_of_random_graphs_does_not(kind):
     rng = np.random.default_rng(4)
     links = {
         "uniform": lambda: uniform(200, 700, rng),
@@ -152,7 +185,8 @@ def test_the_modularity_of_random_graphs_does_not(kind):
         "bipartite": lambda: uniform(200, 700, rng, 100),
         "regular": lambda: np.array(networkx.random_regular_graph(6, 200, seed=1).edges),
     }[kind]()
-    assert not modularity(as_graph(links), 0).stands_out
+    graph = as_graph(links)
+    assert not spectrum(graph, np.arange(graph.n_vertices) % 2, 0).stands_out
 
 
 # Degrees ------------------------------------------------------------------------------------------------------
@@ -173,7 +207,8 @@ def test_the_excess_of_degrees_is_that_of_a_normal_number_in_random_graphs():
 
 CLEAR, SLIGHT = Ranks(300, 0.7, 0.02, 10.0), Ranks(2000, 0.53, 0.006, 5.0)
 CHANCE, FEW = Ranks(300, 0.51, 0.02, 0.5), Ranks(4, 0.75, 0.1, 3.5)
-OUTSTANDING, USUAL = Modularity(0.42, 0.30, 0.01), Modularity(0.31, 0.30, 0.01)
+OUTSTANDING, USUAL = Spectrum(0.42, 0.30, 0.01, 0.6), Spectrum(0.31, 0.30, 0.01, 0.6)
+OTHER = Spectrum(0.42, 0.30, 0.01, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +220,12 @@ OUTSTANDING, USUAL = Modularity(0.42, 0.30, 0.01), Modularity(0.31, 0.30, 0.01)
         (CHANCE, USUAL, 0.0, "none"),
         (CHANCE, USUAL, 9.0, "degrees"),
         (CHANCE, OUTSTANDING, 9.0, "weak"),
+        (Ranks(300, 0.52, 0.02, 1.0), OUTSTANDING, 9.0, "found"),
         (FEW, USUAL, 0.0, "none"),
         (FEW, OUTSTANDING, 0.0, "found"),
-        (None, OUTSTANDING, 0.0, "weak"),
+        (FEW, OTHER, 0.0, "weak"),
+        (None, OUTSTANDING, 0.0, "found"),
+        (None, OTHER, 0.0, "weak"),
         (None, USUAL, 0.0, "none"),
         (None, None, 50.0, "unknown"),
     ],
@@ -198,13 +236,12 @@ def test_what_the_tests_decide(ranked, compared, excess, kind):
     assert verdict.sentence.count(".") >= 1
     assert len(verdict.sentence.split()) < 30
     assert verdict.auc == (None if ranked is None else ranked.auc)
-    assert verdict.modularity == (None if compared is None else compared.found)
+    assert verdict.eigenvalue == (None if compared is None else compared.found)
     assert of_record({"verdict": asdict(verdict)}) == verdict
 
 
 def test_a_sentence_names_what_shows_the_structure():
     assert "in 70% of cases" in decided(CLEAR, None, 0.0).sentence
-    assert "modularity 0.42, against 0.30" in decided(FEW, OUTSTANDING, 0.0).sentence
-    assert "held-out links agree" in decided(FEW, OUTSTANDING, 0.0).sentence
-    assert "held-out links do not confirm" in decided(CHANCE, OUTSTANDING, 0.0).sentence
+    assert "second eigenvalue 0.42, there 0.30" in decided(FEW, OUTSTANDING, 0.0).sentence
+    assert "these communities do not show it" in decided(FEW, OTHER, 0.0).sentence
     assert of_record({}).kind == "unknown"

@@ -4,7 +4,8 @@ Both tests compare with graphs that have the same degrees and no other structure
 
 * Held-out links keep the degrees of their ends and swap partners.  If the model has found communities, it ranks the
   true links above the swapped ones.
-* For small graphs, where few links are held out: the best modularity of the whole graph against that of rewired graphs.
+* For small graphs, where few links are held out: the second eigenvalue of the whole graph against that of rewired
+  graphs.  It stands out as soon as any method can find communities (Nadakuditi and Newman 2012).
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
+import scipy.sparse.linalg
 
 from mmsbgen.graph import Graph, Split
 from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.best_community import leading_communities
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.starts import leiden
 
-__all__ = ["Modularity", "Ranks", "Verdict", "decided", "degree_excess", "modularity", "of_record", "ranks", "verdict"]
+__all__ = ["Ranks", "Spectrum", "Verdict", "decided", "degree_excess", "of_record", "ranks", "spectrum", "verdict"]
 
 #: Sets of swapped pairs, and rounds of swaps between two of them; a round proposes a swap for every pair.
 _SETS, _ROUNDS = 199, 2
@@ -33,8 +37,10 @@ _MOST_TESTED, _MULTIPLICATIONS = 2048, 1 << 35
 #: Fewest held-out links that show structure by themselves, and the standard deviations that this takes: by chance 7 in
 #: 10,000, times three as the run took the best of three starts for its validation pairs.
 _ENOUGH, _SIGNIFICANT = 10, 3.3
-#: Standard errors by which held-out links confirm the communities of a graph whose modularity stands out (1 in 20).
-_CONFIRMED = 1.645
+#: Standard errors between an AUC and what it may still be (1 in 20).
+_MAY_BE = 1.645
+#: Share of an eigenvector that communities explain, from which they show the structure that it is evidence of.
+_AGREEMENT = 0.3
 #: Smallest AUC that is not weak, about Cohen's small effect (d = 0.2, AUC .556), and smallest that counts at all.
 _CLEAR, _SLIGHT = 0.55, 0.52
 #: Density above which ranks are corrected by those of held-out non-links; below it they would add noise only.
@@ -43,7 +49,9 @@ _DENSE = 0.02
 _REWIRED, _TRIED = 24, 10
 #: Links above which no graph is rewired.
 _SMALL = 20_000
-#: Standard deviations by which a modularity or a variance of degrees must stand out (about 3 in 10,000 by chance).
+#: Vertices up to which all eigenvalues are computed, and relative accuracy of the second one above.
+_DENSELY, _ACCURACY = 300, 1e-5
+#: Standard deviations by which an eigenvalue or a variance of degrees must stand out (about 3 in 10,000 by chance).
 _OUTSTANDING = 4.0
 
 _OF_OLDER_RUNS = "Not known whether there are communities: the run was made by a version that did not test it."
@@ -74,23 +82,32 @@ class Ranks:
         return self.links >= _ENOUGH and self.deviations >= _SIGNIFICANT and self.auc >= _SLIGHT
 
     @property
-    def confirms(self) -> bool:
-        """Whether the ranks agree with a modularity that stands out."""
-        return self.auc - 0.5 >= max(_CONFIRMED * self.error, _SLIGHT - 0.5)
+    def may_be_clear(self) -> bool:
+        """Whether the AUC may be one that is not weak."""
+        return self.auc + _MAY_BE * self.error >= _CLEAR
 
 
 @dataclass(frozen=True)
-class Modularity:
-    """Modularity of Leiden's communities in the graph (``found``), and mean and deviation in rewired graphs."""
+class Spectrum:
+    """Second eigenvalue of the graph (``found``), and its mean and deviation in rewired graphs.
+
+    ``agreement`` is the share of its eigenvector's variance between the communities, corrected for their number.
+    """
 
     found: float
     rewired: float
     deviation: float
+    agreement: float
 
     @property
     def stands_out(self) -> bool:
-        """Whether the graph's modularity is beyond what graphs of its degrees have."""
+        """Whether the eigenvalue is beyond what graphs of the same degrees have."""
         return self.found - self.rewired > _OUTSTANDING * max(self.deviation, 1e-9)
+
+    @property
+    def confirms(self) -> bool:
+        """Whether it stands out, and the communities are what it stands for."""
+        return self.stands_out and self.agreement >= _AGREEMENT
 
 
 @dataclass(frozen=True)
@@ -105,9 +122,10 @@ class Verdict:
         auc: probability that the model ranks a held-out link above one of a graph with the same degrees, .5 by chance.
         auc_error: its standard error by chance.
         auc_deviations: standard deviations by which it is above chance, corrected in dense graphs (:func:`ranks`).
-        modularity: the graph's best modularity; None, as the next two, if it was not needed or the graph is large.
-        rewired_modularity: its mean in graphs with the same degrees.
+        eigenvalue: the graph's second one; None, as the next three, if it was not needed or the graph is large.
+        rewired_eigenvalue: its mean in graphs with the same degrees.
         rewired_deviation: its standard deviation in these.
+        agreement: share of the eigenvector that the communities explain.
         degree_excess: standard deviations by which the variance of degrees exceeds that of a random graph.
     """
 
@@ -117,9 +135,10 @@ class Verdict:
     auc: float | None = None
     auc_error: float | None = None
     auc_deviations: float | None = None
-    modularity: float | None = None
-    rewired_modularity: float | None = None
+    eigenvalue: float | None = None
+    rewired_eigenvalue: float | None = None
     rewired_deviation: float | None = None
+    agreement: float | None = None
     degree_excess: float | None = None
 
 
@@ -131,7 +150,8 @@ def verdict(sampler: Sampler, tell: Tell = lambda what, share: None) -> Verdict:
     ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
     compared = None
     if not (ranked is not None and ranked.significant) and split.graph.n_links <= _SMALL:
-        compared = modularity(split.graph, seed, lambda share: tell("graphs with the same degrees", share))
+        labels = leading_communities(sampler)
+        compared = spectrum(split.graph, labels, seed, lambda share: tell("graphs with the same degrees", share))
     return decided(ranked, compared, degree_excess(split.graph.degrees()))
 
 
@@ -140,24 +160,26 @@ def of_record(record: Mapping[str, Any]) -> Verdict:
     given = record.get("verdict")
     if given is None:
         return Verdict("unknown", _OF_OLDER_RUNS)
-    return Verdict(**{field.name: given[field.name] for field in fields(Verdict)})
+    return Verdict(**{field.name: given[field.name] for field in fields(Verdict) if field.name in given})
 
 
-def decided(ranked: Ranks | None, compared: Modularity | None, excess: float) -> Verdict:
+def decided(ranked: Ranks | None, compared: Spectrum | None, excess: float) -> Verdict:
     """The verdict from the tests; None for a test that was not made.
 
-    ``found`` needs an AUC of .55, and either 3.3 standard deviations above chance, or 1.6 of them and a modularity that
-    stands out by 4 standard deviations.  ``weak`` is an AUC from .52 on that has the same, or the modularity alone.  By
-    chance a random graph is called ``found`` in less than .3 % of runs.
+    ``found`` needs one of two.  One is an AUC of .55 that is 3.3 standard deviations above chance.  The other is an
+    eigenvalue that stands out by 4 standard deviations, with communities that explain .3 of its eigenvector and an AUC
+    that may be .55.  ``weak`` is an AUC from .52 on that is 3.3 standard deviations above chance, or an eigenvalue that
+    stands out.  By chance a random graph is called ``found`` in less than .3 % of runs.
     """
     stands_out = compared is not None and compared.stands_out
-    shown = ranked is not None and (ranked.significant or (stands_out and ranked.confirms))
+    confirmed = compared is not None and compared.confirms and (ranked is None or ranked.may_be_clear)
+    significant = ranked is not None and ranked.significant
     kind: Kind
     if ranked is None and compared is None:
         kind = "unknown"
-    elif ranked is not None and shown and ranked.auc >= _CLEAR:
+    elif confirmed or (ranked is not None and significant and ranked.auc >= _CLEAR):
         kind = "found"
-    elif shown or stands_out:
+    elif significant or stands_out:
         kind = "weak"
     else:
         kind = "degrees" if excess > _OUTSTANDING else "none"
@@ -166,12 +188,12 @@ def decided(ranked: Ranks | None, compared: Modularity | None, excess: float) ->
         numbers |= {"links": ranked.links, "auc": ranked.auc, "auc_error": ranked.error}
         numbers["auc_deviations"] = ranked.deviations
     if compared is not None:
-        numbers["modularity"] = compared.found
-        numbers |= {"rewired_modularity": compared.rewired, "rewired_deviation": compared.deviation}
-    return Verdict(kind, _sentence(kind, ranked if shown else None, compared), **numbers)
+        numbers |= {"eigenvalue": compared.found, "rewired_eigenvalue": compared.rewired}
+        numbers |= {"rewired_deviation": compared.deviation, "agreement": compared.agreement}
+    return Verdict(kind, _sentence(kind, ranked if significant else None, compared), **numbers)
 
 
-def _sentence(kind: str, ranked: Ranks | None, compared: Modularity | None) -> str:
+def _sentence(kind: str, ranked: Ranks | None, compared: Spectrum | None) -> str:
     if kind == "unknown":
         return "Not known whether there are communities: no links were held out that could tell (--validation)."
     if kind == "none":
@@ -182,16 +204,16 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Modularity | None) -> s
             "are no better than those of random graphs with the same degrees."
         )
     what = "Structure found" if kind == "found" else "Structure found, but weak"
-    if compared is not None and compared.stands_out:
-        links = "agree" if ranked is not None else "do not confirm these communities"
+    if ranked is not None:
         return (
-            f"{what}: modularity {compared.found:.2f}, against {compared.rewired:.2f} in random graphs with the same "
-            f"degrees; held-out links {links}."
+            f"{what}: the model ranks a held-out link above one of a random graph with the same degrees in "
+            f"{ranked.auc:.0%} of cases (chance: 50%)."
         )
-    assert ranked is not None
+    assert compared is not None
+    shown = "" if compared.confirms else ", but these communities do not show it"
     return (
-        f"{what}: the model ranks a held-out link above one of a random graph with the same degrees in "
-        f"{ranked.auc:.0%} of cases (chance: 50%)."
+        f"{what}: links form groups more than in random graphs with the same degrees (second eigenvalue "
+        f"{compared.found:.2f}, there {compared.rewired:.2f}){shown}."
     )
 
 
@@ -309,13 +331,53 @@ def swapped(links: Ints, barred: npt.NDArray[np.bool_], rng: np.random.Generator
         yield links
 
 
-def modularity(graph: Graph, seed: int, tell: Callable[[float], None] = lambda share: None) -> Modularity:
-    """Modularity by Leiden in ``graph`` and in graphs rewired to the same degrees."""
-    values, links = [], graph.links
+def spectrum(graph: Graph, labels: Ints, seed: int, tell: Callable[[float], None] = lambda share: None) -> Spectrum:
+    """Second eigenvalues of ``graph`` and of rewired graphs, and how ``labels`` ``[N]`` agree with its vector."""
+    values, links, agreement = [], graph.links, 0.0
     for done in range(_REWIRED + 1):
-        drawn = leiden.network(graph.n_vertices, links)
-        labels = leiden.leiden(drawn, 1.0, seed + done)
-        values.append(leiden.modularity(links, labels))
-        links = leiden.rewired(drawn, _TRIED, seed + done)
+        value, vector, weights = second_eigenpair(links, graph.n_vertices)
+        values.append(value)
+        if done == 0:
+            agreement = _explained_share(vector, weights, labels)
+        if done < _REWIRED:
+            links = leiden.rewired(leiden.network(graph.n_vertices, links), _TRIED, seed + done)
         tell((done + 1) / (_REWIRED + 1))
-    return Modularity(values[0], float(np.mean(values[1:])), float(np.std(values[1:], ddof=1)))
+    return Spectrum(values[0], float(np.mean(values[1:])), float(np.std(values[1:], ddof=1)), agreement)
+
+
+def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Floats]:
+    """Second largest eigenvalue of (D + c)^-1/2 (A + c/N) (D + c)^-1/2, c the mean degree (Amini et al. 2013).
+
+    Also its eigenvector ``[N]`` divided by the square roots of ``weights`` ``[N]`` = D + c, and these.
+    """
+    degrees = np.bincount(links.ravel(), minlength=n_vertices)
+    mean = float(degrees.mean())
+    weights = degrees + mean
+    roots = np.sqrt(weights)
+    entries = 1.0 / (roots[links[:, 0]] * roots[links[:, 1]])
+    half = scipy.sparse.coo_array((entries, (links[:, 0], links[:, 1])), (n_vertices, n_vertices))
+    sparse, alike, first = (half + half.T).tocsr(), 1.0 / roots, roots / np.linalg.norm(roots)
+
+    def product(vector: Floats) -> Floats:
+        # Without the first eigenvector, whose eigenvalue is 1.
+        found: Floats = sparse @ vector + mean / n_vertices * alike * (alike @ vector) - first * (first @ vector)
+        return found
+
+    if n_vertices <= _DENSELY:
+        values, vectors = np.linalg.eigh(sparse + mean / n_vertices * np.outer(alike, alike) - np.outer(first, first))
+    else:
+        operator = scipy.sparse.linalg.LinearOperator((n_vertices, n_vertices), product, dtype=np.float64)
+        begin = np.random.Generator(np.random.PCG64(n_vertices)).normal(size=n_vertices)
+        values, vectors = scipy.sparse.linalg.eigsh(operator, 1, which="LA", v0=begin, tol=_ACCURACY)
+    return float(values[-1]), vectors[:, -1] / roots, weights
+
+
+def _explained_share(values: Floats, weights: Floats, labels: Ints) -> float:
+    """Share of the variance of ``values`` ``[N]`` between groups of equal ``labels``, corrected for their number."""
+    _, groups = np.unique(labels, return_inverse=True)
+    sizes = np.bincount(groups, weights)
+    means = np.bincount(groups, weights * values) / sizes
+    within = float(weights @ (values - means[groups]) ** 2)
+    total = float(weights @ (values - np.average(values, weights=weights)) ** 2)
+    free = values.size - sizes.size
+    return 1.0 - within / free * (values.size - 1) / total if free > 0 and total > 0 else 0.0
