@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _HELP = """Compare the communities in COVER with the known ones in TRUTH, or score them by the links of a graph.
 
-Files of communities have one a line, ids separated by tabs or spaces (plain or .gz, # comments), as SNAP has them
-and as `mmsbgen detect -o` writes communities.txt.
+Files of communities have one a line (plain or .gz, # comments), as SNAP has them and as `mmsbgen detect -o` writes
+communities.txt. Ids are separated by tabs, or by spaces where no id has any.
 
 With TRUTH, all measures are over the same vertices: with --graph all vertices of that graph, those without a link or
 a community too; otherwise those that are in a community of either file, which lowers the scores where the graph has

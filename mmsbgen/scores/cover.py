@@ -1,4 +1,7 @@
-"""Cover files in SNAP's format: one community a line, ids separated by tabs (spaces are read too)."""
+"""Cover files in SNAP's format: one community a line, ids separated by tabs.
+
+Blanks separate too, unless a line with a tab has an id with a blank.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
 from mmsbgen.base.user_warning import warn_user
 
-_FORM = "a cover has one community a line: ids separated by tabs or spaces"
+_FORM = "a cover has one community a line: ids separated by tabs, or by spaces where no id has any"
 
 #: A file of at least this many lines, all of two ids, is probably not a cover.
 _LIKE_A_TABLE = 3
@@ -30,6 +33,7 @@ _FIELD_BYTES = 110
 
 #: ASCII white space only, as in edge lists: ids may contain other Unicode blanks.
 _LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
+_BLANKS, _COMMENT = " \v\f", re.compile(r"(?:^|\t)[ \v\f]*#|[ \v\f]#(?=\s|$)")
 _NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^[ \v\f]*$")
 
 
@@ -70,6 +74,7 @@ def cover_text(words: Sequence[str], members: Iterable[npt.NDArray[Any]]) -> str
 def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
     """Read a cover from a file: communities in the order of the lines, ids as they are written.
 
+    Fields are separated by tabs and blanks; by tabs alone if a line with a tab has a blank within a field.
     The file is plain text or gzip (detected from its first bytes).  A field that begins with ``#`` starts a comment up
     to the end of the line; blank lines are skipped.  Duplicate communities and communities of one member are kept; an
     id repeated on a line is kept once.
@@ -90,10 +95,11 @@ def _read(file: Path, told: Stage) -> list[list[str]]:
     communities = []
     pairs: list[tuple[str, str]] = []
     lines = _LINE_END.split(_text(file))
+    fields = _between_tabs if any(map(_has_blanks, lines)) else _WORD.findall
     for number, line in enumerate(lines, start=1):
         told.tell(number, len(lines))
         words = []
-        for word in _WORD.findall(line):
+        for word in fields(line):
             if word.startswith("#"):
                 break
             if word[0] in ",;" or word[-1] in ",;":
@@ -110,6 +116,16 @@ def _read(file: Path, told: Stage) -> list[list[str]]:
     if len(pairs) == len(communities) >= _LIKE_A_TABLE:
         _warn_of_a_table(file, pairs)
     return communities
+
+
+def _has_blanks(line: str) -> bool:
+    """Whether a line with a tab has an id with a blank."""
+    line = _COMMENT.split(line, maxsplit=1)[0]
+    return "\t" in line and any(" " in word for word in _between_tabs(line))
+
+
+def _between_tabs(line: str) -> list[str]:
+    return [word for word in (part.strip(_BLANKS) for part in line.split("\t")) if word]
 
 
 def refuse_table(cover: Sequence[Sequence[str]], vertices: Collection[str], name: str, among: str) -> None:

@@ -49,8 +49,8 @@ class MemberPairs:
             if strange:
                 raise InputError(
                     f"community {number} of the {what} has the id {min(strange)!r}, which is no vertex of the graph; "
-                    "give the graph that the cover belongs to (ids are separated by tabs or spaces and compared as "
-                    "they are written)"
+                    "give the graph that the cover belongs to (ids are separated by tabs, or by spaces where "
+                    "no id has any, and compared as they are written)"
                 )
             vertex += sorted(map(places.__getitem__, members))
         sizes = np.array([len(members) for members in sets])

@@ -32,6 +32,20 @@ def test_a_cover_is_read_as_it_is_written(content: bytes, tmp_path: Path):
     assert read_cover(written(tmp_path, content)) == COVER
 
 
+@pytest.mark.parametrize(
+    ("text", "cover"),
+    [
+        ("Ann Smith\tBob\nCleo Ng\n", [["Ann Smith", "Bob"], ["Cleo Ng"]]),
+        ("a\tb #1\tc d\t# e\tf\ng\n", [["a", "b #1", "c d"], ["g"]]),
+        ("1 2\n3 4\t5\n", [["1 2"], ["3 4", "5"]]),
+        ("1\t2 # a note\n3 4\n", [["1", "2"], ["3", "4"]]),
+        (" 1 \t 2 \n3 4\n", [["1", "2"], ["3", "4"]]),
+    ],
+)
+def test_ids_with_blanks_are_separated_by_tabs(text: str, cover: list[list[str]], tmp_path: Path):
+    assert read_cover(written(tmp_path, text)) == cover
+
+
 def test_ids_are_parted_where_edge_lists_part_them(tmp_path: Path):
     ids = ["\u5c71\u7530\u3000\u592a\u90ce", "a\u00a0b", "c\u2028d", "e\x1cf", "g\x85h"]
     assert read_cover(written(tmp_path, f"{' '.join(ids)}\r1\v2\f3\n")) == [ids, ["1", "2", "3"]]

@@ -352,8 +352,8 @@ def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Float
     """
     degrees = np.bincount(links.ravel(), minlength=n_vertices)
     mean = float(degrees.mean())
-    weights = degrees + mean
-    roots = np.sqrt(weights)
+    weights: Floats = degrees + mean
+    roots: Floats = np.sqrt(weights)
     entries = 1.0 / (roots[links[:, 0]] * roots[links[:, 1]])
     half = scipy.sparse.coo_array((entries, (links[:, 0], links[:, 1])), (n_vertices, n_vertices))
     sparse, alike, first = (half + half.T).tocsr(), 1.0 / roots, roots / np.linalg.norm(roots)
