@@ -34,6 +34,8 @@ are refused.
 Look at the ONMI first. The average F1 rewards one community of all vertices where communities are large, the NMI of
 Lancichinetti, Fortunato and Kertesz covers that have little in common.
 
+Weights of --graph are ignored with TRUTH, as they make no vertices.
+
 Without TRUTH, --graph gives modularity, conductance, the share of links inside communities and internal density. They
 reward communities with few links out of them, which need not be the true ones.
 """

@@ -236,8 +236,9 @@ def _print(report: TuneReport) -> None:
     if done:
         sides = dict.fromkeys(("kernel", "trials"), "left")
         sides |= dict.fromkeys(("median", "spread", "energy", "of roof", "vs default", "vs worst", "margin"), "right")
+        rows = [_row(kernel) for kernel in done]
         click.echo()
-        print_table(sides, [_row(kernel) for kernel in done])
+        print_table({name: side for name, side in sides.items() if any(name in row for row in rows)}, rows)
         click.echo()
         for kernel in done:
             if kernel.best is not None:
@@ -281,7 +282,7 @@ def _row(kernel: KernelReport) -> dict[str, str]:
         row |= {
             "median": seconds(best.median_s),
             "spread": seconds(best.spread_s),
-            "energy": "" if best.energy_j is None else f"{best.energy_j:.4g} J",
+            **({} if best.energy_j is None else {"energy": f"{best.energy_j:.4g} J"}),
             "of roof": _percent(kernel.roof_fraction),
             "vs default": _times(kernel.speedup_over_default),
             "vs worst": _times(kernel.speedup_over_worst),
@@ -291,7 +292,7 @@ def _row(kernel: KernelReport) -> dict[str, str]:
 
 
 def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
+    return "" if value is None else f"{value:.1%}".replace("-0.0%", "0.0%")
 
 
 def _times(value: float | None) -> str:

@@ -69,7 +69,7 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
         "test": _metrics(sampler, memberships, parts.test),
     }
     notes["calibration"] = calibration
-    notes["verdict"] = asdict(verdict(sampler, request.on_making))
+    notes["verdict"] = asdict(verdict(sampler, wide.indices[:, 0], request.on_making))
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
     if draws := memberships.all_draws:
         of_pi = {} if own.posterior is None else moments.WHOLE_ARRAYS if request.whole else moments.ARRAYS

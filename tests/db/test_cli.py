@@ -268,6 +268,9 @@ def test_failed_trials_show_the_first_line_of_why(filled: Path) -> None:
     table = call("--database", filled, "trials", "--status", "compile_error").stdout
     assert "error: no" in table
     assert "second line" not in table
+    every = json.loads(call("--database", filled, "trials", "--json").stdout)
+    failed = json.loads(call("--database", filled, "trials", "--status", "failed", "--json").stdout)
+    assert failed == [row for row in every if row["status"] != "ok"] != []
 
 
 def test_explain(filled: Path) -> None:

@@ -402,7 +402,11 @@ def test_the_graph_object_is_accepted(ring):
 def test_the_number_of_communities_is_chosen(ring, tmp_path):
     done = cli(ring, "-v", "-o", tmp_path)
     record = json.loads((tmp_path / "run.json").read_text())
-    assert f"Going on with K={record['problem']['K']}" in done.stderr
+    best = next(one for one in record["tried"] if one["k"] == record["problem"]["K"])
+    lost = {one["k"]: (best["log_likelihood"] - one["log_likelihood"], one["standard_error"]) for one in record["tried"]}
+    near = [k for k, (less, error) in lost.items() if k != best["k"] and less <= error]
+    also = f"; within a standard error of it: {', '.join(map(str, near))}" if near else ""
+    assert f"Going on with K={best['k']}, the best{also}." in done.stderr
     assert record["problem"]["K"] in [one["k"] for one in record["tried"]]
     assert record["convergence"]["text"] in done.stdout
 

@@ -72,7 +72,7 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     for label, members in enumerate(found.communities):
         at = cells.index(str(label), cells.index("0"))
         assert cells[at + 1 : at + 3] == [f"{len(members):,}", f"{found.memberships.beta[label]:.3g}"]
-        assert cells[at + 3].split()[0] == str(members[0])
+        assert cells[at + 3].split(", ")[0] == str(members[0])
     for choice in record["kernels"]:
         at = cells.index(choice["kernel"])
         assert cells[at + 1] == choice["tier"]

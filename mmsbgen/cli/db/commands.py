@@ -15,6 +15,7 @@ from mmsbgen.cli.db.picked_records import best_records, marks_of, none, picked_b
 from mmsbgen.cli.printing.output_options import Output, moved, output_options, row_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
 from mmsbgen.cli.shared.logs import is_quiet
 from mmsbgen.cli.shared.parameter_types import NamedPath
@@ -22,7 +23,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 _FORMATS = ("jsonl", "t4", "cache", "csv")
 #: Rows of a table of trials.
 _TABLE_ROWS = 50
-_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
+_STATUSES = ("ok", "failed", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 
 
 @click.group(cls=MmsbgenGroup, help="Ask the tuning database, and move its records between machines.")
@@ -69,7 +70,7 @@ def best(
 
 @db.command()
 @filter_options
-@click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so; failed: not ok.")
 @click.option("--run", metavar="UUID", help="Only trials of this tuning run; 8 digits that begin its name will do.")
 @click.option("--limit", type=click.IntRange(min=1), help="The newest so many; 50 for a table, else all.")
 @row_options
@@ -268,6 +269,7 @@ def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None
 @click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's program.")
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @graph_options
+@reading_flags("format", "weights", "vertices")
 @click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
 @row_options
 @click.pass_context
@@ -287,6 +289,9 @@ def explain(
     as_csv: bool,
     sort: str | None,
     columns: str | None,
+    format: str,
+    weights: str | None,
+    vertices: Path | None,
     **parts: str | None,
 ) -> None:
     """The records nearest to the requested key, and the parts in which each differs.
@@ -304,7 +309,8 @@ def explain(
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
     if graph is not None and spec is None:
         raise InputError(f"--graph {graph} goes with --on DEVICE: the problem may depend on the device")
-    asked = of_graph(graph, k, mini_batch, partners, spec)
+    files = reading_of_option({"format": format, "weights": weights, "vertices": vertices}, graph)
+    asked = of_graph(graph, k, mini_batch, partners, spec, files)
     with reading(ctx) as store:
         device = picked_device(store, device, shipped=True)
         checked_kernel(store, kernel)

@@ -127,7 +127,7 @@ def _communities(found: Detection) -> None:
     cover, beta, ids = found.cover, found.memberships.beta, found.memberships.ids
     rows = []
     for label, members in enumerate(cover.members[:20]):
-        names = " ".join(plain(i, 24) for i in ids[members[:8]]) + (" ..." if len(members) > 8 else "")
+        names = ", ".join(plain(i, 24) for i in ids[members[:8]]) + (", ..." if len(members) > 8 else "")
         name = f"{label} (background)" if label in cover.background else str(label)
         strength = f"{beta[label]:.3g}"
         rows.append({"community": name, "vertices": str(len(members)), "strength": strength, "members": names})

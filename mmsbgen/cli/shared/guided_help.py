@@ -9,7 +9,7 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ALL = "mmsbgen.help_all"
-_OTHERS = "Other options"
+_OTHERS = "Options"
 
 
 def expert(option: Callable[[F], F]) -> Callable[[F], F]:
@@ -85,7 +85,7 @@ class GuidedCommand(click.Command):
         for one, record in told:
             groups.setdefault(getattr(one, "mmsbgen_heading", _OTHERS), []).append(record)
         others = groups.pop(_OTHERS, [])
-        for heading, records in [*groups.items(), (_OTHERS, others)]:
+        for heading, records in [(_OTHERS, others), *groups.items()]:
             with formatter.section(heading):
                 formatter.write_dl(records)
 

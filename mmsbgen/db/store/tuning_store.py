@@ -244,14 +244,17 @@ class Store:
         """The trials that pass all given filters, newest first.
 
         ``kernel`` is a name or ``family/name``.  ``device`` is a part of backend, name, platform, vendor or
-        architecture, ignoring case.  ``problem`` has values of some parameters.
+        architecture, ignoring case.  ``problem`` has values of some parameters.  ``failed`` is any status but
+        ``ok``.
         """
 
         def work(connection: Connection) -> list[TrialRecord]:
             parts = record_rows.Parts(connection)
             query = record_rows.select_trials().order_by(TrialRow.created_at.desc(), TrialRow.id.desc()).limit(limit)
             query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
-            if status is not None:
+            if status == "failed":
+                query = query.where(TrialRow.status != "ok")
+            elif status is not None:
                 query = query.where(TrialRow.status == status)
             if run is not None:
                 query = query.where(TrialRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))

@@ -125,7 +125,7 @@ def _communities(saved: SavedRun, graph: Graph | None) -> Section:
     rows = []
     for place, members in enumerate(cover.members[:_COMMUNITIES]):
         shown = [plain(name, 24) for name in ids[members[:_MEMBERS]].tolist()]
-        names = "  ".join(shown) + (" …" if len(members) > _MEMBERS else "")
+        names = ", ".join(shown) + (", …" if len(members) > _MEMBERS else "")
         rows.append((str(place), f"{len(members):,}", f"{strengths[place]:.3g}", names))
     rest = len(cover.members) - len(rows)
     note = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""

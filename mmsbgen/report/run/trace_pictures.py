@@ -159,7 +159,7 @@ def health(record: Record) -> Picture | None:
 
 
 def stages(record: Record) -> Picture | None:
-    """The picture of seconds by stage and of the whole run; None if no stage was timed."""
+    """The picture of seconds by stage and of the chain; None if no stage was timed."""
     seconds: dict[str, float] = record.get("stage_seconds") or {}
     if not seconds:
         return None
@@ -170,7 +170,7 @@ def stages(record: Record) -> Picture | None:
     axes.bar_label(bars, [f" {si(float(f'{v:.2g}'))}" for v in values], fontsize=8.5)
     axes.axvline(record["seconds"], color=COLOURS[1], linestyle="--", linewidth=1.3)
     axes.annotate(
-        f"whole run {record['seconds']:.3g} s",
+        f"chain {record['seconds']:.3g} s",
         (record["seconds"], 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(-3, 2),
@@ -186,9 +186,10 @@ def stages(record: Record) -> Picture | None:
     parts = ", ".join(f"{name} {value:.3g} s" for name, value in seconds.items())
     caption = (
         "What is launched counts by the device's clock, what the host draws by the host's. Both work at the same time, "
-        "so the stages may add up to more than the run; what no stage has is set-up and reading back."
+        "so the stages may add up to more than the chain; what no stage has is set-up and reading back. The search for "
+        "K and the files are not in it."
     )
-    alt = f"Time by stage: {parts}; the whole run took {record['seconds']:.3g} s."
+    alt = f"Time by stage: {parts}; the chain took {record['seconds']:.3g} s."
     return Picture("stages", "Time by stage", caption, alt, figure)
 
 

@@ -23,7 +23,6 @@ import scipy.sparse.linalg
 
 from mmsbgen.graph import Graph, Split
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.best_community import leading_communities
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.starts import leiden
@@ -142,15 +141,17 @@ class Verdict:
     degree_excess: float | None = None
 
 
-def verdict(sampler: Sampler, tell: Tell = lambda what, share: None) -> Verdict:
-    """The verdict on the memberships of a chain; ``tell`` is called with what is being made and the share done."""
+def verdict(sampler: Sampler, labels: Ints, tell: Tell = lambda what, share: None) -> Verdict:
+    """The verdict on the memberships of a chain, whose largest ones are ``labels`` ``[N]``.
+
+    ``tell`` is called with what is being made and the share done.
+    """
     split, seed = sampler.split, sampler.options.seed
     rows = as_unknown(row_source(sampler), split.unlinked, np.full(sampler.shape.k, 1.0 / sampler.shape.k))
     weights = sampler.beta() - sampler.options.crossing
     ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
     compared = None
     if not (ranked is not None and ranked.significant) and split.graph.n_links <= _SMALL:
-        labels = leading_communities(sampler)
         compared = spectrum(split.graph, labels, seed, lambda share: tell("graphs with the same degrees", share))
     return decided(ranked, compared, degree_excess(split.graph.degrees()))
 
@@ -352,7 +353,7 @@ def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Float
     """
     degrees = np.bincount(links.ravel(), minlength=n_vertices)
     mean = float(degrees.mean())
-    weights: Floats = degrees + mean
+    weights: Floats = degrees.astype(np.float64) + mean
     roots: Floats = np.sqrt(weights)
     entries = 1.0 / (roots[links[:, 0]] * roots[links[:, 1]])
     half = scipy.sparse.coo_array((entries, (links[:, 0], links[:, 1])), (n_vertices, n_vertices))
