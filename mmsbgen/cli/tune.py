@@ -251,6 +251,8 @@ def _print(report: TuneReport) -> None:
                 click.echo(f"{kernel.kernel}: no configuration worked{why}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
+        if all(len(kernel.trials) == 1 for kernel in done):
+            click.echo("Only the defaults were tried: a larger budget searches for faster configurations.")
 
 
 def _certainty(verdict: FinalsVerdict, rival: str) -> str:
@@ -283,12 +285,18 @@ def _row(kernel: KernelReport) -> dict[str, str]:
             "median": seconds(best.median_s),
             "spread": seconds(best.spread_s),
             **({} if best.energy_j is None else {"energy": f"{best.energy_j:.4g} J"}),
-            "of roof": _percent(kernel.roof_fraction),
+            "of roof": _of_roof(kernel),
             "vs default": _times(kernel.speedup_over_default),
             "vs worst": _times(kernel.speedup_over_worst),
             "margin": _percent(kernel.margin),
         }
     return row
+
+
+def _of_roof(kernel: KernelReport) -> str:
+    """The share of the roof of memory; rates above it are those of a cache."""
+    share = kernel.roof_fraction
+    return "cached" if share is not None and share > 1 else _percent(share)
 
 
 def _percent(value: float | None) -> str:
@@ -370,9 +378,7 @@ def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float
     parts = [f"{report.kernel} {done}/{planned}"]
     best = report.best
     if best is not None:
-        parts.append(
-            f"best {seconds(best.median_s)}, {best.gbps:.3g} GB/s, {_percent(report.roof_fraction)} of the roof"
-        )
+        parts.append(f"best {seconds(best.median_s)}, {best.gbps:.3g} GB/s, of the roof: {_of_roof(report)}")
     if trial is not None:
         measured = done - report.reused
         left = elapsed / measured * (planned - done) if measured else 0.0

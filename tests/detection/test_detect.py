@@ -403,8 +403,8 @@ def test_the_number_of_communities_is_chosen(ring, tmp_path):
     done = cli(ring, "-v", "-o", tmp_path)
     record = json.loads((tmp_path / "run.json").read_text())
     best = next(one for one in record["tried"] if one["k"] == record["problem"]["K"])
-    lost = {one["k"]: (best["log_likelihood"] - one["log_likelihood"], one["standard_error"]) for one in record["tried"]}
-    near = [k for k, (less, error) in lost.items() if k != best["k"] and less <= error]
+    lost = [(one, best["log_likelihood"] - one["log_likelihood"]) for one in record["tried"] if one != best]
+    near = [one["k"] for one, less in lost if less <= one["standard_error"]]
     also = f"; within a standard error of it: {', '.join(map(str, near))}" if near else ""
     assert f"Going on with K={best['k']}, the best{also}." in done.stderr
     assert record["problem"]["K"] in [one["k"] for one in record["tried"]]

@@ -168,7 +168,7 @@ def test_the_second_eigenpair_is_that_of_the_matrix(n):
 
 
 def test_communities_that_mean_nothing_explain_nothing():
-    """The share is corrected for the number of communities: of random ones it stays far below what counts as agreement."""
+    """The share is corrected for the number of communities: that of random ones is no agreement."""
     graph = as_graph(planted(300, 3, 10.0, 3.0, np.random.default_rng(2)))
     rng = np.random.default_rng(3)
     shares = [spectrum(graph, rng.integers(0, 60, graph.n_vertices), 0).agreement for _ in range(20)]

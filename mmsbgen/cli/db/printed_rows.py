@@ -29,8 +29,11 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.0f} %"
+def _of_roof(value: float | None) -> str:
+    """The share of the roof of memory; rates above it are those of a cache."""
+    if value is None:
+        return ""
+    return "cached" if value > 1 else f"{100 * value:.0f} %"
 
 
 def _first_line(text: str) -> str:
@@ -61,7 +64,7 @@ _RESULT = [
     Column("spread_s", "spread", seconds, "right", label="± {}"),
     Column("gbps", "GB/s", _number, "right", label="{} GB/s"),
     Column("roof_gbps"),
-    Column("roof_fraction", "of roof", _percent, "right", label="{} of roof"),
+    Column("roof_fraction", "of roof", _of_roof, "right", label="of roof: {}"),
 ]
 BEST = [
     *_KEY,

@@ -57,6 +57,7 @@ _OF_OLDER_RUNS = "Not known whether there are communities: the run was made by a
 
 Kind = Literal["found", "weak", "degrees", "none", "unknown"]
 Tell = Callable[[str, float], None]
+Labels = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Verdict:
     degree_excess: float | None = None
 
 
-def verdict(sampler: Sampler, labels: Ints, tell: Tell = lambda what, share: None) -> Verdict:
+def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: None) -> Verdict:
     """The verdict on the memberships of a chain, whose largest ones are ``labels`` ``[N]``.
 
     ``tell`` is called with what is being made and the share done.
@@ -332,7 +333,7 @@ def swapped(links: Ints, barred: npt.NDArray[np.bool_], rng: np.random.Generator
         yield links
 
 
-def spectrum(graph: Graph, labels: Ints, seed: int, tell: Callable[[float], None] = lambda share: None) -> Spectrum:
+def spectrum(graph: Graph, labels: Labels, seed: int, tell: Callable[[float], None] = lambda share: None) -> Spectrum:
     """Second eigenvalues of ``graph`` and of rewired graphs, and how ``labels`` ``[N]`` agree with its vector."""
     values, links, agreement = [], graph.links, 0.0
     for done in range(_REWIRED + 1):
@@ -373,7 +374,7 @@ def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Float
     return float(values[-1]), vectors[:, -1] / roots, weights
 
 
-def _explained_share(values: Floats, weights: Floats, labels: Ints) -> float:
+def _explained_share(values: Floats, weights: Floats, labels: Labels) -> float:
     """Share of the variance of ``values`` ``[N]`` between groups of equal ``labels``, corrected for their number."""
     _, groups = np.unique(labels, return_inverse=True)
     sizes = np.bincount(groups, weights)

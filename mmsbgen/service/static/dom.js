@@ -96,6 +96,9 @@ export const count = (value) => (value ?? 0).toLocaleString("en");
 export const percent = (share, digits = 0) =>
   share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
 
+/** A share of the roof of memory; rates above it are those of a cache. */
+export const roofed = (share) => (share > 1 ? "cached" : percent(share));
+
 const scaled = (value, units, step) => {
   let at = 0;
   let rest = value;

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.backends.base import Device, Event
+from mmsbgen.backends.base import Device, DeviceInfo, Event
 from mmsbgen.base.errors import CompileError, InputError, LaunchError, MmsbgenError
 from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
 from mmsbgen.kernels.dialect import dialect
@@ -22,9 +22,10 @@ from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits, describe
 from mmsbgen.tuner.measure.timing import Patience, time_launches
 
-__all__ = ["ROOFS", "CacheRoof", "Roofs", "measure_cache_roof", "measure_roofs"]
+__all__ = ["ROOFS", "CacheRoof", "Roofs", "measure_cache_roof", "measure_roofs", "within_budget"]
 
 BUFFER_BYTES = 2 << 30
+_SHORT_S = 30.0
 _MOVED_PART = 4
 _LARGEST_TEAM = 256
 _SEARCH = Patience(repetitions=3, enough_s=0.0, limit_s=0.3, hopeless=(math.inf, 1.3))
@@ -231,6 +232,11 @@ def measure_roofs(device: Device, row_bytes: int, buffer_bytes: int = BUFFER_BYT
     copy, copy_shape = _copy_roof(device, _most_bytes(device, buffer_bytes))
     gather, gather_shape = _gather_roof(device, row_bytes, _most_bytes(device, buffer_bytes))
     return Roofs(copy, gather, row_bytes, {"copy": copy_shape, "gather": gather_shape})
+
+
+def within_budget(buffer_bytes: int, info: DeviceInfo, seconds: float | None) -> int:
+    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 8 s, 256 MiB take it 2 s."""
+    return buffer_bytes // 8 if info.kind == "cpu" and seconds is not None and seconds < _SHORT_S else buffer_bytes
 
 
 def measure_cache_roof(device: Device, working_set: int) -> CacheRoof:

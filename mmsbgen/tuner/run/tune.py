@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
@@ -26,7 +26,7 @@ from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.noise import FinalsVerdict
-from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
+from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, within_budget
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome, resolve_family
 from mmsbgen.tuner.run import finals
@@ -101,7 +101,8 @@ def tune(
         fixed: axes held at one value, or restricted to a tuple of values.
         limits: time and memory limits of a candidate.
         patience: how long a configuration is timed.
-        roof_bytes: size of the buffer in which the roofs are measured; a small one measures a cache.
+        roof_bytes: size of the buffer in which the roofs are measured, an eighth of it on processors with a budget
+            below 30 s; a small one measures a cache.
         objective: what is minimised: "time", "energy" (joules per call) or "edp" (their product).
         place: context of a larger run, in which to measure instead of on ``device_spec``; the caller ends that run.
         compilers: processes that compile in advance, beside measuring on a GPU and before it on a processor.  None
@@ -110,6 +111,7 @@ def tune(
     Raises:
         InputError: an unknown device, kernel, strategy or axis, an empty space or inputs that do not fit.
     """
+    begin = time.monotonic()
     reference = family if isinstance(family, str) else family.name
     found = resolve_family(reference)
     if not isinstance(family, str) and found is not family:
@@ -134,7 +136,7 @@ def tune(
         jobs = _jobs(info, found, specs, problem, fixed)
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
-        session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective)
+        session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective, begin)
         session.compilers = default_jobs(info) if compilers is None else compilers
         session.find_meter()
         # The store is not used before this point: a refused run leaves no database behind.
@@ -142,7 +144,7 @@ def tune(
         status = "failed"
         try:
             tell.started(report)
-            session.measure_roofs(found.row_bytes(problem), roof_bytes)
+            session.measure_roofs(found.row_bytes(problem), within_budget(roof_bytes, info, budget_seconds))
             session.go(problem, jobs, budget_trials, budget_seconds)
             status = "interrupted" if place.interrupt else "finished"
         except KeyboardInterrupt:
@@ -220,12 +222,12 @@ class _Session:
     retune: bool
     patience: Patience
     report: TuneReport
-    objective: str = "time"
+    objective: str
+    begin: float
     metered: bool = False
     """Whether the device's energy can be measured."""
     compilers: int = 0
     """Number of processes that compile in advance."""
-    begin: float = field(default_factory=time.monotonic)
 
     def go(self, problem: Problem, jobs: list[_Job], trials: int | None, seconds: float | None) -> None:
         """Search every kernel's space within its share of the time left of ``seconds``."""

@@ -1,7 +1,7 @@
 // Trials of the tuning database: facets, columns and order, all kept in the address.
 
 import { get } from "../api.js";
-import { bytes, count, el, failure, field, named, number, percent, seconds, table, when } from "../dom.js";
+import { bytes, count, el, failure, field, named, number, roofed, seconds, table, when } from "../dom.js";
 
 const PAGE = 500;
 const SHOWN = 100;
@@ -16,7 +16,7 @@ const COLUMNS = {
   time: ["#Time", (one) => one.median_s, seconds],
   spread: ["#Spread", (one) => one.spread_s, seconds],
   rate: ["#GB/s", (one) => one.gbps, (value) => number(value, 3)],
-  roof: ["#Of the roof", (one) => one.roof_fraction, percent],
+  roof: ["#Of the roof", (one) => one.roof_fraction, roofed],
   registers: ["#Registers", (one) => one.registers, count],
   shared: ["#Shared memory", (one) => one.shared_bytes, bytes],
   compile: ["#Compile time", (one) => one.compile_s, seconds],

@@ -1,7 +1,7 @@
 // Comparison of devices by their best configuration for a kernel and a problem.
 
 import { get } from "../api.js";
-import { bytes, count, el, failure, measured, named, number, percent, seconds, table } from "../dom.js";
+import { bytes, count, el, failure, measured, named, number, roofed, seconds, table } from "../dom.js";
 import { kernelAndProblem } from "./problem.js";
 
 /** The page of devices. */
@@ -79,7 +79,7 @@ function comparison(answers) {
     return [
       name,
       timed ? measured(seconds(best.expected_s), best.expected_s, slowest) : "not timed for it",
-      trial?.roof_fraction ? percent(trial.roof_fraction) : null,
+      trial?.roof_fraction ? roofed(trial.roof_fraction) : null,
       el("span", { class: `badge ${best.tier}` }, best.tier),
       el("div", {}, el("div", {}, named(best.configuration)), el("div", { class: "quiet" }, best.reason, best.outlook ? `; ${best.outlook}` : "")),
     ];

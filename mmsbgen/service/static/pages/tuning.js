@@ -2,7 +2,7 @@
 
 import { get, post } from "../api.js";
 import { Chart } from "../charts.js";
-import { count, el, failure, field, measured, named, number, percent, seconds, table } from "../dom.js";
+import { count, el, failure, field, measured, named, number, percent, roofed, seconds, table } from "../dom.js";
 import { searchSpace } from "../space.js";
 import { jobList } from "./jobs.js";
 import { kernelAndProblem } from "./problem.js";
@@ -114,7 +114,7 @@ export function tuneLive() {
       }
       if (data.run) asking = (asking ?? Promise.resolve()).then(ask).catch((error) => best.replaceChildren(failure(error)));
       if (data.best) {
-        const roof = data.roof_fraction ? `, ${percent(data.roof_fraction)} of the roof` : "";
+        const roof = data.roof_fraction ? `, of the roof: ${roofed(data.roof_fraction)}` : "";
         best.textContent = `Best so far: ${seconds(data.best_s)}${roof} with ${named(data.best)}`;
       }
       const known = data.known ? `, ${count(data.known)} known before` : "";
@@ -123,10 +123,9 @@ export function tuneLive() {
   };
 }
 
-/** A share of the roof; above 1 there is no whole that a bar could be a share of. */
-function roofed(share) {
-  if (share === null || share > 1) return percent(share);
-  return measured(percent(share), share);
+/** A share of the roof with its bar; above 1 there is no whole that a bar could be a share of. */
+function roofBar(share) {
+  return share === null || share > 1 ? roofed(share) : measured(percent(share), share);
 }
 
 /** The results of a tuning run. */
@@ -136,7 +135,7 @@ export async function tuneResult(place, job, signal) {
     one.kernel,
     seconds(one.median_s),
     one.speedup_over_default ? `${number(one.speedup_over_default, 3)} ×` : null,
-    roofed(one.roof_fraction),
+    roofBar(one.roof_fraction),
     one.best ? named(one.best) : one.note || "no configuration works",
     named(one.trials),
   ]);
