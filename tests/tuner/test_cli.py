@@ -87,9 +87,11 @@ def test_a_graph_is_read_as_detect_reads_it(pocl_device: Device, tmp_path: Path)
 def test_what_the_device_cannot_do_is_told_and_nothing_is_written(
     words: str, message: str, where: str, pocl_device: Device, tmp_path: Path
 ) -> None:
+    before = set(os.environ)
     result = call(where, pocl_device.info.spec, *words.split(), "--database", str(tmp_path / "tuning.sqlite3"))
     assert result.exit_code == 2, result.output
     assert message in result.output
+    assert set(os.environ) == before
     assert list(tmp_path.iterdir()) == [], "no database and no lock"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -208,9 +209,13 @@ def _options(info: DeviceInfo) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _configured() -> Iterator[None]:
-    """Configure Dask for measuring: tasks whose worker dies are not retried, and nothing is served over HTTP."""
+    """Configure Dask for measuring: tasks whose worker dies are not retried, and nothing is served over HTTP.
+
+    Dask's nannies set variables of their workers in this process too; those are removed at the end.
+    """
     import dask
 
+    before = set(os.environ)
     with dask.config.set(
         {
             "distributed.scheduler.allowed-failures": 0,
@@ -220,7 +225,11 @@ def _configured() -> Iterator[None]:
             "distributed.worker.http.routes": [],
         }
     ):
-        yield
+        try:
+            yield
+        finally:
+            for name in set(os.environ) - before:
+                del os.environ[name]
 
 
 def _await_workers(client: Any, count: int, where: str) -> None:
