@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,9 +37,12 @@ class _Few(Space):
 
     few: Callable[[Problem, Traits], list[dict[str, Any]]] = lambda problem, traits: []
 
-    def judged(self, problem: Problem, traits: Traits) -> Iterator[tuple[dict[str, Value], str | None]]:
+    def judged(
+        self, problem: Problem, traits: Traits, kept: Mapping[str, Sequence[Value]] | None = None
+    ) -> Iterator[tuple[dict[str, Value], str | None, int]]:
         for config in self.few(problem, traits):
-            yield config, self.refusal(config, problem, traits)
+            if all(config[name] in values for name, values in (kept or {}).items() if name in config):
+                yield config, self.refusal(config, problem, traits), 1
 
 
 def _mutated(spec: KernelSpec, mutants: Sequence[Mutant]) -> KernelSpec:

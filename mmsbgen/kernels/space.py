@@ -7,7 +7,8 @@ changed silently.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mmsbgen.base.errors import ConfigError
@@ -99,24 +100,52 @@ class Space:
         for values in itertools.product(*(axis.values for axis in self.axes)):
             yield dict(zip(names, values, strict=True))
 
-    def judged(self, problem: Problem, traits: Traits) -> Iterator[tuple[dict[str, Value], str | None]]:
+    def judged(
+        self, problem: Problem, traits: Traits, kept: Mapping[str, Sequence[Value]] | None = None
+    ) -> Iterator[tuple[dict[str, Value], str | None, int]]:
         """Every combination of :meth:`product` with its :meth:`refusal`, much faster than single calls.
+
+        Combinations in a row that are refused for the same reason come once, the first of them with their number.
+        ``kept`` restricts axes to some of their values.
 
         Each constraint is evaluated once for each combination of the axis values that it reads.  Its result must depend
         on these values only.
         """
-        answers = [(constraint.name, _Answers(constraint, problem, traits)) for constraint in self.constraints]
-        for config in self.product():
+        given = kept or {}
+        axes = {axis.name: [v for v in axis.values if v in given.get(axis.name, axis.values)] for axis in self.axes}
+        names, values = list(axes), list(axes.values())
+        if not all(values):
+            return
+        answers = [(one.name, _Answers(one, problem, traits, names)) for one in self.constraints]
+        # How many combinations have the same values of the first axes.
+        alike = [math.prod(map(len, values[count:])) for count in range(len(values) + 1)]
+        places = [0] * len(values)
+        while True:
+            config = {name: those[at] for name, those, at in zip(names, values, places, strict=True)}
+            deepest, reason = -1, None
             for name, answer in answers:
-                if (reason := answer.of(config)) is not None:
-                    yield config, f"{name}: {reason}"
+                found, read = answer.of(config)
+                deepest = max(deepest, read)
+                if found is not None:
+                    reason = f"{name}: {found}"
                     break
-            else:
-                yield config, None
+            turned = len(values) - 1 if reason is None else deepest
+            yield config, reason, alike[turned + 1]
+            # The next values of the last axis that was read; nothing depends on those after it.
+            while turned >= 0 and places[turned] + 1 == len(values[turned]):
+                turned -= 1
+            if turned < 0:
+                return
+            places[turned] += 1
+            places[turned + 1 :] = [0] * (len(places) - turned - 1)
 
     def configs(self, problem: Problem, traits: Traits) -> list[dict[str, Value]]:
         """Every valid configuration for this problem and device."""
-        return [config for config, reason in self.judged(problem, traits) if reason is None]
+        return [config for config, reason, _ in self.judged(problem, traits) if reason is None]
+
+
+_Answer = tuple[str | None, int]
+"""A constraint's reason or None, and the position of the last axis that it read, -1 for none."""
 
 
 @dataclass
@@ -124,24 +153,25 @@ class _Axis:
     """A node of a decision tree: the axis that a constraint reads next, and the child node or result by its value."""
 
     name: str
-    then: dict[Value, _Axis | tuple[str | None]]
+    then: dict[Value, _Axis | _Answer]
 
 
 class _Answers:
     """A cache of a constraint's results by the axis values that it read, as most read only two or three axes."""
 
-    def __init__(self, constraint: Constraint, problem: Problem, traits: Traits) -> None:
+    def __init__(self, constraint: Constraint, problem: Problem, traits: Traits, axes: list[str]) -> None:
         self._check, self._given = constraint.check, (problem, traits)
-        self._first: _Axis | tuple[str | None] | None = None
+        self._place = {name: at for at, name in enumerate(axes)}
+        self._first: _Axis | _Answer | None = None
 
-    def of(self, config: Config) -> str | None:
-        """The constraint's reason, or None."""
+    def of(self, config: Config) -> _Answer:
+        """The constraint's answer."""
         known = self._first
         while isinstance(known, _Axis):
             known = known.then.get(config[known.name])
-        return self._new(config) if known is None else known[0]
+        return self._new(config) if known is None else known
 
-    def _new(self, config: Config) -> str | None:
+    def _new(self, config: Config) -> _Answer:
         reads = _Reads(config)
         reason = self._check(reads, *self._given)
         names, last = list(reads.names), None
@@ -149,14 +179,15 @@ class _Answers:
         while isinstance(place, _Axis):  # follow the part of the tree that exists already
             last, place = place, place.then.get(config[place.name])
             names.pop(0)
-        known: _Axis | tuple[str | None] = (reason,)
+        answer = (reason, max(map(self._place.__getitem__, reads.names), default=-1))
+        known: _Axis | _Answer = answer
         for name in reversed(names):
             known = _Axis(name, {config[name]: known})
         if last is None:
             self._first = known
         else:
             last.then[config[last.name]] = known
-        return reason
+        return answer
 
 
 class _Reads(Mapping[str, Value]):

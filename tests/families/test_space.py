@@ -299,6 +299,11 @@ def test_the_first_refusal_is_given_with_its_constraint() -> None:
     with pytest.raises(ConfigError, match="configuration size=1 is refused: never: because"):
         space.check({"size": 1}, MMSB.problem(), CUDA)
     assert space.configs(MMSB.problem(), CUDA) == []
+    pairs = Space((Axis("size", (1, 2), ""), Axis("flag", (False, True), "")), (never,))
+    assert list(pairs.judged(MMSB.problem(), CUDA)) == [({"size": 1, "flag": False}, "never: because", 4)]
+    assert list(Space(()).judged(MMSB.problem(), CUDA)) == [({}, None, 1)]
+    (only,) = pairs.judged(MMSB.problem(), CUDA, {"size": (2,)})
+    assert only == ({"size": 2, "flag": False}, "never: because", 2)
 
 
 @pytest.mark.parametrize("name", list(MMSB.kernels))
@@ -308,9 +313,15 @@ def test_all_judged_at_once_are_refused_for_the_same_reasons(name: str) -> None:
     few = tuple(Axis(axis.name, axis.values[:: -(-len(axis.values) // 3)], "") for axis in spec.space.axes)
     space = Space(few, spec.space.constraints)
     for traits in (CUDA, Traits("opencl", "cpu", local_memory=1 << 15)):
-        judged = list(space.judged(problem, traits))
-        assert [config for config, _ in judged] == list(space.product())
-        assert [reason for _, reason in judged] == [space.refusal(config, problem, traits) for config, _ in judged]
+        product = list(space.product())
+        reasons = [space.refusal(config, problem, traits) for config in product]
+        at = 0
+        for config, reason, count in space.judged(problem, traits):
+            assert config == product[at]
+            assert reasons[at : at + count] == [reason] * count
+            assert reason is not None or count == 1
+            at += count
+        assert at == len(product)
 
 
 def test_a_constraint_may_read_more_where_a_value_asks_for_it() -> None:
@@ -320,7 +331,7 @@ def test_a_constraint_may_read_more_where_a_value_asks_for_it() -> None:
         return f"size {config['size']}" if config.get("size") in (1, 2) and "more" not in config else None
 
     space = Space((Axis("size", (1, 2, 3), ""), Axis("flag", (False, True), "")), (Constraint("odd", check),))
-    assert [reason for _, reason in space.judged(MMSB.problem(), CUDA)] == [
+    assert [reason for _, reason, _ in space.judged(MMSB.problem(), CUDA)] == [
         None,
         "odd: size 1",
         None,

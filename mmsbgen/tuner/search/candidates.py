@@ -66,14 +66,12 @@ def candidates(spec: KernelSpec, problem: Problem, traits: Traits, fixed: Fixed 
             if value not in axis.values:
                 allowed = ", ".join(map(str, axis.values))
                 raise InputError(f"{spec.name}: {axis.name}={value} is not one of {allowed}")
-    for config, reason in spec.space.judged(problem, traits):
-        if any(config[name] not in values for name, values in kept.items() if name in config):
-            continue
+    for config, reason, count in spec.space.judged(problem, traits, kept):
         if reason is None:
             configs.append(config)
             continue
         name, _, why = reason.partition(": ")
-        refusals[name] += 1
+        refusals[name] += count
         if name not in examples:
             examples[name] = f"{why} ({describe(config)})"
     if not configs:
