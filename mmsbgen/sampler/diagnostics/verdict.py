@@ -18,8 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
-import scipy.sparse.linalg
 
 from mmsbgen.graph import Graph, Split
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -352,6 +350,8 @@ def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Float
 
     Also its eigenvector ``[N]`` divided by the square roots of ``weights`` ``[N]`` = D + c, and these.
     """
+    import scipy.sparse.linalg  # takes a quarter of a second, and most runs need it not
+
     degrees = np.bincount(links.ravel(), minlength=n_vertices)
     mean = float(degrees.mean())
     weights: Floats = degrees.astype(np.float64) + mean
