@@ -251,7 +251,7 @@ def _print(report: TuneReport) -> None:
                 click.echo(f"{kernel.kernel}: no configuration worked{why}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
-        if all(len(kernel.trials) == 1 for kernel in done):
+        if not report.interrupted and all(len(kernel.trials) == 1 < len(kernel.space.configs) for kernel in done):
             click.echo("Only the defaults were tried: a larger budget searches for faster configurations.")
 
 
@@ -294,9 +294,9 @@ def _row(kernel: KernelReport) -> dict[str, str]:
 
 
 def _of_roof(kernel: KernelReport) -> str:
-    """The share of the roof of memory; rates above it are those of a cache."""
+    """The share of the roof of gathers; above it, no whole that this could be a share of."""
     share = kernel.roof_fraction
-    return "cached" if share is not None and share > 1 else _percent(share)
+    return "> 100 %" if share is not None and share > 1 else _percent(share)
 
 
 def _percent(value: float | None) -> str:

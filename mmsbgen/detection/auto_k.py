@@ -47,7 +47,8 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
         checked.request.on_message(f"No pairs are held out to choose by: K={k} is the number of Leiden's communities.")
     else:
         best = next(one for one in tried if one.k == k)
-        near = [str(one.k) for one in tried if 0 < best.log_likelihood - one.log_likelihood <= one.standard_error]
+        others = [one for one in tried if one.k != k]
+        near = [str(one.k) for one in others if best.log_likelihood - one.log_likelihood <= one.standard_error]
         why = "the best" if len(tried) > 1 else "the only one that could be tried"
         also = f"; within a standard error of it: {', '.join(near)}" if near else ""
         checked.request.on_message(f"Going on with K={k}, {why}{also}.")

@@ -120,7 +120,7 @@ def _read(file: Path, told: Stage) -> list[list[str]]:
 
 def _has_blanks(line: str) -> bool:
     """Whether a line with a tab has an id with a blank."""
-    line = _COMMENT.split(line, maxsplit=1)[0]
+    line = _COMMENT.split(line, maxsplit=1)[0].strip()
     return "\t" in line and any(" " in word for word in _between_tabs(line))
 
 

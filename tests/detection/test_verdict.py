@@ -13,6 +13,7 @@ import mmsbgen
 from mmsbgen.report.run.run_page import run_page
 from tests.detection.detections import cli
 
+CAVES = networkx.connected_caveman_graph(20, 4)
 CLIQUES = networkx.disjoint_union(networkx.complete_graph(20), networkx.complete_graph(20))
 
 
@@ -37,6 +38,14 @@ def test_random_graphs_have_no_structure(seed):
 def test_planted_communities_are_found(n, k, signal):
     links = planted(n, k, 10.0, signal, np.random.default_rng(7))
     assert verdict(links, k, 0).verdict.kind == "found"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("graph", "k"), [(networkx.disjoint_union_all([networkx.complete_graph(3)] * 40), 40), (CAVES, 20)]
+)
+def test_many_small_communities_are_found(graph, k):
+    assert verdict(np.array(graph.edges), k, 0).verdict.kind == "found"
 
 
 @pytest.mark.slow

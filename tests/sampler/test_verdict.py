@@ -13,18 +13,22 @@ import pytest
 from bench_verdict import of_degrees, planted, power_law, simple, uniform
 
 from mmsbgen.graph import Graph, as_graph, split
+from mmsbgen.sampler.diagnostics.rewired_graphs import Modularity, Rewired, Spectrum, rewired, second_eigenpair
 from mmsbgen.sampler.diagnostics.verdict import (
     Ranks,
-    Spectrum,
     decided,
     degree_excess,
     mean_ranks,
     of_record,
     ranks,
-    second_eigenpair,
-    spectrum,
     swapped,
 )
+
+
+def beside(graph: Graph, labels: np.ndarray) -> Rewired:
+    found = rewired(graph, labels, 0)
+    assert found is not None
+    return found
 
 
 def none_barred(n: int) -> np.ndarray:
@@ -127,7 +131,7 @@ def test_a_complete_graph_has_nothing_to_swap():
     found = ranks(split(graph, validation=0.1, seed=0), np.ones((20, 1)).__getitem__, np.ones(1), 0)
     assert found is not None
     assert (found.auc, found.error, found.deviations) == (0.5, 0.0, 0.0)
-    assert not spectrum(graph, np.arange(20) % 2, 0).stands_out
+    assert not beside(graph, np.arange(20) % 2).stands_out
 
 
 # Eigenvalues --------------------------------------------------------------------------------------------------
@@ -140,13 +144,15 @@ def cliques(size: int, count: int) -> Graph:
 def test_the_eigenvalue_of_cliques_stands_out_and_they_explain_its_vector():
     """A clique of n vertices has the eigenvalue (n - 1) / (n - 1 + c), c = n - 1."""
     halves = np.arange(20) // 10
-    found = spectrum(cliques(10, 2), halves, 0)
-    assert found.found == pytest.approx(0.5)
+    both = beside(cliques(10, 2), halves)
+    found = both.spectrum
+    assert (found.found, both.modularity.found) == pytest.approx((0.5, 0.5))
+    assert both.modularity.stands_out
     assert found.agreement == pytest.approx(1.0)
     assert found.stands_out
     assert found.confirms
-    assert found == spectrum(cliques(10, 2), halves, 0), "the same for the same seed"
-    others = spectrum(cliques(10, 2), np.arange(20) % 2, 0)
+    assert both == beside(cliques(10, 2), halves), "the same for the same seed"
+    others = beside(cliques(10, 2), np.arange(20) % 2).spectrum
     assert others.stands_out
     assert not others.confirms
 
@@ -171,13 +177,29 @@ def test_communities_that_mean_nothing_explain_nothing():
     """The share is corrected for the number of communities: that of random ones is no agreement."""
     graph = as_graph(planted(300, 3, 10.0, 3.0, np.random.default_rng(2)))
     rng = np.random.default_rng(3)
-    shares = [spectrum(graph, rng.integers(0, 60, graph.n_vertices), 0).agreement for _ in range(20)]
+    shares = [beside(graph, rng.integers(0, 60, graph.n_vertices)).spectrum.agreement for _ in range(20)]
     assert abs(np.mean(shares)) < 0.05
     assert max(shares) < 0.2
 
 
+@pytest.mark.parametrize(
+    "graph",
+    [
+        networkx.disjoint_union_all([networkx.complete_graph(3)] * 40),
+        networkx.connected_caveman_graph(20, 4),
+        networkx.windmill_graph(20, 4),
+    ],
+    ids=["triangles", "caveman", "windmill"],
+)
+def test_many_small_communities_stand_out_by_modularity(graph):
+    """Rewired graphs have small components too, and a hub holds all together: the second eigenvalue may not tell."""
+    found = beside(as_graph(networkx.Graph(graph.edges)), np.zeros(graph.number_of_nodes(), int))
+    assert found.modularity.stands_out
+    assert found.modularity.found > found.modularity.rewired + 8 * found.modularity.deviation
+
+
 @pytest.mark.parametrize("kind", ["uniform", "power law", "bipartite", "regular"])
-def test_the_eigenvalue_of_random_graphs_does_not(kind):
+def test_neither_statistic_of_random_graphs_stands_out(kind):
     rng = np.random.default_rng(4)
     links = {
         "uniform": lambda: uniform(200, 700, rng),
@@ -186,7 +208,7 @@ def test_the_eigenvalue_of_random_graphs_does_not(kind):
         "regular": lambda: np.array(networkx.random_regular_graph(6, 200, seed=1).edges),
     }[kind]()
     graph = as_graph(links)
-    assert not spectrum(graph, np.arange(graph.n_vertices) % 2, 0).stands_out
+    assert not beside(graph, np.arange(graph.n_vertices) % 2).stands_out
 
 
 # Degrees ------------------------------------------------------------------------------------------------------
@@ -207,8 +229,11 @@ def test_the_excess_of_degrees_is_that_of_a_normal_number_in_random_graphs():
 
 CLEAR, SLIGHT = Ranks(300, 0.7, 0.02, 10.0), Ranks(2000, 0.53, 0.006, 5.0)
 CHANCE, FEW = Ranks(300, 0.51, 0.02, 0.5), Ranks(4, 0.75, 0.1, 3.5)
-OUTSTANDING, USUAL = Spectrum(0.42, 0.30, 0.01, 0.6), Spectrum(0.31, 0.30, 0.01, 0.6)
-OTHER = Spectrum(0.42, 0.30, 0.01, 0.1)
+USUAL_PARTS, CLEAR_PARTS = Modularity(0.31, 0.30, 0.01), Modularity(0.42, 0.30, 0.01)
+OUTSTANDING = Rewired(Spectrum(0.42, 0.30, 0.01, 0.6), USUAL_PARTS)
+USUAL = Rewired(Spectrum(0.31, 0.30, 0.01, 0.6), USUAL_PARTS)
+OTHER = Rewired(Spectrum(0.42, 0.30, 0.01, 0.1), USUAL_PARTS)
+PARTS = Rewired(Spectrum(0.31, 0.30, 0.01, 0.6), CLEAR_PARTS)
 
 
 @pytest.mark.parametrize(
@@ -226,6 +251,11 @@ OTHER = Spectrum(0.42, 0.30, 0.01, 0.1)
         (FEW, OTHER, 0.0, "weak"),
         (None, OUTSTANDING, 0.0, "found"),
         (None, OTHER, 0.0, "weak"),
+        (Ranks(4, 0.9, 0.2, 2.0), PARTS, 0.0, "found"),
+        (CHANCE, PARTS, 0.0, "weak"),
+        (None, PARTS, 0.0, "weak"),
+        (Ranks(2, 0.5, 0.0, 0.0), OUTSTANDING, 0.0, "found"),
+        (Ranks(4, 0.25, 0.2, -1.2), OUTSTANDING, 0.0, "weak"),
         (None, USUAL, 0.0, "none"),
         (None, None, 50.0, "unknown"),
     ],
@@ -236,12 +266,14 @@ def test_what_the_tests_decide(ranked, compared, excess, kind):
     assert verdict.sentence.count(".") >= 1
     assert len(verdict.sentence.split()) < 30
     assert verdict.auc == (None if ranked is None else ranked.auc)
-    assert verdict.eigenvalue == (None if compared is None else compared.found)
+    assert verdict.eigenvalue == (None if compared is None else compared.spectrum.found)
+    assert verdict.modularity == (None if compared is None else compared.modularity.found)
     assert of_record({"verdict": asdict(verdict)}) == verdict
 
 
 def test_a_sentence_names_what_shows_the_structure():
     assert "in 70% of cases" in decided(CLEAR, None, 0.0).sentence
     assert "second eigenvalue 0.42, there 0.30" in decided(FEW, OUTSTANDING, 0.0).sentence
-    assert "these communities do not show it" in decided(FEW, OTHER, 0.0).sentence
+    assert "these communities hardly show it" in decided(FEW, OTHER, 0.0).sentence
+    assert "modularity 0.42, there 0.30" in decided(CHANCE, PARTS, 0.0).sentence
     assert of_record({}).kind == "unknown"

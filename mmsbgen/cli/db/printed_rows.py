@@ -30,10 +30,10 @@ def _number(value: float | None) -> str:
 
 
 def _of_roof(value: float | None) -> str:
-    """The share of the roof of memory; rates above it are those of a cache."""
+    """The share of the roof of gathers; above it, no whole that this could be a share of."""
     if value is None:
         return ""
-    return "cached" if value > 1 else f"{100 * value:.0f} %"
+    return "> 100 %" if value > 1 else f"{100 * value:.0f} %"
 
 
 def _first_line(text: str) -> str:

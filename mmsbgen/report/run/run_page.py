@@ -254,10 +254,14 @@ def _structure(verdict: Verdict) -> list[tuple[str, str]]:
     if verdict.auc is not None:
         auc = _number(verdict.auc, verdict.auc_error, ".3f")
         rows.append(("AUC of held-out links against links of graphs with the same degrees (chance: 0.5)", auc))
+    if verdict.modularity is not None:
+        rewired = _number(verdict.rewired_modularity, verdict.rewired_deviation, ".3f")
+        rows.append(("modularity of the graph", _number(verdict.modularity, None, ".3f")))
+        rows.append(("modularity of graphs with the same degrees, and its standard deviation", rewired))
     if verdict.eigenvalue is not None:
-        rewired = _number(verdict.rewired_eigenvalue, verdict.rewired_deviation, ".3f")
+        rewired = _number(verdict.rewired_eigenvalue, verdict.eigenvalue_deviation, ".3f")
         rows.append(("second eigenvalue of the graph", _number(verdict.eigenvalue, None, ".3f")))
-        rows.append(("that of graphs with the same degrees, and its standard deviation", rewired))
+        rows.append(("second eigenvalue of graphs with the same degrees, and its standard deviation", rewired))
         rows.append(("share of the eigenvector that the communities explain", _number(verdict.agreement, None, ".2f")))
     return rows
 

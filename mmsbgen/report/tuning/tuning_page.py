@@ -120,7 +120,7 @@ def _best(cases: Sequence[Case]) -> Section | None:
     for case in cases[:_ROWS]:
         gain = "" if case.default_s is None else times(case.default_s / case.best_s)
         fraction = case.roof_fraction
-        share = "" if fraction is None else "cached" if fraction > 1 else f"{fraction:.0%}"
+        share = "" if fraction is None else "> 100 %" if fraction > 1 else f"{fraction:.0%}"
         config = " ".join(f"{name}={value}" for name, value in case.best.config.items())
         ends = (f"{case.best_s * 1e3:.4g}", share, gain, times(case.worst_s / case.best_s), f"{len(case.times):,}")
         rows.append((case.label, case.kernel.name, texts[id(case)], *ends, config))

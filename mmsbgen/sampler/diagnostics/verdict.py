@@ -4,8 +4,8 @@ Both tests compare with graphs that have the same degrees and no other structure
 
 * Held-out links keep the degrees of their ends and swap partners.  If the model has found communities, it ranks the
   true links above the swapped ones.
-* For small graphs, where few links are held out: the second eigenvalue of the whole graph against that of rewired
-  graphs.  It stands out as soon as any method can find communities (Nadakuditi and Newman 2012).
+* For small graphs, where few links are held out: the second eigenvalue and the best modularity of the whole graph
+  against those of rewired graphs.  Few large communities show in the first, many small ones in the second.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.graph import Graph, Split
+from mmsbgen.graph import Split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
+from mmsbgen.sampler.diagnostics.rewired_graphs import OUTSTANDING, Labels, Modularity, Rewired, Spectrum, rewired
 from mmsbgen.sampler.diagnostics.state_rows import row_source
-from mmsbgen.sampler.starts import leiden
 
-__all__ = ["Ranks", "Spectrum", "Verdict", "decided", "degree_excess", "of_record", "ranks", "spectrum", "verdict"]
+__all__ = ["Ranks", "Verdict", "decided", "degree_excess", "of_record", "ranks", "verdict"]
 
 #: Sets of swapped pairs, and rounds of swaps between two of them; a round proposes a swap for every pair.
 _SETS, _ROUNDS = 199, 2
@@ -36,26 +36,17 @@ _MOST_TESTED, _MULTIPLICATIONS = 2048, 1 << 35
 _ENOUGH, _SIGNIFICANT = 10, 3.3
 #: Standard errors between an AUC and what it may still be (1 in 20).
 _MAY_BE = 1.645
-#: Share of an eigenvector that communities explain, from which they show the structure that it is evidence of.
-_AGREEMENT = 0.3
 #: Smallest AUC that is not weak, about Cohen's small effect (d = 0.2, AUC .556), and smallest that counts at all.
 _CLEAR, _SLIGHT = 0.55, 0.52
+#: Links and vertices above which no graph is rewired.
+_SMALL, _FEW_VERTICES = 20_000, 100_000
 #: Density above which ranks are corrected by those of held-out non-links; below it they would add noise only.
 _DENSE = 0.02
-#: Rewired graphs, and swaps tried for each as a multiple of the links.
-_REWIRED, _TRIED = 24, 10
-#: Links above which no graph is rewired.
-_SMALL = 20_000
-#: Vertices up to which all eigenvalues are computed, and relative accuracy of the second one above.
-_DENSELY, _ACCURACY = 300, 1e-5
-#: Standard deviations by which an eigenvalue or a variance of degrees must stand out (about 3 in 10,000 by chance).
-_OUTSTANDING = 4.0
 
 _OF_OLDER_RUNS = "Not known whether there are communities: the run was made by a version that did not test it."
 
 Kind = Literal["found", "weak", "degrees", "none", "unknown"]
 Tell = Callable[[str, float], None]
-Labels = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -81,31 +72,13 @@ class Ranks:
 
     @property
     def may_be_clear(self) -> bool:
-        """Whether the AUC may be one that is not weak."""
-        return self.auc + _MAY_BE * self.error >= _CLEAR
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """Second eigenvalue of the graph (``found``), and its mean and deviation in rewired graphs.
-
-    ``agreement`` is the share of its eigenvector's variance between the communities, corrected for their number.
-    """
-
-    found: float
-    rewired: float
-    deviation: float
-    agreement: float
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether the eigenvalue is beyond what graphs of the same degrees have."""
-        return self.found - self.rewired > _OUTSTANDING * max(self.deviation, 1e-9)
+        """Whether the AUC may be one that is not weak, or nothing could be swapped."""
+        return self.error == 0 or (self.auc >= 0.5 and self.auc + _MAY_BE * self.error >= _CLEAR)
 
     @property
     def confirms(self) -> bool:
-        """Whether it stands out, and the communities are what it stands for."""
-        return self.stands_out and self.agreement >= _AGREEMENT
+        """Whether the ranks agree with a modularity that stands out."""
+        return self.auc >= _CLEAR and self.auc - 0.5 >= _MAY_BE * self.error
 
 
 @dataclass(frozen=True)
@@ -120,9 +93,12 @@ class Verdict:
         auc: probability that the model ranks a held-out link above one of a graph with the same degrees, .5 by chance.
         auc_error: its standard error by chance.
         auc_deviations: standard deviations by which it is above chance, corrected in dense graphs (:func:`ranks`).
-        eigenvalue: the graph's second one; None, as the next three, if it was not needed or the graph is large.
-        rewired_eigenvalue: its mean in graphs with the same degrees.
+        modularity: the graph's best modularity; None, as the next ones, if it was not needed or the graph is large.
+        rewired_modularity: its mean in graphs with the same degrees.
         rewired_deviation: its standard deviation in these.
+        eigenvalue: the graph's second one.
+        rewired_eigenvalue: its mean in graphs with the same degrees.
+        eigenvalue_deviation: its standard deviation in these.
         agreement: share of the eigenvector that the communities explain.
         degree_excess: standard deviations by which the variance of degrees exceeds that of a random graph.
     """
@@ -133,9 +109,12 @@ class Verdict:
     auc: float | None = None
     auc_error: float | None = None
     auc_deviations: float | None = None
+    modularity: float | None = None
+    rewired_modularity: float | None = None
+    rewired_deviation: float | None = None
     eigenvalue: float | None = None
     rewired_eigenvalue: float | None = None
-    rewired_deviation: float | None = None
+    eigenvalue_deviation: float | None = None
     agreement: float | None = None
     degree_excess: float | None = None
 
@@ -150,8 +129,9 @@ def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: N
     weights = sampler.beta() - sampler.options.crossing
     ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
     compared = None
-    if not (ranked is not None and ranked.significant) and split.graph.n_links <= _SMALL:
-        compared = spectrum(split.graph, labels, seed, lambda share: tell("graphs with the same degrees", share))
+    clear = ranked is not None and ranked.significant and ranked.auc >= _CLEAR
+    if not clear and split.graph.n_links <= _SMALL and split.graph.n_vertices <= _FEW_VERTICES:
+        compared = rewired(split.graph, labels, seed, lambda share: tell("graphs with the same degrees", share))
     return decided(ranked, compared, degree_excess(split.graph.degrees()))
 
 
@@ -163,16 +143,23 @@ def of_record(record: Mapping[str, Any]) -> Verdict:
     return Verdict(**{field.name: given[field.name] for field in fields(Verdict) if field.name in given})
 
 
-def decided(ranked: Ranks | None, compared: Spectrum | None, excess: float) -> Verdict:
+def decided(ranked: Ranks | None, compared: Rewired | None, excess: float) -> Verdict:
     """The verdict from the tests; None for a test that was not made.
 
-    ``found`` needs one of two.  One is an AUC of .55 that is 3.3 standard deviations above chance.  The other is an
-    eigenvalue that stands out by 4 standard deviations, with communities that explain .3 of its eigenvector and an AUC
-    that may be .55.  ``weak`` is an AUC from .52 on that is 3.3 standard deviations above chance, or an eigenvalue that
-    stands out.  By chance a random graph is called ``found`` in less than .3 % of runs.
+    ``found`` needs one of three:
+
+    * an AUC of .55 that is 3.3 standard deviations above chance
+    * an eigenvalue that stands out by 4 standard deviations, communities that explain .3 of its eigenvector, and an AUC
+      that may be .55
+    * a modularity that stands out by 4 standard deviations, and an AUC of .55 that is 1.6 errors above chance
+
+    ``weak`` is an AUC from .52 on that is 3.3 standard deviations above chance, or either statistic that stands out.
     """
     stands_out = compared is not None and compared.stands_out
-    confirmed = compared is not None and compared.confirms and (ranked is None or ranked.may_be_clear)
+    confirmed = compared is not None and (
+        (compared.spectrum.confirms and (ranked is None or ranked.may_be_clear))
+        or (compared.modularity.stands_out and ranked is not None and ranked.confirms)
+    )
     significant = ranked is not None and ranked.significant
     kind: Kind
     if ranked is None and compared is None:
@@ -182,18 +169,24 @@ def decided(ranked: Ranks | None, compared: Spectrum | None, excess: float) -> V
     elif significant or stands_out:
         kind = "weak"
     else:
-        kind = "degrees" if excess > _OUTSTANDING else "none"
+        kind = "degrees" if excess > OUTSTANDING else "none"
     numbers: dict[str, Any] = {"degree_excess": excess}
     if ranked is not None:
         numbers |= {"links": ranked.links, "auc": ranked.auc, "auc_error": ranked.error}
         numbers["auc_deviations"] = ranked.deviations
     if compared is not None:
-        numbers |= {"eigenvalue": compared.found, "rewired_eigenvalue": compared.rewired}
-        numbers |= {"rewired_deviation": compared.deviation, "agreement": compared.agreement}
+        vector, parts = compared.spectrum, compared.modularity
+        numbers |= {
+            "modularity": parts.found,
+            "rewired_modularity": parts.rewired,
+            "rewired_deviation": parts.deviation,
+        }
+        numbers |= {"eigenvalue": vector.found, "rewired_eigenvalue": vector.rewired}
+        numbers |= {"eigenvalue_deviation": vector.deviation, "agreement": vector.agreement}
     return Verdict(kind, _sentence(kind, ranked if significant else None, compared), **numbers)
 
 
-def _sentence(kind: str, ranked: Ranks | None, compared: Spectrum | None) -> str:
+def _sentence(kind: str, ranked: Ranks | None, compared: Rewired | None) -> str:
     if kind == "unknown":
         return "Not known whether there are communities: no links were held out that could tell (--validation)."
     if kind == "none":
@@ -210,10 +203,13 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Spectrum | None) -> str
             f"{ranked.auc:.0%} of cases (chance: 50%)."
         )
     assert compared is not None
-    shown = "" if compared.confirms else ", but these communities do not show it"
+    shown = "" if kind == "found" else ", but these communities hardly show it"
+    by_vector = compared.spectrum.stands_out
+    one: Spectrum | Modularity = compared.spectrum if by_vector else compared.modularity
+    name = "second eigenvalue" if by_vector else "modularity"
     return (
-        f"{what}: links form groups more than in random graphs with the same degrees (second eigenvalue "
-        f"{compared.found:.2f}, there {compared.rewired:.2f}){shown}."
+        f"{what}: links form groups more than in random graphs with the same degrees ({name} {one.found:.2f}, there "
+        f"{one.rewired:.2f}){shown}."
     )
 
 
@@ -329,57 +325,3 @@ def swapped(links: Ints, barred: npt.NDArray[np.bool_], rng: np.random.Generator
         links = links.copy()
         links[first[may]], links[second[may]] = np.stack([a, d], axis=1)[may], np.stack([c, b], axis=1)[may]
         yield links
-
-
-def spectrum(graph: Graph, labels: Labels, seed: int, tell: Callable[[float], None] = lambda share: None) -> Spectrum:
-    """Second eigenvalues of ``graph`` and of rewired graphs, and how ``labels`` ``[N]`` agree with its vector."""
-    values, links, agreement = [], graph.links, 0.0
-    for done in range(_REWIRED + 1):
-        value, vector, weights = second_eigenpair(links, graph.n_vertices)
-        values.append(value)
-        if done == 0:
-            agreement = _explained_share(vector, weights, labels)
-        if done < _REWIRED:
-            links = leiden.rewired(leiden.network(graph.n_vertices, links), _TRIED, seed + done)
-        tell((done + 1) / (_REWIRED + 1))
-    return Spectrum(values[0], float(np.mean(values[1:])), float(np.std(values[1:], ddof=1)), agreement)
-
-
-def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Floats]:
-    """Second largest eigenvalue of (D + c)^-1/2 (A + c/N) (D + c)^-1/2, c the mean degree (Amini et al. 2013).
-
-    Also its eigenvector ``[N]`` divided by the square roots of ``weights`` ``[N]`` = D + c, and these.
-    """
-    import scipy.sparse.linalg  # takes a quarter of a second, and most runs need it not
-
-    degrees = np.bincount(links.ravel(), minlength=n_vertices)
-    mean = float(degrees.mean())
-    weights: Floats = degrees.astype(np.float64) + mean
-    roots: Floats = np.sqrt(weights)
-    entries = 1.0 / (roots[links[:, 0]] * roots[links[:, 1]])
-    half = scipy.sparse.coo_array((entries, (links[:, 0], links[:, 1])), (n_vertices, n_vertices))
-    sparse, alike, first = (half + half.T).tocsr(), 1.0 / roots, roots / np.linalg.norm(roots)
-
-    def product(vector: Floats) -> Floats:
-        # Without the first eigenvector, whose eigenvalue is 1.
-        found: Floats = sparse @ vector + mean / n_vertices * alike * (alike @ vector) - first * (first @ vector)
-        return found
-
-    if n_vertices <= _DENSELY:
-        values, vectors = np.linalg.eigh(sparse + mean / n_vertices * np.outer(alike, alike) - np.outer(first, first))
-    else:
-        operator = scipy.sparse.linalg.LinearOperator((n_vertices, n_vertices), product, dtype=np.float64)
-        begin = np.random.Generator(np.random.PCG64(n_vertices)).normal(size=n_vertices)
-        values, vectors = scipy.sparse.linalg.eigsh(operator, 1, which="LA", v0=begin, tol=_ACCURACY)
-    return float(values[-1]), vectors[:, -1] / roots, weights
-
-
-def _explained_share(values: Floats, weights: Floats, labels: Labels) -> float:
-    """Share of the variance of ``values`` ``[N]`` between groups of equal ``labels``, corrected for their number."""
-    _, groups = np.unique(labels, return_inverse=True)
-    sizes = np.bincount(groups, weights)
-    means = np.bincount(groups, weights * values) / sizes
-    within = float(weights @ (values - means[groups]) ** 2)
-    total = float(weights @ (values - np.average(values, weights=weights)) ** 2)
-    free = values.size - sizes.size
-    return 1.0 - within / free * (values.size - 1) / total if free > 0 and total > 0 else 0.0

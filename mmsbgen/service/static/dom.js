@@ -96,8 +96,8 @@ export const count = (value) => (value ?? 0).toLocaleString("en");
 export const percent = (share, digits = 0) =>
   share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
 
-/** A share of the roof of memory; rates above it are those of a cache. */
-export const roofed = (share) => (share > 1 ? "cached" : percent(share));
+/** A share of the roof of gathers; above it there is no whole. */
+export const roofed = (share) => (share > 1 ? "> 100 %" : percent(share));
 
 const scaled = (value, units, step) => {
   let at = 0;

@@ -215,7 +215,6 @@ def _configured() -> Iterator[None]:
     """
     import dask
 
-    before = set(os.environ)
     with dask.config.set(
         {
             "distributed.scheduler.allowed-failures": 0,
@@ -225,11 +224,12 @@ def _configured() -> Iterator[None]:
             "distributed.worker.http.routes": [],
         }
     ):
+        set_by_dask = set(dask.config.get("distributed.nanny.pre-spawn-environ")) - set(os.environ)
         try:
             yield
         finally:
-            for name in set(os.environ) - before:
-                del os.environ[name]
+            for name in set_by_dask:
+                os.environ.pop(name, None)
 
 
 def _await_workers(client: Any, count: int, where: str) -> None:

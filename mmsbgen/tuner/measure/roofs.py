@@ -235,8 +235,9 @@ def measure_roofs(device: Device, row_bytes: int, buffer_bytes: int = BUFFER_BYT
 
 
 def within_budget(buffer_bytes: int, info: DeviceInfo, seconds: float | None) -> int:
-    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 8 s, 256 MiB take it 2 s."""
-    return buffer_bytes // 8 if info.kind == "cpu" and seconds is not None and seconds < _SHORT_S else buffer_bytes
+    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 8 s, 512 MiB less than 3 s."""
+    short = info.kind == "cpu" and seconds is not None and seconds < _SHORT_S and buffer_bytes == BUFFER_BYTES
+    return buffer_bytes // 4 if short else buffer_bytes
 
 
 def measure_cache_roof(device: Device, working_set: int) -> CacheRoof:

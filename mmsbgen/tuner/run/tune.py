@@ -101,8 +101,8 @@ def tune(
         fixed: axes held at one value, or restricted to a tuple of values.
         limits: time and memory limits of a candidate.
         patience: how long a configuration is timed.
-        roof_bytes: size of the buffer in which the roofs are measured, an eighth of it on processors with a budget
-            below 30 s; a small one measures a cache.
+        roof_bytes: size of the buffer in which the roofs are measured, a quarter of the default on processors with a
+            budget below 30 s; a small one measures a cache.
         objective: what is minimised: "time", "energy" (joules per call) or "edp" (their product).
         place: context of a larger run, in which to measure instead of on ``device_spec``; the caller ends that run.
         compilers: processes that compile in advance, beside measuring on a GPU and before it on a processor.  None
