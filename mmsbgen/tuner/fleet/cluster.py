@@ -224,7 +224,9 @@ def _configured() -> Iterator[None]:
             "distributed.worker.http.routes": [],
         }
     ):
-        set_by_dask = set(dask.config.get("distributed.nanny.pre-spawn-environ")) - set(os.environ)
+        names = {DEVICE_VARIABLE, "PYTHONHASHSEED", "__DASK_PARENT_PID", *python_environment()}
+        names |= set(dask.config.get("distributed.nanny.pre-spawn-environ"))
+        set_by_dask = names - set(os.environ)
         try:
             yield
         finally:
