@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table, seconds
+from mmsbgen.cli.shared.common import INTERRUPTED, of_roof, pairs, print_table, seconds
 from mmsbgen.cli.shared.completed_names import family_names, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
@@ -285,18 +285,12 @@ def _row(kernel: KernelReport) -> dict[str, str]:
             "median": seconds(best.median_s),
             "spread": seconds(best.spread_s),
             **({} if best.energy_j is None else {"energy": f"{best.energy_j:.4g} J"}),
-            "of roof": _of_roof(kernel),
+            "of roof": of_roof(kernel.roof_fraction),
             "vs default": _times(kernel.speedup_over_default),
             "vs worst": _times(kernel.speedup_over_worst),
             "margin": _percent(kernel.margin),
         }
     return row
-
-
-def _of_roof(kernel: KernelReport) -> str:
-    """The share of the roof of gathers; above it, no whole that this could be a share of."""
-    share = kernel.roof_fraction
-    return "> 100 %" if share is not None and share > 1 else _percent(share)
 
 
 def _percent(value: float | None) -> str:
@@ -378,7 +372,9 @@ def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float
     parts = [f"{report.kernel} {done}/{planned}"]
     best = report.best
     if best is not None:
-        parts.append(f"best {seconds(best.median_s)}, {best.gbps:.3g} GB/s, of the roof: {_of_roof(report)}")
+        parts.append(
+            f"best {seconds(best.median_s)}, {best.gbps:.3g} GB/s, of the roof: {of_roof(report.roof_fraction)}"
+        )
     if trial is not None:
         measured = done - report.reused
         left = elapsed / measured * (planned - done) if measured else 0.0

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.sampler.starts import contraction
 from mmsbgen.sampler.starts.contraction import Contracted, between, labels_for, merged_to
-from mmsbgen.sampler.starts.leiden import network
-from tests.sampler.modularity import modularity
+from mmsbgen.sampler.starts.leiden import modularity, network
 
 
 def clustered(n_clusters: int, size: int, seed: int) -> np.ndarray:

@@ -14,8 +14,7 @@ import networkx
 import numpy as np
 import pytest
 
-from mmsbgen.sampler.starts.leiden import leiden, network, rewired, terminating, transitivity
-from tests.sampler.modularity import modularity
+from mmsbgen.sampler.starts.leiden import leiden, modularity, network, rewired, terminating, transitivity
 
 
 def of(graph: networkx.Graph) -> tuple[int, np.ndarray]:

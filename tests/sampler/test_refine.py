@@ -16,9 +16,9 @@ from mmsbgen.sampler.diagnostics.explained_links import explained, explained_at
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.run import refine as refine_module
 from mmsbgen.sampler.run.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
+from mmsbgen.sampler.starts.leiden import modularity
 from mmsbgen.sampler.starts.start_methods import of_sets as sets_of
 from mmsbgen.sampler.state import buffers
-from tests.sampler.modularity import modularity
 
 DELTA = 1e-4
 

@@ -13,7 +13,7 @@ import pytest
 from bench_verdict import of_degrees, planted, power_law, simple, uniform
 
 from mmsbgen.graph import Graph, as_graph, split
-from mmsbgen.sampler.diagnostics.rewired_graphs import Modularity, Rewired, Spectrum, rewired, second_eigenpair
+from mmsbgen.sampler.diagnostics.rewired_graphs import Rewired, Statistic, rewired, second_eigenpair
 from mmsbgen.sampler.diagnostics.verdict import (
     Ranks,
     decided,
@@ -145,16 +145,16 @@ def test_the_eigenvalue_of_cliques_stands_out_and_they_explain_its_vector():
     """A clique of n vertices has the eigenvalue (n - 1) / (n - 1 + c), c = n - 1."""
     halves = np.arange(20) // 10
     both = beside(cliques(10, 2), halves)
-    found = both.spectrum
+    found = both.eigenvalue
     assert (found.found, both.modularity.found) == pytest.approx((0.5, 0.5))
     assert both.modularity.stands_out
-    assert found.agreement == pytest.approx(1.0)
+    assert both.agreement == pytest.approx(1.0)
     assert found.stands_out
-    assert found.confirms
+    assert both.agrees
     assert both == beside(cliques(10, 2), halves), "the same for the same seed"
-    others = beside(cliques(10, 2), np.arange(20) % 2).spectrum
-    assert others.stands_out
-    assert not others.confirms
+    others = beside(cliques(10, 2), np.arange(20) % 2)
+    assert others.eigenvalue.stands_out
+    assert not others.agrees
 
 
 @pytest.mark.parametrize("n", [250, 400])
@@ -177,7 +177,7 @@ def test_communities_that_mean_nothing_explain_nothing():
     """The share is corrected for the number of communities: that of random ones is no agreement."""
     graph = as_graph(planted(300, 3, 10.0, 3.0, np.random.default_rng(2)))
     rng = np.random.default_rng(3)
-    shares = [beside(graph, rng.integers(0, 60, graph.n_vertices)).spectrum.agreement for _ in range(20)]
+    shares = [beside(graph, rng.integers(0, 60, graph.n_vertices)).agreement for _ in range(20)]
     assert abs(np.mean(shares)) < 0.05
     assert max(shares) < 0.2
 
@@ -229,11 +229,9 @@ def test_the_excess_of_degrees_is_that_of_a_normal_number_in_random_graphs():
 
 CLEAR, SLIGHT = Ranks(300, 0.7, 0.02, 10.0), Ranks(2000, 0.53, 0.006, 5.0)
 CHANCE, FEW = Ranks(300, 0.51, 0.02, 0.5), Ranks(4, 0.75, 0.1, 3.5)
-USUAL_PARTS, CLEAR_PARTS = Modularity(0.31, 0.30, 0.01), Modularity(0.42, 0.30, 0.01)
-OUTSTANDING = Rewired(Spectrum(0.42, 0.30, 0.01, 0.6), USUAL_PARTS)
-USUAL = Rewired(Spectrum(0.31, 0.30, 0.01, 0.6), USUAL_PARTS)
-OTHER = Rewired(Spectrum(0.42, 0.30, 0.01, 0.1), USUAL_PARTS)
-PARTS = Rewired(Spectrum(0.31, 0.30, 0.01, 0.6), CLEAR_PARTS)
+NEAR, FAR = Statistic(0.31, 0.30, 0.01), Statistic(0.42, 0.30, 0.01)
+OUTSTANDING, USUAL = Rewired(FAR, NEAR, 0.6), Rewired(NEAR, NEAR, 0.6)
+OTHER, PARTS = Rewired(FAR, NEAR, 0.1), Rewired(NEAR, FAR, 0.6)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +264,7 @@ def test_what_the_tests_decide(ranked, compared, excess, kind):
     assert verdict.sentence.count(".") >= 1
     assert len(verdict.sentence.split()) < 30
     assert verdict.auc == (None if ranked is None else ranked.auc)
-    assert verdict.eigenvalue == (None if compared is None else compared.spectrum.found)
+    assert verdict.eigenvalue == (None if compared is None else compared.eigenvalue.found)
     assert verdict.modularity == (None if compared is None else compared.modularity.found)
     assert of_record({"verdict": asdict(verdict)}) == verdict
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mmsbgen.backends import Device, open_device
@@ -8,7 +10,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.build import check, compiler_options, traits_of
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
-from mmsbgen.tuner.measure.roofs import ROOFS, measure_roofs
+from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, ROOFS, measure_roofs, within_budget
 
 GPU = Traits("cuda", "gpu", sub_group_size=32)
 
@@ -55,3 +57,13 @@ test_rows_of_any_size = pytest.mark.opencl(test_rows_of_any_size)
 def test_rows_must_be_whole_numbers() -> None:
     with open_device("fake") as device, pytest.raises(InputError, match="needs a multiple of 4"):
         measure_roofs(device, 6)
+
+
+def test_short_tunes_on_processors_measure_roofs_in_a_smaller_buffer(pocl_device: Device) -> None:
+    """A buffer that the user chose stays, as does that of a GPU, which is quick."""
+    gpu = replace(pocl_device.info, kind="gpu")
+    assert within_budget(BUFFER_BYTES, pocl_device.info, 5.0) == BUFFER_BYTES // 4
+    assert within_budget(BUFFER_BYTES, pocl_device.info, 60.0) == BUFFER_BYTES
+    assert within_budget(BUFFER_BYTES, pocl_device.info, None) == BUFFER_BYTES
+    assert within_budget(16 << 20, pocl_device.info, 5.0) == 16 << 20
+    assert within_budget(BUFFER_BYTES, gpu, 5.0) == BUFFER_BYTES

@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from mmsbgen.cli.printing.output_options import Column
-from mmsbgen.cli.shared.common import seconds
+from mmsbgen.cli.shared.common import of_roof, seconds
 from mmsbgen.db.records.nearness import Difference, phrase
 from mmsbgen.db.records.ranking import candidate, cost, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
@@ -29,13 +29,6 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def _of_roof(value: float | None) -> str:
-    """The share of the roof of gathers; above it, no whole that this could be a share of."""
-    if value is None:
-        return ""
-    return "> 100 %" if value > 1 else f"{100 * value:.0f} %"
-
-
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
     return line if len(line) <= 80 else line[:77] + "..."
@@ -43,6 +36,10 @@ def _first_line(text: str) -> str:
 
 def _moment(text: str | None) -> str:
     return "" if text is None else text[:19].replace("T", " ")
+
+
+def _of_roof(value: float | None) -> str:
+    return of_roof(value, lambda share: f"{100 * share:.0f} %")
 
 
 _KEY = [

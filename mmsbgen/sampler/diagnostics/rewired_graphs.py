@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,31 +26,8 @@ Labels = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
-class Spectrum:
-    """Second eigenvalue of the graph (``found``), and its mean and deviation in rewired graphs.
-
-    ``agreement`` is the share of its eigenvector's variance between the communities, corrected for their number.
-    """
-
-    found: float
-    rewired: float
-    deviation: float
-    agreement: float
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether the eigenvalue is beyond what graphs of the same degrees have."""
-        return self.found - self.rewired > OUTSTANDING * max(self.deviation, 1e-9)
-
-    @property
-    def confirms(self) -> bool:
-        """Whether it stands out, and the communities are what it stands for."""
-        return self.stands_out and self.agreement >= _AGREEMENT
-
-
-@dataclass(frozen=True)
-class Modularity:
-    """Modularity of Leiden's communities in the graph (``found``), and mean and deviation in rewired graphs."""
+class Statistic:
+    """A statistic of the graph (``found``), and its mean and standard deviation in rewired graphs."""
 
     found: float
     rewired: float
@@ -58,21 +35,35 @@ class Modularity:
 
     @property
     def stands_out(self) -> bool:
-        """Whether the modularity is beyond what graphs of the same degrees have."""
+        """Whether it is beyond what graphs of the same degrees have."""
         return self.found - self.rewired > OUTSTANDING * max(self.deviation, 1e-9)
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Statistic:
+        """The statistic from its values in the graph and in the rewired graphs."""
+        return Statistic(values[0], float(np.mean(values[1:])), float(np.std(values[1:], ddof=1)))
 
 
 @dataclass(frozen=True)
 class Rewired:
-    """The graph beside rewired ones, by both statistics."""
+    """The second eigenvalue, and the modularity of Leiden's communities, in the graph and in rewired graphs.
 
-    spectrum: Spectrum
-    modularity: Modularity
+    ``agreement`` is the share of the eigenvector's variance between the communities found, corrected for their number.
+    """
+
+    eigenvalue: Statistic
+    modularity: Statistic
+    agreement: float
 
     @property
     def stands_out(self) -> bool:
         """Whether either statistic does."""
-        return self.spectrum.stands_out or self.modularity.stands_out
+        return self.eigenvalue.stands_out or self.modularity.stands_out
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the eigenvalue stands out, and the communities are what it stands for."""
+        return self.eigenvalue.stands_out and self.agreement >= _AGREEMENT
 
 
 def rewired(
@@ -92,22 +83,13 @@ def rewired(
             return None
         drawn = leiden.network(graph.n_vertices, links)
         eigenvalues.append(value)
-        modularities.append(_modularity(links, leiden.leiden(drawn, 1.0, seed + done)))
+        modularities.append(leiden.modularity(links, leiden.leiden(drawn, 1.0, seed + done)))
         if done == 0:
             agreement = _explained_share(vector, weights, labels)
-        links = leiden.rewired(drawn, _TRIED, seed + done)
+        if done < _REWIRED:
+            links = leiden.rewired(drawn, _TRIED, seed + done)
         tell((done + 1) / (_REWIRED + 1))
-    of_vector, of_parts = (
-        (one[0], float(np.mean(one[1:])), float(np.std(one[1:], ddof=1))) for one in (eigenvalues, modularities)
-    )
-    return Rewired(Spectrum(*of_vector, agreement), Modularity(*of_parts))
-
-
-def _modularity(links: Ints, labels: Ints) -> float:
-    """Modularity of ``labels`` ``[N]`` for ``links`` ``[E, 2]`` (Newman and Girvan 2004)."""
-    degrees = np.bincount(labels[links.ravel()])
-    inside = np.count_nonzero(labels[links[:, 0]] == labels[links[:, 1]])
-    return float(inside / len(links) - ((degrees / (2 * len(links))) ** 2).sum())
+    return Rewired(Statistic.of(eigenvalues), Statistic.of(modularities), agreement)
 
 
 def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Floats]:
@@ -115,7 +97,7 @@ def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Float
 
     Also its eigenvector ``[N]`` divided by the square roots of ``weights`` ``[N]`` = D + c, and these.
     """
-    import scipy.sparse.linalg  # takes a quarter of a second, and most runs need it not
+    import scipy.sparse.linalg  # takes a quarter of a second, and few runs need it
 
     degrees = np.bincount(links.ravel(), minlength=n_vertices)
     mean = float(degrees.mean())

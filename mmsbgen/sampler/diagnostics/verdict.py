@@ -22,7 +22,7 @@ import numpy.typing as npt
 from mmsbgen.graph import Split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
-from mmsbgen.sampler.diagnostics.rewired_graphs import OUTSTANDING, Labels, Modularity, Rewired, Spectrum, rewired
+from mmsbgen.sampler.diagnostics.rewired_graphs import OUTSTANDING, Labels, Rewired, rewired
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 
 __all__ = ["Ranks", "Verdict", "decided", "degree_excess", "of_record", "ranks", "verdict"]
@@ -69,6 +69,11 @@ class Ranks:
     def significant(self) -> bool:
         """Whether the ranks by themselves show communities."""
         return self.links >= _ENOUGH and self.deviations >= _SIGNIFICANT and self.auc >= _SLIGHT
+
+    @property
+    def clear(self) -> bool:
+        """Whether the communities that they show are not weak."""
+        return self.significant and self.auc >= _CLEAR
 
     @property
     def may_be_clear(self) -> bool:
@@ -129,7 +134,7 @@ def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: N
     weights = sampler.beta() - sampler.options.crossing
     ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
     compared = None
-    clear = ranked is not None and ranked.significant and ranked.auc >= _CLEAR
+    clear = ranked is not None and ranked.clear
     if not clear and split.graph.n_links <= _SMALL and split.graph.n_vertices <= _FEW_VERTICES:
         compared = rewired(split.graph, labels, seed, lambda share: tell("graphs with the same degrees", share))
     return decided(ranked, compared, degree_excess(split.graph.degrees()))
@@ -157,14 +162,14 @@ def decided(ranked: Ranks | None, compared: Rewired | None, excess: float) -> Ve
     """
     stands_out = compared is not None and compared.stands_out
     confirmed = compared is not None and (
-        (compared.spectrum.confirms and (ranked is None or ranked.may_be_clear))
+        (compared.agrees and (ranked is None or ranked.may_be_clear))
         or (compared.modularity.stands_out and ranked is not None and ranked.confirms)
     )
     significant = ranked is not None and ranked.significant
     kind: Kind
     if ranked is None and compared is None:
         kind = "unknown"
-    elif confirmed or (ranked is not None and significant and ranked.auc >= _CLEAR):
+    elif confirmed or (ranked is not None and ranked.clear):
         kind = "found"
     elif significant or stands_out:
         kind = "weak"
@@ -175,14 +180,10 @@ def decided(ranked: Ranks | None, compared: Rewired | None, excess: float) -> Ve
         numbers |= {"links": ranked.links, "auc": ranked.auc, "auc_error": ranked.error}
         numbers["auc_deviations"] = ranked.deviations
     if compared is not None:
-        vector, parts = compared.spectrum, compared.modularity
-        numbers |= {
-            "modularity": parts.found,
-            "rewired_modularity": parts.rewired,
-            "rewired_deviation": parts.deviation,
-        }
-        numbers |= {"eigenvalue": vector.found, "rewired_eigenvalue": vector.rewired}
-        numbers |= {"eigenvalue_deviation": vector.deviation, "agreement": vector.agreement}
+        for name, one in (("modularity", compared.modularity), ("eigenvalue", compared.eigenvalue)):
+            numbers |= {name: one.found, f"rewired_{name}": one.rewired}
+        numbers |= {"rewired_deviation": compared.modularity.deviation, "agreement": compared.agreement}
+        numbers["eigenvalue_deviation"] = compared.eigenvalue.deviation
     return Verdict(kind, _sentence(kind, ranked if significant else None, compared), **numbers)
 
 
@@ -204,9 +205,8 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Rewired | None) -> str:
         )
     assert compared is not None
     shown = "" if kind == "found" else ", but these communities hardly show it"
-    by_vector = compared.spectrum.stands_out
-    one: Spectrum | Modularity = compared.spectrum if by_vector else compared.modularity
-    name = "second eigenvalue" if by_vector else "modularity"
+    by_vector = compared.eigenvalue.stands_out
+    name, one = ("second eigenvalue", compared.eigenvalue) if by_vector else ("modularity", compared.modularity)
     return (
         f"{what}: links form groups more than in random graphs with the same degrees ({name} {one.found:.2f}, there "
         f"{one.rewired:.2f}){shown}."

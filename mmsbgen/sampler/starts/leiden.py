@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-__all__ = ["import_lightly", "leiden", "network", "rewired", "terminating", "transitivity"]
+__all__ = ["import_lightly", "leiden", "modularity", "network", "rewired", "terminating", "transitivity"]
 
 #: Libraries that networkit imports if they are installed, for functions that mmsbgen does not use.
 _UNUSED = ("IPython", "matplotlib", "networkx", "pandas", "plotly", "seaborn", "sklearn", "tabulate")
@@ -142,6 +142,15 @@ def terminating(resolution: float, links: int) -> float:
     near = np.concatenate([primes[-1:] / 2, primes, primes[:1] * 2])
     nearest = near[np.abs(near - mantissa * (1 << 12)).argmin()]
     return math.ldexp(float(nearest), exponent - 12)
+
+
+def modularity(links: Ints, labels: Ints, resolution: float = 1.0) -> float:
+    """Modularity of ``labels`` ``[N]`` for ``links`` ``[E, 2]`` (Newman and Girvan 2004); 0 without links."""
+    if not len(links):
+        return 0.0
+    degrees = np.bincount(labels[links.ravel()])
+    inside = np.count_nonzero(labels[links[:, 0]] == labels[links[:, 1]])
+    return float(inside / len(links) - resolution * ((degrees / (2 * len(links))) ** 2).sum())
 
 
 def transitivity(graph: networkit.Graph) -> Floats:

@@ -32,7 +32,9 @@ class TuneOptions:
     memory_limit: int | None = option(
         None, "Most memory; else four fifths of what is free.", least=1, most=1 << 40, metavar="MIB"
     )
-    roof_mib: int = option(2048, "Buffer to measure roofs in.", least=1, most=1 << 20)
+    roof_mib: int = option(
+        2048, "Buffer to measure roofs in; a quarter on processors below 30 s.", least=1, most=1 << 20
+    )
     compilers: int | None = option(None, "Compile ahead with N processes, 0 with none.", least=0, most=256, metavar="N")
 
     def __post_init__(self) -> None:
