@@ -72,12 +72,11 @@ def test_an_upload_does_not_wait_for_sources(alone: Service) -> None:
     ended: list[tuple[str, int]] = []
 
     def ask(number: int) -> None:
-        answer = httpx.get(f"{alone.url}{SOURCE}", params=LONG, headers=headers, timeout=120, trust_env=False)
+        answer = client.get(SOURCE, params=LONG, timeout=120)
         ended.append(("source", answer.status_code))
 
     with alone.client() as client:
         client.post("/api/v1/jobs/detect", content=b"")  # the process that checks uploads is there
-        headers = dict(client.headers)
         crowd = [threading.Thread(target=ask, args=(n,)) for n in range(9)]
         for one in crowd:
             one.start()
