@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
 from mmsbgen.base.errors import CompileError, LaunchError
 from mmsbgen.kernels.family import Array, KernelSpec, Workload
+from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import Source, render
 from mmsbgen.kernels.space import Config, Traits, describe
@@ -57,20 +58,38 @@ class BoundKernel:
     config: Config
     traits: Traits
     source: Source
-    kernel: Kernel
+    device: Device
+    kernels: Mapping[str, Kernel]
+    """The entry points of the source by name."""
 
-    def launch(self, count: int, values: Mapping[str, Any]) -> Event:
+    def launch(self, count: int, values: MutableMapping[str, Any]) -> Event:
         """Queue the kernel for ``count`` work units.
 
-        ``values`` may hold more names than the kernel takes; scalars must be NumPy scalars of the declared type.
-        Raises :class:`LaunchError` naming kernel and configuration.
+        ``values`` may hold more names than the kernel takes; scalars must be NumPy scalars of the declared type.  A
+        host program may exchange arrays in it.  Raises :class:`LaunchError` naming kernel and configuration.
         """
-        shape = self.spec.launch(self.problem, self.config, count, self.traits)
-        args = [values[argument.name] for argument in self.spec.arguments]
         try:
-            return self.kernel.launch((shape.grid,), (shape.block,), args, shape.shared)
+            if self.spec.program is not None:
+                taken = self.spec.entry_points(self.config).items()
+                entries = {name: [argument.name for argument in arguments] for name, arguments in taken}
+                built_for = self.problem, self.config, self.traits
+                launches = Launches(self.device, self.kernels, entries, values, count, built_for)
+                self.spec.program(launches)
+                return launches.ended()
+            shape = self.spec.launch(self.problem, self.config, count, self.traits)
+            args = [values[argument.name] for argument in self.spec.arguments]
+            return self.kernels[self.spec.name].launch((shape.grid,), (shape.block,), args, shape.shared)
         except LaunchError as error:
             raise type(error)(f"{self.spec.name} ({describe(self.config)}): {error}") from error
+
+    def resources(self) -> dict[str, int]:
+        """As :meth:`mmsbgen.backends.base.Kernel.resources`; of several entry points, what the neediest one uses."""
+        found: dict[str, int] = {}
+        for kernel in self.kernels.values():
+            for name, value in kernel.resources().items():
+                most = min if name == "max_block_size" else max
+                found[name] = most(found.get(name, value), value)
+        return found
 
 
 def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> BoundKernel:
@@ -83,10 +102,12 @@ def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) ->
     traits = traits_of(device.info)
     source = render(spec, problem, config, traits)
     try:
-        program = device.compile(source.text, [source.entry], compiler_options(traits))
-        kernel = program.kernel(source.entry)
-        kernel.configuration = describe(config)
-        return BoundKernel(spec, problem, config, traits, source, kernel)
+        names = list(spec.entry_points(config))
+        program = device.compile(source.text, names, compiler_options(traits))
+        kernels = {name: program.kernel(name) for name in names}
+        for kernel in kernels.values():
+            kernel.configuration = describe(config)
+        return BoundKernel(spec, problem, config, traits, source, device, kernels)
     except CompileError as error:
         raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error
 
@@ -133,7 +154,7 @@ def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None
     Every array is followed by guard bytes; a kernel that changes them or an input fails the check.  Returns an error
     message, or None.
     """
-    workload = bound.spec.workload(bound.problem, seed)
+    workload = bound.spec.workload(bound.problem, seed).prepared(bound.config)
     arrays = {name: value for name, value in workload.arguments.items() if isinstance(value, np.ndarray) and value.ndim}
     placed = upload(device, replace(workload, arguments=workload.arguments | _guarded(arrays)))
     try:
@@ -141,7 +162,7 @@ def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None
         got = {name: device.download(placed[name]) for name in arrays}
     finally:
         release(placed)
-    written = {argument.name for argument in bound.spec.arguments if argument.role in ("out", "inout")}
+    written = bound.spec.written
     outputs = {name: got[name][: len(arrays[name])] for name in got if name in written}
     return workload.verify(outputs, bound.config) or _trespass(arrays, got, written)
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Parameter, Problem, Value
 from mmsbgen.kernels.space import Config, Space, Traits
 
 Array = npt.NDArray[Any]
 Role = Literal["in", "out", "inout", "scalar"]
+Repeats = Literal["same", "continued", "restored"]
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,13 @@ class Workload:
         rotations: Replacements of some arguments.  A timing loop cycles through them, so that no call finds its inputs
             in a cache.
         units: How a large launch is checked in part; empty if ``verify`` is fast at every size.
-        repeatable: Whether a launch that follows others has the same results as without them, apart from what
-            ``units`` do not check at a later turn.  Kernels without an ``inout`` argument always are.
+        repeats: What a call finds that follows others.  Kernels with an ``inout`` argument declare it:
+            "same": the results are those of a first call, apart from what ``units`` do not check at a later turn;
+            "continued": it goes on from what the others left, which changes its results but not its time;
+            "restored": what the kernel writes is restored before every call, outside the measured time.
+        prepare: Returns inputs that depend on the configuration, by name.  It takes the configuration; its seconds are
+            recorded beside those of the kernel.
+        prepared_by: The axes that ``prepare`` reads.  The inputs are kept until one of them changes.
     """
 
     arguments: dict[str, Any]
@@ -159,7 +166,13 @@ class Workload:
     verify: Judge
     rotations: list[dict[str, Array]] = field(default_factory=list)
     units: tuple[Units, ...] = ()
-    repeatable: bool = False
+    repeats: Repeats | None = None
+    prepare: Callable[[Config], Mapping[str, Any]] | None = None
+    prepared_by: tuple[str, ...] = ()
+
+    def prepared(self, config: Config) -> Workload:
+        """The workload with the inputs for a configuration."""
+        return self if self.prepare is None else replace(self, arguments=self.arguments | dict(self.prepare(config)))
 
 
 @dataclass(frozen=True)
@@ -205,6 +218,10 @@ class KernelSpec:
             the configuration, the recorded problem, this problem and the device's traits.
         dialects: The languages in which its template is written.
         sweep: How its measurements are plotted.
+        entries: Returns the entry points of the source by name, with their arguments in order.  Without it there is
+            one, with the name and the arguments of the kernel.
+        program: Queues the launches of one call, if one launch is not enough.  ``launch`` then gives the shape of the
+            launch that has the units of the workload in order.
     """
 
     name: str
@@ -226,6 +243,26 @@ class KernelSpec:
     carry: Callable[[Config, Problem, Problem, Traits], Config] | None = None
     dialects: tuple[str, ...] = ("cuda", "opencl")
     sweep: Sweep | None = None
+    entries: Callable[[Config], Mapping[str, tuple[Argument, ...]]] | None = None
+    program: Callable[[Launches], None] | None = None
+
+    def entry_points(self, config: Config) -> Mapping[str, tuple[Argument, ...]]:
+        """The entry points of a configuration's source by name, with their arguments in order."""
+        return {self.name: self.arguments} if self.entries is None else self.entries(config)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Names of the arguments that the kernel writes."""
+        return tuple(argument.name for argument in self.arguments if argument.role in ("out", "inout"))
+
+    def check_repeats(self, workload: Workload) -> None:
+        """Raise :class:`InputError` if the kernel changes its inputs and the workload has no ``repeats``."""
+        changed = [argument.name for argument in self.arguments if argument.role == "inout"]
+        if changed and workload.repeats is None:
+            raise InputError(
+                f"{self.name} changes its input {changed[0]}, and its workload does not say what a second call finds: "
+                'give it repeats="same", "continued" or "restored"'
+            )
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,9 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
             d=words,
             kernel=spec,
             arguments=spec.arguments,
+            entries={
+                name: {"name": name, "arguments": arguments} for name, arguments in spec.entry_points(config).items()
+            },
             p=problem,
             c=config,
             defines=_defines(variables),

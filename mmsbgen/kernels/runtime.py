@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -272,7 +272,7 @@ class ChosenKernel(BoundKernel):
     choice: KernelChoice
     launched: bool = False
 
-    def launch(self, count: int, values: Mapping[str, Any]) -> Event:
+    def launch(self, count: int, values: MutableMapping[str, Any]) -> Event:
         """Queue the kernel for ``count`` work units; wait for the first launch to end.
 
         Raises:
@@ -286,17 +286,23 @@ class ChosenKernel(BoundKernel):
                 event = super().launch(count, values)
                 break
             except LaunchError as error:
+                if self.spec.program is not None:  # launches before this one may have changed the inputs
+                    raise self._failed(error) from error
                 self._take(*self.runtime.replacement(self, error))
         try:
             event.wait()
         except LaunchError as error:
-            name = self.spec.name
-            marked = self.runtime.quarantine(self.choice, self.problem, error)
-            raise LaunchError(
-                f"{name} ({describe(self.config)}{marked}): {error}. Before another run, {self.runtime.advice(name)}"
-            ) from error
+            raise self._failed(error) from error
         self.launched = True
         return event
+
+    def _failed(self, error: LaunchError) -> LaunchError:
+        """The error of a call that left undefined results; the configuration is quarantined."""
+        name = self.spec.name
+        marked = self.runtime.quarantine(self.choice, self.problem, error)
+        return LaunchError(
+            f"{name} ({describe(self.config)}{marked}): {error}. Before another run, {self.runtime.advice(name)}"
+        )
 
     def _take(self, bound: BoundKernel, choice: KernelChoice) -> None:
         if self.runtime.choices[choice.kernel] is self.choice:

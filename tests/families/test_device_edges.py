@@ -277,4 +277,4 @@ def test_private_memory_that_the_space_allows_is_there(
     candidates = [{name: value for name, value in (config | tile).items() if name in names} for tile in tiles]
     allowed = [config for config in candidates if spec.space.refusal(config, problem, traits) is None]
     bound = build(opencl_device, spec, problem, allowed[0])
-    assert bound.kernel.resources()["max_block_size"] >= 2
+    assert bound.resources()["max_block_size"] >= 2

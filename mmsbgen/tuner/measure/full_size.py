@@ -40,27 +40,45 @@ class FullSizeCheck:
 
     def __init__(self, device: Device, spec: KernelSpec, workload: Workload, placed: Mapping[str, Any]) -> None:
         self._device, self._workload, self._placed = device, workload, placed
-        self._written = [argument.name for argument in spec.arguments if argument.role in ("out", "inout")]
-        inout = any(argument.role == "inout" for argument in spec.arguments)
-        self._repeatable = workload.repeatable or not inout
+        self._written = spec.written
         self._known = [_Known(units) for units in workload.units]
 
     def first(self, bound: BoundKernel) -> str | None:
         """An error message about a launch with the first arguments and initial outputs, or None if it is right."""
         if not self._known:
-            got = {name: self._device.download(self._placed[name]) for name in self._written}
-            return self._workload.verify(got, bound.config)
+            return self._workload.verify(self._everything(), bound.config)
         return next((wrong for known in self._known for wrong in self._wrong(known, bound)), None)
 
     def last(self, bound: BoundKernel, turn: int) -> str | None:
-        """A message if the launch of ``turn`` is wrong, else None; one that depends on others is not checked."""
-        for known in self._known if self._repeatable else ():
+        """A message if the launch of ``turn`` is wrong, else None.
+
+        Of one that goes on from others, what it leaves has to be finite.
+        """
+        if self._workload.repeats == "continued":
+            return self._not_finite(bound)
+        if not self._known and not self._workload.rotations:
+            return self._workload.verify(self._everything(), bound.config)
+        for known in self._known:
             units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
             some = np.random.default_rng().integers(0, units.count, min(_SAMPLE, units.count))
             some = np.union1d(self._edges(units, bound), some)
             wrong = _judged(units, some, turn, units.reference(some, turn), bound, outputs.of(some))
             if wrong is not None:
                 return wrong
+        return None
+
+    def _everything(self) -> dict[str, Array]:
+        return {name: self._device.download(self._placed[name]) for name in self._written}
+
+    def _not_finite(self, bound: BoundKernel) -> str | None:
+        """A message if a call left values that are not finite, in the units that are looked at or else anywhere."""
+        parts = [self._everything()] if not self._known else []
+        for known in self._known:
+            parts.append(_Outputs(self._device, self._placed, known.units).of(self._edges(known.units, bound)))
+        for name, array in itertools.chain.from_iterable(part.items() for part in parts):
+            bad = np.count_nonzero(~np.isfinite(array)) if array.dtype.kind == "f" else 0
+            if bad:
+                return f"after repeated calls {bad} of {array.size} values of {name} are not finite"
         return None
 
     def together(self, launches: Iterable[tuple[BoundKernel, Callable[[], None]]]) -> list[str | None]:

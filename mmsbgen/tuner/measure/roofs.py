@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -298,7 +298,7 @@ def _gather_roof(device: Device, row_bytes: int, most: int) -> tuple[float, str]
 
 
 def _fastest(
-    device: Device, spec: KernelSpec, problem: Problem, count: int, values: Mapping[str, Any]
+    device: Device, spec: KernelSpec, problem: Problem, count: int, values: MutableMapping[str, Any]
 ) -> tuple[float, str]:
     """Seconds of the fastest shape, and that shape."""
     times, best = min(_shapes(device, spec, problem, count, values), key=lambda shape: statistics.median(shape[0]))
@@ -307,7 +307,7 @@ def _fastest(
 
 
 def _shapes(
-    device: Device, spec: KernelSpec, problem: Problem, count: int, values: Mapping[str, Any]
+    device: Device, spec: KernelSpec, problem: Problem, count: int, values: MutableMapping[str, Any]
 ) -> list[tuple[tuple[float, ...], BoundKernel]]:
     """The repetitions in seconds of every shape; those that do not compile or run here are skipped."""
     found: list[tuple[tuple[float, ...], BoundKernel]] = []
@@ -330,7 +330,12 @@ def _shapes(
 
 
 def _times(
-    device: Device, bound: BoundKernel, count: int, values: Mapping[str, Any], patience: Patience, best: float | None
+    device: Device,
+    bound: BoundKernel,
+    count: int,
+    values: MutableMapping[str, Any],
+    patience: Patience,
+    best: float | None,
 ) -> tuple[float, ...]:
     return time_launches(device, lambda turn: bound.launch(count, values), patience, best).times
 

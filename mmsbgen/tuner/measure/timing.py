@@ -57,6 +57,8 @@ def time_launches(
     patience: Patience,
     best_s: float | None = None,
     warmed: Callable[[], None] = lambda: None,
+    *,
+    batched: bool = True,
 ) -> Timing:
     """Time ``launch(i)``, which queues the kernel on the inputs of turn ``i``, after a warm-up that is discarded.
 
@@ -64,17 +66,18 @@ def time_launches(
 
     On GPUs short kernels are launched back to back, and a repetition is the mean of a batch: a single launch between
     two events has microseconds of overhead.  On devices that can hold launches, all of a batch are queued before the
-    first begins.  On others the shortest kernels are timed one by one, by the device's own times.
+    first begins.  On others the shortest kernels are timed one by one, by the device's own times.  With ``batched``
+    false all are: calls that wait for the device, or whose inputs are restored in between.
     """
     best = math.inf if best_s is None else best_s
     limits = [ratio * best for ratio in patience.hopeless]
     warm = _once(device, launch, 0, 1)
     warmed()
     # A short kernel's first launch is no measure: most of it is the overhead of two events and of the host.
-    if _batch_of(device, warm) == 1 and warm > _COLD * limits[min(1, len(limits) - 1)]:
+    if (not batched or _batch_of(device, warm) == 1) and warm > _COLD * limits[min(1, len(limits) - 1)]:
         return Timing((warm,), given_up=True)
     first = _once(device, launch, 1, 1)
-    batch = _batch_of(device, min(warm, first))
+    batch = _batch_of(device, min(warm, first)) if batched else 1
     times = [first] if batch == 1 else [_once(device, launch, 1, batch)]
     turn, spent = 2, times[0]
     while len(times) < patience.most:
@@ -90,7 +93,12 @@ def time_launches(
 
 
 def time_turns(
-    device: Device, launches: Sequence[Callable[[int], Event]], rounds: int, begins: Callable[[], None] = lambda: None
+    device: Device,
+    launches: Sequence[Callable[[int], Event]],
+    rounds: int,
+    begins: Callable[[], None] = lambda: None,
+    *,
+    batched: bool = True,
 ) -> list[Timing]:
     """Time several kernels in turns, on the same inputs within a round, in a different random order in each.
 
@@ -98,7 +106,8 @@ def time_turns(
     discarded follows it.  Otherwise the first kernel of a round alone would find its inputs in no cache and the device
     idle. In a fixed order, the state that a kernel leaves would favour or harm the same one in every round.
     """
-    batches = [_batch_of(device, launch(0).seconds()) for launch in launches]
+    first = [launch(0).seconds() for launch in launches]
+    batches = [_batch_of(device, seconds) if batched else 1 for seconds in first]
     if min(batches, default=1) > 1:
         batches = [max(batches)] * len(batches)
     times: list[list[float]] = [[] for _ in launches]

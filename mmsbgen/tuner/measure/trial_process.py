@@ -26,7 +26,7 @@ from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import family as family_named
 from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
 from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
-from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.device_lock import device_lock
@@ -55,6 +55,8 @@ class TrialOutcome:
     """The fleet's worker that measured."""
     lost: bool = False
     """Whether the result is unknown because the workers died."""
+    prepare_s: float | None = None
+    """Seconds in which the inputs of this configuration were made; None if they do not depend on it."""
 
 
 class _WrongResultError(Exception):
@@ -97,6 +99,8 @@ class TrialBench:
         self.initial: dict[str, Any] = {}
         """Copies on the device of what kernels write, as it is at first."""
         self.touched = False
+        self.prepared: dict[tuple[Value, ...], tuple[dict[str, Any], float]] = {}
+        """Inputs by the values of the axes on which they depend, and the seconds that they took."""
         self.turn = 0
         """Turn of the last launch."""
         self.full_size: FullSizeCheck | None = None
@@ -148,6 +152,7 @@ class TrialBench:
 
     def _load(self, spec: KernelSpec, problem: Problem, seed: int) -> None:
         workload = spec.workload(problem, seed)
+        spec.check_repeats(workload)
         self.placed = upload(self.device, workload)
         self.rotations = [{}]
         for turn in workload.rotations:
@@ -166,6 +171,7 @@ class TrialBench:
             release(turn)
         release(self.placed)
         release(self.initial)
+        self._drop_prepared()
         self.placed, self.rotations, self.initial, self.workload = {}, [], {}, None
         self.full_size, self.cache_roof = None, None
         self.touched = False
@@ -196,7 +202,7 @@ class TrialBench:
             begin = time.perf_counter()
             bound = self._build(config)
             compile_s = time.perf_counter() - begin
-            resources = bound.kernel.resources()
+            resources = bound.resources()
             with self._alone("run"):
                 if check:
                     wrong = check_built(self.device, self._checkable(bound), seed)
@@ -208,7 +214,7 @@ class TrialBench:
                 if check:
                     timing = self._timed_and_checked(bound, launch, patience, best_s)
                 else:
-                    timing = time_launches(self.device, launch, patience, best_s)
+                    timing = time_launches(self.device, launch, patience, best_s, batched=self._batched(bound))
         except _WrongResultError as error:
             return TrialOutcome("wrong_result", str(error), None, compile_s, resources)
         except ConfigError as error:
@@ -219,7 +225,7 @@ class TrialBench:
             return TrialOutcome("launch_error", str(error), None, compile_s, resources)
         except Exception as error:
             return TrialOutcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
-        return TrialOutcome("ok", "", timing, compile_s, resources)
+        return TrialOutcome("ok", "", timing, compile_s, resources, prepare_s=self._prepare(bound)[1])
 
     def _timed_and_checked(
         self, bound: BoundKernel, launch: Callable[[int], Event], patience: Patience, best_s: float | None
@@ -233,7 +239,7 @@ class TrialBench:
             _refuse(full_size.first(bound))
             self.notify("run")
 
-        timing = time_launches(self.device, launch, patience, best_s, warmed)
+        timing = time_launches(self.device, launch, patience, best_s, warmed, batched=self._batched(bound))
         if len(self.rotations) > 1 and self.turn % len(self.rotations) == 0:
             launch(self.turn + 1).wait()  # results that the first launch left would be right for this turn
         self.notify("load")
@@ -266,7 +272,7 @@ class TrialBench:
         rate, roof = moved / seconds / 1e9, self.cache_roof
         if self.roof_gbps is None or rate <= self.roof_gbps or too_short(seconds):
             return
-        held = _size(self.placed.values())
+        held = _size([*self.placed.values(), *self._prepare(bound)[0].values()])
         for _ in range(2):  # something else may have disturbed the first measurement
             if roof is None or rate > roof.limit:
                 try:
@@ -287,6 +293,9 @@ class TrialBench:
     def energy(self, config: Config) -> Energy:
         """Joules of a call of one configuration, see :func:`mmsbgen.tuner.measure.energy.measure_energy`."""
         meter = meter_of(self.device)
+        spec, _, workload = self._loaded()
+        if workload.repeats == "restored":
+            raise InputError(f"the energy of {spec.name} is not known, as its inputs are restored between calls")
         with self._before_timing("compile"):
             launch = self._launcher(self._build(config))
             with self._alone("run"):
@@ -304,7 +313,8 @@ class TrialBench:
                 self._restore()
                 launchers = [self._launcher(kernel) for kernel in bound]
                 # The limit is for one round: the tuner, not the candidates, chooses the number of rounds.
-                return time_turns(self.device, launchers, rounds, lambda: self.notify("run"))
+                batched = all(map(self._batched, bound))
+                return time_turns(self.device, launchers, rounds, lambda: self.notify("run"), batched=batched)
 
     def _build(self, config: Config) -> BoundKernel:
         spec, problem, _ = self._loaded()
@@ -328,7 +338,8 @@ class TrialBench:
         return checkable
 
     def _launcher(self, bound: BoundKernel) -> Callable[[int], Event]:
-        _, _, workload = self._loaded()
+        spec, _, workload = self._loaded()
+        restored = workload.repeats == "restored"
         inputs = [self.placed | turn for turn in self.rotations]
         self.touched = True
 
@@ -336,7 +347,41 @@ class TrialBench:
             self.turn = turn
             return bound.launch(workload.count, inputs[turn % len(inputs)])
 
-        return launch
+        def prepared(turn: int) -> Event:
+            if restored:
+                self._restore()
+            self.turn, self.touched = turn, True
+            of_turn = self.rotations[turn % len(self.rotations)]
+            values = self.placed | of_turn | self._prepare(bound)[0]
+            event = bound.launch(workload.count, values)
+            self.placed.update({name: values[name] for name in self.placed if name not in of_turn})
+            return event
+
+        return prepared if restored or workload.prepare is not None or spec.program is not None else launch
+
+    def _batched(self, bound: BoundKernel) -> bool:
+        """Whether calls can be queued back to back."""
+        _, _, workload = self._loaded()
+        return bound.spec.program is None and workload.repeats != "restored"
+
+    def _prepare(self, bound: BoundKernel) -> tuple[dict[str, Any], float | None]:
+        """The inputs for a configuration, on the device, and how many seconds it took to make and copy them."""
+        _, _, workload = self._loaded()
+        if workload.prepare is None:
+            return {}, None
+        values = tuple(bound.config[axis] for axis in workload.prepared_by)
+        if values not in self.prepared:
+            if self.device.allocated > self.device.info.global_memory // 2:
+                self._drop_prepared()
+            begin = time.perf_counter()
+            made = upload(self.device, replace(workload, arguments=dict(workload.prepare(bound.config))))
+            self.prepared[values] = made, time.perf_counter() - begin
+        return self.prepared[values]
+
+    def _drop_prepared(self) -> None:
+        for made, _ in self.prepared.values():
+            release(made)
+        self.prepared = {}
 
     def _restore(self) -> None:
         """Reset the arguments that kernels change: every configuration gets the same inputs, and no one's results."""
@@ -353,8 +398,7 @@ class TrialBench:
     def _written(self) -> dict[str, Any]:
         """The initial arrays of the arguments that the kernel writes."""
         spec, _, workload = self._loaded()
-        names = [argument.name for argument in spec.arguments if argument.role in ("out", "inout")]
-        return {name: workload.arguments[name] for name in names}
+        return {name: workload.arguments[name] for name in spec.written}
 
 
 def _size(held: Iterable[Any]) -> int:

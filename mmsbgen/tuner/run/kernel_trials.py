@@ -75,6 +75,8 @@ class Recorder:
             extra["lost"] = True
         if ahead_s is not None:
             extra["ahead_s"] = ahead_s
+        if outcome.prepare_s is not None:
+            extra["prepare_s"] = outcome.prepare_s
         if timing.given_up:
             extra["given_up"] = True
         if "private_bytes" in resources:

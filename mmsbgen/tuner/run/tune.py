@@ -369,7 +369,8 @@ class _Session:
             return
         for trial, timing in zip(chosen, timings, strict=True):
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
-            outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources)
+            prepare_s = trial.extra.get("prepare_s")
+            outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources, prepare_s=prepare_s)
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         kernel.verdict = verdict = self._verdict(kernel, spec)
         interrupt = self.place.interrupt

@@ -72,7 +72,7 @@ def shared_partners(problem: Problem, seed: int) -> Workload:
         weights[:count] = times * (n_total / n)
         return Expected(weights, weights * 4 * roundoff(problem)).errors(got["shared_weights"])
 
-    return Workload(arguments, 1, judge)
+    return Workload(arguments, 1, judge, repeats="continued")
 
 
 def _block(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def sums_over_partners(
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return others_untouched(given, got, k) or all_units([units])(got, config)
 
-    return Workload(given, m, judge, units=(units,), repeatable=True)
+    return Workload(given, m, judge, units=(units,), repeats="same")
 
 
 def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.Step]:
@@ -243,7 +243,7 @@ def block_links(problem: Problem, seed: int) -> Workload:
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return others_untouched(given, got, k) or all_units((rows, counts))(got, config)
 
-    return Workload(given, m, judge, units=(rows, counts))
+    return Workload(given, m, judge, units=(rows, counts), repeats="continued")
 
 
 def _counts_of_all(given: Mapping[str, Any], k: int, u: float) -> Judge:

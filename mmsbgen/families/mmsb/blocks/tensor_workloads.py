@@ -182,7 +182,7 @@ def block_strike(problem: Problem, seed: int) -> Workload:
         wrong = np.argwhere(found != informing())
         return f"the scale of {tuple(map(int, wrong[0]))} is {found[tuple(wrong[0])]}" if wrong.size else None
 
-    return Workload(given, m, judge)
+    return Workload(given, m, judge, repeats="continued")
 
 
 def block_sums(problem: Problem, seed: int) -> Workload:
@@ -213,4 +213,4 @@ def sums_of(problem: Problem, rng: np.random.Generator, given: Mapping[str, Any]
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return block_workloads.others_untouched(here, got, k) or all_units([units])(got, config)
 
-    return Workload(here, m, judge, units=(units,), repeatable=True)
+    return Workload(here, m, judge, units=(units,), repeats="same")

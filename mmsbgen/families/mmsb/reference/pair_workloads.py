@@ -109,7 +109,7 @@ def theta_end(problem: Problem, seed: int) -> Workload:
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return verify.theta_end(arguments, got, k, step, u)
 
-    return Workload(arguments, length, judge)
+    return Workload(arguments, length, judge, repeats="continued")
 
 
 def update_beta(problem: Problem, seed: int) -> Workload:
@@ -146,7 +146,7 @@ def perplexity_pairs(problem: Problem, seed: int) -> Workload:
         lambda units, turn: verify.perplexity_pairs(arguments, units, k, u, storage_of(problem)),
     )
     rotations = [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)]
-    return Workload(arguments, count, all_units([units]), rotations, (units,))
+    return Workload(arguments, count, all_units([units]), rotations, (units,), repeats="continued")
 
 
 def perplexity_sum(problem: Problem, seed: int) -> Workload:

@@ -158,7 +158,7 @@ def update_phi(problem: Problem, seed: int) -> Workload:
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         return verify.others_unchanged(arguments, got, arguments["spares"]) or all_units([units])(got, config)
 
-    return Workload(arguments, m, judge, rotations, (units,), repeatable=True)
+    return Workload(arguments, m, judge, rotations, (units,), repeats="same")
 
 
 def new_rows(arguments: Mapping[str, Any], units: Array) -> dict[str, Array]:
@@ -188,7 +188,7 @@ def exchange_slots(problem: Problem, seed: int) -> Workload:
             return "slots and spares were not exchanged"
         return None
 
-    return Workload(arguments, m, judge)
+    return Workload(arguments, m, judge, repeats="continued")
 
 
 def update_pi(problem: Problem, seed: int) -> Workload:
@@ -210,7 +210,7 @@ def update_pi(problem: Problem, seed: int) -> Workload:
         lambda units: new_rows(arguments, units) | {"slots": arguments["vertices"][units], "spares": units},
         lambda units, turn: verify.update_pi(arguments, units, k, u),
     )
-    return Workload(arguments, m, all_units([units]), units=(units,))
+    return Workload(arguments, m, all_units([units]), units=(units,), repeats="continued")
 
 
 def init_pi(problem: Problem, seed: int) -> Workload:
@@ -252,7 +252,7 @@ def gather_rows(problem: Problem, seed: int) -> Workload:
         lambda units: {"rows": units, "sums": units},
         lambda units, turn: verify.gather_rows(arguments, units, storage_of(problem)),
     )
-    return Workload(arguments, count * length, all_units([units]), units=(units,))
+    return Workload(arguments, count * length, all_units([units]), units=(units,), repeats="continued")
 
 
 def draws(problem: Problem, seed: int) -> Workload:

@@ -73,7 +73,7 @@ def sparse_pairs(problem: Problem, seed: int) -> Workload:
         )
 
     units = Units(count, lambda units: {"probabilities": units, "published": units, "sums": units}, reference)
-    return Workload(given, count, all_units([units]), rotations, (units,))
+    return Workload(given, count, all_units([units]), rotations, (units,), repeats="continued")
 
 
 def sparse_links(problem: Problem, seed: int) -> Workload:

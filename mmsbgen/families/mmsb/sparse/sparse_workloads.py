@@ -139,7 +139,7 @@ def sparse_rows(problem: Problem, seed: int) -> Workload:
         found = {name: got[name][at] for name, at in places(every).items()}
         return check(found, config) or _sums(given, got, counted, k, step, u) or _tables(got)
 
-    return Workload(given, n, judge, units=(rows, sums))
+    return Workload(given, n, judge, units=(rows, sums), repeats="continued")
 
 
 def _tables(got: Got) -> str | None:
@@ -281,4 +281,4 @@ def sparse_totals(problem: Problem, seed: int) -> Workload:
             column_sums, 4 * u * column_sums
         ).errors(got["totals"][:k])
 
-    return Workload(given, length, judge)
+    return Workload(given, length, judge, repeats="continued")

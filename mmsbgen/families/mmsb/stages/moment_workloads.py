@@ -39,4 +39,4 @@ def add_moments(problem: Problem, seed: int) -> Workload:
             squares, error
         ).errors(got["squares"])
 
-    return Workload(arguments, rows.size, judge)
+    return Workload(arguments, rows.size, judge, repeats="continued")

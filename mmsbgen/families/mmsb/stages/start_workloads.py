@@ -58,4 +58,4 @@ def place_rows(problem: Problem, seed: int) -> Workload:
 
     in_sets = counts > 0
     units = tuple(part(np.flatnonzero(in_sets == are), are) for are in (True, False) if np.any(in_sets == are))
-    return Workload(arguments, n * row_length(k) // PLACED, all_units(units), units=units, repeatable=True)
+    return Workload(arguments, n * row_length(k) // PLACED, all_units(units), units=units, repeats="same")

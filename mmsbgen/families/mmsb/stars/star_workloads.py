@@ -85,7 +85,7 @@ def draw_shared(problem: Problem, seed: int) -> Workload:
                 return f"iteration {ahead}: {wrong}"
         return None
 
-    return Workload(arguments, ROUNDS, judge)
+    return Workload(arguments, ROUNDS, judge, repeats="continued")
 
 
 def _case(problem: Problem, rng: np.random.Generator) -> _Case:
@@ -138,7 +138,7 @@ def star_rows(problem: Problem, seed: int) -> Workload:
             before[given["spares"]] = got["pi"][given["spares"]]
         return others_untouched(given | {"pi": before}, got, k, into) or all_units([units])(got, config)
 
-    return Workload(given, problem.integer("m"), judge, _others(problem, given, seed), (units,))
+    return Workload(given, problem.integer("m"), judge, _others(problem, given, seed), (units,), repeats="continued")
 
 
 def _words(marks: Array) -> Array:
@@ -222,7 +222,7 @@ def star_factors(problem: Problem, seed: int) -> Workload:
 
     own = Units(m, lambda units: {"own_factors": units, "scales": units}, reference)
     units = own, tensor_workloads.partners_factors(problem, given, case.distinct)
-    return Workload(given, m, all_units(units), rotations, units, repeatable=True)
+    return Workload(given, m, all_units(units), rotations, units, repeats="same")
 
 
 def star_scales(problem: Problem, seed: int) -> Workload:
@@ -256,7 +256,7 @@ def star_scales(problem: Problem, seed: int) -> Workload:
         return judge
 
     units = (Units(m, lambda units: {"scales": units}, reference),)
-    return Workload(given, m, all_units(units), units=units, repeatable=True)
+    return Workload(given, m, all_units(units), units=units, repeats="same")
 
 
 def star_sums(problem: Problem, seed: int) -> Workload:

@@ -1,0 +1,86 @@
+"""The launches of a kernel whose work takes several: a loop over a frontier, passes of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.backends.base import Buffer, Device, Event, Kernel
+from mmsbgen.base.errors import InputError
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config, Traits
+
+__all__ = ["Launches"]
+
+
+class Launches:
+    """What a host program (:attr:`mmsbgen.kernels.family.KernelSpec.program`) does on the device in one call.
+
+    Attributes:
+        problem: The problem that the kernel was built for.
+        config: Its configuration.
+        traits: The properties of its device.
+        count: The work units of the call, as in :attr:`mmsbgen.kernels.family.Workload.count`.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        kernels: Mapping[str, Kernel],
+        entries: Mapping[str, Iterable[str]],
+        values: MutableMapping[str, Any],
+        count: int,
+        built_for: tuple[Problem, Config, Traits],
+    ) -> None:
+        self.problem, self.config, self.traits = built_for
+        self.count = count
+        self._device, self._kernels, self._entries, self._values = device, kernels, entries, values
+        self._first: Event | None = None
+        self._last: Event | None = None
+
+    def launch(self, entry: str, grid: int, block: int, shared: int = 0, /, **scalars: np.generic) -> None:
+        """Queue ``grid`` blocks of an entry point; ``scalars`` replace arguments of the call with the same names."""
+        args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
+        self._last = self._kernels[entry].launch((grid,), (block,), args, shared)
+        self._first = self._first or self._last
+
+    def read(self, name: str) -> NDArray[Any]:
+        """An argument's array as the launches so far leave it.  Waits for them."""
+        return self._device.download(self._values[name])
+
+    def write(self, name: str, array: NDArray[Any]) -> None:
+        """Overwrite the first rows of an argument's array."""
+        self._device.write(self._values[name], array)
+
+    def swap(self, one: str, other: str) -> None:
+        """Exchange the arrays of two arguments, for launches that follow and for the caller.
+
+        Raises :class:`InputError` if their shapes or types differ.
+        """
+        values = self._values
+        a, b = values[one], values[other]
+        if not isinstance(a, Buffer) or not isinstance(b, Buffer) or (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise InputError(f"{one} and {other} cannot be exchanged: {a!r}, {b!r}")
+        values[one], values[other] = b, a
+
+    def ended(self) -> Event:
+        """The event of the whole call; its time goes from the first launch's begin to the last one's end."""
+        if self._first is None or self._last is None:
+            return self._device.mark()
+        return self._last if self._first is self._last else _Span(self._first, self._last)
+
+
+class _Span(Event):
+    """Several launches, from the begin of the first to the end of the last."""
+
+    def __init__(self, first: Event, last: Event) -> None:
+        self._first, self._last = first, last
+
+    def wait(self) -> None:
+        self._last.wait()
+
+    def seconds_since(self, first: Event) -> float:
+        return self._last.seconds_since(first._first if isinstance(first, _Span) else first)

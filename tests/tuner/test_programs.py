@@ -1,0 +1,167 @@
+"""Kernels whose call is a program, whose inputs are restored between calls, or depend on the configuration."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.base.errors import InputError, LaunchError
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.build import build, check, release, upload
+from mmsbgen.kernels.family import KernelFamily
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.measure.trial_process import TrialBench, resolve_family
+from mmsbgen.tuner.run.tune import tune
+
+REFERENCE = "program_family:PROGRAMS"
+HASTY = Patience(repetitions=5, enough_s=0.0)
+QUEUE, SCAN = ({"block_size": 64, "method": method} for method in ("queue", "scan"))
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> KernelFamily:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    return resolve_family(REFERENCE)
+
+
+@pytest.fixture
+def measurer(programs: KernelFamily, pocl_device: Device) -> Iterator[Measurer]:
+    with Measurer(pocl_device.info.spec, REFERENCE, TrialLimits(run_s=20.0)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("config", [QUEUE, SCAN], ids=["queue", "scan"])
+def test_a_loop_over_a_frontier_is_timed_from_its_start_each_time(measurer: Measurer, config: dict[str, Any]) -> None:
+    """2,000 launches a call: one that found an empty frontier would take a thousandth."""
+    measurer.load("levels", resolve_family(REFERENCE).problem(n=2000))
+    outcome = measurer.measure(config, patience=HASTY)
+    assert (outcome.status, outcome.message) == ("ok", "")
+    assert outcome.timing is not None
+    assert outcome.timing.batch == 1
+    assert min(outcome.timing.times) > statistics.median(outcome.timing.times) / 10
+    assert min(outcome.timing.times) > 1e-3
+    in_turns = measurer.turns([QUEUE, SCAN], 3)
+    assert all(min(timing.times) > 1e-3 for timing in in_turns)
+    assert measurer.recheck([QUEUE, SCAN]) == [None, None]
+
+
+def test_a_kernel_that_changes_its_inputs_says_what_a_second_call_finds(measurer: Measurer) -> None:
+    with pytest.raises(InputError, match='undeclared changes its input x.*repeats="same"'):
+        measurer.load("undeclared", resolve_family(REFERENCE).problem(n=1000))
+
+
+def test_what_repeated_calls_leave_has_to_be_finite(measurer: Measurer) -> None:
+    problem = resolve_family(REFERENCE).problem(n=1000)
+    patience = Patience(repetitions=12, enough_s=0.0)
+    measurer.load("continued", problem)
+    outcome = measurer.measure({"block_size": 64}, patience=patience)
+    assert outcome.status == "wrong_result"
+    assert "1000 of 1000 values of x are not finite" in outcome.message
+    measurer.load("restored", problem)
+    assert measurer.measure({"block_size": 64}, patience=patience).status == "ok"
+
+
+def test_a_target_that_is_not_reached_fails_the_configuration(measurer: Measurer) -> None:
+    measurer.load("capped", resolve_family(REFERENCE).problem(n=2000))
+    outcome = measurer.measure(QUEUE, patience=HASTY)
+    assert outcome.status == "launch_error"
+    assert "vertices are left after 400 levels" in outcome.message
+
+
+def test_a_program_without_end_costs_only_itself(programs: KernelFamily, pocl_device: Device) -> None:
+    with Measurer(pocl_device.info.spec, REFERENCE, TrialLimits(run_s=2.0)) as measurer:
+        measurer.load("endless", programs.problem(n=1000))
+        assert measurer.measure(SCAN, patience=HASTY).status == "timeout"
+        measurer.load("levels", programs.problem(n=1000))
+        assert measurer.measure(SCAN, patience=HASTY).status == "ok"
+
+
+def test_inputs_of_a_layout_are_made_once_and_told_apart_in_time(programs: KernelFamily, pocl_device: Device) -> None:
+    before = pocl_device.allocated
+    bench = TrialBench(pocl_device, lambda phase: None)
+    bench.load(REFERENCE, "product", programs.problem(n=600), 0, None)
+    outcomes = {
+        (layout, block): bench.measure({"block_size": block, "layout": layout}, None, HASTY, 0, True)
+        for block, layout in itertools.product((16, 64), ("rows", "columns"))
+    }
+    assert {outcome.status for outcome in outcomes.values()} == {"ok"}, outcomes
+    made = {at: outcome.prepare_s for at, outcome in outcomes.items()}
+    assert made["rows", 16] == made["rows", 64]
+    assert made["columns", 16] == made["columns", 64]
+    assert made["rows", 16] != made["columns", 16]
+    assert min(filter(None, made.values())) > 0
+    bench.unload()
+    assert pocl_device.allocated == before
+
+
+def test_programs_are_tuned_stored_selected_and_run(programs: KernelFamily, store: Store, pocl_device: Device) -> None:
+    problem = programs.problem(n=400)
+    report = tune(
+        pocl_device.info.spec,
+        REFERENCE,
+        None,
+        problem,
+        store=store,
+        strategy="exhaustive",
+        patience=HASTY,
+        roof_bytes=1 << 24,
+    )
+    assert {kernel.kernel: dict(kernel.statuses) for kernel in report.kernels} == {
+        "levels": {"ok": 4},
+        "product": {"ok": 4},
+    }
+    laid_out = {trial.config["layout"]: trial.extra["prepare_s"] for trial in store.trials(kernel="product")}
+    assert set(laid_out) == {"rows", "columns"}
+    assert min(laid_out.values()) > 0
+    runtime = Runtime(pocl_device, programs, Index(store))
+    kernel = runtime.kernel("levels", problem)
+    assert kernel.choice.tier == "exact"
+    best = next(one for one in report.kernels if one.kernel == "levels").best
+    assert best is not None
+    assert kernel.config == best.config
+    workload = kernel.spec.workload(problem, 7)
+    placed = upload(pocl_device, workload)
+    kernel.launch(workload.count, placed).wait()
+    assert workload.verify({"levels": pocl_device.download(placed["levels"])}, kernel.config) is None
+    release(placed)
+
+
+@pytest.mark.parametrize("config", [QUEUE, SCAN], ids=["queue", "scan"])
+def test_a_program_is_checked_on_the_small_problem(
+    programs: KernelFamily, config: dict[str, Any], pocl_device: Device
+) -> None:
+    assert check(pocl_device, programs.kernel("levels"), programs.problem(n=2000), config, seed=3) is None
+
+
+def test_a_program_that_fails_in_the_middle_is_not_tried_again(programs: KernelFamily, pocl_device: Device) -> None:
+    """Its first launches have changed the inputs."""
+    problem = programs.problem(n=1000)
+    kernel = Runtime(pocl_device, programs).kernel("capped", problem)
+    workload = kernel.spec.workload(problem, 0)
+    placed = upload(pocl_device, workload)
+    with pytest.raises(LaunchError, match=r"capped .*400 levels.*Before another run, choose another configuration"):
+        kernel.launch(workload.count, placed)
+    reached = pocl_device.download(placed["levels"])
+    assert int(np.sort(np.unique(reached))[-2]) == 400
+    release(placed)
+
+
+def test_arrays_of_different_shapes_are_not_exchanged(programs: KernelFamily, pocl_device: Device) -> None:
+    problem = programs.problem(n=100)
+    bound = build(pocl_device, programs.kernel("levels"), problem, QUEUE)
+    workload = bound.spec.workload(problem, 0)
+    placed = upload(pocl_device, workload)
+    placed["next_size"], spare = pocl_device.zeros(2, np.uint32), placed["next_size"]
+    with pytest.raises(InputError, match="size and next_size cannot be exchanged"):
+        bound.launch(workload.count, placed)
+    release(placed | {"spare": spare})
