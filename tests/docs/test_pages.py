@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from sybil import Document
 
 from mmsbgen.backends import Device
-from mmsbgen.cli.shared.graph_problem import of_graph
+from mmsbgen.cli.shared.graph_problem import graph_run
 from mmsbgen.families.mmsb import MMSB
 from tests.docs.blocks import LANGUAGES, Page, Shell, blocks, renewed
 
@@ -146,7 +146,8 @@ def test_the_tutorial_names_the_kernels_that_a_tune_leaves_out(pocl_device: Devi
     lines = re.findall(r"^Configurations, \w+: (.*?) \(", page, re.MULTILINE)
     used = {name for line in lines for name in line.split(", ")}
     (told,) = re.findall(r"all of these are tuned but (.*?), which", page, re.DOTALL)
-    problem = of_graph(ROOT / "tests" / "data" / "CA-GrQc.txt.gz", 50, "block", "stratified", pocl_device.info.spec)
-    tuned = MMSB.worth_tuning(MMSB.problem(**problem))
+    run = graph_run(ROOT / "tests" / "data" / "CA-GrQc.txt.gz", 50, "block", "stratified")
+    assert run is not None
+    tuned = MMSB.worth_tuning(MMSB.problem(**run.problem(pocl_device.info.spec)))
     assert set(re.findall("`(.*?)`", told)) == used - set(tuned)
     assert set(tuned) <= used

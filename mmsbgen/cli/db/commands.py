@@ -16,7 +16,7 @@ from mmsbgen.cli.printing.output_options import Output, moved, output_options, r
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
-from mmsbgen.cli.shared.graph_problem import graph_options, of_graph
+from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
 from mmsbgen.cli.shared.logs import is_quiet
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -310,7 +310,8 @@ def explain(
     if graph is not None and spec is None:
         raise InputError(f"--graph {graph} goes with --on DEVICE: the problem may depend on the device")
     files = reading_of_option({"format": format, "weights": weights, "vertices": vertices}, graph)
-    asked = of_graph(graph, k, mini_batch, partners, spec, files)
+    run = graph_run(graph, k, mini_batch, partners, files)
+    asked = {} if run is None else run.problem(spec)
     with reading(ctx) as store:
         device = picked_device(store, device, shipped=True)
         checked_kernel(store, kernel)

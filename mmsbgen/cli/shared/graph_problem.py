@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,8 @@ from mmsbgen.cli.shared.guided_help import expert
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
-    from mmsbgen.graph import ReadingOptions
+    from mmsbgen.graph import ReadingOptions, Split
+    from mmsbgen.sampler.options.options import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,27 +49,39 @@ def graph_options(command: F) -> F:
     return command
 
 
-def of_graph(
-    graph: Path | None,
-    k: int | None,
-    mini_batch: str,
-    partners: str,
-    device: str | None,
-    reading: ReadingOptions | None = None,
-) -> dict[str, Any]:
-    """The problem parameters of ``mmsbgen detect GRAPH -k K`` with these options; empty without a graph.
+@dataclass(frozen=True)
+class GraphRun:
+    """The split graph and the options of ``mmsbgen detect GRAPH -k K``."""
+
+    parts: Split
+    options: Options
+
+    def problem(self, device: str | None) -> dict[str, Any]:
+        """The problem parameters of the run on a device."""
+        from mmsbgen.backends import find_device
+        from mmsbgen.sampler.chain.chain_problem import problem_of
+
+        return dict(problem_of(self.parts, self.options, find_device(device)))
+
+
+def graph_run(
+    graph: Path | None, k: int | None, mini_batch: str, partners: str, reading: ReadingOptions | None = None
+) -> GraphRun | None:
+    """The run of ``mmsbgen detect GRAPH -k K`` with these options; None without a graph.
 
     Raises ``InputError`` if only one of ``graph`` and ``k`` is given.
     """
     if graph is None:
         if k is not None:
             raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")
-        return {}
+        return None
     if k is None:
         raise InputError("--graph needs the number of communities too, for example -k 50")
-    from mmsbgen.graph import load_graph
-    from mmsbgen.sampler.chain.chain_problem import problem_of_graph
+    from mmsbgen.graph import ReadingOptions, read_graph
+    from mmsbgen.sampler.chain.chain_problem import split_of
+    from mmsbgen.sampler.minibatch.strategies import strategy
     from mmsbgen.sampler.options.options import Options
 
+    strategy(mini_batch)
     options = Options(n_communities=k, mini_batch=mini_batch, partners=partners)
-    return dict(problem_of_graph(graph if reading is None else load_graph(graph, reading), options, device))
+    return GraphRun(split_of(read_graph(graph, reading or ReadingOptions()), options), options)

@@ -10,7 +10,7 @@ from mmsbgen.backends.discovery import select_device
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
-from mmsbgen.graph import Split, as_graph, split
+from mmsbgen.graph import Graph, Split, as_graph, split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.minibatch.strategies import strategy
 from mmsbgen.sampler.options.options import Options
@@ -104,5 +104,9 @@ def problem_of_graph(source: Any, options: Options, device: str | None = None) -
     """
     strategy(options.mini_batch)
     info = select_device(device, *discover())
-    graph = as_graph(source)
-    return problem_of(split(graph, validation=options.held_out_share(graph.n_links), seed=options.seed), options, info)
+    return problem_of(split_of(as_graph(source), options), options, info)
+
+
+def split_of(graph: Graph, options: Options) -> Split:
+    """The training and validation links of a run on a graph."""
+    return split(graph, validation=options.held_out_share(graph.n_links), seed=options.seed)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from mmsbgen.db.records.canonical_json import utc_now
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.noise import FinalsVerdict, judge, median_interval
 
-__all__ = ["FINAL_S", "METER_S", "choose", "metered", "rounds_for", "verdict_of"]
+__all__ = ["FINAL_S", "METER_S", "as_winners", "choose", "metered", "rounds_for", "verdict_of"]
 
 _FEWEST = 3
 _MOST = 6
@@ -58,6 +60,11 @@ def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Ite
             if not (end - time.monotonic() >= METER_S or (place == winner and _METERED * (end - begin) >= METER_S)):
                 return
         yield place
+
+
+def as_winners(run: str, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The trials as those of a round after the finals, by which a run selects their configurations."""
+    return [replace(trial, run=run, round=3, created_at=utc_now()) for trial in trials]
 
 
 def verdict_of(finals: Sequence[TrialRecord], complexity: Callable[[Config], Any]) -> FinalsVerdict | None:
