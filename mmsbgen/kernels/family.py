@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -266,6 +267,20 @@ class KernelSpec:
 
 
 @dataclass(frozen=True)
+class Dataset:
+    """A user's data as problem and inputs.
+
+    Attributes:
+        values: Problem parameters: its sizes, and features on which times depend, such as a largest degree.  Features
+            are soft parameters: records of other data then count by their distance.
+        workload: Returns the inputs and the check of a kernel on these data; takes its name, the problem and a seed.
+    """
+
+    values: Mapping[str, Value]
+    workload: Callable[[str, Problem, int], Workload]
+
+
+@dataclass(frozen=True)
 class KernelFamily:
     """A named set of kernels over one declared set of problem parameters.
 
@@ -275,6 +290,7 @@ class KernelFamily:
         tuned: Names of the kernels that are worth tuning, the most expensive first; empty for all kernels.
         refusal: Returns why a combination of allowed values is no valid problem, or None.
         inputs_refusal: Returns why no inputs can be generated to measure a problem, or None.
+        read: Reads a file of a user's data, on which kernels are then measured instead of on generated inputs.
     """
 
     name: str
@@ -285,6 +301,13 @@ class KernelFamily:
     tuned: tuple[str, ...] = ()
     refusal: Callable[[Problem], str | None] = lambda problem: None
     inputs_refusal: Callable[[Problem], str | None] = lambda problem: None
+    read: Callable[[Path], Dataset] | None = None
+
+    def dataset(self, file: Path) -> Dataset:
+        """The data of a file; raises :class:`InputError` if the family reads none, and what its reader raises."""
+        if self.read is None:
+            raise InputError(f"{self.name} has no reader of data: its inputs are generated for the problem")
+        return self.read(file)
 
     def problem(self, **values: object) -> Problem:
         """A checked problem of this family; raises :class:`InputError`."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 
 from mmsbgen.base.errors import LaunchError
-from mmsbgen.kernels.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Workload
+from mmsbgen.kernels.family import Argument, Array, Dataset, Expected, KernelFamily, KernelSpec, Launch, Workload
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.kernels.render import environment
@@ -145,8 +146,19 @@ def reference(begins: Array, targets: Array) -> Array:
     return levels
 
 
-def searched(problem: Problem, seed: int, repeats: Any = "restored") -> Workload:
-    begins, targets = graph(problem, seed)
+def searched(problem: Problem, seed: int) -> Workload:
+    return search_of(*graph(problem, seed))
+
+
+def read(file: Path) -> Dataset:
+    """A graph from a file of ``begins`` and ``targets``; a feature is its largest degree."""
+    with np.load(file) as found:
+        begins, targets = found["begins"], found["targets"]
+    values = {"n": begins.size - 1, "degree": int(np.diff(begins).max())}
+    return Dataset(values, lambda kernel, problem, seed: search_of(begins, targets))
+
+
+def search_of(begins: Array, targets: Array) -> Workload:
     n = begins.size - 1
     levels, queue = np.full(n, NONE), np.zeros(n, np.uint32)
     levels[0] = 0
@@ -161,7 +173,7 @@ def searched(problem: Problem, seed: int, repeats: Any = "restored") -> Workload
         "next_size": np.zeros(1, np.uint32),
     }
     expected = Expected(answer, 0.0 * answer)
-    return Workload(arguments, n, lambda got, config: expected.errors(got["levels"]), repeats=repeats)
+    return Workload(arguments, n, lambda got, config: expected.errors(got["levels"]), repeats="restored")
 
 
 def shape(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
@@ -177,7 +189,7 @@ SEARCH = KernelSpec(
     template="toy/levels.jinja",
     doc="links from vertex 0",
     arguments=ARGUMENTS,
-    parameters=("n",),
+    parameters=("n", "degree"),
     space=Space((BLOCK, Axis("method", ("queue", "scan"), "how the next level is found"))),
     default=partial(default, method="queue"),
     variables=lambda problem, config, traits: {},
@@ -274,7 +286,10 @@ def faulty(name: str, **changed: Any) -> KernelSpec:
 PROGRAMS = KernelFamily(
     name="programs",
     doc="kernels of several launches",
-    parameters=(Parameter("n", 3000, "vertices, or rows", minimum=1, maximum=1 << 20),),
+    parameters=(
+        Parameter("n", 3000, "vertices, or rows", minimum=1, maximum=1 << 20),
+        Parameter("degree", 0, "largest degree, of a user's graph", soft=True, implicit=True),
+    ),
     kernels={
         spec.name: spec
         for spec in (
@@ -289,4 +304,5 @@ PROGRAMS = KernelFamily(
     },
     row_bytes=lambda problem: 4096,
     tuned=("levels", "product"),
+    read=read,
 )

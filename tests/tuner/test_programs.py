@@ -17,7 +17,7 @@ from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.build import build, check, release, upload
 from mmsbgen.kernels.family import KernelFamily
-from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.kernels.runtime import Runtime, look_up
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.measure.trial_process import TrialBench, resolve_family
@@ -165,3 +165,44 @@ def test_arrays_of_different_shapes_are_not_exchanged(programs: KernelFamily, po
     with pytest.raises(InputError, match="size and next_size cannot be exchanged"):
         bound.launch(workload.count, placed)
     release(placed | {"spare": spare})
+
+
+def test_a_users_data_are_what_is_measured_and_their_features_find_the_nearest(
+    programs: KernelFamily, store: Store, pocl_device: Device, tmp_path: Path
+) -> None:
+    """A star has two levels, where a generated graph of its size has hundreds."""
+    spec, found = pocl_device.info.spec, {}
+    for name, leaves, chain in (("star", 300, 1), ("comb", 1, 300)):
+        sources = np.concatenate([np.repeat(np.arange(chain), leaves), np.arange(max(0, chain - 1))])
+        targets = np.concatenate([chain + np.arange(chain * leaves), 1 + np.arange(max(0, chain - 1))])
+        both, others = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+        order = np.argsort(both, kind="stable")
+        begins = np.concatenate([[0], np.cumsum(np.bincount(both))]).astype(np.uint32)
+        file = tmp_path / f"{name}.npz"
+        np.savez(file, begins=begins, targets=others[order].astype(np.uint32))
+        problem = programs.problem(**programs.dataset(file).values)
+        report = tune(
+            spec,
+            REFERENCE,
+            ["levels"],
+            problem,
+            store=store,
+            data=file,
+            patience=HASTY,
+            budget_trials=4,
+            roof_bytes=1 << 24,
+        )
+        (kernel,) = report.kernels
+        assert dict(kernel.statuses) == {"ok": 4}
+        assert kernel.best is not None
+        found[name] = kernel.best
+    assert found["star"].median_s < found["comb"].median_s / 10
+    like_the_star = programs.problem(n=290, degree=289)
+    chosen = look_up(Index(store), pocl_device.info, programs, "levels", like_the_star)
+    assert (chosen.tier, dict(chosen.config)) == ("problem", dict(found["star"].config))
+    assert "degree=300" in chosen.reason
+
+
+def test_a_family_without_a_reader_says_so(programs: KernelFamily) -> None:
+    with pytest.raises(InputError, match="mmsb has no reader of data"):
+        resolve_family("mmsb").dataset(Path("x"))

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -92,13 +93,22 @@ class Measurer:
     """Measures configurations of one kernel after another on one device, in a child that is started as needed.
 
     ``family`` is a name or ``package.module:NAME``, see :func:`mmsbgen.tuner.measure.trial_process.resolve_family`.
+    ``data`` is a file for the family's reader, None for generated inputs.
     """
 
-    def __init__(self, device: str | None, family: str, limits: TrialLimits | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        device: str | None,
+        family: str,
+        limits: TrialLimits | None = None,
+        seed: int = 0,
+        data: Path | None = None,
+    ) -> None:
         self.device = device
         self.family = family
         self.limits = limits or TrialLimits()
         self.seed = seed
+        self.data = data
         self.restarts = 0
         """Number of children that were lost, or ended because they might be damaged."""
         self.waiting: Callable[[str], None] = lambda device: None
@@ -131,7 +141,7 @@ class Measurer:
         self._loaded = None
         child = self._running()
         try:
-            child.ask("load", (self.family, kernel, problem, self.seed, roof_gbps), "load", self.limits)
+            child.ask("load", (self.family, kernel, problem, self.seed, roof_gbps, self.data), "load", self.limits)
         except WorkerLostError:
             self._lose()
             raise

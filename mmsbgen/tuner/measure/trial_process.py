@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Literal
 
 from jinja2 import TemplateError
@@ -25,7 +26,7 @@ from mmsbgen.base.errors import CompileError, ConfigError, DeviceMemoryError, In
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import family as family_named
 from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
-from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
+from mmsbgen.kernels.family import Dataset, KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
@@ -98,6 +99,8 @@ class TrialBench:
         self.rotations: list[dict[str, Any]] = []
         self.initial: dict[str, Any] = {}
         """Copies on the device of what kernels write, as it is at first."""
+        self.dataset: tuple[Path, Dataset] | None = None
+        """The user's data and their file."""
         self.touched = False
         self.prepared: dict[tuple[Value, ...], tuple[dict[str, Any], float]] = {}
         """Inputs by the values of the axes on which they depend, and the seconds that they took."""
@@ -140,18 +143,33 @@ class TrialBench:
         with self._alone("load"):
             return measure_roofs(self.device, row_bytes, buffer_bytes)
 
-    def load(self, family: str, kernel: str, problem: Problem, seed: int, roof_gbps: float | None) -> None:
+    def load(
+        self,
+        family: str,
+        kernel: str,
+        problem: Problem,
+        seed: int,
+        roof_gbps: float | None,
+        data: Path | None = None,
+    ) -> None:
         """Put a kernel's inputs for ``problem`` on the device, in place of earlier ones.
 
-        Results above ``roof_gbps`` are compared with the roof of a cache.
+        Results above ``roof_gbps`` are compared with the roof of a cache.  ``data`` is a file for the family's reader.
         """
         self.unload()
         self.roof_gbps = roof_gbps
         with self._before_timing("load"):
-            self._load(resolve_family(family).kernel(kernel), problem, seed)
+            found = resolve_family(family)
+            spec = found.kernel(kernel)
+            made = spec.workload(problem, seed) if data is None else self._data(found, data, kernel, problem, seed)
+            self._load(spec, problem, made)
 
-    def _load(self, spec: KernelSpec, problem: Problem, seed: int) -> None:
-        workload = spec.workload(problem, seed)
+    def _data(self, family: KernelFamily, file: Path, kernel: str, problem: Problem, seed: int) -> Workload:
+        if self.dataset is None or self.dataset[0] != file:
+            self.dataset = file, family.dataset(file)
+        return self.dataset[1].workload(kernel, problem, seed)
+
+    def _load(self, spec: KernelSpec, problem: Problem, workload: Workload) -> None:
         spec.check_repeats(workload)
         self.placed = upload(self.device, workload)
         self.rotations = [{}]

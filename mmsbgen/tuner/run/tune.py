@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
@@ -79,6 +80,7 @@ def tune(
     objective: str = "time",
     place: RunContext | None = None,
     compilers: int | None = None,
+    data: Path | None = None,
 ) -> TuneReport:
     """Find the fastest configuration of ``kernels`` for ``problem`` on a device, and store every trial as it ends.
 
@@ -107,6 +109,7 @@ def tune(
         place: context of a larger run, in which to measure instead of on ``device_spec``; the caller ends that run.
         compilers: processes that compile in advance, beside measuring on a GPU and before it on a processor.  None
             takes about one per core, at most 16; with 0 or 1 the measuring process compiles.
+        data: a file for the family's reader, whose contents are the kernels' inputs; None generates them.
 
     Raises:
         InputError: an unknown device, kernel, strategy or axis, an empty space or inputs that do not fit.
@@ -125,7 +128,7 @@ def tune(
     with ExitStack() as stack:
         owned = place is None
         if place is None:
-            measurer = stack.enter_context(Measurer(device_spec, reference, limits, seed))
+            measurer = stack.enter_context(Measurer(device_spec, reference, limits, seed, data))
             if progress is not None:
                 measurer.waiting = progress.waiting
             stop = StopRequest((progress or Progress()).interrupted)
