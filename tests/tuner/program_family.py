@@ -18,14 +18,25 @@ from mmsbgen.kernels.render import environment
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 NONE = np.uint32(0xFFFFFFFF)
-LEVELS = """
+HEAD = """
 {% from "common/signature.jinja" import signature with context %}
+{% if d.name == "opencl" %}
 typedef uint u32;
-#define NONE 0xffffffffu
+{% else %}
+typedef unsigned int u32;
+#define atomic_cmpxchg(at, before, after) atomicCAS(at, before, after)
+#define atomic_inc(at) atomicAdd(at, 1u)
+{% endif %}
+typedef float real;
+#define ITEM ({{ d.group_id }} * {{ block_size }}u + {{ d.local_id }})
+"""
+LEVELS = (
+    HEAD
+    + """#define NONE 0xffffffffu
 {% if c.method == "queue" %}
 {{ signature(entries.advance) -}}
 {
-    const u32 i = (u32)get_global_id(0);
+    const u32 i = ITEM;
     if (i >= n_queue) return;
     const u32 from = queue[i];
     for (u32 at = begins[from]; at < begins[from + 1u]; ++at) {
@@ -36,7 +47,7 @@ typedef uint u32;
 {% else %}
 {{ signature(entries.scan) -}}
 {
-    const u32 to = (u32)get_global_id(0);
+    const u32 to = ITEM;
     if (to >= n || levels[to] != NONE) return;
     for (u32 at = begins[to]; at < begins[to + 1u]; ++at)
         if (levels[targets[at]] == level - 1u) {
@@ -47,29 +58,28 @@ typedef uint u32;
 }
 {% endif %}
 """
-PRODUCT = """
-{% from "common/signature.jinja" import signature with context %}
-typedef uint u32;
-typedef float real;
-{{ signature(kernel) -}}
+)
+PRODUCT = (
+    HEAD
+    + """{{ signature(kernel) -}}
 {
-    const u32 i = (u32)get_global_id(0);
+    const u32 i = ITEM;
     if (i >= n) return;
     real sum = 0.0f;
     for (u32 j = 0u; j < n; ++j) sum += matrix[{{ "i * n + j" if c.layout == "rows" else "j * n + i" }}] * x[j];
     y[i] = sum;
 }
 """
-SQUARE = """
-{% from "common/signature.jinja" import signature with context %}
-typedef uint u32;
-typedef float real;
-{{ signature(kernel) -}}
+)
+SQUARE = (
+    HEAD
+    + """{{ signature(kernel) -}}
 {
-    const u32 i = (u32)get_global_id(0);
+    const u32 i = ITEM;
     if (i < n) x[i] = 2.0f * x[i] * x[i];
 }
 """
+)
 environment().loader = jinja2.ChoiceLoader(
     [
         environment().loader,
@@ -198,7 +208,6 @@ SEARCH = KernelSpec(
     flops=lambda problem: 1,
     workload=searched,
     check_problem=lambda problem: problem.replace(n=300),
-    dialects=("opencl",),
     entries=entries,
     program=search,
 )
@@ -247,7 +256,6 @@ PRODUCTS = KernelSpec(
     flops=lambda problem: 2 * problem.integer("n") ** 2,
     workload=product,
     check_problem=lambda problem: problem.replace(n=100),
-    dialects=("opencl",),
 )
 
 
@@ -274,7 +282,6 @@ def squares(name: str, repeats: Any) -> KernelSpec:
         flops=lambda problem: problem.integer("n"),
         workload=partial(squared, repeats=repeats),
         check_problem=lambda problem: problem.replace(n=100),
-        dialects=("opencl",),
     )
 
 

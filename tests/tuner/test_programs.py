@@ -34,9 +34,15 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> KernelFamily:
     return resolve_family(REFERENCE)
 
 
+@pytest.fixture(params=[pytest.param("pocl", marks=pytest.mark.opencl), "cuda"])
+def device(request: pytest.FixtureRequest) -> Device:
+    found: Device = request.getfixturevalue(f"{request.param}_device")
+    return found
+
+
 @pytest.fixture
-def measurer(programs: KernelFamily, pocl_device: Device) -> Iterator[Measurer]:
-    with Measurer(pocl_device.info.spec, REFERENCE, TrialLimits(run_s=20.0)) as opened:
+def measurer(programs: KernelFamily, device: Device) -> Iterator[Measurer]:
+    with Measurer(device.info.spec, REFERENCE, TrialLimits(run_s=20.0)) as opened:
         yield opened
 
 
@@ -78,17 +84,17 @@ def test_a_target_that_is_not_reached_fails_the_configuration(measurer: Measurer
     assert "vertices are left after 400 levels" in outcome.message
 
 
-def test_a_program_without_end_costs_only_itself(programs: KernelFamily, pocl_device: Device) -> None:
-    with Measurer(pocl_device.info.spec, REFERENCE, TrialLimits(run_s=2.0)) as measurer:
+def test_a_program_without_end_costs_only_itself(programs: KernelFamily, device: Device) -> None:
+    with Measurer(device.info.spec, REFERENCE, TrialLimits(run_s=2.0)) as measurer:
         measurer.load("endless", programs.problem(n=1000))
         assert measurer.measure(SCAN, patience=HASTY).status == "timeout"
         measurer.load("levels", programs.problem(n=1000))
         assert measurer.measure(SCAN, patience=HASTY).status == "ok"
 
 
-def test_inputs_of_a_layout_are_made_once_and_told_apart_in_time(programs: KernelFamily, pocl_device: Device) -> None:
-    before = pocl_device.allocated
-    bench = TrialBench(pocl_device, lambda phase: None)
+def test_inputs_of_a_layout_are_made_once_and_told_apart_in_time(programs: KernelFamily, device: Device) -> None:
+    before = device.allocated
+    bench = TrialBench(device, lambda phase: None)
     bench.load(REFERENCE, "product", programs.problem(n=600), 0, None)
     outcomes = {
         (layout, block): bench.measure({"block_size": block, "layout": layout}, None, HASTY, 0, True)
@@ -101,13 +107,13 @@ def test_inputs_of_a_layout_are_made_once_and_told_apart_in_time(programs: Kerne
     assert made["rows", 16] != made["columns", 16]
     assert min(filter(None, made.values())) > 0
     bench.unload()
-    assert pocl_device.allocated == before
+    assert device.allocated == before
 
 
-def test_programs_are_tuned_stored_selected_and_run(programs: KernelFamily, store: Store, pocl_device: Device) -> None:
+def test_programs_are_tuned_stored_selected_and_run(programs: KernelFamily, store: Store, device: Device) -> None:
     problem = programs.problem(n=400)
     report = tune(
-        pocl_device.info.spec,
+        device.info.spec,
         REFERENCE,
         None,
         problem,
@@ -123,55 +129,55 @@ def test_programs_are_tuned_stored_selected_and_run(programs: KernelFamily, stor
     laid_out = {trial.config["layout"]: trial.extra["prepare_s"] for trial in store.trials(kernel="product")}
     assert set(laid_out) == {"rows", "columns"}
     assert min(laid_out.values()) > 0
-    runtime = Runtime(pocl_device, programs, Index(store))
+    runtime = Runtime(device, programs, Index(store))
     kernel = runtime.kernel("levels", problem)
     assert kernel.choice.tier == "exact"
     best = next(one for one in report.kernels if one.kernel == "levels").best
     assert best is not None
     assert kernel.config == best.config
     workload = kernel.spec.workload(problem, 7)
-    placed = upload(pocl_device, workload)
+    placed = upload(device, workload)
     kernel.launch(workload.count, placed).wait()
-    assert workload.verify({"levels": pocl_device.download(placed["levels"])}, kernel.config) is None
+    assert workload.verify({"levels": device.download(placed["levels"])}, kernel.config) is None
     release(placed)
 
 
 @pytest.mark.parametrize("config", [QUEUE, SCAN], ids=["queue", "scan"])
 def test_a_program_is_checked_on_the_small_problem(
-    programs: KernelFamily, config: dict[str, Any], pocl_device: Device
+    programs: KernelFamily, config: dict[str, Any], device: Device
 ) -> None:
-    assert check(pocl_device, programs.kernel("levels"), programs.problem(n=2000), config, seed=3) is None
+    assert check(device, programs.kernel("levels"), programs.problem(n=2000), config, seed=3) is None
 
 
-def test_a_program_that_fails_in_the_middle_is_not_tried_again(programs: KernelFamily, pocl_device: Device) -> None:
+def test_a_program_that_fails_in_the_middle_is_not_tried_again(programs: KernelFamily, device: Device) -> None:
     """Its first launches have changed the inputs."""
     problem = programs.problem(n=1000)
-    kernel = Runtime(pocl_device, programs).kernel("capped", problem)
+    kernel = Runtime(device, programs).kernel("capped", problem)
     workload = kernel.spec.workload(problem, 0)
-    placed = upload(pocl_device, workload)
+    placed = upload(device, workload)
     with pytest.raises(LaunchError, match=r"capped .*400 levels.*Before another run, choose another configuration"):
         kernel.launch(workload.count, placed)
-    reached = pocl_device.download(placed["levels"])
+    reached = device.download(placed["levels"])
     assert int(np.sort(np.unique(reached))[-2]) == 400
     release(placed)
 
 
-def test_arrays_of_different_shapes_are_not_exchanged(programs: KernelFamily, pocl_device: Device) -> None:
+def test_arrays_of_different_shapes_are_not_exchanged(programs: KernelFamily, device: Device) -> None:
     problem = programs.problem(n=100)
-    bound = build(pocl_device, programs.kernel("levels"), problem, QUEUE)
+    bound = build(device, programs.kernel("levels"), problem, QUEUE)
     workload = bound.spec.workload(problem, 0)
-    placed = upload(pocl_device, workload)
-    placed["next_size"], spare = pocl_device.zeros(2, np.uint32), placed["next_size"]
+    placed = upload(device, workload)
+    placed["next_size"], spare = device.zeros(2, np.uint32), placed["next_size"]
     with pytest.raises(InputError, match="size and next_size cannot be exchanged"):
         bound.launch(workload.count, placed)
     release(placed | {"spare": spare})
 
 
 def test_a_users_data_are_what_is_measured_and_their_features_find_the_nearest(
-    programs: KernelFamily, store: Store, pocl_device: Device, tmp_path: Path
+    programs: KernelFamily, store: Store, device: Device, tmp_path: Path
 ) -> None:
     """A star has two levels, where a generated graph of its size has hundreds."""
-    spec, found = pocl_device.info.spec, {}
+    spec, found = device.info.spec, {}
     for name, leaves, chain in (("star", 300, 1), ("comb", 1, 300)):
         sources = np.concatenate([np.repeat(np.arange(chain), leaves), np.arange(max(0, chain - 1))])
         targets = np.concatenate([chain + np.arange(chain * leaves), 1 + np.arange(max(0, chain - 1))])
@@ -198,7 +204,7 @@ def test_a_users_data_are_what_is_measured_and_their_features_find_the_nearest(
         found[name] = kernel.best
     assert found["star"].median_s < found["comb"].median_s / 10
     like_the_star = programs.problem(n=290, degree=289)
-    chosen = look_up(Index(store), pocl_device.info, programs, "levels", like_the_star)
+    chosen = look_up(Index(store), device.info, programs, "levels", like_the_star)
     assert (chosen.tier, dict(chosen.config)) == ("problem", dict(found["star"].config))
     assert "degree=300" in chosen.reason
 
