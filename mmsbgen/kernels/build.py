@@ -68,7 +68,7 @@ class BoundKernel:
         shape = self.spec.launch(self.problem, self.config, count, self.traits)
         args = [values[argument.name] for argument in self.spec.arguments]
         try:
-            return self.kernel.launch((shape.grid,), (shape.block,), args, shape.shared)
+            return self.kernel.launch(*shape.shape, args, shape.shared)
         except LaunchError as error:
             raise type(error)(f"{self.spec.name} ({describe(self.config)}): {error}") from error
 

@@ -166,7 +166,7 @@ def test_failures_are_counted_and_told(pocl_device: Any) -> None:
 
     def report(results: list[Any], verdicts: list[Any], loops: Any = none) -> dict[str, Any]:
         checked = [check.Checked(one, result) for result in results]
-        found: dict[str, Any] = check.as_dict(pocl_device.info, (7,), checked, verdicts, "", loops)
+        found: dict[str, Any] = check.as_dict(pocl_device.info, family(), (7,), checked, verdicts, "", loops)
         return found
 
     assert not report([good], [])["failed"]

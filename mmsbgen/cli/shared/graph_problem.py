@@ -15,6 +15,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.graph import ReadingOptions
+    from mmsbgen.kernels.family import KernelFamily
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,11 +55,16 @@ def of_graph(
     partners: str,
     device: str | None,
     reading: ReadingOptions | None = None,
+    family: KernelFamily | None = None,
 ) -> dict[str, Any]:
     """The problem parameters of ``mmsbgen detect GRAPH -k K`` with these options; empty without a graph.
 
-    Raises ``InputError`` if only one of ``graph`` and ``k`` is given.
+    Raises ``InputError`` if only one of ``graph`` and ``k`` is given, or if ``family`` is not that of ``detect``.
     """
+    if family is not None and family.name != "mmsb" and (graph is not None or k is not None):
+        given = f"-k {k}" if graph is None else f"--graph {graph}"
+        sizes = " ".join(f"-p {parameter.name}={parameter.default}" for parameter in family.parameters)
+        raise InputError(f"{given} is for the family mmsb; give the sizes of {family.name} as {sizes}")
     if graph is None:
         if k is not None:
             raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")

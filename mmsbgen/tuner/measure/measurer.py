@@ -91,7 +91,7 @@ class Measures(Protocol):
 class Measurer:
     """Measures configurations of one kernel after another on one device, in a child that is started as needed.
 
-    ``family`` is a name or ``package.module:NAME``, see :func:`mmsbgen.tuner.measure.trial_process.resolve_family`.
+    ``family`` is a reference as :func:`mmsbgen.families.resolve_family` takes it, with the absolute path of a file.
     """
 
     def __init__(self, device: str | None, family: str, limits: TrialLimits | None = None, seed: int = 0) -> None:

@@ -23,9 +23,9 @@ from jinja2 import TemplateError
 from mmsbgen.backends import Device, DeviceInfo, Event, open_device
 from mmsbgen.base.errors import CompileError, ConfigError, DeviceMemoryError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
-from mmsbgen.families import family as family_named
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
-from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
+from mmsbgen.kernels.family import KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
@@ -35,10 +35,11 @@ from mmsbgen.tuner.measure.full_size import FullSizeCheck
 from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns, too_short
 
-__all__ = ["Phase", "TrialOutcome", "resolve_family"]
+__all__ = ["Phase", "TrialOutcome"]
 
 Phase = Literal["load", "wait", "compile", "run"]
 _HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
+_family = functools.cache(resolve_family)
 
 
 @dataclass(frozen=True)
@@ -64,23 +65,6 @@ class _WrongResultError(Exception):
 def _refuse(wrong: str | None) -> None:
     if wrong is not None:
         raise _WrongResultError(f"at full size: {wrong}")
-
-
-def resolve_family(reference: str) -> KernelFamily:
-    """A family by its name, or by ``package.module:NAME`` where it is not one that ships with the package.
-
-    Raises :class:`InputError` when there is none.
-    """
-    if ":" not in reference:
-        return family_named(reference)
-    module, _, attribute = reference.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"no family {reference!r}: {error}") from None
-    if not isinstance(found, KernelFamily):
-        raise InputError(f"{reference} is no family of kernels")
-    return found
 
 
 class TrialBench:
@@ -144,7 +128,7 @@ class TrialBench:
         self.unload()
         self.roof_gbps = roof_gbps
         with self._before_timing("load"):
-            self._load(resolve_family(family).kernel(kernel), problem, seed)
+            self._load(_family(family).kernel(kernel), problem, seed)
 
     def _load(self, spec: KernelSpec, problem: Problem, seed: int) -> None:
         workload = spec.workload(problem, seed)
@@ -181,7 +165,7 @@ class TrialBench:
         On a processor it also runs the small problem: runtimes there finish compiling at a kernel's first launch, for
         the size of a block.  Raises what building and launching raise.
         """
-        spec = resolve_family(family).kernel(kernel)
+        spec = _family(family).kernel(kernel)
         self.notify("compile")
         bound = build(self.device, spec, problem, config)
         if self.device.info.kind == "cpu":
