@@ -116,9 +116,7 @@ def tune(
     reference = absolute(family) if isinstance(family, str) else family.name
     found = resolve_family(reference)
     if not isinstance(family, str) and found is not family:
-        raise InputError(
-            f"the family {family.name!r} is not known by that name; give it as 'FILE.py' or 'package.module:NAME'"
-        )
+        raise InputError(f"the family {family.name!r} is not known by that name; give it as FILE.py or MODULE:NAME")
     if problem.family != found.name:
         raise InputError(f"a problem of {problem.family} cannot be tuned with the kernels of {found.name}")
     specs = [found.kernel(name) for name in dict.fromkeys(kernels or found.worth_tuning(problem))]
