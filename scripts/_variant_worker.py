@@ -1,8 +1,8 @@
 """Check variants of kernels in a process of their own: a compiler or driver that dies takes no one with it.
 
-``_variant_worker.py DEVICE THREADS`` reads one JSON object a line, ``{"kernel", "problem", "config"}``, and answers
-each in its turn with ``{"status", "message", "seconds"}``.  Statuses: ok, wrong_result, compile_error, launch_error,
-no_memory, invalid, error.  What it has read it compiles ahead with so many threads, where the device can.
+``_variant_worker.py DEVICE THREADS FAMILY`` reads one JSON object a line, ``{"kernel", "problem", "config"}``.  It
+answers each in its turn with ``{"status", "message", "seconds"}``.  Statuses: ok, wrong_result, compile_error,
+launch_error, no_memory, invalid, error.  What it has read it compiles ahead with so many threads, where the device can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.base.errors import CompileError, ConfigError, DeviceMemoryError, LaunchError, MmsbgenError
-from mmsbgen.families import family
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import check, compiler_options, traits_of
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.render import render
@@ -50,12 +50,20 @@ class Worker:
     After a failed launch a CUDA context refuses all further work, which would then count as failures too.
     """
 
-    def __init__(self, device: str, timeout: float = TIMEOUT, cache: str | None = None, threads: int = 0) -> None:
+    def __init__(
+        self,
+        device: str,
+        timeout: float = TIMEOUT,
+        cache: str | None = None,
+        threads: int = 0,
+        family: str = "mmsb",
+    ) -> None:
         """Compiled kernels are kept in the folder ``cache``, or where the user's are.
 
         With ``threads`` that compile ahead the process is asked for three times as many variants at once.
         """
         self.device = device
+        self.family = family
         self.timeout = timeout
         self._threads = threads
         # The reference's products are small: threads that wait for the next one would take time from the compilers.
@@ -143,7 +151,7 @@ class Worker:
 
     def _start(self) -> subprocess.Popen[str]:
         self._answers = queue.Queue()
-        command = [sys.executable, __file__, self.device, str(self._threads)]
+        command = [sys.executable, __file__, self.device, str(self._threads), self.family]
         # In a session of its own: the key that interrupts the parent is not to look like a kernel that crashed.
         self._process = subprocess.Popen(
             command,
@@ -203,7 +211,7 @@ def _read(device: Device, kernels: KernelFamily, threads: int) -> Iterator[dict[
             yield asked
 
 
-def main(spec: str, threads: int) -> None:
+def main(spec: str, threads: int, family: str) -> None:
     """Answer until standard input ends."""
     # Compilers print to standard output; answers have a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w")
@@ -215,7 +223,7 @@ def main(spec: str, threads: int) -> None:
         DeviceMemoryError: "no_memory",
         MmsbgenError: "error",
     }
-    kernels = family()
+    kernels = resolve_family(family)
     if spec.startswith("cuda"):
         _sleep_while_waiting()
     with open_device(spec) as device:
@@ -234,4 +242,4 @@ def main(spec: str, threads: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

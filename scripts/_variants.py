@@ -77,7 +77,8 @@ def spread(
     rng = random.Random(f"{spec.name} {describe(fixed)}")
     axes = {axis.name: (fixed[axis.name],) if axis.name in fixed else axis.values for axis in spec.space.axes}
     choices = {"K": tuple(ks), "dtype": ("float32", "float64"), "storage": STORAGES, **DRAWN}
-    choices = {name: values for name, values in choices.items() if name in spec.parameters}
+    own = spec.parameters if kernels.name == "mmsb" else ()  # other families are checked at their default sizes
+    choices = {name: values for name, values in choices.items() if name in own}
     known: set[str] = set()
     pairs: set[Any] = set()
 
@@ -140,6 +141,7 @@ def run(
     seconds: float | None,
     jobs: int,
     timeout: float = TIMEOUT,
+    family: str = "mmsb",
 ) -> None:
     """Check variants in ``jobs`` processes until they or the time run out; ``keep`` is called by one at a time.
 
@@ -160,7 +162,7 @@ def run(
     ):
         # Half as many threads again as cores: some wait for the device.
         threads = -(-3 * cores() // (2 * jobs)) if infos[0].backend == "cuda" else 0
-        workers = [Worker(infos[i % len(infos)].spec, timeout, cache, threads) for i in range(jobs)]
+        workers = [Worker(infos[i % len(infos)].spec, timeout, cache, threads, family) for i in range(jobs)]
         task = progress.add_task(infos[0].platform, total=total)
 
         def taken() -> Variant | None:

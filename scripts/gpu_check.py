@@ -31,9 +31,9 @@ from rich.console import Console
 
 from mmsbgen import __version__
 from mmsbgen.backends import DeviceInfo, open_device
-from mmsbgen.families import family
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import compiler_options, traits_of
-from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.space import Traits
 
 KS = (1, 7, 64, 100, 1000, 1024, 2048)
@@ -49,9 +49,10 @@ class Checked(NamedTuple):
     result: Result
 
 
-def sample(traits: Traits, ks: Sequence[int], only: Sequence[str], most: int | None) -> Iterator[Variant]:
+def sample(
+    kernels: KernelFamily, traits: Traits, ks: Sequence[int], only: Sequence[str], most: int | None
+) -> Iterator[Variant]:
     """Variants of all kernels, or those named, in turns; at most ``most`` of each kernel and placement."""
-    kernels = family()
     groups: dict[str, Iterator[Variant]] = {}
     for spec in [kernels.kernel(name) for name in only] if only else kernels.written_in(traits.dialect).values():
         for placement in _placements(spec):
@@ -70,6 +71,7 @@ def _placements(spec: KernelSpec) -> list[dict[str, str]]:
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the report.")
 @click.option("--seconds", type=float, default=240.0, show_default=True, help="Time for tools, variants, chains.")
 @click.option("--jobs", type=click.IntRange(1), default=12, show_default=True, help="Processes that share the device.")
+@click.option("--family", default="mmsb", show_default=True, help="Family of the kernels, or FILE.py.")
 @click.option("--kernel", "only", multiple=True, help="Only this kernel, or star_loop; repeatable.")
 @click.option("-k", "ks", type=click.IntRange(1), multiple=True, default=KS, show_default=True, help="Communities.")
 @click.option("--sample", "most", type=click.IntRange(1), help="At most so many of each kernel and placement.")
@@ -79,11 +81,13 @@ def main(
     output: Path,
     seconds: float,
     jobs: int,
+    family: str,
     only: tuple[str, ...],
     ks: tuple[int, ...],
     most: int | None,
     sanitizer: bool,
 ) -> None:
+    kernels = resolve_family(family)
     with open_device(device) as opened:
         info = opened.info
     checked: list[Checked] = []
@@ -93,17 +97,17 @@ def main(
         if result.status != "ok":
             click.echo(f"{result.status}: {variant}: {result.message[:300]}", err=True)
 
-    path = find_sanitizer() if sanitizer and info.backend == "cuda" else None
+    path = find_sanitizer() if sanitizer and info.backend == "cuda" and family == "mmsb" else None
     verdicts = _sanitize(path, info.spec, seconds) if path else []
     others = [name for name in only if name != LOOP]
-    variants = iter(()) if only and not others else sample(traits_of(info), ks, others, most)
-    run([info], variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT)
+    variants = iter(()) if only and not others else sample(kernels, traits_of(info), ks, others, most)
+    run([info], variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT, family=family)
     # Alone on the device: blocks that wait for each other are to be there together.
-    loops = _loops(info, ks, only, seconds)
+    loops = _loops(info, ks, only, seconds) if family == "mmsb" else Loops(0, [], f"Not run: {LOOP} is of mmsb")
     for row in loops.wrong:
         click.echo(f"wrong_result: {LOOP} K={row['K']} {row['step']} {row['dtype']}: {row['wrong']}", err=True)
-    why = "" if path else _why_not(info, sanitizer)
-    report = as_dict(info, ks, checked, verdicts, why, loops)
+    why = "" if path else _why_not(info, sanitizer) if family == "mmsb" else "Not run: it is for mmsb"
+    report = as_dict(info, kernels, ks, checked, verdicts, why, loops)
     output.mkdir(parents=True, exist_ok=True)
     output.joinpath("gpu-check.json").write_text(json.dumps(report, indent=1) + "\n")
     output.joinpath("gpu-check.md").write_text("\n".join(as_markdown(report)) + "\n")
@@ -135,6 +139,7 @@ def _why_not(info: DeviceInfo, wanted: bool) -> str:
 
 def as_dict(
     info: DeviceInfo,
+    kernels: KernelFamily,
     ks: Sequence[int],
     checked: Sequence[Checked],
     verdicts: Sequence[Verdict],
@@ -161,7 +166,7 @@ def as_dict(
             "driver": info.driver,
             "compiler": info.compiler,
             "options": " ".join(compiler_options(traits)),
-            "templates": digests(family(), traits.dialect),
+            "templates": digests(kernels, traits.dialect),
             "K": ", ".join(map(str, ks)),
         },
         "verdict": text + ("" if verdicts else f"; compute-sanitizer: {why}"),

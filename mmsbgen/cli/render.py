@@ -10,8 +10,10 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.completed_names import family_option
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
-from mmsbgen.families import family
+from mmsbgen.families import family as family_named
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.complete import complete, parse_value
 from mmsbgen.kernels.dialect import DIALECTS
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
@@ -24,9 +26,9 @@ _SUB_GROUP = 32
 
 
 def _axis_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for every axis of every kernel; axes that the chosen kernel lacks are refused later."""
+    """Add an option for every axis of mmsb; axes that the chosen kernel lacks are refused later."""
     axes: dict[str, list[Axis]] = {}
-    for spec in family().kernels.values():
+    for spec in family_named().kernels.values():
         for axis in spec.space.axes:
             axes.setdefault(axis.name, []).append(axis)
     for name in sorted(axes, reverse=True):
@@ -41,6 +43,7 @@ def _axis_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(help="Print the source of a kernel. Axes that are not given come from the default for the target.")
 @click.argument("kernel", required=False)
+@family_option()
 @click.option("--backend", type=click.Choice(sorted(DIALECTS)), help="The dialect: cuda (CUDA C) or opencl (OpenCL C).")
 @click.option("--kind", type=click.Choice(["cpu", "gpu"]), help="What it runs on; cpu for opencl, gpu for cuda.")
 @click.option("--diff", "other", type=click.Choice(sorted(DIALECTS)), help="Show this dialect's source beside it.")
@@ -60,6 +63,7 @@ def render(
     context: click.Context,
     /,
     kernel: str | None,
+    family: str,
     backend: str | None,
     kind: str | None,
     other: str | None,
@@ -72,16 +76,20 @@ def render(
     **options: Any,
 ) -> None:
     """Print one dialect, or two side by side; say on standard error which values were filled in."""
-    kernels = family()
+    kernels = resolve_family(family)
     if listing:
         _list(kernels, kernel)
         return
+    if kernel is None and len(kernels.kernels) == 1:
+        kernel = next(iter(kernels.kernels))
     if kernel is None:
         raise InputError(f"name a kernel: {', '.join(kernels.kernels)}; --list says more")
     spec = _spec(kernels, kernel)
     problem = _problem(kernels, parameters, options)
     given = _given(spec, settings, options)
-    dialects = [backend or "opencl", *([other] if other else [])]
+    dialects = [backend or ("opencl" if "opencl" in spec.dialects else spec.dialects[0]), *([other] if other else [])]
+    if absent := [name for name in dialects if name not in spec.dialects]:
+        raise InputError(f"{spec.name} is not written in {absent[0]}; it is in {', '.join(spec.dialects)}")
     if kind == "cpu" and "cuda" in dialects:
         raise InputError("--kind cpu: CUDA devices are GPUs; choose --backend opencl")
     kind = kind or ("gpu" if "cuda" in dialects else "cpu")

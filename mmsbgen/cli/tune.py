@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared.common import INTERRUPTED, of_roof, pairs, print_table, seconds
-from mmsbgen.cli.shared.completed_names import family_names, kernel_names, strategy_names
+from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of_option
@@ -52,18 +52,14 @@ simulated_annealing, firefly_algorithm."""
 @grouped(
     "Devices",
     shared_option("device", "Device, as 'mmsbgen devices' names it; else the best one.", metavar="SPEC"),
-    click.option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once."),
+    expert(click.option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once.")),
     expert(
         click.option("--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.")
     ),
 )
 @grouped(
     "Kernels and problem",
-    expert(
-        click.option(
-            "--family", default="mmsb", show_default=True, shell_complete=family_names, help="Family of kernels."
-        )
-    ),
+    family_option(),
     click.option(
         "--kernel",
         "kernels",
@@ -74,10 +70,8 @@ simulated_annealing, firefly_algorithm."""
     ),
     graph_options,
     reading_flags(for_experts=True),
-    expert(
-        click.option(
-            "-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem."
-        )
+    click.option(
+        "-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem."
     ),
     expert(
         click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
@@ -124,15 +118,15 @@ def tune(
     once: Ctrl-C loses nothing, and the same command resumes the search. Configurations that the database has
     under the same key are not measured again.
     """
-    from mmsbgen.families import family as family_named
+    from mmsbgen.families import resolve_family
 
     kernels = tuple(dict.fromkeys(kernels))
     files = {name: given.pop(name) for name in ("format", "columns", "weights", "vertices")}
     reading = reading_of_option(files, graph)
-    found = family_named(family)
+    found = resolve_family(family)
     specs = [found.kernel(name) for name in kernels]
     sizes = dict(pairs(values, "--problem"))
-    of_graph = graph_run(graph, k, mini_batch, partners, reading)
+    of_graph = graph_run(graph, k, mini_batch, partners, reading, found)
     problem = found.problem(**({} if of_graph is None else of_graph.problem(device)) | sizes)
     axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if explain_space:

@@ -78,7 +78,7 @@ class BoundKernel:
                 return launches.ended()
             shape = self.spec.launch(self.problem, self.config, count, self.traits)
             args = [values[argument.name] for argument in self.spec.arguments]
-            return self.kernels[self.spec.name].launch((shape.grid,), (shape.block,), args, shape.shared)
+            return self.kernels[self.spec.name].launch(*shape.shape, args, shape.shared)
         except LaunchError as error:
             raise type(error)(f"{self.spec.name} ({describe(self.config)}): {error}") from error
 

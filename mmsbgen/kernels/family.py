@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,16 +31,35 @@ class Argument:
     doc: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Launch:
-    """A one-dimensional launch of ``grid`` blocks of ``block`` work-items.
+    """A launch of one to three dimensions.
 
-    ``shared`` is the dynamic shared memory in bytes a block, beyond what the kernel declares (CUDA only).
+    It is made from ``grid``, the number of blocks, and ``block``, the work-items of a block: each a number, or a tuple
+    in the order x, y, z.  ``shared`` is the dynamic shared memory in bytes a block, beyond what the kernel declares
+    (CUDA only).
+
+    Attributes:
+        shape: Grid and block as tuples.
     """
 
-    grid: int
-    block: int
-    shared: int = 0
+    shape: tuple[tuple[int, ...], tuple[int, ...]]
+    shared: int
+
+    def __init__(self, grid: int | tuple[int, ...], block: int | tuple[int, ...], shared: int = 0) -> None:
+        dimensions = tuple((each,) if isinstance(each, int) else tuple(each) for each in (grid, block))
+        object.__setattr__(self, "shape", dimensions)
+        object.__setattr__(self, "shared", shared)
+
+    @property
+    def grid(self) -> int:
+        """The number of blocks, over all dimensions."""
+        return math.prod(self.shape[0])
+
+    @property
+    def block(self) -> int:
+        """The number of work-items of a block, over all dimensions."""
+        return math.prod(self.shape[1])
 
 
 @dataclass(frozen=True)

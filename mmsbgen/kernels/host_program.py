@@ -15,6 +15,8 @@ from mmsbgen.kernels.space import Config, Traits
 
 __all__ = ["Launches"]
 
+Dims = int | tuple[int, ...]
+
 
 class Launches:
     """What a host program (:attr:`mmsbgen.kernels.family.KernelSpec.program`) does on the device in one call.
@@ -41,10 +43,14 @@ class Launches:
         self._first: Event | None = None
         self._last: Event | None = None
 
-    def launch(self, entry: str, grid: int, block: int, shared: int = 0, /, **scalars: np.generic) -> None:
-        """Queue ``grid`` blocks of an entry point; ``scalars`` replace arguments of the call with the same names."""
+    def launch(self, entry: str, grid: Dims, block: Dims, shared: int = 0, /, **scalars: np.generic) -> None:
+        """Queue an entry point with the shape of :class:`mmsbgen.kernels.family.Launch`.
+
+        ``scalars`` replace arguments of the call with the same names.
+        """
+        blocks, items = ((size,) if isinstance(size, int) else size for size in (grid, block))
         args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
-        self._last = self._kernels[entry].launch((grid,), (block,), args, shared)
+        self._last = self._kernels[entry].launch(blocks, items, args, shared)
         self._first = self._first or self._last
 
     def read(self, name: str) -> NDArray[Any]:

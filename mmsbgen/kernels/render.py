@@ -36,11 +36,15 @@ class Source:
         return digest_of_tokens(self.text)
 
 
+OWN: dict[str, str] = {}
+"""Templates of users' own sources by name; what they render to is not formatted."""
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """The Jinja environment of all templates; undefined names are errors."""
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("mmsbgen", "templates"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("mmsbgen", "templates"), jinja2.DictLoader(OWN)]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -115,7 +119,8 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
             **variables,
         )
     )
-    return Source(indent_source(without_unused_defines(text)), spec.name, words.name)
+    made = text if spec.template in OWN else indent_source(without_unused_defines(text))
+    return Source(made, spec.name, words.name)
 
 
 def _defines(variables: dict[str, Any]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.axes.common_axes import chunks
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
@@ -75,8 +76,12 @@ class Sample(NamedTuple):
 
 
 def factors(spec: KernelSpec) -> dict[str, tuple[Any, ...]]:
-    """What a variant of a kernel chooses: the values of its problem's parameters and of its axes, and itself."""
-    own = {name: values for name, values in FACTORS.items() if name in spec.parameters}
+    """What a variant of a kernel chooses: the values of its problem's parameters and of its axes, and itself.
+
+    Problems of families other than mmsb have the default sizes.
+    """
+    ours = spec.parameters if MMSB.kernels.get(spec.name) is spec else ()
+    own = {name: values for name, values in FACTORS.items() if name in ours}
     if "n" in own and "panel" in {axis.name for axis in spec.space.axes}:
         own["n"] = _SHARED_N
     return {"kernel": (spec.name,)} | own | {axis.name: axis.values for axis in spec.space.axes}

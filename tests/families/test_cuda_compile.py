@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mmsbgen.backends.nvidia.cuda_compile import CudaCompiler, KernelResources, compile_cuda, find_compiler
 from mmsbgen.base.errors import CompileError, ConfigError, MissingDependencyError
-from mmsbgen.families import family
+from mmsbgen.families import family, resolve_family
 from mmsbgen.families.mmsb.axes.row_space import shared_bytes
 from mmsbgen.families.mmsb.stars.star_loop import STAGES, fitted, star_loop
 from mmsbgen.kernels.render import render
@@ -40,6 +41,20 @@ def _claimed(a: Item, b: Item) -> bool:
     """Those of the samples that run, but of a block size and a value of the problem: a constant in the source."""
     names = {a[0], b[0]}
     return claimed(a, b) and ("block_size" not in names or not names & set(FACTORS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vector_add", "convolution", "matmul"])
+def test_sources_of_users_compile(name: str, compiler: CudaCompiler) -> None:
+    """The entry point has the source's own name, and an error has the line of the user's file."""
+    found = resolve_family(str(Path(__file__).parents[1] / f"data/own/{name}.py"))
+    spec, problem = found.kernel(name), found.problem()
+    text = render(spec, problem, spec.default(problem, TRAITS), TRAITS).text
+    assert compile_cuda(text, "sm_90", compiler=compiler).resources.keys() == {name}
+    lines = (Path(__file__).parents[1] / f"data/own/{name}.cu").read_text().splitlines()
+    at = next(number for number, line in enumerate(lines, 1) if "__global__" in line)
+    with pytest.raises(CompileError, match=rf"{name}\.cu\({at}\): error"):
+        compile_cuda(text.replace("__global__ void", "__global__ viod"), "sm_90", compiler=compiler)
 
 
 @pytest.mark.slow

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends import Device
-from mmsbgen.families import family
+from mmsbgen.families import family, names, resolve_family
 from mmsbgen.kernels.build import traits_of
 from tests.families.covering import Variant, covering, groups, pairs, row_of
 
 MMSB = family()
+OWN = [str(path) for path in sorted((Path(__file__).parents[1] / "data/own").glob("*.py"))]
 #: What a sample may grow to, a kernel on average: a variant takes half a second of a core, nearly all of it compiling.
 MOST_A_KERNEL = 20
 PROCESSES = 2
@@ -38,9 +39,15 @@ def worker_module() -> ModuleType:
 
 
 @pytest.fixture
-def workers(opencl_device: Device, worker_module: ModuleType) -> Iterator[list[Any]]:
+def reference(request: pytest.FixtureRequest) -> str:
+    """The family whose kernels are checked."""
+    return getattr(request, "param", "mmsb")
+
+
+@pytest.fixture
+def workers(opencl_device: Device, worker_module: ModuleType, reference: str) -> Iterator[list[Any]]:
     """Processes with the device open."""
-    made = [worker_module.Worker(opencl_device.info.spec) for _ in range(PROCESSES)]
+    made = [worker_module.Worker(opencl_device.info.spec, family=reference) for _ in range(PROCESSES)]
     yield made
     for worker in made:
         worker.close()
@@ -49,8 +56,9 @@ def workers(opencl_device: Device, worker_module: ModuleType) -> Iterator[list[A
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("reference", [*names(), *OWN], ids=lambda name: Path(name).stem, indirect=True)
 def test_every_pair_of_values_that_kernels_allow(
-    opencl_device: Device, workers: list[Any], tell: Callable[[str], None]
+    opencl_device: Device, workers: list[Any], reference: str, tell: Callable[[str], None]
 ) -> None:
     """All of a covering sample is checked, the same in every run however long it takes.
 
@@ -58,11 +66,11 @@ def test_every_pair_of_values_that_kernels_allow(
     Kernels that share what their axes set are covered together, and of block sizes five go with all other values;
     the other sizes come at least once in each such group (tests/families/covering.py).
     """
-    traits = traits_of(opencl_device.info)
-    kernels = list(MMSB.written_in(traits.dialect))
-    samples = [covering(MMSB, group, traits) for group in groups(kernels)]
+    traits, chosen = traits_of(opencl_device.info), resolve_family(reference)
+    kernels = list(chosen.written_in(traits.dialect))
+    samples = [covering(chosen, group, traits) for group in groups(kernels)]
     variants = [variant for sample in samples for variant in sample.variants]
-    assert len(variants) <= MOST_A_KERNEL * len(kernels)
+    assert len(kernels) <= len(variants) <= MOST_A_KERNEL * len(kernels) or reference in OWN
     pending, begin = iter(variants), time.monotonic()
     checked: list[Variant] = []
     wrong: list[str] = []
@@ -77,7 +85,7 @@ def test_every_pair_of_values_that_kernels_allow(
     with ThreadPoolExecutor(PROCESSES) as pool:
         for future in [pool.submit(work, worker) for worker in workers]:
             future.result()
-    name, seconds = opencl_device.info.platform, time.monotonic() - begin
+    name, seconds = f"{chosen.name} on {opencl_device.info.platform}", time.monotonic() - begin
     covered = {pair for variant in checked for pair in pairs(row_of(variant))}
     tell(f"{name}: {len(checked)} variants checked in {seconds:.0f} s, {len(covered)} pairs of values")
     assert not wrong, "\n".join(wrong)

@@ -157,6 +157,17 @@ def test_the_script_writes_its_report(scripts: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_the_script_takes_a_family_of_users(scripts: Path, tmp_path: Path) -> None:
+    file = Path(__file__).parents[1] / "data/own/vector_add.py"
+    arguments = ["--device", "pocl", "--output", str(tmp_path), "--jobs", "1", "--family", str(file)]
+    done = _call(scripts, *arguments, "--seconds", "100")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "gpu-check.json").read_text())
+    assert [(row["group"], row["checked"], row["ok"]) for row in report["rows"]] == [("vector_add", 7, 7)]
+
+
+@pytest.mark.opencl
 def test_failures_are_counted_and_told(pocl_device: Any) -> None:
     check, variants, worker = module("gpu_check"), module("_variants"), module("_variant_worker")
     none = module("_loops").Loops(0, [], "Not run: switched off")
@@ -166,7 +177,7 @@ def test_failures_are_counted_and_told(pocl_device: Any) -> None:
 
     def report(results: list[Any], verdicts: list[Any], loops: Any = none) -> dict[str, Any]:
         checked = [check.Checked(one, result) for result in results]
-        found: dict[str, Any] = check.as_dict(pocl_device.info, (7,), checked, verdicts, "", loops)
+        found: dict[str, Any] = check.as_dict(pocl_device.info, family(), (7,), checked, verdicts, "", loops)
         return found
 
     assert not report([good], [])["failed"]

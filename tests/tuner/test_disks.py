@@ -17,7 +17,7 @@ import pytest
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.store.tuning_store import Store, open_store
-from mmsbgen.tuner.measure.trial_process import resolve_family
+from mmsbgen.families import resolve_family
 from mmsbgen.tuner.run.tune import tune
 from tests.disks import MMSBGEN, in_a_file_system_of_its_own
 

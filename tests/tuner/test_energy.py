@@ -14,8 +14,8 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli import main
 from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.families import resolve_family
 from mmsbgen.tuner.measure.energy import NvmlMeter, measure_energy, meter_of
-from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.earlier_trials import known_trials
 from mmsbgen.tuner.run.tune import tune
 

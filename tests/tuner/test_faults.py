@@ -16,8 +16,8 @@ from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families import resolve_family
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits, WorkerLostError
-from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.tune import tune
 
 LIMITS = TrialLimits(compile_s=8.0, run_s=8.0)

@@ -10,11 +10,11 @@ from mmsbgen.backends import Device
 from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.base.errors import MissingDependencyError
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import compiler_options
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
-from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.tune import tune
 
 LIMITS = TrialLimits(run_s=10.0)

@@ -23,10 +23,10 @@ from mmsbgen.backends import open_device
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange import formats
 from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.families import resolve_family
 from mmsbgen.tuner.fleet.fleet_run import tune_fleet
 from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
-from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.earlier_trials import known_trials, this_process
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates
 from mmsbgen.tuner.search.parallel_search import ParallelLimit, deal, search_in_parallel, try_in_parallel

@@ -13,12 +13,13 @@ from mmsbgen.backends import Device
 from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import BoundKernel, build, upload
 from mmsbgen.kernels.family import Workload
 from mmsbgen.tuner.measure.full_size import FullSizeCheck
 from mmsbgen.tuner.measure.measurer import Measurer
 from mmsbgen.tuner.measure.timing import Patience
-from mmsbgen.tuner.measure.trial_process import TrialBench, resolve_family
+from mmsbgen.tuner.measure.trial_process import TrialBench
 from mmsbgen.tuner.run.tune import tune
 
 BLOCK = 16

@@ -15,12 +15,13 @@ from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError, LaunchError
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import build, check, release, upload
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.runtime import Runtime, look_up
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
-from mmsbgen.tuner.measure.trial_process import TrialBench, resolve_family
+from mmsbgen.tuner.measure.trial_process import TrialBench
 from mmsbgen.tuner.run.tune import tune
 
 REFERENCE = "program_family:PROGRAMS"

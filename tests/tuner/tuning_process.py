@@ -9,10 +9,10 @@ import sys
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.families import resolve_family
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
-from mmsbgen.tuner.measure.trial_process import resolve_family
 from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 

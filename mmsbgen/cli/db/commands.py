@@ -9,16 +9,18 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options
+from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options, parameters
 from mmsbgen.cli.db.named_records import picked_device, picked_run
 from mmsbgen.cli.db.picked_records import best_records, marks_of, none, picked_bundle, reading
 from mmsbgen.cli.printing.output_options import Output, moved, output_options, row_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
+from mmsbgen.cli.shared.completed_names import family_option
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
 from mmsbgen.cli.shared.logs import is_quiet
 from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.families import resolve_family
 
 _FORMATS = ("jsonl", "t4", "cache", "csv")
 #: Rows of a table of trials.
@@ -268,6 +270,7 @@ def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None
 @click.option("--compiler-options", metavar="TEXT", help="The compiler's options.")
 @click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's program.")
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
+@family_option(None)
 @graph_options
 @reading_flags("format", "weights", "vertices")
 @click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
@@ -280,6 +283,7 @@ def explain(
     device: str | None,
     problem: Sequence[str],
     spec: str | None,
+    family: str | None,
     graph: Path | None,
     k: int | None,
     mini_batch: str,
@@ -304,22 +308,29 @@ def explain(
     from mmsbgen.cli.db.explain_output import would_use
 
     output = Output(as_json, as_csv, sort, columns)
+    of, _, name = (kernel or "").rpartition("/")
+    kernels = None if spec is None and family is None else resolve_family(family or of or "mmsb")
+    if kernels is not None and kernel is None and len(kernels.kernels) == 1:
+        kernel = name = next(iter(kernels.kernels))
     if kernel is None:
         raise InputError("name the kernel to explain: --kernel NAME")
+    if kernels is not None and name not in kernels.kernels:
+        raise InputError(f"{kernels.name} has no kernel {name!r}: name the family that has it, --family NAME|FILE.py")
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
     if graph is not None and spec is None:
         raise InputError(f"--graph {graph} goes with --on DEVICE: the problem may depend on the device")
     files = reading_of_option({"format": format, "weights": weights, "vertices": vertices}, graph)
-    run = graph_run(graph, k, mini_batch, partners, files)
+    run = graph_run(graph, k, mini_batch, partners, files, kernels)
     asked = {} if run is None else run.problem(spec)
     with reading(ctx) as store:
         device = picked_device(store, device, shipped=True)
-        checked_kernel(store, kernel)
-        picked = checked_parameters(store, problem)
+        if family is None:
+            checked_kernel(store, kernel)
+        picked = checked_parameters(store, problem) if family is None else parameters(problem)
         wanted |= {f"problem.{name}": value for name, value in picked.items()}
-        if spec is not None:
-            wanted = would_use(store, spec, kernel, asked | picked, to_stderr=as_json or as_csv) | wanted
-        found = rows.explain_rows(store, kernel, device, wanted, limit, marks_of(store))
+        if spec is not None and kernels is not None:
+            wanted = would_use(store, spec, kernels, name, asked | picked, to_stderr=as_json or as_csv) | wanted
+        found = rows.explain_rows(store, kernel, device, wanted, limit, marks_of(store), kernels)
         show(output, rows.EXPLAIN, found, empty=none(store))
 
 

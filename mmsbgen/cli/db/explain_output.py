@@ -10,20 +10,20 @@ from mmsbgen.cli.shared.console import shown
 
 if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import Store
+    from mmsbgen.kernels.family import KernelFamily
 
 
-def would_use(store: Store, spec: str, kernel: str, problem: dict[str, Any], *, to_stderr: bool) -> dict[str, Any]:
+def would_use(
+    store: Store, spec: str, found: KernelFamily, name: str, problem: dict[str, Any], *, to_stderr: bool
+) -> dict[str, Any]:
     """Print the configuration that a run would use; returns the parts of the key that it looks up."""
     from mmsbgen.backends.discovery import discover, select_device
     from mmsbgen.db.records.nearness import parts
     from mmsbgen.db.selection.index import Index
-    from mmsbgen.families import family
     from mmsbgen.kernels.record_key import key_of
     from mmsbgen.kernels.runtime import look_up, why
     from mmsbgen.kernels.space import describe
 
-    named, _, name = kernel.rpartition("/")
-    found = family(named or "mmsb")
     asked, info, index = found.problem(**problem), select_device(spec, *discover()), Index(store)
     selection = look_up(index, info, found, name, asked)
     key = key_of(info, found.kernel(name), asked)

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Any
 
 from mmsbgen.cli.printing.output_options import Column
@@ -16,6 +17,8 @@ from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecor
 from mmsbgen.db.selection.explain_selection import nearest
 from mmsbgen.db.selection.index import Group, shipped_groups, without
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.family import KernelFamily
+from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.tuner.run.changed_keys import present_program
 
 Rows = list[dict[str, Any]]
@@ -242,18 +245,28 @@ def quarantine_rows(failures: Iterable[QuarantineRecord]) -> Rows:
 
 
 def explain_rows(
-    store: Store, kernel: str, device: str | None, wanted: dict[str, Any], limit: int, marks: Marks
+    store: Store,
+    kernel: str,
+    device: str | None,
+    wanted: dict[str, Any],
+    limit: int,
+    marks: Marks,
+    family: KernelFamily | None = None,
 ) -> Rows:
-    """The keys with 'ok' trials of a kernel, including shipped ones, nearest to the parts in ``wanted``."""
+    """The keys with 'ok' trials of a kernel, including shipped ones, nearest to the parts in ``wanted``.
+
+    ``family`` is the kernel's family, for one that is not registered.
+    """
     by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
     for trial in store.trials(kernel=kernel, device=device, status="ok"):
         by_key[trial.key].append(trial)
     own = {trial.uid: trial for found in by_key.values() for trial in found}
     groups = [Group(key, "", ranked(map(candidate, found))) for key, found in by_key.items()]
-    for (family, name), shipped in shipped_groups().items():
-        if kernel in (name, f"{family}/{name}"):
+    for (of, name), shipped in shipped_groups().items():
+        if kernel in (name, f"{of}/{name}"):
             theirs = [g for g in shipped if device is None or g.key.device.matches(device)]
             groups += without(theirs, own)
+    program = present_program if family is None else partial(program_digest, family)
     return [
         {
             **key_row(near.key),
@@ -266,7 +279,7 @@ def explain_rows(
             "shipped": near.source,
             "trial": near.best_ref,
         }
-        for near in nearest(wanted, groups, limit=limit, program=present_program)
+        for near in nearest(wanted, groups, limit=limit, program=program)
     ]
 
 

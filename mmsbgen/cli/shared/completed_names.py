@@ -1,29 +1,50 @@
-"""Names that a shell completes; what has them is imported while a shell completes only."""
+"""Names that a shell completes, and ``--family``; what has the names is imported while a shell completes only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+
+from mmsbgen.base.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _begun(names: Iterable[str], begun: str) -> list[str]:
     return sorted({name for name in names if name.startswith(begun)})
 
 
-def family_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """Families of kernels."""
+def family_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Registered families of kernels, and files."""
     from mmsbgen import families
 
-    return _begun(families.names(), begun)
+    return [*map(CompletionItem, _begun(families.names(), begun)), CompletionItem(begun, type="file")]
+
+
+def family_option(default: str | None = "mmsb") -> Callable[[F], F]:
+    """``--family`` of commands that take any family."""
+    return click.option(
+        "--family",
+        default=default,
+        show_default=True,
+        metavar="NAME|FILE.py",
+        shell_complete=family_names,
+        help="Family of the kernels, or the Python file that declares yours.",
+    )
 
 
 def kernel_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Kernels of the family that ``--family`` names, or of all families."""
     from mmsbgen import families
 
-    of = [ctx.params["family"]] if ctx.params.get("family") in families.names() else families.names()
-    return _begun((name for one in of for name in families.family(one).kernels), begun)
+    of = [ctx.params["family"]] if ctx.params.get("family") else families.names()
+    with contextlib.suppress(InputError):
+        return _begun((name for one in of for name in families.resolve_family(one).kernels), begun)
+    return []
 
 
 def mini_batch_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:

@@ -16,6 +16,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.graph import ReadingOptions, Split
+    from mmsbgen.kernels.family import KernelFamily
     from mmsbgen.sampler.options.options import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,12 +66,21 @@ class GraphRun:
 
 
 def graph_run(
-    graph: Path | None, k: int | None, mini_batch: str, partners: str, reading: ReadingOptions | None = None
+    graph: Path | None,
+    k: int | None,
+    mini_batch: str,
+    partners: str,
+    reading: ReadingOptions | None = None,
+    family: KernelFamily | None = None,
 ) -> GraphRun | None:
     """The run of ``mmsbgen detect GRAPH -k K`` with these options; None without a graph.
 
-    Raises ``InputError`` if only one of ``graph`` and ``k`` is given.
+    Raises ``InputError`` if only one of ``graph`` and ``k`` is given, or if ``family`` is not that of ``detect``.
     """
+    if family is not None and family.name != "mmsb" and (graph is not None or k is not None):
+        given = f"-k {k}" if graph is None else f"--graph {graph}"
+        sizes = " ".join(f"-p {parameter.name}={parameter.default}" for parameter in family.parameters)
+        raise InputError(f"{given} is for the family mmsb; give the sizes of {family.name} as {sizes}")
     if graph is None:
         if k is not None:
             raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")

@@ -53,7 +53,7 @@ class TuneRequest(_model(TuneOptions, body=True, budget_trials=100_000, budget_s
     )
 
     device: Text | None = Field(default=None, description="A part of the name of the device that is to be tuned.")
-    family: Name = Field(default="mmsb", description="The family of kernels.")
+    family: Text = Field(default="mmsb", description="The family of kernels; registered, and never a file.")
     kernels: list[Name] | None = Field(default=None, max_length=64, description="Those worth tuning, by default.")
     problem: dict[Name, Value] = Field(default_factory=dict, max_length=32, description="Sizes and types by name.")
     fixed: dict[Name, Annotated[list[Value], Field(min_length=1, max_length=64)]] = Field(

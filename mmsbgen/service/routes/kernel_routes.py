@@ -27,7 +27,7 @@ router = APIRouter(prefix="/api/v1", tags=["kernels"], responses=documented(401,
 
 Dialect = Literal["cuda", "opencl"]
 _SEARCH_SECONDS = 20.0
-FamilyName = Annotated[Name, Query(description="The family of kernels.")]
+FamilyName = Annotated[Text, Query(description="The family of kernels; registered, and never a file.")]
 
 
 @router.get("/kernels", response_model=kernel_models.KernelList)

@@ -78,7 +78,7 @@ async def best(
         Text | None,
         Query(description="A device's key, its name as --device takes it, or a part of its name; the best one here."),
     ] = None,
-    family: Annotated[Name, Query(description="The family of the kernel.")] = "mmsb",
+    family: Annotated[Text, Query(description="The family of the kernel; registered, and never a file.")] = "mmsb",
     problem: Problem = [],  # noqa: B006
 ) -> Response:
     """The best known configuration of a kernel for a device and a problem, with the reason for the choice.

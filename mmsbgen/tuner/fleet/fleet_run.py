@@ -20,6 +20,7 @@ from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families import absolute, resolve_family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import template_digest
@@ -31,7 +32,7 @@ from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import TrialOutcome, resolve_family
+from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
 from mmsbgen.tuner.run.tune import check_arguments, tune
 from mmsbgen.tuner.run.tuning_report import Progress, TuneReport
@@ -143,7 +144,7 @@ def tune_fleet(
     """Tune on several devices at once, in one run.
 
     Args:
-        family: a family's name, or ``package.module:NAME``.
+        family: as for :func:`mmsbgen.tuner.run.tune.tune`; each worker must have it.
         kernels: as for :func:`mmsbgen.tuner.run.tune.tune`.
         problem: a problem of the family.
         store: where the run, roofs and trials of all devices are stored.
@@ -159,6 +160,7 @@ def tune_fleet(
     """
     if (workers is None) == (scheduler is None):
         raise InputError("name either devices of this machine for workers or a scheduler, not both")
+    family = absolute(family)
     found = resolve_family(family)
     names = list(dict.fromkeys(kernels or found.worth_tuning(problem)))
     strategy, seed = str(options.get("strategy", "default")), int(options.get("seed", 0))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import template_digest
@@ -24,7 +25,7 @@ from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.roofs import Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import TrialOutcome, resolve_family
+from mmsbgen.tuner.measure.trial_process import TrialOutcome
 
 __all__ = [
     "DEVICE_VARIABLE",

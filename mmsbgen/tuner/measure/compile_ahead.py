@@ -24,13 +24,13 @@ from mmsbgen.backends.nvidia.cuda_compile import CudaCompiler, Nvcc, compile_cud
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import cores
 from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
-from mmsbgen.tuner.measure.trial_process import resolve_family
 
 __all__ = ["CompileAhead", "default_jobs"]
 

@@ -92,7 +92,7 @@ class Measures(Protocol):
 class Measurer:
     """Measures configurations of one kernel after another on one device, in a child that is started as needed.
 
-    ``family`` is a name or ``package.module:NAME``, see :func:`mmsbgen.tuner.measure.trial_process.resolve_family`.
+    ``family`` is a reference as :func:`mmsbgen.families.resolve_family` takes it, with the absolute path of a file.
     ``data`` is a file for the family's reader, None for generated inputs.
     """
 

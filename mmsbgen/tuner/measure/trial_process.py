@@ -24,7 +24,7 @@ from jinja2 import TemplateError
 from mmsbgen.backends import Device, DeviceInfo, Event, open_device
 from mmsbgen.base.errors import CompileError, ConfigError, DeviceMemoryError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
-from mmsbgen.families import family as family_named
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
 from mmsbgen.kernels.family import Dataset, KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem, Value
@@ -36,10 +36,11 @@ from mmsbgen.tuner.measure.full_size import FullSizeCheck
 from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns, too_short
 
-__all__ = ["Phase", "TrialOutcome", "resolve_family"]
+__all__ = ["Phase", "TrialOutcome"]
 
 Phase = Literal["load", "wait", "compile", "run"]
 _HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
+_family = functools.cache(resolve_family)
 
 
 @dataclass(frozen=True)
@@ -67,23 +68,6 @@ class _WrongResultError(Exception):
 def _refuse(wrong: str | None) -> None:
     if wrong is not None:
         raise _WrongResultError(f"at full size: {wrong}")
-
-
-def resolve_family(reference: str) -> KernelFamily:
-    """A family by its name, or by ``package.module:NAME`` where it is not one that ships with the package.
-
-    Raises :class:`InputError` when there is none.
-    """
-    if ":" not in reference:
-        return family_named(reference)
-    module, _, attribute = reference.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"no family {reference!r}: {error}") from None
-    if not isinstance(found, KernelFamily):
-        raise InputError(f"{reference} is no family of kernels")
-    return found
 
 
 class TrialBench:
@@ -159,7 +143,7 @@ class TrialBench:
         self.unload()
         self.roof_gbps = roof_gbps
         with self._before_timing("load"):
-            found = resolve_family(family)
+            found = _family(family)
             spec = found.kernel(kernel)
             made = spec.workload(problem, seed) if data is None else self._data(found, data, kernel, problem, seed)
             self._load(spec, problem, made)
@@ -205,7 +189,7 @@ class TrialBench:
         On a processor it also runs the small problem: runtimes there finish compiling at a kernel's first launch, for
         the size of a block.  Raises what building and launching raise.
         """
-        spec = resolve_family(family).kernel(kernel)
+        spec = _family(family).kernel(kernel)
         self.notify("compile")
         bound = build(self.device, spec, problem, config)
         if self.device.info.kind == "cpu":

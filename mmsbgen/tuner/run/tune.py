@@ -18,6 +18,7 @@ from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import Key, RoofRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families import absolute, resolve_family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
@@ -29,7 +30,7 @@ from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.noise import FinalsVerdict
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, within_budget
 from mmsbgen.tuner.measure.timing import Patience, Timing
-from mmsbgen.tuner.measure.trial_process import TrialOutcome, resolve_family
+from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run import finals
 from mmsbgen.tuner.run.earlier_trials import known_finals, known_trials, order_of_going_on
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
@@ -88,7 +89,7 @@ def tune(
 
     Args:
         device_spec: see :func:`mmsbgen.backends.open_device`; None takes the best device.
-        family: a family that ships with the package or its name, or ``package.module:NAME`` of another one.
+        family: a registered family, or a reference that :func:`mmsbgen.families.resolve_family` takes, such as FILE.py.
         kernels: names in the order in which they are tuned; None takes those that the family declares worth tuning.
         problem: a problem of the family.
         store: where runs, roofs and trials are stored.  Configurations that it already has under the very same key are
@@ -115,10 +116,10 @@ def tune(
         InputError: an unknown device, kernel, strategy or axis, an empty space or inputs that do not fit.
     """
     begin = time.monotonic()
-    reference = family if isinstance(family, str) else family.name
+    reference = absolute(family) if isinstance(family, str) else family.name
     found = resolve_family(reference)
     if not isinstance(family, str) and found is not family:
-        raise InputError(f"the family {family.name!r} is not known by that name; give it as 'package.module:NAME'")
+        raise InputError(f"the family {family.name!r} is not known by that name; give it as FILE.py or MODULE:NAME")
     if problem.family != found.name:
         raise InputError(f"a problem of {problem.family} cannot be tuned with the kernels of {found.name}")
     specs = [found.kernel(name) for name in dict.fromkeys(kernels or found.worth_tuning(problem))]

@@ -24,7 +24,7 @@ class TuneOptions:
     strategy: str = option(
         "default", "Search strategy; `mmsbgen tune --help-all` lists them.", "advanced", metavar="NAME"
     )
-    objective: str = option("time", "What to minimise; edp is energy times time.", "everybody", choices=OBJECTIVES)
+    objective: str = option("time", "What to minimise; edp is energy times time.", "advanced", choices=OBJECTIVES)
     seed: int = option(0, "Seed of search and inputs.", "advanced", least=0, most=2**63 - 1)
     retune: bool = option(False, "Measure again what the database already has.", "everybody")
     compile_limit: float = option(120, "Most seconds to compile.", above=0, most=_MUCH)

@@ -31,6 +31,7 @@ export async function devicesPage(main, signal) {
     compared.setAttribute("aria-busy", "true");
     const query = (device) =>
       new URLSearchParams([
+        ["family", wanted.family],
         ["kernel", wanted.kernel],
         ["device", device.query],
         ...Object.entries(wanted.problem).map(([name, value]) => ["problem", `${name}=${value}`]),

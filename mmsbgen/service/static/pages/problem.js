@@ -3,19 +3,25 @@
 import { get } from "../api.js";
 import { el, field } from "../dom.js";
 
-/** Controls with the chosen `kernel` and `problem`; `changed()` is called after each change. */
+/** Controls with the chosen `family`, `kernel` and `problem`; `changed()` is called after each change. */
 export async function kernelAndProblem(signal, changed = () => {}) {
-  const family = await get("kernels", {}, signal);
-  const kernels = family.kernels.filter((one) => one.worth_tuning);
-  const kernel = el("select", {}, kernels.map((one) => el("option", { value: one.name }, one.name)));
-  if (kernels.some((one) => one.name === "update_phi")) kernel.value = "update_phi";
+  const { families } = await get("kernels", {}, signal);
+  const all = await Promise.all(families.map((name) => get("kernels", { family: name }, signal)));
+  const kernels = all.flatMap((one) => one.kernels.filter((kernel) => kernel.worth_tuning));
+  const named = (one) => (families.length > 1 ? `${one.family}/${one.name}` : one.name);
+  const kernel = el("select", {}, kernels.map((one) => el("option", { value: named(one) }, named(one))));
+  const first = kernels.find((one) => one.name === "update_phi") ?? kernels[0];
+  kernel.value = named(first);
   const doc = el("p", { class: "quiet" });
   const place = el("div", { class: "row" });
   const chosen = new Map();
-  const spec = () => kernels.find((one) => one.name === kernel.value);
+  const spec = () => kernels.find((one) => named(one) === kernel.value);
+  const parameters = () =>
+    all.find((one) => one.family === spec().family).parameters.filter((one) => spec().parameters.includes(one.name));
 
+  const key = (one) => `${spec().family} ${one.name}`;
   const control = (one) => {
-    const first = chosen.get(one.name) ?? one.default;
+    const first = chosen.get(key(one)) ?? one.default;
     if (one.choices.length) {
       return el("select", {}, one.choices.map((value) => el("option", { value, selected: value === first }, value)));
     }
@@ -24,16 +30,14 @@ export async function kernelAndProblem(signal, changed = () => {}) {
 
   function draw() {
     doc.textContent = spec().doc;
-    const parts = family.parameters
-      .filter((one) => spec().parameters.includes(one.name))
-      .map((one) => {
-        const made = control(one);
-        made.addEventListener("change", () => {
-          chosen.set(one.name, made.value);
-          changed();
-        });
-        return field(one.name, made, one.doc);
+    const parts = parameters().map((one) => {
+      const made = control(one);
+      made.addEventListener("change", () => {
+        chosen.set(key(one), made.value);
+        changed();
       });
+      return field(one.name, made, one.doc);
+    });
     place.replaceChildren(...parts);
   }
 
@@ -45,14 +49,16 @@ export async function kernelAndProblem(signal, changed = () => {}) {
   return {
     element: el("div", {}, el("div", { class: "row" }, field("Kernel", kernel)), doc, place),
     get kernel() {
-      return kernel.value;
+      return spec().name;
+    },
+    get family() {
+      return spec().family;
     },
     /** The parameters' values by name; numbers are not texts. */
     get problem() {
-      const asked = family.parameters.filter((one) => spec().parameters.includes(one.name));
       return Object.fromEntries(
-        asked.map((one) => {
-          const value = chosen.get(one.name) ?? one.default;
+        parameters().map((one) => {
+          const value = chosen.get(key(one)) ?? one.default;
           return [one.name, one.choices.length ? value : Number(value)];
         }),
       );

@@ -51,7 +51,7 @@ async function form(signal) {
   );
   body.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const request = { kernels: [wanted.kernel], problem: wanted.problem, retune: again.checked };
+    const request = { family: wanted.family, kernels: [wanted.kernel], problem: wanted.problem, retune: again.checked };
     if (device.value) request.device = device.value;
     if (trials.value) request.budget_trials = Number(trials.value);
     if (time.value) request.budget_seconds = Number(time.value);
