@@ -114,8 +114,8 @@ class Buffer(ABC):
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype}{state})"
 
 
-_DENSE = 4
-"""Rows are read with what lies between them if at least one in so many is wanted."""
+_COPY_BYTES = 1 << 16
+"""Bytes that are read in the time of beginning another copy."""
 
 Argument = Buffer | np.generic
 """A kernel argument: a buffer, or a NumPy scalar of exactly the declared type (not a plain Python number)."""
@@ -319,12 +319,23 @@ class Device(ABC):
         if not rows.size:
             return np.empty((*rows.shape, *buffer.shape[1:]), buffer.dtype)
         wanted, back = np.unique(rows.astype(np.int64), return_inverse=True)
-        # Neighbours are read together, and all together with what lies between them if that is little.
-        dense = int(wanted[-1] - wanted[0]) < _DENSE * wanted.size
-        runs = [wanted] if dense else np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
-        parts = [self.download_range(buffer, int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs]
-        found: NDArray[Any] = np.concatenate(parts)[back.reshape(rows.shape)]
-        return found
+        # Neighbours are read together, and all together with what lies between them if that takes less than the copies.
+        runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
+        row_bytes = math.prod(buffer.shape[1:]) * buffer.dtype.itemsize
+        if (int(wanted[-1] - wanted[0]) + 1 - wanted.size) * row_bytes < _COPY_BYTES * (len(runs) - 1):
+            found = self.download_range(buffer, int(wanted[0]), int(wanted[-1]) + 1)[wanted - wanted[0]]
+        else:
+            found = np.empty((wanted.size, *buffer.shape[1:]), buffer.dtype)
+            ends = np.cumsum([run.size for run in runs])
+            parts = [found[end - run.size : end] for run, end in zip(runs, ends, strict=True)]
+            self._read_parts(buffer, parts, [int(run[0]) * row_bytes for run in runs])
+        asked: NDArray[Any] = found[back.reshape(rows.shape)]
+        return asked
+
+    def _read_parts(self, buffer: Buffer, arrays: Sequence[NDArray[Any]], offsets: Sequence[int]) -> None:
+        """Fill several arrays, each from the buffer's bytes at its offset on."""
+        for array, offset in zip(arrays, offsets, strict=True):
+            self._read(buffer, array, offset)
 
     @abstractmethod
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:

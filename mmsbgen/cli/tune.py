@@ -276,10 +276,7 @@ def _print(report: TuneReport) -> None:
     info, roofs = report.info, report.roofs
     click.echo(f"{info.name} ({info.platform})")
     if roofs is not None:
-        click.echo(
-            f"roofs: copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s "
-            f"({roofs.shapes['gather']})"
-        )
+        click.echo(_roofs(roofs))
     done = [kernel for kernel in report.kernels if kernel.trials]
     if done:
         sides = dict.fromkeys(("kernel", "trials"), "left")
@@ -301,6 +298,15 @@ def _print(report: TuneReport) -> None:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
         if not report.interrupted and all(len(kernel.trials) == 1 < len(kernel.space.configs) for kernel in done):
             click.echo("Only the defaults were tried: a larger budget searches for faster configurations.")
+
+
+def _roofs(roofs: Roofs) -> str:
+    """The rates, and how old they are or which shape reached them."""
+    rates = f"roofs: copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s"
+    if roofs.age_s is None:
+        return f"{rates} ({roofs.shapes['gather']})"
+    age = f"{roofs.age_s / 3600:.0f} h" if roofs.age_s >= 3600 else f"{roofs.age_s / 60:.0f} min"
+    return f"{rates}, measured {age} ago (--retune measures again)"
 
 
 def _certainty(verdict: FinalsVerdict, rival: str) -> str:
@@ -386,11 +392,10 @@ def _progress(*, live: bool) -> Any:
 
         def started(self, report: TuneReport) -> None:
             self.show(f"tuning on {report.info.name} ({report.info.platform}); Ctrl-C ends it without loss", keep=True)
-            self.show("measuring what the device's memory can do ...")
+            self.show("finding what the device's memory can do ...")
 
         def roofs(self, roofs: Roofs) -> None:
-            rates = f"copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s"
-            self.show(f"roofs: {rates}", keep=True)
+            self.show(_roofs(roofs), keep=True)
 
         def kernel(self, report: KernelReport) -> None:
             self.began = time.monotonic()

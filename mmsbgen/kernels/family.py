@@ -308,6 +308,7 @@ class KernelFamily:
         row_bytes: Returns the bytes of the rows that the dominant kernel gathers at random.  A device's gather roof is
             measured for this size.
         tuned: Names of the kernels that are worth tuning, the most expensive first; empty for all kernels.
+        launches: Launches in an iteration of a run, by names of kernels; 1 for the others.
         refusal: Returns why a combination of allowed values is no valid problem, or None.
         inputs_refusal: Returns why no inputs can be generated to measure a problem, or None.
         read: Reads a file of a user's data, on which kernels are then measured instead of on generated inputs.
@@ -319,6 +320,7 @@ class KernelFamily:
     kernels: Mapping[str, KernelSpec]
     row_bytes: Callable[[Problem], int]
     tuned: tuple[str, ...] = ()
+    launches: Mapping[str, float] = field(default_factory=dict)
     refusal: Callable[[Problem], str | None] = lambda problem: None
     inputs_refusal: Callable[[Problem], str | None] = lambda problem: None
     read: Callable[[Path], Dataset] | None = None

@@ -121,8 +121,10 @@ def test_a_child_that_is_killed_is_replaced(pocl_device: Device, faulty: str) ->
 @pytest.mark.opencl
 def test_inputs_that_do_not_fit_are_an_input_error(pocl_device: Device, store: Store, faulty: str) -> None:
     problem = resolve_family(faulty).problem(n=1000, room=1 << 31)
-    with Measurer(pocl_device.info.spec, "mmsb", LIMITS) as measurer, pytest.raises(InputError, match="no kernel"):
+    with Measurer(pocl_device.info.spec, "mmsb", LIMITS) as measurer:
         measurer.load("nothing", problem)
+        with pytest.raises(InputError, match="no kernel"):
+            measurer.measure({})
     with pytest.raises(InputError, match="cannot allocate"):
         tune(pocl_device.info.spec, faulty, None, problem, store=store, roof_bytes=SMALL_ROOFS)
     (run,) = store.runs()

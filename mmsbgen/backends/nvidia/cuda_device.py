@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,7 @@ _NO_PYCUDA = "CUDA: PyCUDA is not installed; for NVIDIA GPUs get it with: pip in
 _NO_GPU = "CUDA: no NVIDIA GPU or driver was found"
 # Larger dynamic shared memory must be requested explicitly.
 _DEFAULT_SHARED = 48 * 1024
+_MANY_READS = 32
 
 
 def discover() -> tuple[list[DeviceInfo], list[str]]:
@@ -270,6 +272,22 @@ class CudaDevice(ContextDevice):
             with self.active(LaunchError, f"cannot read from {buffer!r}"):
                 self.driver.memcpy_dtoh(array, address_of(buffer) + offset_bytes)
                 self.recent.clear()
+
+    def _read_parts(self, buffer: Buffer, arrays: Sequence[NDArray[Any]], offsets: Sequence[int]) -> None:
+        if len(arrays) < _MANY_READS:
+            super()._read_parts(buffer, arrays, offsets)
+            return
+        # Copies to page-locked memory are queued without waiting for each.
+        with self.active(LaunchError, f"cannot read from {buffer!r}"):
+            staged = self.driver.pagelocked_empty(sum(array.nbytes for array in arrays), np.uint8)
+            ends = itertools.accumulate(array.nbytes for array in arrays)
+            parts = [staged[end - array.nbytes : end] for array, end in zip(arrays, ends, strict=True)]
+            for part, offset in zip(parts, offsets, strict=True):
+                self.driver.memcpy_dtoh_async(part, address_of(buffer) + offset, self.stream)
+            self.stream.synchronize()
+            self.recent.clear()
+        for array, part in zip(arrays, parts, strict=True):
+            array.reshape(-1).view(np.uint8)[:] = part
 
     def copy(self, dst: Buffer, src: Buffer) -> None:
         if dst.nbytes != src.nbytes:

@@ -112,6 +112,8 @@ MMSB = KernelFamily(
         "init_pi",
         "gather_rows",
     ),
+    launches=dict.fromkeys(("perplexity_pairs", "sparse_pairs"), 0.01)  # at evaluations
+    | dict.fromkeys(("sparse_shares", "sparse_links", "sparse_places", "init_pi", "gather_rows"), 0.001),
     row_bytes=lambda problem: row_length(problem.integer("K")) * stored_size(problem),
     refusal=storage.refusal,
     inputs_refusal=workloads.inputs_refusal,

@@ -180,7 +180,10 @@ def tune_fleet(
         StopRequest(Progress().interrupted).listening([signal.SIGINT]) as interrupt,
     ):
         crews = _crews(client, family, names)
-        everyone = {"workers": [place for _, described in crews for place in map(_place, described)]}
+        everyone = {
+            "workers": [place for _, described in crews for place in map(_place, described)],
+            "roof_bytes": options.get("roof_bytes", BUFFER_BYTES),
+        }
         entry = Entry(store, new_run(strategy, trials, seconds, seed, everyone))
         report = FleetReport(entry.run.uuid)
         limits = options.get("limits") or TrialLimits()

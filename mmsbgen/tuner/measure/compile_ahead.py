@@ -76,9 +76,13 @@ class CompileAhead:
                 found = find_compiler()
                 self._compiler = Nvcc(found.path, cancellable=True) if isinstance(found, Nvcc) else found
         self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
+        # What may be needed later leaves room for what is needed now.
+        self._later = ThreadPoolExecutor(max(1, self.jobs // 2), thread_name_prefix="later", initializer=self._give_way)
         self._asked: dict[str, Future[None]] = {}
+        self._early: dict[str, dict[str, Future[None]]] = {}
         self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
         each = (limits or TrialLimits()).divided(max(1, self.jobs))
+        self._patience_s = each.compile_s
         self._children = [Measurer(info.spec, family, each, seed) for _ in range(self.jobs)]
         for child in self._children:
             self._free.put(child)
@@ -88,25 +92,49 @@ class CompileAhead:
         if self._info.backend != "cuda":
             wait_for([self._pool.submit(child.open) for child in self._children])
 
+    def early(self, kernel: str, configs: Sequence[Config]) -> None:
+        """Beside a GPU, compile configurations of a kernel that begins later."""
+        if self.jobs and not self.before:
+            spec = self._family.kernel(kernel)
+            names = {digest(dict(config)): config for config in configs}
+            self._early[kernel] = {
+                name: self._pool.submit(self._compile, spec, name, config, {}) for name, config in names.items()
+            }
+
     def begin(self, kernel: str) -> None:
         """Switch to ``kernel``; pending requests for another kernel are dropped."""
         self.ask([])
         if self.before:
             self.wait()  # on a GPU, compilers disturb no timing and may take longer than the time left
-        self._asked, self.seconds = {}, {}
+        self._asked, self.seconds = self._early.pop(kernel, {}), {}
         self._spec = self._family.kernel(kernel)
 
-    def ask(self, configs: Sequence[Config]) -> None:
-        """Compile these next, in this order; pending earlier requests that are not among them are dropped."""
+    def ask(self, configs: Sequence[Config], later: Sequence[Config] = ()) -> None:
+        """Compile these next, in this order, and ``later`` with half of the processes.
+
+        Pending earlier requests that are not among them are dropped.
+        """
         if not self.jobs:
             return
-        wanted = {digest(dict(config)): config for config in configs}
+        now = {digest(dict(config)): config for config in configs}
+        wanted = now | {digest(dict(config)): config for config in later}
         for name, future in list(self._asked.items()):
-            if name not in wanted and future.cancel():
+            if (name not in wanted or name in now) and future.cancel():
                 del self._asked[name]
         for name, config in wanted.items():
             if name not in self._asked:
-                self._asked[name] = self._pool.submit(self._compile, self._spec, name, config, self.seconds)
+                pool = self._pool if name in now else self._later
+                self._asked[name] = pool.submit(self._compile, self._spec, name, config, self.seconds)
+
+    def has(self, config: Config) -> bool:
+        """Whether a configuration of this kernel was asked for."""
+        return digest(dict(config)) in self._asked
+
+    def settle(self, config: Config) -> None:
+        """Wait for a compilation that has begun, and drop a pending one: the measuring process would repeat it."""
+        future = self._asked.get(digest(dict(config)))
+        if future is not None and not future.cancel():
+            wait_for([future], timeout=self._patience_s)
 
     def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Wait until all requests are compiled; once ``stop()`` is true, only until those that have begun are."""
@@ -120,14 +148,14 @@ class CompileAhead:
 
     def close(self) -> None:
         """Drop pending requests and end the processes."""
-        for future in self._asked.values():
-            future.cancel()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._later):
+            pool.shutdown(wait=False, cancel_futures=True)
         for child in self._children:
             child.close()
         if isinstance(self._compiler, Nvcc) and self._compiler.cancellable:
             self._compiler.cancel()  # its result is not needed; it may take longer than a whole run
-        self._pool.shutdown(wait=True)
+        for pool in (self._pool, self._later):
+            pool.shutdown(wait=True)
 
     def __enter__(self) -> Self:
         return self

@@ -16,12 +16,16 @@ from mmsbgen.kernels.family import Array, Judge, KernelSpec, Units, Workload
 
 __all__ = ["FullSizeCheck"]
 
-_REFERENCE_S = 0.05
+_REFERENCE_S = 0.02
 """Seconds in which the reference is evaluated for further units, for each configuration."""
+_JUDGED_S = 0.03
+"""Seconds in which a configuration is compared with what is kept of the reference; finalists with all of it."""
 _SAMPLE = 16
 """Units that are drawn for each configuration at least, if there are as many."""
 _KEPT_BYTES = 16 << 20
 """Size of the outputs that are read at a time, and of those whose reference is kept."""
+_READ_BYTES = 64 << 20
+"""Largest outputs that are read at once."""
 _COMPARED_BYTES = 256 << 20
 """Largest outputs that are compared with those of another configuration."""
 _SUSPECTS = 4
@@ -35,7 +39,8 @@ class FullSizeCheck:
 
     Outputs without units are compared whole.  Of units, all are looked through for some that were left out.  The
     reference is evaluated for units of the first, the middle and the last block, and for units that are drawn after
-    the launch.  What was evaluated for a first launch is kept for the configurations that follow.
+    the launch.  What was evaluated for a first launch is kept for the configurations that follow: each is compared with
+    some of it, and finalists with all.
     """
 
     def __init__(self, device: Device, spec: KernelSpec, workload: Workload, placed: Mapping[str, Any]) -> None:
@@ -43,11 +48,14 @@ class FullSizeCheck:
         self._written = spec.written
         self._known = [_Known(units) for units in workload.units]
 
-    def first(self, bound: BoundKernel) -> str | None:
-        """An error message about a launch with the first arguments and initial outputs, or None if it is right."""
+    def first(self, bound: BoundKernel, *, whole: bool = False) -> str | None:
+        """An error message about a launch with the first arguments and initial outputs, or None if it is right.
+
+        With ``whole`` all that is kept of the reference is compared, however long that takes.
+        """
         if not self._known:
             return self._workload.verify(self._everything(), bound.config)
-        return next((wrong for known in self._known for wrong in self._wrong(known, bound)), None)
+        return next((wrong for known in self._known for wrong in self._wrong(known, bound, whole)), None)
 
     def last(self, bound: BoundKernel, turn: int) -> str | None:
         """A message if the launch of ``turn`` is wrong, else None.
@@ -62,7 +70,7 @@ class FullSizeCheck:
             units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
             some = np.random.default_rng().integers(0, units.count, min(_SAMPLE, units.count))
             some = np.union1d(self._edges(units, bound), some)
-            wrong = _judged(units, some, turn, units.reference(some, turn), bound, outputs.of(some))
+            wrong = _judged(units, some, turn, units.reference(some, turn), bound, outputs.read(some))
             if wrong is not None:
                 return wrong
         return None
@@ -74,7 +82,7 @@ class FullSizeCheck:
         """A message if a call left values that are not finite, in the units that are looked at or else anywhere."""
         parts = [self._everything()] if not self._known else []
         for known in self._known:
-            parts.append(_Outputs(self._device, self._placed, known.units).of(self._edges(known.units, bound)))
+            parts.append(_Outputs(self._device, self._placed, known.units).read(self._edges(known.units, bound)))
         for name, array in itertools.chain.from_iterable(part.items() for part in parts):
             bad = np.count_nonzero(~np.isfinite(array)) if array.dtype.kind == "f" else 0
             if bad:
@@ -91,7 +99,7 @@ class FullSizeCheck:
         other: _Launched | None = None
         for bound, launch in launches:
             launch()
-            wrong.append(self.first(bound))
+            wrong.append(self.first(bound, whole=True))
             if wrong[-1] is not None:
                 continue
             got = [_Outputs(self._device, self._placed, known.units).everything() for known in self._known]
@@ -104,12 +112,16 @@ class FullSizeCheck:
                     wrong[launched.place] = wrong[launched.place] or message
         return wrong
 
-    def _wrong(self, known: _Known, bound: BoundKernel) -> Iterator[str]:
+    def _wrong(self, known: _Known, bound: BoundKernel, whole: bool) -> Iterator[str]:
         """Error messages about some of the outputs."""
         units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
         if units.changed:
             yield from self._left_out(units, outputs)
-        for some, judge in itertools.chain([*known.parts], known.further(self._edges(units, bound), outputs.held)):
+        edges, kept = self._edges(units, bound), [*known.parts]
+        needed = [whole or bool(np.isin(edges, some, assume_unique=True).any()) for some, _ in kept]
+        parts = [part for part, need in zip(kept, needed, strict=True) if need]
+        others = [part for part, need in zip(kept, needed, strict=True) if not need]
+        for some, judge in itertools.chain(parts, known.further(edges, outputs.held), _for_a_while(others)):
             wrong = _judged(units, some, 0, judge, bound, outputs.of(some))
             if wrong is not None:
                 yield wrong
@@ -170,6 +182,15 @@ class _Known:
             yield part
 
 
+def _for_a_while(parts: list[tuple[Array, Judge]]) -> Iterator[tuple[Array, Judge]]:
+    """Some of ``parts`` in random order, at least one if there is any."""
+    begin = time.perf_counter()
+    for place in np.random.default_rng().permutation(len(parts)):
+        yield parts[place]
+        if time.perf_counter() - begin > _JUDGED_S:
+            return
+
+
 class _Outputs:
     """What a launch left at the places of units; the outputs of all units are read once, if they are few."""
 
@@ -182,17 +203,18 @@ class _Outputs:
 
     def of(self, units: Array) -> dict[str, Array]:
         """The outputs of ``units`` by name."""
-        if self._all is None and self.held >= self._units.count:
-            self._all = self._read(np.arange(self._units.count))
-        return self._read(units) if self._all is None else {name: array[units] for name, array in self._all.items()}
+        if self._all is None and self._each * self._units.count <= _READ_BYTES:
+            self._all = self.read(np.arange(self._units.count))
+        return self.read(units) if self._all is None else {name: array[units] for name, array in self._all.items()}
 
     def everything(self) -> dict[str, Array] | None:
         """The outputs of all units by name; None if they are too large to be compared."""
         if self._each * self._units.count > _COMPARED_BYTES:
             return None
-        return self._read(np.arange(self._units.count))
+        return self.read(np.arange(self._units.count))
 
-    def _read(self, units: Array) -> dict[str, Array]:
+    def read(self, units: Array) -> dict[str, Array]:
+        """The outputs of ``units`` by name, and of no others."""
         places = self._units.places(units)
         return {name: self._device.download_rows(self._placed[name], at) for name, at in places.items()}
 

@@ -115,6 +115,8 @@ class Measurer:
         """Called with the device's name if another process has measured on it for two seconds."""
         self._child: _Child | None = None
         self._loaded: tuple[str, Problem, float | None] | None = None
+        self._placed = False
+        """Whether the child has the inputs of what is loaded."""
         self._served = 0
 
     def open(self) -> DeviceInfo:
@@ -133,19 +135,13 @@ class Measurer:
         return found
 
     def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None:
-        """Put the inputs of a kernel on the device; :meth:`measure` and :meth:`turns` use this kernel.
+        """Select the kernel for :meth:`measure` and :meth:`turns`.
 
-        Results above ``roof_gbps``, the device's fastest roof, are compared with the roof of a cache that holds their
-        bytes, and are wrong above that.  Raises :class:`InputError` when the inputs do not fit.
+        The first of these puts its inputs on the device, and raises :class:`InputError` when they do not fit.  Results
+        above ``roof_gbps``, the device's fastest roof, are compared with the roof of a cache that holds their bytes,
+        and are wrong above that.
         """
-        self._loaded = None
-        child = self._running()
-        try:
-            child.ask("load", (self.family, kernel, problem, self.seed, roof_gbps, self.data), "load", self.limits)
-        except WorkerLostError:
-            self._lose()
-            raise
-        self._loaded = kernel, problem, roof_gbps
+        self._loaded, self._placed = (kernel, problem, roof_gbps), False
 
     def measure(
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
@@ -249,9 +245,16 @@ class Measurer:
         """A child with the current kernel's inputs on its device."""
         if self._loaded is None:
             raise RuntimeError("no kernel was loaded")
-        if self._child is None:
-            self.load(*self._loaded)
-        return self._running()
+        child = self._running()
+        if not self._placed:
+            kernel, problem, roof_gbps = self._loaded
+            try:
+                child.ask("load", (self.family, kernel, problem, self.seed, roof_gbps, self.data), "load", self.limits)
+            except WorkerLostError:
+                self._lose()
+                raise
+            self._placed = True
+        return child
 
     def _running(self) -> _Child:
         if self._child is None:
@@ -263,7 +266,7 @@ class Measurer:
                 raise
             self.device = info.spec if info.backend != "fake" else "fake"
             child.waiting = lambda: self.waiting(info.name)
-            self._child, self._served = child, 0
+            self._child, self._served, self._placed = child, 0, False
         return self._child
 
     def _lose(self) -> None:

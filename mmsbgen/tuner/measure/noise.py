@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FinalsVerdict", "Noise", "judge", "median_interval"]
+__all__ = ["FEWEST_TIMES", "FinalsVerdict", "Noise", "judge", "median_interval"]
+
+#: With fewer times no interval of their median has the confidence below.
+FEWEST_TIMES = 5
 
 #: Probability to stop timing a configuration that is as fast as the best, over all checks of its repetitions.
 _MISTAKE = 1e-3

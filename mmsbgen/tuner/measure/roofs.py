@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,9 @@ class Roofs:
     copy: float
     gather: float
     row_bytes: int
-    shapes: Mapping[str, str]
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    age_s: float | None = None
+    """Seconds since an earlier run measured them; None if this run did."""
 
 
 @dataclass(frozen=True)

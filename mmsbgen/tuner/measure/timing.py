@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mmsbgen.backends.base import Device, Event
+from mmsbgen.tuner.measure.noise import FEWEST_TIMES, median_interval
 
 __all__ = ["Patience", "Timing", "time_launches", "time_turns", "timed_alone", "too_short"]
 
@@ -86,6 +87,8 @@ def time_launches(
         enough = len(times) >= patience.repetitions and spent >= patience.enough_s
         if enough or (len(times) >= 3 and spent >= patience.limit_s):
             break
+        if len(times) >= FEWEST_TIMES and median_interval(times)[0] > best:
+            break  # slower than the best beyond the noise: how much slower decides nothing
         times.append(_once(device, launch, turn, batch))
         spent += times[-1] * batch
         turn += batch

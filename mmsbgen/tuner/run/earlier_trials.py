@@ -8,18 +8,24 @@ import os
 import platform
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mmsbgen.backends import DeviceInfo
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import cost
 from mmsbgen.db.records.tuning_records import Key, RunRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.problem import Value
+from mmsbgen.kernels.record_key import device_record
 from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.roofs import Roofs, within_budget
 from mmsbgen.tuner.measure.timing import timed_alone
 
-__all__ = ["end_dead_runs", "known_finals", "known_trials", "order_of_going_on", "this_process"]
+__all__ = ["end_dead_runs", "known_finals", "known_roofs", "known_trials", "order_of_going_on", "this_process"]
+
+_DAY_S = 86400.0
 
 _PROC = Path("/proc")
 _MACHINE = Path("/etc/machine-id")
@@ -40,6 +46,32 @@ def end_dead_runs(store: Store) -> list[RunRecord]:
     for run in dead:
         store.finish_run(run.uuid, status="interrupted")
     return dead
+
+
+def known_roofs(
+    store: Store, info: DeviceInfo, row_bytes: int, buffer_bytes: int, seconds: float | None
+) -> Roofs | None:
+    """The newest roofs of the device with its present driver, if they are younger than a day; else None.
+
+    They were measured with such rows, in the buffer of a run of so many ``seconds`` with the same ``buffer_bytes``, or
+    in a larger one.
+    """
+    least = within_budget(buffer_bytes, info, seconds)
+    runs = {
+        run.uuid
+        for run in store.runs()
+        if run.extra.get("roof_bytes") == buffer_bytes
+        and within_budget(buffer_bytes, info, run.budget.get("seconds")) >= least
+    }
+    measured: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for roof in store.roofs(device=device_record(info)):
+        age = (datetime.now(UTC) - datetime.fromisoformat(roof.measured_at)).total_seconds()
+        if roof.run in runs and roof.row_bytes in (None, row_bytes) and 0 <= age < _DAY_S:
+            of_run = measured[roof.run]
+            of_run[roof.kind] = roof.gbps
+            if len(of_run) == 2:
+                return Roofs(of_run["copy"], of_run["gather"], row_bytes, age_s=age)
+    return None
 
 
 def known_trials(

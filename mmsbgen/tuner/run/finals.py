@@ -10,16 +10,20 @@ from typing import Any
 from mmsbgen.db.records.canonical_json import utc_now
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.noise import FinalsVerdict, judge, median_interval
+from mmsbgen.tuner.measure.noise import FEWEST_TIMES, FinalsVerdict, judge, median_interval
+from mmsbgen.tuner.measure.timing import Timing
 
-__all__ = ["FINAL_S", "METER_S", "as_winners", "choose", "metered", "rounds_for", "verdict_of"]
+__all__ = ["FINAL_S", "METER_S", "as_winners", "choose", "metered", "rounds_for", "timed_in_turns", "verdict_of"]
 
 _FEWEST = 3
 _MOST = 6
 FINAL_S = 8.0
-#: With fewer than five rounds, no interval of the median has a confidence of 90 %.
-_FEWEST_ROUNDS = 5
 _MOST_ROUNDS = 401
+#: Of two parts of the rounds the second is left out where the first decides: the noise is this small, or this many
+#: times smaller than the margin.
+_FIRST_PART = 0.25
+_FINE = 0.001
+_CLEAR = 3.0
 #: Seconds to measure the energy of one finalist: 20 steps of a counter that moves ten times a second.
 METER_S = 2.1
 #: Largest share of a kernel's time for measuring the winner's energy.
@@ -44,7 +48,23 @@ def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[T
 def rounds_for(chosen: Sequence[TrialRecord], seconds: float = FINAL_S) -> int:
     """Number of rounds: as many as take ``seconds`` on the device, within bounds."""
     one_round = sum(trial.median_s or 0.0 for trial in chosen)
-    return max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(seconds / max(one_round, 1e-9))))
+    return max(FEWEST_TIMES, min(_MOST_ROUNDS, int(seconds / max(one_round, 1e-9))))
+
+
+def timed_in_turns(
+    configs: Sequence[Config], rounds: int, turns: Callable[[Sequence[Config], int], list[Timing]]
+) -> list[Timing]:
+    """Time finalists in turns: a quarter of the rounds, and the others unless that decides."""
+    first = max(FEWEST_TIMES, int(_FIRST_PART * rounds))
+    found = turns(configs, first)
+    if rounds <= first or _decides(judge([timing.times for timing in found], range(len(configs)))):
+        return found
+    more = turns(configs, rounds - first)
+    return [replace(a, times=a.times + b.times) for a, b in zip(found, more, strict=True)]
+
+
+def _decides(verdict: FinalsVerdict) -> bool:
+    return verdict.noise < _FINE or (verdict.decided and verdict.margin > _CLEAR * verdict.noise)
 
 
 def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Iterator[int]:

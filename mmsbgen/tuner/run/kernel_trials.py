@@ -123,6 +123,8 @@ class Evaluator:
     hardware: str = ""
     reserve: int = 0
     """Trials for which the last quarter of the budget is reserved, if they fit into it."""
+    soon: Sequence[Config] = ()
+    """Configurations that the strategy may ask for soon, likely ones first."""
 
     def __post_init__(self) -> None:
         self.done: dict[str, TrialRecord] = {}
@@ -157,7 +159,8 @@ class Evaluator:
     def likely(self, configs: Sequence[Config]) -> None:
         """Beside a GPU, compile configurations that the strategy may ask for soon."""
         if self.ahead is not None and not self.ahead.before:
-            self.ahead.ask(self._fresh(configs)[: self._room()])
+            self.soon = configs
+            self._compile([])
 
     def part(self) -> float:
         """Share of the budget that is spent."""
@@ -204,18 +207,27 @@ class Evaluator:
         return max(1, math.ceil((self.kernel.deadline - now) * measured / max(now - self.begin, 1e-9)))
 
     def _compile(self, configs: Sequence[Config]) -> None:
-        """Compile configurations in advance; on a processor wait for it, as compilers would disturb the timing."""
-        if self.ahead is None or not self.ahead.jobs or self._spent():
+        """Compile configurations in advance, and those that come soon while there are compilers and time for them.
+
+        On a processor wait for it, as compilers would disturb the timing.
+        """
+        ahead = self.ahead
+        if ahead is None or not ahead.jobs or self._spent():
             return
-        fresh = self._fresh(configs)
+        fresh, room = self._fresh(configs), self._room() if self.took else ahead.jobs
         if self.kernel.budget is not None:
-            fresh = fresh[: self.kernel.budget - len(self.kernel.trials)]
-        if not self.ahead.before:
-            self.ahead.ask(fresh)
-        elif len(fresh) > 1:
-            with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
-                self.ahead.ask(fresh)
-                self.ahead.wait(self._spent)
+            room = min(room, self.kernel.budget - len(self.kernel.trials))
+        later = [config for config in self._fresh(self.soon) if config not in fresh][: max(0, room - len(fresh))]
+        fresh = fresh[:room]
+        if not ahead.before:
+            ahead.ask(fresh, later)
+        elif any(not ahead.has(config) for config in fresh):
+            wanted = [config for config in (*fresh, *later) if not ahead.has(config)]
+            wanted = wanted[: max(len(fresh), _EACH * ahead.jobs)]
+            if len(wanted) > 1:
+                with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
+                    ahead.ask(wanted)
+                    ahead.wait(self._spent)
 
     def _fresh(self, configs: Sequence[Config]) -> list[Config]:
         """The configurations without a known trial."""
@@ -240,6 +252,8 @@ class Evaluator:
         if self.energy is None:  # the slower of two may take less energy
             patience = replace(patience, hopeless=self.noise.limits() or patience.hopeless)
         begin = time.monotonic()
+        if self.ahead is not None and not self.ahead.before:
+            self.ahead.settle(config)
         outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
         if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
             outcome = replace(outcome, energy=self.energy(config))

@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
-from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.exchange.jsonl import Bundle
-from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.canonical_json import digest, utc_timestamp
 from mmsbgen.db.records.ranking import check_objective
-from mmsbgen.db.records.tuning_records import Key, RoofRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import RoofRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import absolute, resolve_family
-from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.record_key import device_record, key_of, program_digest
+from mmsbgen.kernels.record_key import device_record
 from mmsbgen.kernels.space import Config, describe
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.energy import Energy
@@ -32,11 +32,12 @@ from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, within_budget
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run import finals
-from mmsbgen.tuner.run.earlier_trials import known_finals, known_trials, order_of_going_on
+from mmsbgen.tuner.run.earlier_trials import known_finals, known_roofs, known_trials, order_of_going_on
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
 from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
+from mmsbgen.tuner.run.tune_jobs import Job, foreseen, jobs_of, share
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
-from mmsbgen.tuner.search.candidates import Candidates, Fixed, candidates
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Fixed
 from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, CoordinateDescent, neighbours
 from mmsbgen.tuner.search.parallel_search import search_in_parallel, try_in_parallel
 from mmsbgen.tuner.search.strategies import check_strategy
@@ -46,18 +47,6 @@ __all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
 
 DEFAULT_TRIALS = 100
 _RESOURCES = ("registers", "spill_bytes", "shared_bytes")
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One kernel with its space and its share of the time."""
-
-    spec: KernelSpec
-    space: Candidates
-    key: Key
-    program: Callable[[Config], str]
-    """The digest of a configuration's program."""
-    share: float
 
 
 def tune(
@@ -95,12 +84,13 @@ def tune(
         store: where runs, roofs and trials are stored.  Configurations that it already has under the very same key are
             not measured again unless ``retune``.
         budget_trials: most configurations tried per kernel, including those found in the store; 100 without any budget.
-        budget_seconds: for the whole run; kernels get shares by the bytes that they move.
+        budget_seconds: for the whole run; kernels get shares by their time in an iteration, once known that of the
+            default, before by the bytes that they move.
         strategy: one of :data:`mmsbgen.tuner.search.strategies.STRATEGIES`.
         seed: of the strategy and of the kernels' inputs.
         progress: receives progress reports.
         check: whether each configuration's result is compared with the family's reference.
-        retune: measure again what the store has.
+        retune: measure again what the store has, roofs included.
         fixed: axes held at one value, or restricted to a tuple of values.
         limits: time and memory limits of a candidate.
         patience: how long a configuration is timed.
@@ -134,10 +124,11 @@ def tune(
                 measurer.waiting = progress.waiting
             stop = StopRequest((progress or Progress()).interrupted)
             interrupt = stack.enter_context(stop.listening([signal.SIGINT]))
-            entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed))
+            extra = {"roof_bytes": roof_bytes}
+            entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed, extra))
             place = RunContext(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
-        jobs = _jobs(info, found, specs, problem, fixed)
+        jobs = jobs_of(info, found, specs, problem, fixed)
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective, begin)
@@ -148,8 +139,13 @@ def tune(
         status = "failed"
         try:
             tell.started(report)
-            session.measure_roofs(found.row_bytes(problem), within_budget(roof_bytes, info, budget_seconds))
-            session.go(problem, jobs, budget_trials, budget_seconds)
+            with session.compile_ahead(problem) as ahead:
+                if ahead is not None and not ahead.before:
+                    for job in jobs:
+                        soon = foreseen(strategy, job.space, budget_trials, seed) if job is jobs[0] else []
+                        ahead.early(job.spec.name, [job.space.default, *soon])
+                session.find_roofs(found.row_bytes(problem), roof_bytes, budget_seconds)
+                session.search(problem, jobs, budget_trials, budget_seconds, ahead)
             status = "interrupted" if place.interrupt else "finished"
         except KeyboardInterrupt:
             status = "interrupted"
@@ -185,32 +181,6 @@ def check_arguments(
         raise InputError(f"no axis {unknown[0]!r}; there are {', '.join(sorted(axes))}")
 
 
-def _jobs(
-    info: DeviceInfo, family: KernelFamily, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None
-) -> list[_Job]:
-    """The work for each kernel; time is shared by traffic, with at least a twentieth of the largest share for each."""
-    traits = traits_of(info)
-    traffic = [max(1, spec.traffic(problem)) for spec in specs]
-    jobs = []
-    for spec, moved in zip(specs, traffic, strict=True):
-        key, space = key_of(info, spec, problem), candidates(spec, problem, traits, fixed)
-        jobs.append(_Job(spec, space, key, _programs(family, key), max(moved, max(traffic) / 20)))
-    return jobs
-
-
-def _programs(family: KernelFamily, key: Key) -> Callable[[Config], str]:
-    """The function from a configuration to the digest of its program, which renders each once."""
-    found: dict[str, str] = {}
-
-    def program(config: Config) -> str:
-        name = digest(dict(config))
-        if name not in found:
-            found[name] = program_digest(family, key, config)
-        return found[name]
-
-    return program
-
-
 class _NoTurnsError(Exception):
     """Finalists could not be re-timed; the search's results stand."""
 
@@ -233,30 +203,25 @@ class _Session:
     compilers: int = 0
     """Number of processes that compile in advance."""
 
-    def go(self, problem: Problem, jobs: list[_Job], trials: int | None, seconds: float | None) -> None:
-        """Search every kernel's space within its share of the time left of ``seconds``."""
-        with self.compile_ahead(problem) as ahead:
-            self._search(problem, jobs, trials, seconds, ahead)
-
-    def _search(
+    def search(
         self,
         problem: Problem,
-        jobs: list[_Job],
+        jobs: list[Job],
         trials: int | None,
         seconds: float | None,
         ahead: CompileAhead | None,
     ) -> None:
+        """Search every kernel's space within its share of the time left of ``seconds``."""
         end = None if seconds is None else self.begin + seconds
         for position, job in enumerate(jobs):
             if self.place.interrupt:
                 return
-            deadline = None
+            gather = self.report.roofs.gather if self.report.roofs else None
+            begin, deadline = time.monotonic(), None
             if end is not None:
-                share = job.share / sum(later.share for later in jobs[position:])
-                deadline = time.monotonic() + max(0.0, end - time.monotonic()) * share
+                deadline = begin + max(0.0, end - begin) * share(jobs[position:], gather)
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
-            kernel.objective = self.objective
-            gather = kernel.roof_gbps = self.report.roofs.gather if self.report.roofs else None
+            kernel.objective, kernel.roof_gbps = self.objective, gather
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
             roofs = self.report.roofs
@@ -269,6 +234,13 @@ class _Session:
             if strategy == "exhaustive" and not self.retune:
                 configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known, made.program)
                 space = replace(space, configs=configs)
+            evaluate.soon = [] if ahead is None else foreseen(strategy, space, trials, self.place.run.seed)
+            if end is not None and len(jobs) > position + 1 and self.place.lanes.count == 1:
+                with suppress(BudgetSpentError):
+                    evaluate([job.space.default])
+                if kernel.default is not None:
+                    part = share(jobs[position:], gather, kernel.default.median_s)
+                    kernel.deadline = begin + max(0.0, end - begin) * part
             search_in_parallel(
                 self.place.lanes,
                 strategy,
@@ -338,18 +310,21 @@ class _Session:
             kernel.note = f"the energy of {describe(config)} could not be measured: {error}"
             return None
 
-    def measure_roofs(self, row_bytes: int, buffer_bytes: int) -> None:
-        """Measure and store the device's roofs."""
-        self.report.roofs = roofs = self.place.measurer.roofs(row_bytes, buffer_bytes)
-        device = device_record(self.report.info)
-        self.store.add_roofs(
-            [
-                RoofRecord(run=self.place.run.uuid, device=device, kind="copy", gbps=roofs.copy),
-                RoofRecord(
-                    run=self.place.run.uuid, device=device, kind="gather", gbps=roofs.gather, row_bytes=roofs.row_bytes
-                ),
-            ]
+    def find_roofs(self, row_bytes: int, buffer_bytes: int, seconds: float | None) -> None:
+        """Take the device's roofs from the store, or measure them; store them as those of this run."""
+        info = self.report.info
+        roofs = None if self.retune else known_roofs(self.store, info, row_bytes, buffer_bytes, seconds)
+        if roofs is None:
+            roofs = self.place.measurer.roofs(row_bytes, within_budget(buffer_bytes, info, seconds))
+        self.report.roofs = roofs
+        record = partial(
+            RoofRecord,
+            run=self.place.run.uuid,
+            device=device_record(info),
+            measured_at=utc_timestamp((datetime.now(UTC) - timedelta(seconds=roofs.age_s or 0.0)).isoformat()),
         )
+        gather = record(kind="gather", gbps=roofs.gather, row_bytes=roofs.row_bytes)
+        self.store.add_roofs([record(kind="copy", gbps=roofs.copy), gather])
         self.progress.roofs(roofs)
 
     def _finals(self, kernel: KernelReport, made: Recorder, spec: KernelSpec, evaluate: Evaluator) -> None:
@@ -367,7 +342,7 @@ class _Session:
             if len(chosen) < 2 or self.place.interrupt:
                 return
             rounds = finals.rounds_for(chosen, evaluate.at_most(finals.FINAL_S))
-            timings = self._turns([trial.config for trial in chosen], rounds)
+            timings = finals.timed_in_turns([trial.config for trial in chosen], rounds, self._turns)
         except _NoTurnsError as error:
             kernel.note = f"the finalists could not be timed again: {error}"
             return

@@ -177,7 +177,8 @@ class TuneReport:
             "run": self.run,
             "status": self.status,
             "device": self.info.as_dict(),
-            "roofs": roofs and {"copy": roofs.copy, "gather": roofs.gather, "row_bytes": roofs.row_bytes},
+            "roofs": roofs
+            and {"copy": roofs.copy, "gather": roofs.gather, "row_bytes": roofs.row_bytes, "age_s": roofs.age_s},
             "kernels": [kernel.as_dict() for kernel in self.kernels],
             "seconds": self.seconds,
         }

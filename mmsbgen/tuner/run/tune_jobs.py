@@ -1,0 +1,111 @@
+"""The kernels of a run: their spaces, and their shares of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from mmsbgen.backends import DeviceInfo
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.tuning_records import Key
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.record_key import key_of, program_digest
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Fixed, candidates
+from mmsbgen.tuner.search.cost_model import Estimate, Model
+from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, search
+
+__all__ = ["Job", "foreseen", "jobs_of", "share"]
+
+_LAUNCH_S = 5e-6
+"""Seconds of a launch that moves nothing."""
+_FORESEEN = 64
+
+
+@dataclass(frozen=True)
+class Job:
+    """One kernel with its space and its cost."""
+
+    spec: KernelSpec
+    space: Candidates
+    key: Key
+    program: Callable[[Config], str]
+    """The digest of a configuration's program."""
+    moved: int
+    """Bytes that a launch moves."""
+    launches: float
+    """Launches in an iteration of a run."""
+
+    def seconds(self, roof_gbps: float | None, default_s: float | None = None) -> float:
+        """Seconds in an iteration: of the default if those are known, else of the bytes at the roof."""
+        at_roof = self.moved / (1e9 * (roof_gbps or 100.0))
+        return self.launches * (default_s or _LAUNCH_S + at_roof)
+
+
+def jobs_of(
+    info: DeviceInfo, family: KernelFamily, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None
+) -> list[Job]:
+    """The work for each kernel."""
+    traits, jobs = traits_of(info), []
+    for spec in specs:
+        key, space = key_of(info, spec, problem), candidates(spec, problem, traits, fixed)
+        if space.model is not None:
+            space = replace(space, model=_remembered(space.model))
+        moved, launches = spec.traffic(problem), family.launches.get(spec.name, 1.0)
+        jobs.append(Job(spec, space, key, _programs(family, key), moved, launches))
+    return jobs
+
+
+def share(jobs: Sequence[Job], roof_gbps: float | None, default_s: float | None = None) -> float:
+    """Share of the first of ``jobs`` in the seconds of all; ``default_s`` is the time of its default, if known."""
+    first = jobs[0].seconds(roof_gbps, default_s)
+    return first / (first + sum(job.seconds(roof_gbps) for job in jobs[1:]))
+
+
+def foreseen(strategy: str, space: Candidates, budget: int | None, seed: int) -> list[Config]:
+    """The configurations that a search tries first, whatever their results: the default and the sample."""
+    ask = _Asked()
+    if strategy not in OWN_STRATEGIES:
+        return [space.default]
+    search(strategy, space, ask, budget=budget, seed=seed)
+    return ask.configs
+
+
+class _Asked:
+    """Notes what a search asks for first: the default alone, then several at a time."""
+
+    def __init__(self) -> None:
+        self.configs: list[Config] = []
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        self.configs += configs[:_FORESEEN]
+        if len(configs) > 1:
+            raise BudgetSpentError
+        return [1.0]
+
+
+def _remembered(model: Model) -> Model:
+    """The model with its last estimates, as those of a whole space take long."""
+    last: list[tuple[Sequence[Config], list[Estimate]]] = []
+
+    def remembered(configs: Sequence[Config]) -> list[Estimate]:
+        if not last or last[0][0] is not configs:
+            last[:] = [(configs, model(configs))]
+        return last[0][1]
+
+    return remembered
+
+
+def _programs(family: KernelFamily, key: Key) -> Callable[[Config], str]:
+    """The function from a configuration to the digest of its program, which renders each once."""
+    found: dict[str, str] = {}
+
+    def program(config: Config) -> str:
+        name = digest(dict(config))
+        if name not in found:
+            found[name] = program_digest(family, key, config)
+        return found[name]
+
+    return program
