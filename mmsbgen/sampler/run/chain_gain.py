@@ -18,12 +18,15 @@ from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.starts.start_methods import MANY, STARTS, forget
+from mmsbgen.sampler.starts.leiden import propagated
+from mmsbgen.sampler.starts.start_methods import MANY, Start, by_label, communities, forget, of_sets, training_graph
 from mmsbgen.tuner.measure.device_lock import having_device
 
 __all__ = ["ChainGain", "chain_gain"]
 
 _TURNS = 7
+_FIRST = 5
+"""Sweeps before the turns: processors compile at a kernel's first launch, and sparse rows fill up."""
 _TURN_S = 0.25
 """Seconds of one turn of a chain, if there is time for it."""
 
@@ -74,14 +77,11 @@ def chain_gain(device_spec: str, parts: Split, options: Options, store: Store, s
             plan.require(device.allocated)
             samplers.append(Sampler(parts, options, Runtime(device, MMSB, index), False, plan))
             stack.callback(samplers[-1].close)
-        # Leiden's algorithm would take longer than the comparison on large graphs.
-        name = "communities" if parts.n_training_links <= MANY else "random"
-        start = STARTS[name](parts, options.n_communities, options.seed)
-        forget(parts)
+        start = _start(parts, options)
         stack.enter_context(having_device(device.hardware, lambda: told.tell(0)))
         for sampler in samplers:
             sampler.initialise(start)
-            _sweep_s(sampler, 1)  # processors compile at the first launch
+            _sweep_s(sampler, _FIRST)
         longest = max(_sweep_s(sampler, 1) for sampler in samplers)
         turn_s = min(_TURN_S, max(0.0, end - time.monotonic()) / (2 * _TURNS))
         count = max(1, round(turn_s / longest))
@@ -92,6 +92,21 @@ def chain_gain(device_spec: str, parts: Split, options: Options, store: Store, s
             for place in (0, 1) if turn % 2 == 0 else (1, 0):
                 found[place].append(_sweep_s(samplers[place], count))
     return ChainGain(tuple(found[0]), tuple(found[1]))
+
+
+def _start(parts: Split, options: Options) -> Start:
+    """Leiden's communities as in a run; of many links those of label propagation, which take seconds.
+
+    Sparse rows that start at random have far more candidates than those of a run.
+    """
+    k, seed = options.n_communities, options.seed
+    graph = training_graph(parts)
+    if parts.n_training_links <= MANY:
+        start = communities(parts, k, seed)
+    else:
+        start = of_sets("communities", by_label(propagated(graph, seed))[:k])
+    forget(parts)
+    return start
 
 
 def _sweep_s(sampler: Sampler, count: int) -> float:

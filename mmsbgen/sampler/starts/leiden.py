@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-__all__ = ["import_lightly", "leiden", "modularity", "network", "rewired", "terminating", "transitivity"]
+__all__ = [
+    "import_lightly",
+    "leiden",
+    "modularity",
+    "network",
+    "propagated",
+    "rewired",
+    "terminating",
+    "transitivity",
+]
 
 #: Libraries that networkit imports if they are installed, for functions that mmsbgen does not use.
 _UNUSED = ("IPython", "matplotlib", "networkx", "pandas", "plotly", "seaborn", "sklearn", "tabulate")
@@ -113,6 +122,15 @@ def leiden(graph: networkit.Graph, resolution: float, seed: int, iterations: int
     gamma = terminating(resolution, round(graph.totalEdgeWeight()))
     with _running(seed, threads=1) as networkit:
         run = networkit.community.ParallelLeiden(graph, iterations=iterations, gamma=gamma)
+        run.run()
+        labels: Any = np.array(run.getPartition().getVector(), np.int64)
+    return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
+
+
+def propagated(graph: networkit.Graph, seed: int) -> Ints:
+    """Labels ``[N]`` by label propagation (Raghavan, Albert, Kumara 2007); they differ from run to run."""
+    with _running(seed) as networkit:
+        run = networkit.community.PLP(graph, maxIterations=20)
         run.run()
         labels: Any = np.array(run.getPartition().getVector(), np.int64)
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
