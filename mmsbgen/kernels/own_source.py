@@ -99,8 +99,11 @@ def own_kernel(
         smaller = {size: n if n < 2 * _CHECKED else _CHECKED + n % _CHECKED for size, n in given.items()}
         return problem.replace(**(smaller | dict(check_sizes or {})))
 
-    declared = _declared(name, arguments(check_problem(Problem.of(name, parameters, {})), _rng(0)), answer)
+    small = check_problem(Problem.of(name, parameters, {}))
+    declared = _declared(name, arguments(small, _rng(0)), answer)
     own = {argument.name for argument in declared}
+    if clash := sorted(own & set(axes)):
+        raise InputError(f"{name}: {clash[0]!r} is an axis and an argument: rename one, in the source too")
     words = set(re.findall(r"\w+", " ".join(texts.values())))
     macros = [word for word in (*axes, *sizes) if word in words - own]
 
@@ -120,6 +123,10 @@ def own_kernel(
         tuple(Axis(axis, tuple(values), "macro of the source") for axis, values in axes.items()),
         (*rules, Constraint("block", too_large)),
     )
+
+    for rule in space.constraints:  # mistakes in the functions are told now, with the line of the user's file
+        rule.check(next(space.product()), small, Traits("opencl", "cpu"))
+    int(traffic(small))
 
     @functools.lru_cache(maxsize=64)
     def default(problem: Problem, traits: Traits) -> dict[str, Value]:

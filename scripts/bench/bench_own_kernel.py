@@ -152,7 +152,7 @@ def compare(report: Report, device: Any, name: str, args: argparse.Namespace) ->
     listed = [{"tool": tool, "seed": seed, **one} for (tool, seed), one in found.items()]
     report.data.setdefault("kernels", []).append(
         {"kernel": name, "device": device.info.spec, "medians_s": medians, "searches": listed}
-        | {"times": {label: sample.as_dict() for label, sample in times.items()}}
+        | {"each_s": {label: sample.median for label, sample in times.items()}}
     )
 
 

@@ -190,6 +190,12 @@ def test_from_the_file_to_the_database(pocl_device: Device, folder: Path) -> Non
         (('given["a"] +', 'given["a"][1:] +'), "ValueError: operands could not be broadcast"),
         (("(64, 16, 32, 128, 256, 512, 1024)", "()"), "the axis block_size_x has no values"),
         (('axes={"block_size_x"', 'axes={"n"'), "'n' cannot be a name, or is one already"),
+        (
+            ('{"c": np.zeros', '{"block_size_x": np.int32(1), "c": np.zeros'),
+            "'block_size_x' is an axis and an argument",
+        ),
+        (("launch=lambda v: Launch(", "launch=lambda v: ("), "vector_add.py, line 13: AttributeError: 'tuple'"),
+        (('traffic=lambda sizes: 12 * sizes["n"]', 'traffic=lambda sizes: sizes["m"]'), "line 21: KeyError: 'm'"),
         (("sizes={", "check_sizes={'m': 3}, sizes={"), "check_sizes has 'm'; the sizes are n"),
         (("import numpy", "import nunpy"), "vector_add.py, line 1: ModuleNotFoundError"),
         (("VECTOR_ADD = own", "own"), "it has none"),
