@@ -68,7 +68,7 @@ def test_a_configuration_that_wins_alone_and_loses_in_the_chain_is_not_used(
     with open_store(tmp_path / "tuning.sqlite3") as store:
         store.add_bundle(Bundle([run], [], trials))
         assert selected(store) == bad
-        gain = _gain(GraphRun(parts, options), report, store, seconds=8.0)
+        gain = _gain(GraphRun(parts, options), report, store, seconds=30.0)
         assert isinstance(gain, ChainGain)
         assert gain.slower, gain
         assert len(gain.default) == len(gain.tuned) >= 2

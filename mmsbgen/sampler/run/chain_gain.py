@@ -25,7 +25,7 @@ from mmsbgen.tuner.measure.device_lock import having_device
 __all__ = ["ChainGain", "chain_gain"]
 
 _TURNS = 7
-_FIRST = 5
+_FIRST = 3
 """Sweeps before the turns: processors compile at a kernel's first launch, and sparse rows fill up."""
 _TURN_S = 0.25
 """Seconds of one turn of a chain, if there is time for it."""
