@@ -27,7 +27,7 @@ from mmsbgen.db.records.tuning_records import (
 )
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families import family
-from mmsbgen.tuner.run import earlier_trials, tune
+from mmsbgen.tuner.run import earlier_trials, tune_jobs
 from mmsbgen.tuner.run.earlier_trials import end_dead_runs, known_finals, known_trials, order_of_going_on, this_process
 from tests.conftest import IN_CI
 from tests.records import GPU
@@ -181,8 +181,8 @@ def test_a_configuration_of_another_program_is_untried(store: Store) -> None:
 def test_a_tune_renders_each_stored_configuration_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     trials = [stored(store, block, "new") for block in (1, 1, 2)]
     rendered: list[object] = []
-    monkeypatch.setattr(tune, "program_digest", lambda family, key, config: rendered.append(config["block"]) or "new")
-    program = tune._programs(family(), trials[0].key)
+    monkeypatch.setattr(tune_jobs, "program_digest", lambda family, key, at: rendered.append(at["block"]) or "new")
+    program = tune_jobs._programs(family(), trials[0].key)
     assert len(known_trials(store, trials[0].key, program=program)) == 2
     assert known_finals(store, trials[0].key, [], program=program) == []
     assert sorted(rendered) == [1, 2]
