@@ -128,7 +128,10 @@ def test_a_run_is_told_as_a_table_and_as_json(pocl_device: Device, tmp_path: Pat
     again = call(*words, "--json")
     report = json.loads(again.stdout)
     (kernel,) = report["kernels"]
-    assert (kernel["kernel"], kernel["trials"], kernel["reused"]) == ("update_beta", {"ok": 4}, whole)
+    assert (kernel["kernel"], kernel["trials"]) == ("update_beta", {"ok": 4})
+    assert whole <= kernel["reused"] <= 4
+    assert report["roofs"]["age_s"] < 300
+    assert "measured 0 min ago (--retune measures again)" in call(*words).output
     # Of those that cannot be told apart the simplest wins, so its median may lie above the default's.
     assert kernel["speedup_over_default"] == pytest.approx(kernel["default_s"] / kernel["median_s"])
     assert report["status"] == "finished"

@@ -1,12 +1,15 @@
-"""Which finalists are metered."""
+"""How long finalists are timed, and which are metered."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
-from mmsbgen.tuner.run.finals import METER_S, metered
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.timing import Timing
+from mmsbgen.tuner.run.finals import METER_S, metered, timed_in_turns
 
 
 def test_without_a_budget_of_seconds_all_are_metered_the_winner_first() -> None:
@@ -25,6 +28,27 @@ def test_without_a_budget_of_seconds_all_are_metered_the_winner_first() -> None:
 def test_where_seconds_count_metering_takes_a_small_part_of_them(whole: float, left: float, places: list[int]) -> None:
     now = time.monotonic()
     assert list(metered(3, 1, (now + left - whole, now + left))) == places
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rounds"),
+    [
+        ([1.0] * 100, [1.2, 1.3] * 50, 25),  # one is clearly faster
+        ([1.0] * 100, [1.0001] * 100, 25),  # hardly any noise
+        ([1.0, 1.1] * 50, [1.1, 1.0] * 50, 100),
+    ],
+)
+def test_finals_end_when_a_quarter_of_the_rounds_decides(first: list[float], second: list[float], rounds: int) -> None:
+    asked = []
+
+    def turns(configs: Sequence[Config], rounds: int) -> list[Timing]:
+        begin = sum(asked)
+        asked.append(rounds)
+        return [Timing(tuple(each[begin : begin + rounds]), 2) for each in (first, second)]
+
+    found = timed_in_turns([{}, {}], 100, turns)
+    assert [timing.times for timing in found] == [tuple(first[:rounds]), tuple(second[:rounds])]
+    assert sum(asked) == rounds
 
 
 def test_metering_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

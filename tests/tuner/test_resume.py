@@ -181,12 +181,7 @@ def test_a_configuration_of_another_program_is_untried(store: Store) -> None:
 def test_a_tune_renders_each_stored_configuration_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     trials = [stored(store, block, "new") for block in (1, 1, 2)]
     rendered: list[object] = []
-
-    def render(family: object, key: object, config: dict[str, object]) -> str:
-        rendered.append(config["block"])
-        return "new"
-
-    monkeypatch.setattr(tune_jobs, "program_digest", render)
+    monkeypatch.setattr(tune_jobs, "program_digest", lambda family, key, at: rendered.append(at["block"]) or "new")
     program = tune_jobs._programs(family(), trials[0].key)
     assert len(known_trials(store, trials[0].key, program=program)) == 2
     assert known_finals(store, trials[0].key, [], program=program) == []

@@ -71,6 +71,14 @@ def test_hopeless_configurations_are_given_up_but_told(took: float, launches: in
     assert len(device.turns) == launches
 
 
+def test_what_is_slower_than_the_best_beyond_the_noise_is_not_timed_further() -> None:
+    device = Clock("cpu", lambda turn: 0.1 + 0.01 * (turn % 3))
+    timing = time_launches(device, device.launch, Patience(), best_s=0.09)
+    assert not timing.given_up
+    assert len(timing.times) == 5
+    assert len(time_launches(device, device.launch, Patience(), best_s=0.105).times) == 7
+
+
 def test_more_repetitions_need_less_to_be_hopeless() -> None:
     device = Clock("cpu", lambda turn: 0.13)
     timing = time_launches(device, device.launch, Patience(hopeless=(math.inf, 2.0, 1.5, 1.2)), best_s=0.1)

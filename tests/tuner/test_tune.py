@@ -7,17 +7,20 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends import Device
+from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.canonical_json import utc_now
+from mmsbgen.db.records.canonical_json import digest, utc_now
 from mmsbgen.db.records.tuning_records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.record_key import key_of
+from mmsbgen.tuner.measure.measurer import Measurer
 from mmsbgen.tuner.measure.timing import Patience
-from mmsbgen.tuner.run.earlier_trials import known_trials
+from mmsbgen.tuner.run.earlier_trials import known_roofs, known_trials
 from mmsbgen.tuner.run.tune import TuneReport, tune
+from mmsbgen.tuner.run.tune_jobs import foreseen, jobs_of, share
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 from mmsbgen.tuner.search.coordinate_descent import neighbours
 from mmsbgen.tuner.search.strategies import STRATEGIES
@@ -292,7 +295,7 @@ def test_finals_that_are_newer_than_all_trials_stand(store: Store) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("overtaken", [False, True])
 def test_the_same_command_again_times_no_finals_because_one_was_given_up(store: Store, overtaken: bool) -> None:
-    """What was given up is measured again, and here stays behind the winner of the finals, or does not."""
+    """What was given up is measured again only if it may be faster than the winner of the finals."""
     with open_store("sqlite://") as other:
         (tried,) = faked(other, strategy="random", budget_trials=8).kernels
     put(store, tried.trials, given_up=1)
@@ -305,9 +308,67 @@ def test_the_same_command_again_times_no_finals_because_one_was_given_up(store: 
         store.add_trial(replace(final, created_at=utc_now()))
     report = faked(store, strategy="random", budget_trials=8)
     again = [trial for trial in store.trials(run=report.run) if trial.round == 0]
-    assert [trial.config_digest for trial in again] == [tried.trials[7].config_digest]
-    assert not again[0].extra.get("given_up")
+    assert [trial.config_digest for trial in again] == ([tried.trials[7].config_digest] if overtaken else [])
+    assert not any(trial.extra.get("given_up") for trial in again)
     assert {trial.run for trial in report.kernels[0].finals} == {report.run if overtaken else before.uuid}
+
+
+@pytest.mark.slow
+def test_roofs_of_the_same_day_are_taken_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    roofs = Measurer.roofs
+    monkeypatch.setattr(Measurer, "roofs", lambda self, *sizes: measured.append(sizes) or roofs(self, *sizes))
+    first, again = (faked(store, budget_trials=1).roofs for _ in range(2))
+    assert measured == [(128, 16 << 20)]
+    assert first is not None
+    assert again is not None
+    assert (first.age_s, again.copy, again.gather) == (None, first.copy, first.gather)
+    assert again.age_s is not None
+    assert 0 <= again.age_s < 300
+    assert len(store.roofs(run=store.runs()[0].uuid)) == 2, "a run has the roofs that it reports"
+    faked(store, budget_trials=1, retune=True)
+    tune("fake", MMSB, ["theta_end"], TINY, store=store, check=False, budget_trials=1, roof_bytes=8 << 20)
+    tune("fake", MMSB, ["theta_end"], TINY.replace(K=40), store=store, check=False, budget_trials=1, roof_bytes=8 << 20)
+    assert measured[1:] == [(128, 16 << 20), (128, 8 << 20), (192, 8 << 20)]
+    info = FakeDevice().info
+    assert known_roofs(store, info, 128, 16 << 20, None) is not None
+    assert known_roofs(store, replace(info, driver="another"), 128, 16 << 20, None) is None
+    monkeypatch.setattr("mmsbgen.tuner.run.earlier_trials._DAY_S", 1e-6)
+    assert known_roofs(store, info, 128, 16 << 20, None) is None
+
+
+@pytest.mark.slow
+def test_a_repeat_starts_no_compiler_and_makes_no_inputs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = faked(store, strategy="random", budget_trials=4)
+    for trial in first.kernels[0].trials:
+        if trial.extra.get("given_up"):
+            pytest.skip("one was given up, and may be measured again")
+    monkeypatch.setattr(Measurer, "_ready", None)
+    again = faked(store, strategy="random", budget_trials=4)
+    assert again.kernels[0].reused == 4
+    assert again.kernels[0].best == first.kernels[0].best
+
+
+def test_kernels_share_time_by_what_they_take_of_an_iteration() -> None:
+    problem = MMSB.problem(K=1024, N=300_000, m=4096, n=32)
+    specs = [MMSB.kernel(name) for name in ("update_phi", "update_beta", "init_pi")]
+    jobs = jobs_of(FakeDevice().info, MMSB, specs, problem, {"block_size": 64})
+    phi, beta, init = jobs
+    assert phi.moved < init.moved, "a start moves more than an iteration, but comes once"
+    assert share(jobs, 1000.0) > 0.95
+    assert share(jobs[1:], 1000.0) == beta.seconds(1000.0) / (beta.seconds(1000.0) + init.seconds(1000.0))
+    known = share(jobs[1:], 1000.0, default_s=1.0)
+    assert known > 0.99, "the time of its default counts, not its bytes"
+
+
+@pytest.mark.parametrize("budget", [8, 20])
+@pytest.mark.parametrize("strategy", ["default", "random", "exhaustive"])
+def test_what_a_search_tries_first_is_foreseen(store: Store, strategy: str, budget: int) -> None:
+    (kernel,) = faked(store, strategy=strategy, budget_trials=budget, seed=3).kernels
+    (job,) = jobs_of(FakeDevice().info, MMSB, [MMSB.kernel("theta_end")], TINY, None)
+    soon = list(dict.fromkeys(map(digest, foreseen(strategy, job.space, budget, 3))))
+    first = 4 if budget == 20 else 2
+    assert soon[:first] == [trial.config_digest for trial in kernel.trials[:first]]
 
 
 @pytest.mark.alone

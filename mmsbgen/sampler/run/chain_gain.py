@@ -19,14 +19,18 @@ from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts.leiden import propagated
-from mmsbgen.sampler.starts.start_methods import MANY, Start, by_label, communities, forget, of_sets, training_graph
+from mmsbgen.sampler.starts.start_methods import Start, by_label, communities, forget, of_sets, training_graph
 from mmsbgen.tuner.measure.device_lock import having_device
 
 __all__ = ["ChainGain", "chain_gain"]
 
 _TURNS = 7
-_FIRST = 3
-"""Sweeps before the turns: processors compile at a kernel's first launch, and sparse rows fill up."""
+_FIRST = 20
+"""Sweeps before the turns, if there is time: the rows of a start have other sizes than those of most of a run."""
+_FIRST_SHARE = 0.4
+"""Largest share of the time for these."""
+_LEIDEN_LINKS = 2_000_000
+"""Links up to which Leiden's algorithm takes a few seconds."""
 _TURN_S = 0.25
 """Seconds of one turn of a chain, if there is time for it."""
 
@@ -79,9 +83,14 @@ def chain_gain(device_spec: str, parts: Split, options: Options, store: Store, s
             stack.callback(samplers[-1].close)
         start = _start(parts, options)
         stack.enter_context(having_device(device.hardware, lambda: told.tell(0)))
+        ready = end - (1 - _FIRST_SHARE) * seconds
         for sampler in samplers:
             sampler.initialise(start)
-            _sweep_s(sampler, _FIRST)
+            _sweep_s(sampler, 1)  # processors compile at a kernel's first launch
+        for _ in range(_FIRST):
+            if time.monotonic() < ready:
+                for sampler in samplers:
+                    _sweep_s(sampler, 1)
         longest = max(_sweep_s(sampler, 1) for sampler in samplers)
         turn_s = min(_TURN_S, max(0.0, end - time.monotonic()) / (2 * _TURNS))
         count = max(1, round(turn_s / longest))
@@ -95,13 +104,10 @@ def chain_gain(device_spec: str, parts: Split, options: Options, store: Store, s
 
 
 def _start(parts: Split, options: Options) -> Start:
-    """Leiden's communities as in a run; of many links those of label propagation, which take seconds.
-
-    Sparse rows that start at random have far more candidates than those of a run.
-    """
+    """Leiden's communities as in a run; of many links those of label propagation, which take seconds."""
     k, seed = options.n_communities, options.seed
     graph = training_graph(parts)
-    if parts.n_training_links <= MANY:
+    if parts.n_training_links <= _LEIDEN_LINKS:
         start = communities(parts, k, seed)
     else:
         start = of_sets("communities", by_label(propagated(graph, seed))[:k])

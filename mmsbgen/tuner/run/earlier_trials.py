@@ -83,7 +83,8 @@ def known_trials(
     results that it had when it ended.  These trials are not usable:
 
     - those that succeeded, but were not measured for ``objective``;
-    - those stopped early, as that depended on the best and the noise of their run;
+    - those stopped early, as that depended on the best and the noise of their run, unless all their repetitions are
+      slower than the winner of the last finals;
     - those whose times include the host's part (:func:`mmsbgen.tuner.measure.timing.timed_alone`);
     - those before the configuration failed in use and was quarantined, as only a new trial can lift that;
     - those that a fleet lost with its workers;
@@ -95,13 +96,15 @@ def known_trials(
             for name in (failure.config_digest, failure.recorded_digest):
                 failed[name] = max(failed.get(name, ""), failure.created_at)
     known: dict[str, TrialRecord] = {}
-    for trial in reversed(_of_program(store, key, program)):
+    found = _of_program(store, key, program)
+    winner_s = next((trial.median_s for trial in found if trial.round > 1 and trial.median_s), math.inf)
+    for trial in reversed(found):
         if trial.created_at <= failed.get(trial.config_digest, "") or trial.extra.get("lost"):
             continue
         backend, batch = trial.key.device.backend, int(trial.extra.get("batch", 1))
         if trial.status == "ok" and (
             not math.isfinite(cost(trial, objective))
-            or trial.extra.get("given_up")
+            or (trial.extra.get("given_up") and min(trial.times) <= winner_s)
             or timed_alone(backend, trial.median_s or 0.0, batch)
         ):
             continue

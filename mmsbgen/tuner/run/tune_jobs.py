@@ -74,7 +74,7 @@ def foreseen(strategy: str, space: Candidates, budget: int | None, seed: int) ->
 
 
 class _Asked:
-    """Notes what a search asks for first: the default alone, then several at a time."""
+    """Notes what a search asks for: the default alone, then several at a time or others before it asks by results."""
 
     def __init__(self) -> None:
         self.configs: list[Config] = []
@@ -84,6 +84,10 @@ class _Asked:
         if len(configs) > 1:
             raise BudgetSpentError
         return [1.0]
+
+    def likely(self, configs: Sequence[Config]) -> None:
+        """The search goes by results from here on."""
+        raise BudgetSpentError
 
 
 def _remembered(model: Model) -> Model:
