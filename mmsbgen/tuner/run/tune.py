@@ -16,6 +16,7 @@ from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import Key, RoofRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
@@ -39,6 +40,7 @@ from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, CoordinateDescent
 from mmsbgen.tuner.search.parallel_search import search_in_parallel, try_in_parallel
 from mmsbgen.tuner.search.strategies import check_strategy
 from mmsbgen.tuner.search.surrogate import coordinates
+from mmsbgen.tuner.search.transfer_model import with_expected
 
 __all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
 
@@ -144,6 +146,10 @@ def tune(
         status = "failed"
         try:
             tell.started(report)
+            if strategy == "default":
+                index = Index(store)
+                known = [with_expected(job.space, found, job.key, index, budget_trials) for job in jobs]
+                jobs = [replace(job, space=space) for job, space in zip(jobs, known, strict=True)]
             session.measure_roofs(found.row_bytes(problem), within_budget(roof_bytes, info, budget_seconds))
             session.go(problem, jobs, budget_trials, budget_seconds)
             status = "interrupted" if place.interrupt else "finished"
