@@ -41,10 +41,13 @@ def transfers(have: Sequence[Sweep], index: Index, family: KernelFamily, seeds: 
                 without = [replay(sweep, "default", seed=s, share=share) for s in range(seeds)]
                 known = [replay(sweep, "default", seed=s, share=share, expected=expected) for s in range(seeds)]
                 pairs.append((without, known))
+        if not pairs:
+            continue
         cells = []
         for count in AFTER:
             long = [pair for pair in pairs if pair[0][0].tried >= count]
-            cells.append(", ".join(f"{_median_loss([pair[i] for pair in long], count):.1%}" for i in (0, 1)))
+            losses = [f"{_median_loss([pair[i] for pair in long], count):.1%}" for i in (0, 1) if long]
+            cells.append(", ".join(losses))
         more = [_trials(known) - _trials(without) for without, known in pairs]
         fewer, same = sum(x < 0 for x in more), sum(x == 0 for x in more)
         rows.append([name, str(len(pairs)), *cells, f"{fewer}, {same}, {len(more) - fewer - same}", f"{max(more):.0f}"])
