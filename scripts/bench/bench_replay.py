@@ -1,12 +1,15 @@
 #!/usr/bin/env python
 """Hold the search strategies against recorded sweeps, without a device.
 
-    scripts/bench/bench_replay.py docs/reports/tuning-h200-cuda.jsonl.gz docs/reports/sweep-*.jsonl.gz --seeds 100 \\
-        --held-out docs/reports/transfer-h200-cuda.jsonl.gz docs/reports/tuning-h200.jsonl.gz
+    cd docs/reports
+    ../../scripts/bench/bench_replay.py tuning-h200-cuda.jsonl.gz tuning-h200-sizes.jsonl.gz sweep-*.jsonl.gz \\
+        --seeds 100 --least 95 \\
+        --held-out transfer-h200-cuda.jsonl.gz tuning-h200.jsonl.gz tuning-h200-opencl.jsonl.gz tuning-cpu.jsonl.gz
 
-A strategy gets a tenth of a sweep: of its configurations, or of the seconds that compiling and measuring them took.
-It has found what it looked for when its best is within 3 % of the sweep's.  No constant of the strategy was chosen
-by the sweeps of --held-out.  Writes docs/reports/replay.{md,json}.
+The default strategy gets a tenth of a sweep: of its configurations, or of the seconds that compiling and measuring them
+took.  It has found what it looked for when its best is within 3 % of the sweep's.  All strategies and Optuna get a
+twentieth, and look for 1 %.  No constant of the strategy was chosen by the sweeps of --held-out.  Writes
+docs/reports/replay.{md,json}.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from typing import Any
 from _harness import progress
 from _report import Report
 from replay import Replay, Sweep, replay, sweeps
+from replay_transfer import AFTER, KEPT, expected_by, transfers
 
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.selection.index import Index
 from mmsbgen.families import family
 from mmsbgen.report.tuning.cases import device_label
 from mmsbgen.tuner.search.strategies import STRATEGIES
@@ -32,15 +37,22 @@ NEAR = 0.03
 FEW = 10
 SHARE = 0.1
 #: It tries configurations in the order of the file, in which the best ones may come first.
-COMPARED = tuple(name for name in STRATEGIES if name != "exhaustive")
-
+COMPARED = (*(name for name in STRATEGIES if name != "exhaustive"), "optuna_tpe")
+#: The default strategy that knows what was recorded for other problems on the device.
+KNOWING = "default, knowing other problems"
+#: What all strategies have of a sweep, and how near to its best they shall come.
+TWENTIETH = 0.05
+NEARER = 0.01
+#: Fewest configurations of a sweep in the study of transfer, and of one that chose its constants.
+SMALL = 20
+CHOSE = 60
 
 KINDS: dict[str, dict[str, Any]] = {"trials": {}, "seconds": {"unit": "seconds"}, "blind": {"blind": True}}
 
 
-def found(runs: Iterable[Replay]) -> int:
+def found(runs: Iterable[Replay], near: float = NEAR) -> int:
     """How many runs came near enough to the best."""
-    return sum(run.loss <= NEAR for run in runs)
+    return sum(run.loss <= near for run in runs)
 
 
 def both(runs: Sequence[Replay]) -> str:
@@ -106,6 +118,65 @@ def searched(have: Sequence[Sweep], seeds: int) -> tuple[list[list[str]], list[d
     return rows, data
 
 
+def side_by_side(report: Report, have: Sequence[Sweep], index: Index, seeds: int) -> None:
+    """All strategies at a twentieth of each sweep, from the default and blind."""
+    names, shared = names_of(have)
+    report.text(f"## All strategies at a twentieth, within {NEARER:.0%}", "", shared)
+    table, compared = [], {}
+    for strategy in (KNOWING, *COMPARED):
+        progress(strategy)
+        name = "default" if strategy == KNOWING else strategy
+        row, losses, total = [], [], []
+        for sweep in have:
+            expected = None
+            if strategy == KNOWING:
+                expected = expected_by(KEPT["other problems"], sweep, index, family())
+            cell = []
+            for blind in (False, True):
+                how: dict[str, Any] = {"share": TWENTIETH, "blind": blind, "expected": expected}
+                made = [replay(sweep, name, seed=s, **how) for s in range(seeds)]
+                cell.append(found(made, NEARER))
+                losses += [run.loss for run in made]
+            row.append(f"{cell[0]}, {cell[1]}")
+            total.append(cell)
+        sums = [sum(column) for column in zip(*total, strict=True)]
+        compared[strategy] = {"found": total, "median_loss": statistics.median(losses)}
+        table.append((sum(sums), [strategy, *row, f"{sums[0]}, {sums[1]}", f"{statistics.median(losses):.1%}"]))
+    table.sort(key=lambda one: -one[0])
+    trials = [round(TWENTIETH * len(sweep.configs)) for sweep in have]
+    near = [sum(s <= (1 + NEARER) * sweep.best_s for s in sweep.seconds.values()) for sweep in have]
+    letters = [chr(ord("A") + place) for place in range(len(have))]
+    report.table(["strategy", *letters, "sum", "median loss"], [row for _, row in table])
+    report.text(f"Found of {seeds} searches, with and without the built-in default as a start. The sweeps:")
+    report.text(
+        *(
+            f"- {letter}: {name}; {count} trials of {len(sweep.configs)}, {good} of these within {NEARER:.0%}"
+            for letter, name, sweep, count, good in zip(letters, names, have, trials, near, strict=True)
+        )
+    )
+    report.data["strategies"] = compared
+
+
+def transferred(report: Report, have: Sequence[Sweep], index: Index, seeds: int) -> None:
+    """Searches that know the records of other devices or of other problems."""
+    report.text("## Searches that know other records")
+    table = []
+    for title, some in (
+        (f"from {CHOSE} on", [sweep for sweep in have if len(sweep.configs) >= CHOSE]),
+        (f"{SMALL} to {CHOSE - 1}", [sweep for sweep in have if len(sweep.configs) < CHOSE]),
+    ):
+        progress(f"transfer: {title} configurations")
+        table += [[title, *row] for row in transfers(some, index, family(), seeds)]
+    after = [f"after {count}" for count in AFTER]
+    report.table(["configurations", "records of", "sweeps", *after, "sooner, same, later", "most"], table)
+    report.text(
+        f"Median loss after so many trials, without and with these records ({seeds} seeds). *Sooner*: sweeps in which "
+        "these records save trials until the loss is 3 %; *most*: trials that they cost at worst. The constants were "
+        f"chosen by the sweeps from {CHOSE} configurations on."
+    )
+    report.data["transfer"] = table
+
+
 def main() -> None:
     """Replay, and write the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
@@ -124,6 +195,7 @@ def main() -> None:
         "configurations, or of the seconds that compiling and measuring all of them took. It has found what it looked "
         f"for when its best is within {NEAR:.0%} of the sweep's. A configuration counts with the least of its "
         "repetitions; one that the sweep lacks cannot be tried.",
+        behind="",
     )
     rows, data = searched(have, args.seeds)
     heads = ["sweep", "recorded of valid", f"within {NEAR:.0%}", "trials", "found", "blind", "worst loss", "cost"]
@@ -148,20 +220,11 @@ def main() -> None:
             "No constant of the strategy was chosen by these. They are records of earlier searches and of "
             "configurations carried over from other sizes."
         )
-    report.text("## All strategies, blind")
-    table, compared = [], {}
-    for name in COMPARED:
-        progress(name)
-        counts, losses = [], []
-        for sweep in have:
-            made = [replay(sweep, name, seed=s, share=SHARE, blind=True) for s in range(min(FEW, args.seeds))]
-            counts.append(found(made))
-            losses += [run.loss for run in made]
-        compared[name] = {"found": counts, "median_loss": statistics.median(losses)}
-        table.append([name, str(sum(counts)), f"{statistics.median(losses):.1%}"])
-    table.sort(key=lambda row: -int(row[1]))
-    report.table(["strategy", f"found, of {len(have) * min(FEW, args.seeds)}", "median loss"], table)
-    report.data |= {"share": SHARE, "near": NEAR, "sweeps": data, "strategies": compared}
+    records = [trial for path in [*args.files, *args.held_out] for trial in jsonl.read(path).trials]
+    index = Index.of_trials(records)
+    side_by_side(report, have, index, args.seeds)
+    transferred(report, sweeps(records, family(), least=SMALL), index, min(FEW, args.seeds))
+    report.data |= {"share": SHARE, "near": NEAR, "sweeps": data}
     report.write("replay")
 
 

@@ -6,10 +6,12 @@ is answered with the recorded seconds.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +23,7 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.run.kernel_trials import spent_s
-from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Expected
 from mmsbgen.tuner.search.cost_model import model_of
 from mmsbgen.tuner.search.strategies import search
 
@@ -70,8 +72,8 @@ class Sweep:
         """Whether the built-in default, with which every tune begins, was recorded."""
         return dict(self.spec.default(self.problem, self.traits)) in [dict(config) for config in self.configs]
 
-    def candidates(self, *, seed: int = 0, blind: bool = False) -> Candidates:
-        """The recorded configurations as a space.
+    def candidates(self, *, seed: int = 0, blind: bool = False, expected: Expected | None = None) -> Candidates:
+        """The recorded configurations as a space, with what other records let expect of each.
 
         A search begins with the built-in default; with one that the seed draws where that was not recorded, and with
         ``blind``, as a default may have been chosen on this very device.
@@ -80,7 +82,7 @@ class Sweep:
         default = dict(self.spec.default(self.problem, self.traits))
         if blind or default not in configs:
             default = random.Random(seed).choice(configs)
-        return Candidates(configs, default, Counter(), {}, model_of(self.spec, self.problem, self.traits))
+        return Candidates(configs, default, Counter(), {}, model_of(self.spec, self.problem, self.traits), expected)
 
     def valid(self) -> int:
         """How many configurations are valid here with the modes as recorded: what an exhaustive sweep would have."""
@@ -129,32 +131,55 @@ def _cost(measured: Sequence[TrialRecord]) -> float:
 
 @dataclass(frozen=True)
 class Replay:
-    """One strategy's search: ``loss`` is by which part its find is slower than the sweep's best."""
+    """One strategy's search: ``losses`` are by which part its find after each trial is slower than the sweep's best."""
 
     strategy: str
     seed: int
-    tried: int
     cost_s: float
-    loss: float
+    losses: tuple[float, ...]
+
+    @property
+    def tried(self) -> int:
+        """How many configurations it tried."""
+        return len(self.losses)
+
+    @property
+    def loss(self) -> float:
+        """The loss at its end."""
+        return self.losses[-1]
 
 
 def replay(
-    sweep: Sweep, strategy: str, *, seed: int, share: float = 0.1, unit: Unit = "trials", blind: bool = False
+    sweep: Sweep,
+    strategy: str,
+    *,
+    seed: int,
+    share: float = 0.1,
+    unit: Unit = "trials",
+    blind: bool = False,
+    expected: Expected | None = None,
 ) -> Replay:
     """Let a strategy search a sweep with ``share`` of the trials, or of the seconds, that all of it took.
 
     With ``blind``, and where the built-in default was not recorded, it does not begin with that.  A budget in seconds
-    ends as in a tune: with the configuration at hand when it is spent.  Raises :class:`InputError` for an unknown
-    strategy.
+    ends as in a tune: with the configuration at hand when it is spent.  Beside the package's strategies there is
+    "optuna_tpe".  Raises :class:`InputError` for an unknown strategy.
     """
-    space = sweep.candidates(seed=seed, blind=blind)
+    space = sweep.candidates(seed=seed, blind=blind, expected=expected)
     trials = max(1, round(share * len(sweep.configs)))
     most = trials if unit == "trials" else len(sweep.configs)
     limit = share * sweep.total_s if unit == "seconds" else math.inf
     recorded = _Recorded(sweep, most, limit, unit)
-    search(strategy, space, recorded, budget=trials if unit == "trials" else None, seed=seed)
-    seen = recorded.seen
-    return Replay(strategy, seed, len(seen), recorded.spent, min(seen.values()) / sweep.best_s - 1)
+    budget = trials if unit == "trials" else None
+    if strategy == "optuna_tpe":
+        from optuna_strategy import optuna_tpe
+
+        with suppress(BudgetSpentError):
+            optuna_tpe(space, recorded, budget, seed)
+    else:
+        search(strategy, space, recorded, budget=budget, seed=seed)
+    bests = itertools.accumulate(recorded.seen.values(), min)
+    return Replay(strategy, seed, recorded.spent, tuple(best / sweep.best_s - 1 for best in bests))
 
 
 class _Recorded:

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from replay import Sweep, replay, sweeps
+from replay_transfer import transfers
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.selection.index import Index
 from mmsbgen.families import family
 from mmsbgen.tuner.search.cost_model import estimates
 
@@ -108,6 +110,29 @@ def test_the_best_is_among_the_third_that_the_model_likes_best(sweep: Sweep) -> 
     seconds = np.array([sweep.seconds[digest(dict(config))] for config in sweep.configs])
     near = work[seconds <= 1.03 * seconds.min()].min()
     assert np.mean(work < near) < 1 / 3
+
+
+def test_records_of_other_problems_save_trials() -> None:
+    """Each sweep of a GPU with at least 60 configurations is searched without the records of its own problem."""
+    trials = [
+        trial
+        for name in ("transfer-h200-cuda.jsonl.gz", "sweep-h200.jsonl.gz")
+        for trial in jsonl.read(REPORTS / name).trials
+    ]
+    index = Index.of_trials(trial for trial in trials if trial.status == "ok")
+    (row,) = transfers(sweeps(trials, family(), least=60), index, family(), 3)
+    assert row[:2] == ["other problems", "9"]
+    without, known = (float(word.rstrip("%")) for word in row[4].split(", "))
+    assert known < without, row
+    assert int(row[-1]) <= 7, row
+
+
+def test_optuna_finds_the_same_again_in_what_was_recorded() -> None:
+    (sweep,) = (sweep for sweep in RECORDED if len(sweep.configs) == 180)
+    runs = [replay(sweep, "optuna_tpe", seed=1) for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert runs[0].tried == 18
+    assert runs[0].loss < replay(sweep, "optuna_tpe", seed=1, share=0.02).loss
 
 
 def test_what_was_not_recorded_is_not_tried() -> None:

@@ -18,6 +18,7 @@ from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest, utc_timestamp
 from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import RoofRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import absolute, resolve_family
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
@@ -42,6 +43,7 @@ from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, CoordinateDescent
 from mmsbgen.tuner.search.parallel_search import search_in_parallel, try_in_parallel
 from mmsbgen.tuner.search.strategies import check_strategy
 from mmsbgen.tuner.search.surrogate import coordinates
+from mmsbgen.tuner.search.transfer_model import with_expected
 
 __all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
 
@@ -139,6 +141,10 @@ def tune(
         status = "failed"
         try:
             tell.started(report)
+            if strategy == "default":
+                index = Index(store)
+                known = [with_expected(job.space, found, job.key, index, budget_trials) for job in jobs]
+                jobs = [replace(job, space=space) for job, space in zip(jobs, known, strict=True)]
             with session.compile_ahead(problem) as ahead:
                 if ahead is not None and not ahead.before:
                     for job in jobs:

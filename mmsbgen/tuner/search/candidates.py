@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.family import KernelSpec
@@ -12,7 +13,7 @@ from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config, Traits, describe
 from mmsbgen.tuner.search.cost_model import Model, model_of
 
-__all__ = ["BudgetSpentError", "Candidates", "Evaluate", "Fixed", "candidates", "fixed_values"]
+__all__ = ["BudgetSpentError", "Candidates", "Evaluate", "Expected", "Fixed", "candidates", "fixed_values"]
 
 Fixed = Mapping[str, Value | tuple[Value, ...]]
 """Axes that a search holds at one value, or restricts to several."""
@@ -30,6 +31,14 @@ class BudgetSpentError(Exception):
     """No further configuration may be measured."""
 
 
+class Expected(NamedTuple):
+    """The log slowdown to expect of each configuration, of which only differences count."""
+
+    slowdowns: tuple[float, ...]
+    same_device: bool
+    """Whether this comes from records of this very device."""
+
+
 @dataclass(frozen=True)
 class Candidates:
     """The valid configurations of a kernel for a problem on a device, and why the others are refused.
@@ -43,6 +52,8 @@ class Candidates:
     examples: Mapping[str, str]
     model: Model | None = None
     """The kernel's model by bytes and occupancy, if there is one."""
+    expected: Expected | None = None
+    """What records of other problems or devices let one expect, if there are any."""
 
     @property
     def total(self) -> int:

@@ -1,4 +1,4 @@
-"""The default strategy: a sample of what ranks best in the model, then search by expected improvement.
+"""The default strategy: a few trials by the model or by other records, then search by expected improvement.
 
 The budget is in trials, in seconds, or in both; the search goes by the share that is spent.  With a budget in seconds,
 the expected cost of a candidate is weighed against its expected improvement.
@@ -16,7 +16,14 @@ import numpy.typing as npt
 
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.search.cost_model import features
-from mmsbgen.tuner.search.surrogate import coordinates, expected_improvement, fitted, posterior
+from mmsbgen.tuner.search.surrogate import (
+    CARED_FOR,
+    MODELLED,
+    coordinates,
+    expected_improvement,
+    fitted,
+    posterior,
+)
 
 if TYPE_CHECKING:
     from mmsbgen.tuner.search.candidates import Candidates, Evaluate
@@ -40,23 +47,35 @@ _FOR_EACH = 12
 _HINTED = 32
 #: Measurements used by the surrogate, best first: fitting takes cubic time in their number.
 _REMEMBERED = 256
-#: Log seconds above the best at which values are clipped.
-_CARED_FOR = 0.5
 #: Power of the expected cost by which the expected improvement is divided.
 _THRIFT = 0.5
-#: Scale of the model's features, where an axis has length 1.
-_MODELLED = 0.5
+#: Configurations tried first by the slowdowns that records of this device let one expect, and weights of what is
+#: expected afterwards.
+_TRANSFERRED = 3
+_WEIGHTS = (0.0, 0.5, 1.0)
 
 
 def default_search(space: Candidates, evaluate: Evaluate, budget: int | None, rng: random.Random) -> None:
-    """Try the whole space if the budget allows; else a sample by the model, then search by expected improvement."""
+    """Try the whole space if the budget allows; else a few first trials, then search by expected improvement."""
     if budget is not None and len(space.configs) <= budget:
         evaluate(rng.sample(space.configs, len(space.configs)))
         return
     seen = _Seen(space, evaluate, budget)
     seen.try_all([space.configs.index(space.default)])
-    first = min(len(space.configs), _FIRST_OF_ANY if budget is None else max(2, int(budget * _FIRST)))
-    liked = seen.liked(rng, most=max(4 * first, int(len(space.configs) * _LIKED)))
+    if space.expected is not None and space.expected.same_device:
+        order = [int(index) for index in np.argsort(space.expected.slowdowns, kind="stable")]
+        seen.try_all([index for index in order if index not in seen.seconds][:_TRANSFERRED])
+    else:
+        _sample(seen, budget, rng)
+    while len(seen.seconds) < len(space.configs):
+        seen.try_all(seen.promising(seen.together()))
+
+
+def _sample(seen: _Seen, budget: int | None, rng: random.Random) -> None:
+    """Try a fifth of the budget, among what the model likes."""
+    total = len(seen.configs)
+    first = min(total, _FIRST_OF_ANY if budget is None else max(2, int(budget * _FIRST)))
+    liked = seen.liked(rng, most=max(4 * first, int(total * _LIKED)))
     sample = list(seen.seconds)
     while len(sample) < first and (len(sample) < 2 or seen.part() < _FIRST):
         # With a budget in seconds, the number of trials in a fifth of it is unknown.
@@ -64,8 +83,6 @@ def default_search(space: Candidates, evaluate: Evaluate, budget: int | None, rn
         for _ in range(count):
             sample.append(seen.farthest(rng.sample(liked, min(_DRAWN, len(liked))), sample))
         seen.try_all(sample[-count:])
-    while len(seen.seconds) < len(space.configs):
-        seen.try_all(seen.promising(seen.together()))
 
 
 class _Seen:
@@ -80,10 +97,13 @@ class _Seen:
         self.seconds: dict[int, float] = {}
         self.work = np.ones(len(space.configs))
         self.points = coordinates(space.configs)
+        known = space.expected
+        self.weights = (0.0,) if known is None else _WEIGHTS
+        self.expected = np.minimum(np.zeros(len(space.configs)) if known is None else known.slowdowns, CARED_FOR)
         if space.model is not None:
             estimates = space.model(space.configs)
             self.work = np.array([estimate.work for estimate in estimates])
-            self.points = np.hstack([self.points, _MODELLED * features(estimates)])
+            self.points = np.hstack([self.points, MODELLED * features(estimates)])
 
     def try_all(self, indices: Sequence[int]) -> None:
         """Measure configurations and record the results."""
@@ -119,6 +139,7 @@ class _Seen:
     def promising(self, count: int) -> list[int]:
         """The untried configurations with the largest expected improvement on the best, largest first.
 
+        What was expected from other records is the mean of the process, with the weight of the largest likelihood.
         Each is chosen as though those before it had turned out as expected (the kriging believer).  With a budget in
         seconds, the improvement is divided by the square root of the expected cost.  Division by the cost itself
         (Snoek, Larochelle and Adams, 2012) would try cheap configurations only.
@@ -128,12 +149,15 @@ class _Seen:
         worst = 2 * max(finite, default=1.0)
         values = np.log([min(self.seconds[index], worst) for index in known])
         # Differences between slow configurations are clipped: they would hide those between the fastest ones.
-        values = np.minimum(values, values.min() + _CARED_FOR)
+        values = np.minimum(values, values.min() + CARED_FOR)
         dear = self._dear(known)
         chosen: list[int] = []
-        fit = fitted(self.points, known, values)
+        tries = [(fitted(self.points, known, values - w * self.expected[known]), w) for w in self.weights]
+        fit, weight = max(tries, key=lambda one: one[0].likelihood)
         while len(chosen) < min(count, len(self.configs) - len(self.seconds)):
-            mean, deviation = posterior(self.points, [*known, *chosen], values, fit)
+            at = [*known, *chosen]
+            mean, deviation = posterior(self.points, at, values - weight * self.expected[at], fit)
+            mean += weight * self.expected
             gain = expected_improvement(mean, deviation, float(values.min())) / dear
             gain[[*self.seconds, *chosen]] = -math.inf
             if not chosen and self.tell is not None:

@@ -16,20 +16,25 @@ import numpy.typing as npt
 
 from mmsbgen.kernels.space import Config
 
-__all__ = ["SurrogateFit", "coordinates", "expected_improvement", "fitted", "posterior"]
+__all__ = ["CARED_FOR", "MODELLED", "SurrogateFit", "coordinates", "expected_improvement", "fitted", "posterior"]
 
 Matrix = npt.NDArray[Any]
 
 #: Values tried for the length scale of the kernel, and for the noise variance relative to the process's.
 _LENGTHS = (0.3, 0.5, 0.8, 1.2, 2.0, 3.0)
 _NOISE = (0.01, 0.1)
+#: Log seconds above the best at which values are clipped.
+CARED_FOR = 0.5
+#: Scale of the cost model's features, where an axis has length 1.
+MODELLED = 0.5
 
 
 class SurrogateFit(NamedTuple):
-    """Length scale of the kernel, and noise variance relative to the process's."""
+    """Length scale of the kernel, noise variance relative to the process's, and the log marginal likelihood."""
 
     length: float
     noise: float
+    likelihood: float
 
 
 def coordinates(configs: Sequence[Config]) -> Matrix:
@@ -60,17 +65,18 @@ def fitted(points: Matrix, known: Sequence[int], values: Matrix) -> SurrogateFit
     target = (values - centre) / scale
     at = points[list(known)]
     between = _distances(at, at)
-    best: tuple[float, SurrogateFit] | None = None
+    best: SurrogateFit | None = None
     for length in _LENGTHS:
         kernel = _matern(between, length)
         for noise in _NOISE:
             factor = np.linalg.cholesky(kernel + noise * np.eye(len(target)))
             white = np.linalg.solve(factor, target)
             likelihood = float(-0.5 * white @ white - np.log(np.diag(factor)).sum())
-            if best is None or likelihood > best[0]:
-                best = likelihood, SurrogateFit(length, noise)
+            likelihood -= len(target) * math.log(scale)
+            if best is None or likelihood > best.likelihood:
+                best = SurrogateFit(length, noise, likelihood)
     assert best is not None
-    return best[1]
+    return best
 
 
 def posterior(points: Matrix, known: Sequence[int], values: Matrix, fit: SurrogateFit) -> tuple[Matrix, Matrix]:

@@ -1,0 +1,159 @@
+"""What records of other problems and devices let one expect, and what a search makes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import open_device
+from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.canonical_json import utc_now
+from mmsbgen.db.records.tuning_records import Key, RunRecord, TrialRecord
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Expected, candidates
+from mmsbgen.tuner.search.strategies import search
+from mmsbgen.tuner.search.transfer_model import with_expected
+
+SPEC = MMSB.kernel("update_phi")
+HERE = MMSB.problem(K=64, N=500, m=64, n=4, pairs=256)
+OTHER = MMSB.problem(K=32, N=500, m=64, n=4, pairs=256)
+RUN = "0" * 32
+#: A part of the space, so that the tests are quick.
+FIXED = {"placement": ("THREAD", "SHARED"), "rows_in_flight": (1, 2), "prefetch": 0}
+
+
+@pytest.fixture(scope="module")
+def key() -> Key:
+    with open_device("fake") as device:
+        return key_of(device.info, SPEC, HERE)
+
+
+@pytest.fixture(scope="module")
+def space() -> Candidates:
+    return space_of(HERE)
+
+
+def space_of(problem: Problem) -> Candidates:
+    with open_device("fake") as device:
+        return candidates(SPEC, problem, traits_of(device.info), FIXED)
+
+
+def truth(config: Config) -> float:
+    """Made-up seconds: fastest with wide vectors and few work-items."""
+    return 1e-5 * (1 + 4 / int(config["vector_width"])) * (1 + 0.1 * abs(math.log2(int(config["block_size"]) / 64)))
+
+
+def recorded(key: Key, problem: Problem = OTHER) -> list[TrialRecord]:
+    """Records of every eighth configuration."""
+    return [
+        TrialRecord(run=RUN, key=key, config=config, status="ok", times=(truth(config),))
+        for config in space_of(problem).configs[::8]
+    ]
+
+
+def of_other_problem(key: Key) -> Key:
+    with open_device("fake") as device:
+        return key_of(device.info, SPEC, OTHER)
+
+
+def expected(space: Candidates, key: Key, trials: Sequence[TrialRecord]) -> Expected | None:
+    return with_expected(space, MMSB, key, Index.of_trials(trials), 10).expected
+
+
+def test_records_of_another_problem_order_the_configurations(space: Candidates, key: Key) -> None:
+    found = expected(space, key, recorded(of_other_problem(key)))
+    assert found is not None
+    assert found.same_device
+    # Slowdowns above e^0.5 are clipped.
+    true = np.log([truth(config) for config in space.configs])
+    assert np.corrcoef(found.slowdowns, np.minimum(true, true.min() + 0.5))[0, 1] > 0.7
+
+
+def test_records_of_other_devices_serve_only_where_this_one_has_none(space: Candidates, key: Key) -> None:
+    own = of_other_problem(key)
+    other = replace(own, device=replace(own.device, name="another", architecture="new"))
+    found = expected(space, key, recorded(other))
+    assert found is not None
+    assert not found.same_device
+    both = expected(space, key, [*recorded(other), *recorded(own)])
+    assert both == expected(space, key, recorded(own))
+    foreign = replace(other, device=replace(other.device, kind="cpu" if other.device.kind == "gpu" else "gpu"))
+    assert expected(space, key, recorded(foreign)) is None
+
+
+def test_a_keys_own_records_do_not_count_so_that_a_run_that_goes_on_has_the_same_order(
+    space: Candidates, key: Key
+) -> None:
+    others = recorded(of_other_problem(key))
+    assert expected(space, key, recorded(key, HERE)) is None
+    assert expected(space, key, [*others, *recorded(key, HERE)]) == expected(space, key, others)
+
+
+def test_a_space_that_is_tried_as_a_whole_asks_no_records(space: Candidates, key: Key) -> None:
+    index = Index.of_trials(recorded(of_other_problem(key)))
+    assert with_expected(space, MMSB, key, index, len(space.configs)) is space
+
+
+def searched(space: Candidates, budget: int) -> list[Config]:
+    seen: list[Config] = []
+
+    def ask(configs: Sequence[Config]) -> list[float]:
+        for config in configs:
+            if config not in seen:
+                if len(seen) == budget:
+                    raise BudgetSpentError
+                seen.append(config)
+        return [truth(config) for config in configs]
+
+    search("default", space, ask, budget=budget, seed=1)
+    return seen
+
+
+def test_the_first_trials_are_those_that_records_of_the_device_like_best(space: Candidates) -> None:
+    slowdowns = tuple(float(index) for index in reversed(range(len(space.configs))))
+    seen = searched(replace(space, expected=Expected(slowdowns, True)), 12)
+    assert seen[:4] == [space.default, *reversed(space.configs[-3:])]
+    assert searched(replace(space, expected=Expected(slowdowns, False)), 12)[1:4] != seen[1:4]
+
+
+@pytest.mark.parametrize("same_device", [True, False])
+def test_what_was_expected_wrongly_costs_trials_and_not_the_result(space: Candidates, same_device: bool) -> None:
+    wrong = tuple(-math.log(truth(config)) for config in space.configs)
+    seen = searched(replace(space, expected=Expected(wrong, same_device)), 30)
+    assert min(map(truth, seen)) <= 1.05 * min(map(truth, space.configs))
+
+
+def test_a_tune_begins_with_what_the_store_knows_of_other_problems(store: Store, space: Candidates, key: Key) -> None:
+    trials = recorded(of_other_problem(key))
+    run = RunRecord(uuid=RUN, started=utc_now(), strategy="exhaustive", budget={}, seed=0)
+    store.add_bundle(Bundle([run], [], trials))
+    known = with_expected(space, MMSB, key, Index(store), 8).expected
+    assert known is not None
+    assert known.same_device
+    likely = [space.configs[index] for index in np.argsort(known.slowdowns, kind="stable")]
+    report = tune(
+        "fake",
+        MMSB,
+        ["update_phi"],
+        HERE,
+        store=store,
+        budget_trials=8,
+        fixed=FIXED,
+        check=False,
+        patience=Patience(repetitions=3, enough_s=0.0),
+        roof_bytes=16 << 20,
+    )
+    first = [trial.config for trial in report.kernels[0].trials[:4]]
+    assert first == [space.default, *[config for config in likely if config != space.default][:3]]
