@@ -6,39 +6,39 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.printing.graph_tuning import GraphTuning, sentence
 from mmsbgen.cli.shared.common import INTERRUPTED, of_roof, pairs, print_table, seconds
 from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of_option
-from mmsbgen.cli.shared.graph_problem import GraphRun, graph_options, graph_run
+from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
+from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.tuner.run.tune_options import TuneOptions
 
 if TYPE_CHECKING:
     from rich.live import Live
 
     from mmsbgen.db.records.tuning_records import TrialRecord
-    from mmsbgen.db.store.tuning_store import Store
     from mmsbgen.kernels.family import KernelFamily, KernelSpec
     from mmsbgen.kernels.problem import Value
-    from mmsbgen.sampler.run.chain_gain import ChainGain
+    from mmsbgen.sampler.run.graph_chain import ChainGain
     from mmsbgen.tuner.fleet.fleet_run import FleetReport
     from mmsbgen.tuner.measure.noise import FinalsVerdict
     from mmsbgen.tuner.measure.roofs import Roofs
     from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
 
 
-#: Seconds in which whole sweeps are compared, their largest share of a budget, and the shortest budget for them.
-_COMPARE_S, _COMPARE_SHARE, _COMPARE_FROM_S = 10.0, 0.15, 20.0
 _STRATEGIES = """\
 Strategies: 'default' tries all configurations if the budget allows. Else a fifth of the budget goes to ones \
 that a model of the device ranks high, far apart from each other. Then come the most promising ones by a \
@@ -73,6 +73,7 @@ simulated_annealing, firefly_algorithm."""
     click.option(
         "-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem."
     ),
+    expert(click.option("--data", type=NamedPath(), help="Measure on this file, for families that read one.")),
     expert(
         click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
     ),
@@ -107,6 +108,7 @@ def tune(
     partners: str,
     values: tuple[str, ...],
     fixed: tuple[str, ...],
+    data: Path | None,
     database: str | None,
     explain_space: bool,
     as_json: bool,
@@ -127,7 +129,10 @@ def tune(
     specs = [found.kernel(name) for name in kernels]
     sizes = dict(pairs(values, "--problem"))
     of_graph = graph_run(graph, k, mini_batch, partners, reading, found)
-    problem = found.problem(**({} if of_graph is None else of_graph.problem(device)) | sizes)
+    if data is not None and found.name == "mmsb":
+        raise InputError(f"--data {data} is for other families: give the graph of mmsb as --graph FILE -k K")
+    of_data = {} if data is None else dict(found.dataset(data).values)
+    problem = found.problem(**({} if of_graph is None else of_graph.problem(device)) | of_data | sizes)
     axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if explain_space:
         _explain(device, found, kernels, dict(problem), axes, as_json)
@@ -143,23 +148,26 @@ def tune(
         raise InputError("--device, --workers and --scheduler each say where to tune: give one of them")
     report: TuneReport | FleetReport
     progress = None if no_progress(context) else _progress(live=not several)
-    compare_s, gain = 0.0, None
-    if of_graph is not None and not several and options["objective"] == "time":
-        options["budget_seconds"], compare_s = _with_comparison(options["budget_seconds"])
+    chains = None if of_graph is None or several else GraphTuning(of_graph, options)
+    gain: ChainGain | str | None = None
     try:
         with open_store(database, when_used=True) as store:
             if several:
                 from mmsbgen.tuner.fleet.fleet_run import tune_fleet
 
+                if data is not None:
+                    raise InputError(f"--data {data} is read on this machine: leave out --workers and --scheduler")
                 if compilers := options.pop("compilers"):
                     raise InputError(f"--compilers {compilers}: the workers of a fleet compile what they measure")
                 options |= {"workers": _listed(workers), "scheduler": scheduler}
                 told = None if progress is None else progress.of
                 report = tune_fleet(family, kernels or None, problem, store=store, progress=told, **options)
             else:
-                report = run(device, family, kernels or None, problem, store=store, progress=progress, **options)
-                if of_graph is not None and compare_s and not report.interrupted:
-                    gain = _gain(of_graph, report, store, compare_s)
+                with nullcontext() if chains is None else chains.recorded(device, options) as recorded:
+                    options |= {"data": recorded if data is None else data}
+                    report = run(device, family, kernels or None, problem, store=store, progress=progress, **options)
+                if chains is not None and not report.interrupted:
+                    gain = chains.gain(report, store)
             location = store.location
     finally:
         if progress is not None:
@@ -171,51 +179,10 @@ def tune(
         for one in getattr(report, "devices", [report]):
             _print(one)
         if gain is not None:
-            click.echo(gain if isinstance(gain, str) else _told(gain))
+            click.echo(f"\n{gain if isinstance(gain, str) else sentence(gain)}")
         click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
     if report.interrupted:
         sys.exit(INTERRUPTED)
-
-
-def _with_comparison(budget_s: float | None) -> tuple[float | None, float]:
-    """The seconds left for the search, and those for the comparison of whole sweeps; 0 if the budget is short."""
-    if budget_s is None:
-        return None, _COMPARE_S
-    seconds = min(_COMPARE_S, _COMPARE_SHARE * budget_s) if budget_s >= _COMPARE_FROM_S else 0.0
-    return budget_s - seconds, seconds
-
-
-def _gain(of_graph: GraphRun, report: TuneReport, store: Store, seconds: float) -> ChainGain | str | None:
-    """Whole sweeps as tuned and by the defaults; the defaults are selected if they are faster in every turn.
-
-    None if no kernel has another configuration than its default, a sentence if they cannot be compared.
-    """
-    from mmsbgen.db.exchange.jsonl import Bundle
-    from mmsbgen.sampler.run.chain_gain import chain_gain
-    from mmsbgen.tuner.run.finals import as_winners
-
-    tuned = [one for one in report.kernels if one.best is not None and one.default not in (None, one.best)]
-    if not tuned:
-        return None
-    try:
-        gain = chain_gain(report.info.spec, of_graph.parts, of_graph.options, store, seconds)
-    except MmsbgenError as error:
-        return f"Whole sweeps could not be compared with the defaults: {error}"
-    if gain.slower:
-        store.add_bundle(Bundle([], [], as_winners(report.run, [one.default for one in tuned if one.default])))
-    return gain
-
-
-def _told(gain: ChainGain) -> str:
-    """A sentence on the sweeps of a graph as tuned and by the defaults."""
-    found, low, high = gain.as_dict(), min(gain.ratios), max(gain.ratios)
-    saved_s = 100 * (found["default_s"] - found["tuned_s"])
-    told = (
-        f"\na sweep of this graph takes {seconds(found['tuned_s'])}, by the defaults {seconds(found['default_s'])}: "
-        f"{found['ratio']:.2f}x ({low:.2f} to {high:.2f} in {len(gain.ratios)} turns), "
-        f"{abs(saved_s):.2g} s {'less' if saved_s >= 0 else 'more'} in 100 sweeps"
-    )
-    return told + ("; so the defaults stay in use" if gain.slower else "")
 
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:

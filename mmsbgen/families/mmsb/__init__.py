@@ -7,7 +7,7 @@ from mmsbgen.families.mmsb.blocks import block_kernels, link_kernels, tensor_ker
 from mmsbgen.families.mmsb.numbers import storage
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.reference import workloads
-from mmsbgen.families.mmsb.sparse import sparse_kernels
+from mmsbgen.families.mmsb.sparse import sparse_kernels, sparse_workloads
 from mmsbgen.families.mmsb.stages import explain_kernels, partner_kernels, state_kernels, theta_kernels
 from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
 from mmsbgen.families.mmsb.stars import star_kernels, star_rows, star_shared, star_tensor
@@ -49,7 +49,7 @@ PARAMETERS = (
     Parameter("entries", 0, "entries that a sparse row keeps; 0 for dense rows", maximum=1024, implicit=True),
 )
 
-MMSB = KernelFamily(
+MMSB: KernelFamily = KernelFamily(
     name="mmsb",
     doc="SG-MCMC on the assortative mixed-membership stochastic blockmodel",
     parameters=PARAMETERS,
@@ -117,6 +117,7 @@ MMSB = KernelFamily(
     row_bytes=lambda problem: row_length(problem.integer("K")) * stored_size(problem),
     refusal=storage.refusal,
     inputs_refusal=workloads.inputs_refusal,
+    read=lambda file: sparse_workloads.read_state(file, MMSB.kernel),
 )
 
 __all__ = ["MMSB", "PARAMETERS"]

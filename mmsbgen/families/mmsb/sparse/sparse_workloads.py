@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from mmsbgen.families.mmsb.reference import sparse_equations as sparse
 from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, real_type, roundoff, strengths
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of, floor_of, table_groups
 from mmsbgen.families.mmsb.stages import graph_workloads
-from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload
+from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, KernelSpec, Units, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -96,12 +97,29 @@ def _step(problem: Problem) -> sparse.SparseStep:
     )
 
 
-def sparse_rows(problem: Problem, seed: int) -> Workload:
-    """All vertices, in descending order of degree."""
+def read_state(file: Path, kernel_named: Callable[[str], KernelSpec]) -> Dataset:
+    """The state of a chain of a user's graph, on which the kernel of its sweeps is measured.
+
+    The file is in NumPy's format ``.npz``, with the arrays ``neighbour_offsets``, ``neighbours``, ``communities``,
+    ``values``, ``row_sums`` and ``beta`` of the kernel's arguments.
+    """
+    with np.load(file) as found:
+        state = {name: found[name] for name in found.files}
+
+    def workload(kernel: str, problem: Problem, seed: int) -> Workload:
+        if kernel == "sparse_rows":
+            return sparse_rows(problem, seed, state)
+        return kernel_named(kernel).workload(problem, seed)
+
+    return Dataset({}, workload)
+
+
+def sparse_rows(problem: Problem, seed: int, state: Mapping[str, Array] | None = None) -> Workload:
+    """All vertices, in descending order of degree; ``state`` replaces what is generated."""
     rng = np.random.default_rng(seed)
     n, k, dtype, u = problem.integer("N"), problem.integer("K"), real_type(problem), roundoff(problem)
     given, home = rows_of(problem, rng)
-    given |= graph_of(n, home, rng)
+    given |= graph_of(n, home, rng) if state is None else state
     degrees = np.diff(given["neighbour_offsets"].astype(np.int64))
     step, length, groups = _step(problem), row_length(k), table_groups(k, np.dtype(dtype).itemsize)
     column_sums = np.zeros(length, dtype)
@@ -109,7 +127,7 @@ def sparse_rows(problem: Problem, seed: int) -> Workload:
     given |= {
         "new_communities": np.full_like(given["communities"], _UNWRITTEN),
         "new_values": np.ones_like(given["values"]),
-        "row_sums": rng.uniform(0.5, 3.0, n).astype(dtype),
+        "row_sums": rng.uniform(0.5, 3.0, n).astype(dtype) if state is None else state["row_sums"],
         "totals": column_sums,
         "vertices": np.argsort(-degrees, kind="stable").astype(np.uint32),
         "n_vertices": np.uint32(n),

@@ -1,0 +1,90 @@
+"""What ``mmsbgen tune --graph`` does around the search: a state to tune on before it, whole sweeps after it."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.cli.shared.common import seconds
+from mmsbgen.cli.shared.graph_problem import GraphRun
+
+if TYPE_CHECKING:
+    from mmsbgen.db.store.tuning_store import Store
+    from mmsbgen.sampler.run.graph_chain import ChainGain
+    from mmsbgen.tuner.run.tuning_report import TuneReport
+
+_CHAIN_S = 10.0
+"""Most seconds for the sweeps before the search, and again for those after it."""
+_CHAIN_SHARE = 0.15
+"""Largest share of a budget for each."""
+_SHORT_S = 20.0
+"""Shorter budgets are for the search alone."""
+
+
+class GraphTuning:
+    """The chains of one tune; ``options`` are keywords of :func:`mmsbgen.tuner.run.tune.tune`."""
+
+    def __init__(self, run: GraphRun, options: dict[str, Any]) -> None:
+        from mmsbgen.sampler.run.graph_chain import GraphChain
+
+        budget_s = options["budget_seconds"]
+        self._chain = GraphChain(run.parts, run.options)
+        self._chain_s = _CHAIN_S if budget_s is None else min(_CHAIN_S, _CHAIN_SHARE * budget_s)
+        if options["objective"] != "time" or (budget_s is not None and budget_s < _SHORT_S):
+            self._chain_s = 0.0
+
+    @contextmanager
+    def recorded(self, device: str | None, options: dict[str, Any]) -> Iterator[Path | None]:
+        """The file of a state of the graph's chain, if times depend on it; takes the seconds of both from the budget.
+
+        A device without room for a chain, or a configuration that fails in it, leaves generated inputs.
+        """
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="mmsbgen-") as folder:
+            file: Path | None = Path(folder) / "state.npz"
+            try:
+                if not self._chain_s or not self._chain.record(device, Path(folder) / "state.npz", self._chain_s):
+                    file = None
+            except MmsbgenError:
+                file = None
+            if options["budget_seconds"] is not None:
+                taken_s = time.monotonic() - begin + self._chain_s
+                options["budget_seconds"] = max(1.0, options["budget_seconds"] - taken_s)
+            yield file
+
+    def gain(self, report: TuneReport, store: Store) -> ChainGain | str | None:
+        """Whole sweeps as tuned and by the defaults, which are selected if they are faster in every turn.
+
+        None if there was no time, or every kernel has its default; a sentence if the two cannot be compared.
+        """
+        from mmsbgen.db.exchange.jsonl import Bundle
+        from mmsbgen.tuner.run.finals import as_winners
+
+        tuned = [one for one in report.kernels if one.best is not None and one.default not in (None, one.best)]
+        if not tuned or not self._chain_s:
+            return None
+        try:
+            gain = self._chain.gain(report.info.spec, store, self._chain_s)
+        except MmsbgenError as error:
+            return f"Whole sweeps could not be compared with the defaults: {error}"
+        if gain.slower:
+            store.add_bundle(Bundle([], [], as_winners(report.run, [one.default for one in tuned if one.default])))
+        return gain
+
+
+def sentence(gain: ChainGain) -> str:
+    """A sentence on the sweeps of a graph as tuned and by the defaults."""
+    tuned_s, default_s = statistics.median(gain.tuned), statistics.median(gain.default)
+    saved_s = 100 * (default_s - tuned_s)
+    text = (
+        f"a sweep of this graph takes {seconds(tuned_s)}, by the defaults {seconds(default_s)}: "
+        f"{statistics.median(gain.ratios):.2f}x ({min(gain.ratios):.2f} to {max(gain.ratios):.2f} in "
+        f"{len(gain.ratios)} turns), {abs(saved_s):.2g} s {'less' if saved_s >= 0 else 'more'} in 100 sweeps"
+    )
+    return text + ("; so the defaults stay in use" if gain.slower else "")

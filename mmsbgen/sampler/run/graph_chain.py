@@ -1,0 +1,167 @@
+"""Short chains of a graph, for tuning: the state that kernels are timed on, and sweeps as tuned and by the defaults."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends import Device, open_device
+from mmsbgen.base.progress import stage
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.graph import Split
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.chain.plan import Plan
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.starts.leiden import propagated
+from mmsbgen.sampler.starts.start_methods import Start, by_label, communities, forget, of_sets, training_graph
+from mmsbgen.tuner.measure.device_lock import having_device
+
+__all__ = ["ChainGain", "GraphChain"]
+
+_TURNS = 7
+_FIRST = 20
+"""Sweeps before the turns, if there is time: the rows of a start have other sizes than those of most of a run."""
+_FIRST_SHARE = 0.4
+"""Largest share of the time for these."""
+_LEIDEN_LINKS = 2_000_000
+"""Links up to which Leiden's algorithm takes a few seconds."""
+_TURN_S = 0.25
+"""Seconds of one turn of a chain, if there is time for it."""
+
+
+@dataclass(frozen=True)
+class ChainGain:
+    """Seconds a sweep in each turn, by the defaults and as tuned; for stars and pairs a sweep is one iteration."""
+
+    default: tuple[float, ...]
+    tuned: tuple[float, ...]
+
+    @property
+    def ratios(self) -> list[float]:
+        """How many times faster the tuned chain was in each turn."""
+        return [a / b for a, b in zip(self.default, self.tuned, strict=True)]
+
+    @property
+    def slower(self) -> bool:
+        """Whether the tuned chain lost every turn."""
+        return max(self.ratios) < 1.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The medians of both and of the ratios, and the turns, for JSON."""
+        default_s, tuned_s = statistics.median(self.default), statistics.median(self.tuned)
+        return {
+            "default_s": default_s,
+            "tuned_s": tuned_s,
+            "ratio": statistics.median(self.ratios),
+            "ratios": self.ratios,
+            "defaults_kept": self.slower,
+        }
+
+
+class GraphChain:
+    """Short chains of a graph: kernels are tuned on their state, and compared with the defaults in their sweeps."""
+
+    def __init__(self, parts: Split, options: Options) -> None:
+        self.parts = parts
+        self.options = options
+
+    @cached_property
+    def start(self) -> Start:
+        """Leiden's communities as in a run; of many links those of label propagation, which take seconds."""
+        k, seed = self.options.n_communities, self.options.seed
+        graph = training_graph(self.parts)
+        if self.parts.n_training_links <= _LEIDEN_LINKS:
+            found = communities(self.parts, k, seed)
+        else:
+            found = of_sets("communities", by_label(propagated(graph, seed))[:k])
+        forget(self.parts)
+        return found
+
+    def record(self, device_spec: str | None, file: Path, seconds: float) -> bool:
+        """Write the state after some sweeps by the defaults to ``file``, in the form that :data:`MMSB` reads.
+
+        Returns whether there is one: times over dense rows do not depend on what is in them.  Raises the errors of
+        :meth:`gain`.
+        """
+        graph = self.parts.graph
+        if not self.options.sized_for(graph.n_vertices, graph.n_links).sparse:
+            return False
+        with ExitStack() as stack:
+            told = stack.enter_context(stage("making the sparse rows that kernels are tuned on"))
+            device = stack.enter_context(open_device(device_spec))
+            sampler = self._sampler(device, None, stack)
+            stack.enter_context(having_device(device.hardware, lambda: told.tell(0)))
+            self._first_sweeps([sampler], time.monotonic() + seconds)
+            adjacency, held = self.parts.training_adjacency, sampler.state.buffers | sampler.values
+            np.savez(
+                file,
+                neighbour_offsets=adjacency.offsets,
+                neighbours=adjacency.neighbours,
+                communities=device.download(held["communities"]),
+                values=device.download(held["values"]),
+                row_sums=device.download(held["row_sums"]),
+                beta=device.download(held["beta"]),
+            )
+        return True
+
+    def gain(self, device_spec: str, store: Store, seconds: float) -> ChainGain:
+        """Time two chains in turns, A B A B, for about ``seconds``; both start at the same communities.
+
+        Raises :class:`mmsbgen.base.errors.DeviceMemoryError` if they do not fit on the device together, and
+        :class:`mmsbgen.base.errors.LaunchError` if a configuration fails.
+        """
+        end = time.monotonic() + seconds
+        with ExitStack() as stack:
+            told = stack.enter_context(stage("comparing sweeps as tuned with sweeps by the defaults"))
+            device = stack.enter_context(open_device(device_spec))
+            samplers = [self._sampler(device, index, stack) for index in (None, Index(store))]
+            stack.enter_context(having_device(device.hardware, lambda: told.tell(0)))
+            self._first_sweeps(samplers, end - (1 - _FIRST_SHARE) * seconds)
+            longest = max(_sweep_s(sampler, 1) for sampler in samplers)
+            turn_s = min(_TURN_S, max(0.0, end - time.monotonic()) / (2 * _TURNS))
+            count = max(1, round(turn_s / longest))
+            found: tuple[list[float], list[float]] = ([], [])
+            for turn in range(_TURNS):
+                if turn and time.monotonic() + 2 * count * longest > end:
+                    break
+                for place in (0, 1) if turn % 2 == 0 else (1, 0):
+                    found[place].append(_sweep_s(samplers[place], count))
+        return ChainGain(tuple(found[0]), tuple(found[1]))
+
+    def _sampler(self, device: Device, index: Index | None, stack: ExitStack) -> Sampler:
+        device.profiling = False
+        plan = Plan(self.parts, self.options, device.info)
+        plan.require(device.allocated)
+        sampler = Sampler(self.parts, self.options, Runtime(device, MMSB, index), False, plan)
+        stack.callback(sampler.close)
+        return sampler
+
+    def _first_sweeps(self, samplers: Sequence[Sampler], end: float) -> None:
+        """Start the chains and make their first sweeps, of which processors compile kernels in the first."""
+        for sampler in samplers:
+            sampler.initialise(self.start)
+            _sweep_s(sampler, 1)
+        for _ in range(_FIRST):
+            if time.monotonic() < end:
+                for sampler in samplers:
+                    _sweep_s(sampler, 1)
+
+
+def _sweep_s(sampler: Sampler, count: int) -> float:
+    """Seconds a sweep, over ``count`` sweeps."""
+    sampler.device.synchronize()
+    begin = time.perf_counter()
+    sampler.iterate(count * sampler.per_sweep)
+    sampler.device.synchronize()
+    return (time.perf_counter() - begin) / count
