@@ -276,8 +276,10 @@ class KernelSpec:
         """Names of the arguments that the kernel writes."""
         return tuple(argument.name for argument in self.arguments if argument.role in ("out", "inout"))
 
-    def check_repeats(self, workload: Workload) -> None:
-        """Raise :class:`InputError` if the kernel changes its inputs and the workload has no ``repeats``."""
+    def check_workload(self, workload: Workload) -> None:
+        """Raise :class:`InputError` for a workload that does not say what a second call finds, or cannot have it."""
+        if self.program is not None and workload.rotations:
+            raise InputError(f"{self.name} is a program, which may exchange its arrays: give it no rotations")
         changed = [argument.name for argument in self.arguments if argument.role == "inout"]
         if changed and workload.repeats is None:
             raise InputError(

@@ -13,9 +13,9 @@ import jinja2.meta
 
 from mmsbgen.kernels.dialect import Dialect, dialect
 from mmsbgen.kernels.family import KernelSpec
-from mmsbgen.kernels.indent_source import indent_source, without_unused_defines
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.program_tokens import digest_of_tokens
+from mmsbgen.kernels.source_text.indent_source import indent_source, without_unused_defines
+from mmsbgen.kernels.source_text.program_tokens import digest_of_tokens
 from mmsbgen.kernels.space import Config, Traits, describe
 
 if TYPE_CHECKING:

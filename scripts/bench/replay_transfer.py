@@ -10,7 +10,7 @@ from replay import Replay, Sweep, replay
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.db.selection.index import Index
 from mmsbgen.kernels.family import KernelFamily
-from mmsbgen.tuner.search.candidates import Expected
+from mmsbgen.tuner.search.candidates import ExpectedTimes
 from mmsbgen.tuner.search.transfer_model import expected_slowdowns
 
 __all__ = ["AFTER", "KEPT", "expected_by", "transfers"]
@@ -54,7 +54,7 @@ def transfers(have: Sequence[Sweep], index: Index, family: KernelFamily, seeds: 
     return rows
 
 
-def expected_by(kept: Kept, sweep: Sweep, index: Index, family: KernelFamily) -> Expected | None:
+def expected_by(kept: Kept, sweep: Sweep, index: Index, family: KernelFamily) -> ExpectedTimes | None:
     """What the records that ``kept`` leaves let one expect of a sweep."""
     groups = [group for group in index.groups(sweep.key) if kept(sweep.key, group.key)]
     return expected_slowdowns(family, sweep.key, groups, sweep.configs)

@@ -18,10 +18,10 @@ from mmsbgen.base.errors import ConfigError, InputError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.families import family
-from mmsbgen.kernels.indent_source import indent_source, without_unused_defines
-from mmsbgen.kernels.program_tokens import digest_of_tokens
 from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.kernels.render import environment, render, template_digest
+from mmsbgen.kernels.source_text.indent_source import indent_source, without_unused_defines
+from mmsbgen.kernels.source_text.program_tokens import digest_of_tokens
 from mmsbgen.kernels.space import Traits
 
 CUDA = Traits("cuda", "gpu", sub_group_size=32)

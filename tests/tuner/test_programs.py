@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,5 +213,6 @@ def test_a_users_data_are_what_is_measured_and_their_features_find_the_nearest(
 
 
 def test_a_family_without_a_reader_says_so(programs: KernelFamily) -> None:
-    with pytest.raises(InputError, match="mmsb has no reader of data"):
-        resolve_family("mmsb").dataset(Path("x"))
+    unread = replace(programs, read=None)
+    with pytest.raises(InputError, match="programs has no reader of data"):
+        unread.dataset(Path("x"))

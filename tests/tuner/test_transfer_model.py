@@ -22,7 +22,7 @@ from mmsbgen.kernels.record_key import key_of
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.run.tune import tune
-from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Expected, candidates
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, ExpectedTimes, candidates
 from mmsbgen.tuner.search.strategies import search
 from mmsbgen.tuner.search.transfer_model import with_expected
 
@@ -68,7 +68,7 @@ def of_other_problem(key: Key) -> Key:
         return key_of(device.info, SPEC, OTHER)
 
 
-def expected(space: Candidates, key: Key, trials: Sequence[TrialRecord]) -> Expected | None:
+def expected(space: Candidates, key: Key, trials: Sequence[TrialRecord]) -> ExpectedTimes | None:
     return with_expected(space, MMSB, key, Index.of_trials(trials), 10).expected
 
 
@@ -123,15 +123,15 @@ def searched(space: Candidates, budget: int) -> list[Config]:
 
 def test_the_first_trials_are_those_that_records_of_the_device_like_best(space: Candidates) -> None:
     slowdowns = tuple(float(index) for index in reversed(range(len(space.configs))))
-    seen = searched(replace(space, expected=Expected(slowdowns, True)), 12)
+    seen = searched(replace(space, expected=ExpectedTimes(slowdowns, True)), 12)
     assert seen[:4] == [space.default, *reversed(space.configs[-3:])]
-    assert searched(replace(space, expected=Expected(slowdowns, False)), 12)[1:4] != seen[1:4]
+    assert searched(replace(space, expected=ExpectedTimes(slowdowns, False)), 12)[1:4] != seen[1:4]
 
 
 @pytest.mark.parametrize("same_device", [True, False])
 def test_what_was_expected_wrongly_costs_trials_and_not_the_result(space: Candidates, same_device: bool) -> None:
     wrong = tuple(-math.log(truth(config)) for config in space.configs)
-    seen = searched(replace(space, expected=Expected(wrong, same_device)), 30)
+    seen = searched(replace(space, expected=ExpectedTimes(wrong, same_device)), 30)
     assert min(map(truth, seen)) <= 1.05 * min(map(truth, space.configs))
 
 

@@ -20,7 +20,7 @@ from mmsbgen.tuner.measure.measurer import Measurer
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.run.earlier_trials import known_roofs, known_trials
 from mmsbgen.tuner.run.tune import TuneReport, tune
-from mmsbgen.tuner.run.tune_jobs import foreseen, jobs_of, share
+from mmsbgen.tuner.run.tune_jobs import foreseen, kernel_jobs, share
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 from mmsbgen.tuner.search.coordinate_descent import neighbours
 from mmsbgen.tuner.search.strategies import STRATEGIES
@@ -352,7 +352,7 @@ def test_a_repeat_starts_no_compiler_and_makes_no_inputs(store: Store, monkeypat
 def test_kernels_share_time_by_what_they_take_of_an_iteration() -> None:
     problem = MMSB.problem(K=1024, N=300_000, m=4096, n=32)
     specs = [MMSB.kernel(name) for name in ("update_phi", "update_beta", "init_pi")]
-    jobs = jobs_of(FakeDevice().info, MMSB, specs, problem, {"block_size": 64})
+    jobs = kernel_jobs(FakeDevice().info, MMSB, specs, problem, {"block_size": 64})
     phi, beta, init = jobs
     assert phi.moved < init.moved, "a start moves more than an iteration, but comes once"
     assert share(jobs, 1000.0) > 0.95
@@ -365,7 +365,7 @@ def test_kernels_share_time_by_what_they_take_of_an_iteration() -> None:
 @pytest.mark.parametrize("strategy", ["default", "random", "exhaustive"])
 def test_what_a_search_tries_first_is_foreseen(store: Store, strategy: str, budget: int) -> None:
     (kernel,) = faked(store, strategy=strategy, budget_trials=budget, seed=3).kernels
-    (job,) = jobs_of(FakeDevice().info, MMSB, [MMSB.kernel("theta_end")], TINY, None)
+    (job,) = kernel_jobs(FakeDevice().info, MMSB, [MMSB.kernel("theta_end")], TINY, None)
     soon = list(dict.fromkeys(map(digest, foreseen(strategy, job.space, budget, 3))))
     first = 4 if budget == 20 else 2
     assert soon[:first] == [trial.config_digest for trial in kernel.trials[:first]]

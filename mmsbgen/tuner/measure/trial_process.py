@@ -13,7 +13,7 @@ import signal
 import statistics
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,12 +22,12 @@ from typing import Any, Literal
 from jinja2 import TemplateError
 
 from mmsbgen.backends import Device, DeviceInfo, Event, open_device
-from mmsbgen.base.errors import CompileError, ConfigError, DeviceMemoryError, InputError, MmsbgenError
+from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import resolve_family
-from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
-from mmsbgen.kernels.family import Dataset, KernelFamily, KernelSpec, Workload
-from mmsbgen.kernels.problem import Problem, Value
+from mmsbgen.kernels.build import BoundKernel, build, check_built, traits_of
+from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
+from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.device_lock import device_lock
@@ -35,6 +35,7 @@ from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
 from mmsbgen.tuner.measure.full_size import FullSizeCheck
 from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns, too_short
+from mmsbgen.tuner.measure.trial_inputs import TrialInputs
 
 __all__ = ["Phase", "TrialOutcome"]
 
@@ -76,20 +77,9 @@ class TrialBench:
     def __init__(self, device: Device, notify: Callable[[Phase], None]) -> None:
         self.device = device
         self.notify = notify
-        self.spec: KernelSpec | None = None
-        self.problem: Problem | None = None
-        self.workload: Workload | None = None
-        self.placed: dict[str, Any] = {}
-        self.rotations: list[dict[str, Any]] = []
-        self.initial: dict[str, Any] = {}
-        """Copies on the device of what kernels write, as it is at first."""
+        self.inputs: TrialInputs | None = None
         self.dataset: tuple[Path, Dataset] | None = None
         """The user's data and their file."""
-        self.touched = False
-        self.prepared: dict[tuple[Value, ...], tuple[dict[str, Any], float]] = {}
-        """Inputs by the values of the axes on which they depend, and the seconds that they took."""
-        self.turn = 0
-        """Turn of the last launch."""
         self.full_size: FullSizeCheck | None = None
         self.roof_gbps: float | None = None
         self.cache_roof: CacheRoof | None = None
@@ -146,37 +136,19 @@ class TrialBench:
             found = _family(family)
             spec = found.kernel(kernel)
             made = spec.workload(problem, seed) if data is None else self._data(found, data, kernel, problem, seed)
-            self._load(spec, problem, made)
+            self.inputs = TrialInputs(self.device, spec, problem, made)
+            self.full_size = FullSizeCheck(self.device, spec, made, self.inputs.placed)
 
     def _data(self, family: KernelFamily, file: Path, kernel: str, problem: Problem, seed: int) -> Workload:
         if self.dataset is None or self.dataset[0] != file:
             self.dataset = file, family.dataset(file)
         return self.dataset[1].workload(kernel, problem, seed)
 
-    def _load(self, spec: KernelSpec, problem: Problem, workload: Workload) -> None:
-        spec.check_repeats(workload)
-        self.placed = upload(self.device, workload)
-        self.rotations = [{}]
-        for turn in workload.rotations:
-            self.rotations.append({name: self.device.upload(array) for name, array in turn.items()})
-        self.spec, self.problem, self.workload = spec, problem, workload
-        self.full_size = FullSizeCheck(self.device, spec, workload, self.placed)
-        written = self._written()
-        # A GPU copies within its own memory much faster than from the host's.
-        if self.device.info.kind == "gpu" and _size(written.values()) < self.device.info.global_memory // 4:
-            with contextlib.suppress(DeviceMemoryError):
-                self.initial = upload(self.device, replace(workload, arguments=written))
-
     def unload(self) -> None:
         """Release the memory of the inputs."""
-        for turn in self.rotations:
-            release(turn)
-        release(self.placed)
-        release(self.initial)
-        self._drop_prepared()
-        self.placed, self.rotations, self.initial, self.workload = {}, [], {}, None
-        self.full_size, self.cache_roof = None, None
-        self.touched = False
+        if self.inputs is not None:
+            self.inputs.release()
+        self.inputs, self.full_size, self.cache_roof = None, None, None
 
     def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> TrialOutcome:
         """Build, check and time one configuration; every failure becomes an outcome."""
@@ -202,21 +174,23 @@ class TrialBench:
         compile_s = resources = None
         try:
             begin = time.perf_counter()
-            bound = self._build(config)
+            bound, inputs = self._build(config), self._loaded()
             compile_s = time.perf_counter() - begin
             resources = bound.resources()
+            self.notify("load")
+            _, prepare_s = inputs.prepare(bound)
             with self._alone("run"):
                 if check:
                     wrong = check_built(self.device, self._checkable(bound), seed)
                     if wrong is not None:
                         return TrialOutcome("wrong_result", wrong, None, compile_s, resources)
                     self.notify("run")
-                self._restore()
-                launch = self._launcher(bound)
+                inputs.restore()
+                launch = inputs.launcher(bound)
                 if check:
                     timing = self._timed_and_checked(bound, launch, patience, best_s)
                 else:
-                    timing = time_launches(self.device, launch, patience, best_s, batched=self._batched(bound))
+                    timing = time_launches(self.device, launch, patience, best_s, batched=inputs.batched)
         except _WrongResultError as error:
             return TrialOutcome("wrong_result", str(error), None, compile_s, resources)
         except ConfigError as error:
@@ -227,13 +201,13 @@ class TrialBench:
             return TrialOutcome("launch_error", str(error), None, compile_s, resources)
         except Exception as error:
             return TrialOutcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
-        return TrialOutcome("ok", "", timing, compile_s, resources, prepare_s=self._prepare(bound)[1])
+        return TrialOutcome("ok", "", timing, compile_s, resources, prepare_s=prepare_s)
 
     def _timed_and_checked(
         self, bound: BoundKernel, launch: Callable[[int], Event], patience: Patience, best_s: float | None
     ) -> Timing:
         """Time a configuration and check its first and its last launch.  Raises :class:`_WrongResultError`."""
-        full_size = self._checks()
+        full_size, inputs = self._checks(), self._loaded()
 
         def warmed() -> None:
             # The limit of a run is for launches, not for the reference.
@@ -241,24 +215,24 @@ class TrialBench:
             _refuse(full_size.first(bound))
             self.notify("run")
 
-        timing = time_launches(self.device, launch, patience, best_s, warmed, batched=self._batched(bound))
-        if len(self.rotations) > 1 and self.turn % len(self.rotations) == 0:
-            launch(self.turn + 1).wait()  # results that the first launch left would be right for this turn
+        timing = time_launches(self.device, launch, patience, best_s, warmed, batched=inputs.batched)
+        if inputs.turns > 1 and inputs.turn % inputs.turns == 0:
+            launch(inputs.turn + 1).wait()  # results that the first launch left would be right for this turn
         self.notify("load")
-        _refuse(full_size.last(bound, self.turn))
+        _refuse(full_size.last(bound, inputs.turn))
         self._check_rate(bound, statistics.median(timing.times))
         return timing
 
     def recheck(self, configs: Sequence[Config]) -> list[str | None]:
         """Check configurations together, see :meth:`mmsbgen.tuner.measure.full_size.FullSizeCheck.together`."""
         with self._before_timing("compile"):
-            bound = [self._build(config) for config in configs]
+            bound, inputs = [self._build(config) for config in configs], self._loaded()
             with self._alone("run"):
 
                 def launched(kernel: BoundKernel) -> None:
                     self.notify("run")
-                    self._restore()
-                    self._launcher(kernel)(0).wait()
+                    inputs.restore()
+                    inputs.launcher(kernel)(0).wait()
                     self.notify("load")
 
                 return self._checks().together((kernel, functools.partial(launched, kernel)) for kernel in bound)
@@ -274,7 +248,7 @@ class TrialBench:
         rate, roof = moved / seconds / 1e9, self.cache_roof
         if self.roof_gbps is None or rate <= self.roof_gbps or too_short(seconds):
             return
-        held = _size([*self.placed.values(), *self._prepare(bound)[0].values()])
+        held = self._loaded().nbytes(bound)
         for _ in range(2):  # something else may have disturbed the first measurement
             if roof is None or rate > roof.limit:
                 try:
@@ -295,13 +269,13 @@ class TrialBench:
     def energy(self, config: Config) -> Energy:
         """Joules of a call of one configuration, see :func:`mmsbgen.tuner.measure.energy.measure_energy`."""
         meter = meter_of(self.device)
-        spec, _, workload = self._loaded()
-        if workload.repeats == "restored":
-            raise InputError(f"the energy of {spec.name} is not known, as its inputs are restored between calls")
+        inputs = self._loaded()
+        if inputs.workload.repeats == "restored":
+            raise InputError(f"the energy of {inputs.spec.name} is not known, as its inputs are restored between calls")
         with self._before_timing("compile"):
-            launch = self._launcher(self._build(config))
+            launch = inputs.launcher(self._build(config))
             with self._alone("run"):
-                self._restore()
+                inputs.restore()
                 launch(0).wait()
                 seconds = launch(1).seconds()
                 # The limit is for the launches queued at a time, not for the counter steps to wait for.
@@ -310,22 +284,21 @@ class TrialBench:
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations in turns, see :func:`mmsbgen.tuner.measure.timing.time_turns`."""
         with self._before_timing("compile"):
-            bound = [self._build(config) for config in configs]
+            bound, inputs = [self._build(config) for config in configs], self._loaded()
             with self._alone("run"):
-                self._restore()
-                launchers = [self._launcher(kernel) for kernel in bound]
+                inputs.restore()
+                launchers = [inputs.launcher(kernel) for kernel in bound]
                 # The limit is for one round: the tuner, not the candidates, chooses the number of rounds.
-                batched = all(map(self._batched, bound))
-                return time_turns(self.device, launchers, rounds, lambda: self.notify("run"), batched=batched)
+                return time_turns(self.device, launchers, rounds, lambda: self.notify("run"), batched=inputs.batched)
 
     def _build(self, config: Config) -> BoundKernel:
-        spec, problem, _ = self._loaded()
-        return build(self.device, spec, problem, config)
+        inputs = self._loaded()
+        return build(self.device, inputs.spec, inputs.problem, config)
 
-    def _loaded(self) -> tuple[KernelSpec, Problem, Workload]:
-        if self.spec is None or self.problem is None or self.workload is None:
+    def _loaded(self) -> TrialInputs:
+        if self.inputs is None:
             raise RuntimeError("no kernel was loaded")
-        return self.spec, self.problem, self.workload
+        return self.inputs
 
     def _checkable(self, bound: BoundKernel) -> BoundKernel:
         """The configuration built for the small problem; the same compiled kernel if its source has no sizes."""
@@ -338,74 +311,6 @@ class TrialBench:
         checkable = build(self.device, bound.spec, small, bound.config)
         self.notify("run")
         return checkable
-
-    def _launcher(self, bound: BoundKernel) -> Callable[[int], Event]:
-        spec, _, workload = self._loaded()
-        restored = workload.repeats == "restored"
-        inputs = [self.placed | turn for turn in self.rotations]
-        self.touched = True
-
-        def launch(turn: int) -> Event:
-            self.turn = turn
-            return bound.launch(workload.count, inputs[turn % len(inputs)])
-
-        def prepared(turn: int) -> Event:
-            if restored:
-                self._restore()
-            self.turn, self.touched = turn, True
-            of_turn = self.rotations[turn % len(self.rotations)]
-            values = self.placed | of_turn | self._prepare(bound)[0]
-            event = bound.launch(workload.count, values)
-            self.placed.update({name: values[name] for name in self.placed if name not in of_turn})
-            return event
-
-        return prepared if restored or workload.prepare is not None or spec.program is not None else launch
-
-    def _batched(self, bound: BoundKernel) -> bool:
-        """Whether calls can be queued back to back."""
-        _, _, workload = self._loaded()
-        return bound.spec.program is None and workload.repeats != "restored"
-
-    def _prepare(self, bound: BoundKernel) -> tuple[dict[str, Any], float | None]:
-        """The inputs for a configuration, on the device, and how many seconds it took to make and copy them."""
-        _, _, workload = self._loaded()
-        if workload.prepare is None:
-            return {}, None
-        values = tuple(bound.config[axis] for axis in workload.prepared_by)
-        if values not in self.prepared:
-            if self.device.allocated > self.device.info.global_memory // 2:
-                self._drop_prepared()
-            begin = time.perf_counter()
-            made = upload(self.device, replace(workload, arguments=dict(workload.prepare(bound.config))))
-            self.prepared[values] = made, time.perf_counter() - begin
-        return self.prepared[values]
-
-    def _drop_prepared(self) -> None:
-        for made, _ in self.prepared.values():
-            release(made)
-        self.prepared = {}
-
-    def _restore(self) -> None:
-        """Reset the arguments that kernels change: every configuration gets the same inputs, and no one's results."""
-        if not self.touched:
-            return
-        for name, array in self._written().items():
-            if name in self.initial:
-                self.device.copy(self.placed[name], self.initial[name])
-            else:
-                self.device.write(self.placed[name], array)
-        self.device.synchronize()
-        self.touched = False
-
-    def _written(self) -> dict[str, Any]:
-        """The initial arrays of the arguments that the kernel writes."""
-        spec, _, workload = self._loaded()
-        return {name: workload.arguments[name] for name in spec.written}
-
-
-def _size(held: Iterable[Any]) -> int:
-    """Bytes of arrays, scalars and buffers."""
-    return sum(int(one.nbytes) for one in held)
 
 
 def serve(connection: Connection) -> None:

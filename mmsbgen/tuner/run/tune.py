@@ -36,7 +36,7 @@ from mmsbgen.tuner.run import finals
 from mmsbgen.tuner.run.earlier_trials import known_finals, known_roofs, known_trials, order_of_going_on
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
 from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
-from mmsbgen.tuner.run.tune_jobs import Job, foreseen, jobs_of, share
+from mmsbgen.tuner.run.tune_jobs import KernelJob, foreseen, kernel_jobs, share
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Fixed
 from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, CoordinateDescent, neighbours
@@ -130,7 +130,7 @@ def tune(
             entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed, extra))
             place = RunContext(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
-        jobs = jobs_of(info, found, specs, problem, fixed)
+        jobs = kernel_jobs(info, found, specs, problem, fixed)
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective, begin)
@@ -212,7 +212,7 @@ class _Session:
     def search(
         self,
         problem: Problem,
-        jobs: list[Job],
+        jobs: list[KernelJob],
         trials: int | None,
         seconds: float | None,
         ahead: CompileAhead | None,

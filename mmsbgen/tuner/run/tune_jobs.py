@@ -17,7 +17,7 @@ from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Fixed,
 from mmsbgen.tuner.search.cost_model import Estimate, Model
 from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, search
 
-__all__ = ["Job", "foreseen", "jobs_of", "share"]
+__all__ = ["KernelJob", "foreseen", "kernel_jobs", "share"]
 
 _LAUNCH_S = 5e-6
 """Seconds of a launch that moves nothing."""
@@ -25,7 +25,7 @@ _FORESEEN = 64
 
 
 @dataclass(frozen=True)
-class Job:
+class KernelJob:
     """One kernel with its space and its cost."""
 
     spec: KernelSpec
@@ -44,9 +44,9 @@ class Job:
         return self.launches * (default_s or _LAUNCH_S + at_roof)
 
 
-def jobs_of(
+def kernel_jobs(
     info: DeviceInfo, family: KernelFamily, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None
-) -> list[Job]:
+) -> list[KernelJob]:
     """The work for each kernel."""
     traits, jobs = traits_of(info), []
     for spec in specs:
@@ -54,11 +54,11 @@ def jobs_of(
         if space.model is not None:
             space = replace(space, model=_remembered(space.model))
         moved, launches = spec.traffic(problem), family.launches.get(spec.name, 1.0)
-        jobs.append(Job(spec, space, key, _programs(family, key), moved, launches))
+        jobs.append(KernelJob(spec, space, key, _programs(family, key), moved, launches))
     return jobs
 
 
-def share(jobs: Sequence[Job], roof_gbps: float | None, default_s: float | None = None) -> float:
+def share(jobs: Sequence[KernelJob], roof_gbps: float | None, default_s: float | None = None) -> float:
     """Share of the first of ``jobs`` in the seconds of all; ``default_s`` is the time of its default, if known."""
     first = jobs[0].seconds(roof_gbps, default_s)
     return first / (first + sum(job.seconds(roof_gbps) for job in jobs[1:]))

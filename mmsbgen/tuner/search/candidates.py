@@ -13,7 +13,7 @@ from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config, Traits, describe
 from mmsbgen.tuner.search.cost_model import Model, model_of
 
-__all__ = ["BudgetSpentError", "Candidates", "Evaluate", "Expected", "Fixed", "candidates", "fixed_values"]
+__all__ = ["BudgetSpentError", "Candidates", "Evaluate", "ExpectedTimes", "Fixed", "candidates", "fixed_values"]
 
 Fixed = Mapping[str, Value | tuple[Value, ...]]
 """Axes that a search holds at one value, or restricts to several."""
@@ -31,7 +31,7 @@ class BudgetSpentError(Exception):
     """No further configuration may be measured."""
 
 
-class Expected(NamedTuple):
+class ExpectedTimes(NamedTuple):
     """The log slowdown to expect of each configuration, of which only differences count."""
 
     slowdowns: tuple[float, ...]
@@ -52,7 +52,7 @@ class Candidates:
     examples: Mapping[str, str]
     model: Model | None = None
     """The kernel's model by bytes and occupancy, if there is one."""
-    expected: Expected | None = None
+    expected: ExpectedTimes | None = None
     """What records of other problems or devices let one expect, if there are any."""
 
     @property

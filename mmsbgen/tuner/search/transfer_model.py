@@ -23,7 +23,7 @@ from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.search.candidates import Candidates, Expected
+from mmsbgen.tuner.search.candidates import Candidates, ExpectedTimes
 from mmsbgen.tuner.search.cost_model import Estimate, features, model_of
 from mmsbgen.tuner.search.surrogate import CARED_FOR, MODELLED, coordinates, fitted, posterior
 
@@ -39,7 +39,7 @@ _AT_A_TIME = 8192
 
 def expected_slowdowns(
     family: KernelFamily, key: Key, groups: Sequence[Group], configs: Sequence[Config]
-) -> Expected | None:
+) -> ExpectedTimes | None:
     """What records of other keys among ``groups`` let one expect of ``configs`` for ``key``; None without enough.
 
     Records of this device are used alone where there are any, with whatever driver; else those of its kind.
@@ -47,7 +47,7 @@ def expected_slowdowns(
     for same_device in (True, False):
         others = [group for group in groups if group.key != key and _serves(key, group.key, same_device)]
         if slowdowns := _slowdowns(family, key, others, configs):
-            return Expected(slowdowns, same_device)
+            return ExpectedTimes(slowdowns, same_device)
     return None
 
 

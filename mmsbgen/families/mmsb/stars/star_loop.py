@@ -13,9 +13,9 @@ from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.kernels.dialect import CUDA, CUDA_STAGE
 from mmsbgen.kernels.family import Argument, KernelSpec
-from mmsbgen.kernels.indent_source import indent_source
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import Source, environment, render
+from mmsbgen.kernels.source_text.indent_source import indent_source
 from mmsbgen.kernels.space import Config, Traits
 
 __all__ = ["STAGES", "TEMPLATE", "StarLoop", "fitted", "star_loop"]

@@ -1,0 +1,1 @@
+"""Rendered source as text: its layout, and the digest of its tokens."""
