@@ -10,7 +10,7 @@ import importlib
 from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.family import KernelFamily
 
-_FAMILIES = {"mmsb": "mmsbgen.families.mmsb:MMSB"}
+_FAMILIES = {"graph": "mmsbgen.families.graph:GRAPH", "mmsb": "mmsbgen.families.mmsb:MMSB"}
 
 
 def names() -> tuple[str, ...]:
