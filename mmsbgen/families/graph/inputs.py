@@ -10,23 +10,30 @@ from numpy.typing import NDArray
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["of_graph", "state_of_bfs", "state_of_components", "state_of_cores", "state_of_pagerank", "state_of_sssp"]
+__all__ = ["SCRATCH", "graph_array", "of_graph", "state_of_bfs", "state_of_components", "state_of_cores", "state_of_pagerank", "state_of_sssp"]
 
 Inputs = dict[str, Any]
 
 
+#: Arrays whose content before a call does not matter.
+SCRATCH = frozenset({"next", "kept_next", "share_next", "slots", "parent"})
+_OF_GRAPH = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights")
+
+
 def of_graph(arcs: Arcs, real: Any) -> Inputs:
-    """The arrays that hold the graph, which no kernel changes; weights are of type ``real``."""
-    back = arcs.reversed
-    none = np.zeros(1, real)
-    return {
-        "offsets": arcs.offsets,
-        "targets": _rows(arcs.targets),
-        "in_offsets": back.offsets,
-        "sources": _rows(back.targets),
-        "weights": none if arcs.weights is None else _rows(arcs.weights.astype(real)),
-        "in_weights": none if back.weights is None else _rows(back.weights.astype(real)),
-    }
+    """The arrays that hold the graph, which no kernel changes."""
+    return {name: graph_array(arcs, name, real) for name in _OF_GRAPH}
+
+
+def graph_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
+    """One of the arrays that hold the graph; weights are of type ``real``, and have one row if there are none."""
+    if name in ("in_offsets", "sources", "in_weights"):
+        arcs = arcs.reversed
+    if name.endswith("offsets"):
+        return arcs.offsets
+    if name.endswith("weights"):
+        return np.zeros(1, real) if arcs.weights is None else _rows(arcs.weights.astype(real))
+    return _rows(arcs.targets)
 
 
 def _rows(array: NDArray[Any]) -> NDArray[Any]:
