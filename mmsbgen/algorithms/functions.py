@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.algorithms.programs import programs
 from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.graph.arc_sources import as_arcs
@@ -153,8 +154,8 @@ def cores(
     """
     arcs = as_arcs(graph, directed=directed)
     if arcs.n_loops:
-        vertex = arcs.ids[arcs.sources[arcs.sources == arcs.targets][0]]
-        raise InputError(f"{arcs.name} has {arcs.n_loops} self-loops, such as at {vertex!r}; remove them first")
+        vertex = arcs.shown(int(arcs.sources[arcs.sources == arcs.targets][0]))
+        raise InputError(f"{arcs.name} has {plural(arcs.n_loops, 'self-loop')}, such as at {vertex}; remove them first")
     if arcs.n_vertices == 0:
         return VertexValues(arcs.ids, np.zeros(0, np.int64))
     both = arcs.both_ways
@@ -247,8 +248,8 @@ def _check_weights(arcs: Arcs, *, infinite: bool) -> None:
     bad = ~(arcs.weights >= 0) if infinite else ~((arcs.weights >= 0) & (arcs.weights < np.inf))
     if bad.any():
         at = int(np.argmax(bad))
-        u, v = arcs.ids[arcs.sources[at]], arcs.ids[arcs.targets[at]]
+        u, v = arcs.shown(int(arcs.sources[at])), arcs.shown(int(arcs.targets[at]))
         raise InputError(
-            f"{arcs.name}: the weight from {u!r} to {v!r} is {arcs.weights[at]}; give weights of 0 or more"
+            f"{arcs.name}: the weight from {u} to {v} is {arcs.weights[at]}; give weights of 0 or more"
             + ("" if infinite else " that are finite")
         )

@@ -108,9 +108,8 @@ def _numbers(
             try:
                 float(value)
             except (TypeError, ValueError):
-                raise InputError(
-                    f"{name}: the link from {ids[u]!r} to {ids[v]!r} has weight {value!r}; give a number"
-                ) from None
+                a, b = ids[[u, v]].tolist()
+                raise InputError(f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number") from None
         raise
 
 
@@ -155,7 +154,7 @@ def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool) -> Arcs:
     least = 3 if weighted else 2
     for line, words in zip(lines, fields, strict=True):
         if len(words) < least or len(words) > 3:
-            told = "an arc is two ids and its weight" if weighted else "an arc is two ids"
+            told = "an arc is two ids and its weight: give a third column" if weighted else "an arc is two ids"
             raise InputError(f"{file}: {line.decode('utf-8', 'replace').strip()!r} has {len(words)} fields; {told}")
     ends = [word for words in fields for word in words[:2]]
     numbers = as_int64(ends)

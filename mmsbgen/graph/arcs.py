@@ -105,6 +105,10 @@ class Arcs:
         some = ", ".join(map(repr, self.ids[:3].tolist()))
         raise InputError(f"{name!r} is no vertex of {self.name}; its ids are such as {some or 'none: it is empty'}")
 
+    def shown(self, vertex: int) -> str:
+        """The id of a vertex as messages show it."""
+        return repr(self.ids[vertex : vertex + 1].tolist()[0])
+
     @cached_property
     def n_loops(self) -> int:
         """The number of arcs from a vertex to itself."""
