@@ -95,7 +95,7 @@ def state_of_cores(arcs: Arcs) -> Inputs:
 
 def state_of_components(arcs: Arcs) -> Inputs:
     """Components; both directions of a link are listed unless the graph is directed."""
-    return {"label": np.arange(arcs.n_vertices, dtype=np.uint32), "both_listed": np.uint32(not arcs.directed)}
+    return {"label": np.arange(arcs.n_vertices, dtype=np.uint32), "both_listed": np.full(1, not arcs.directed, np.uint32)}
 
 
 def state_of_pagerank(

@@ -20,6 +20,8 @@ __all__ = ["BLOCK", "PER_ITEM", "real_of", "rounds_entries", "rounds_kernel", "s
 NEXT, ARCS, KEPT, STEP, ODD, LEAST_LEFT, TOTAL = range(7)
 #: A round that pulls becomes one that pushes when fewer than one vertex in so many is in the frontier.
 _TO_PUSH = 18
+#: Up to so many cores, one work-item without atomics is faster than all with them.
+_FEW_UNITS = 4
 
 BLOCK = Axis("block_size", (1, 8, 64, 256), "work-items of a block")
 PER_ITEM = Axis("per_item", (1, 4, 16, 64, 256, 1024), "vertices in a row that a work-item takes")
@@ -294,6 +296,8 @@ def _default(a: Rounds, problem: Problem, traits: Traits) -> Config:
         found |= {"direction": "auto", "to_pull": 15}
     if a.refill == "window":
         found["width"] = 4 if gpu else 1
+    if a.refill and not gpu and traits.compute_units <= _FEW_UNITS:
+        found |= {"walk": _WALK.values[-1], "per_item": 1}
     return found
 
 

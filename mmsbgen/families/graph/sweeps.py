@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mmsbgen.families.graph.declare import NONE
 from mmsbgen.families.graph.rounds import BLOCK, BLOCKS, PER_ITEM, real_of, shape
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.host_program import Launches
@@ -83,14 +84,36 @@ def pagerank_kernel(**given: Any) -> KernelSpec:
 
 
 _LABEL = Argument("label", "u32", "inout", "[n] its own number; least vertex of its component")
-_BOTH = Argument("both_listed", "u32", "scalar", "whether every arc is there in both directions")
+_BOTH = Argument("both_listed", "u32", "in", "[1] whether every arc is there in both directions")
+_HOOK = (
+    Argument("only_lesser", "u32", "scalar", "whether only arcs to lesser vertices count"),
+    Argument("first_arc", "u32", "scalar", "first arc of each vertex"),
+    Argument("most_arcs", "u32", "scalar", "end of its arcs"),
+    Argument("skipped", "u32", "scalar", "label of vertices that are passed over"),
+)
+_SAMPLE = Axis("first_arcs", (0, 1, 2, 4), "arcs a vertex after which the largest component is passed over; 0: all")
+_MOST_SAMPLED = 1024
 
 
 def _hook(on: Launches) -> None:
-    block, n = int(on.config["block_size"]), np.uint32(on.count)
+    """Hook and flatten; where arcs are listed both ways, those of the largest component are mostly left out."""
+    block, n, sampled = int(on.config["block_size"]), np.uint32(on.count), int(on.config["first_arcs"])
     grid = -(-on.count // (block * int(on.config["per_item"])))
-    on.launch("hook", grid, block, n=n)
-    on.launch("flatten", grid, block, n=n)
+    both = bool(on.read("both_listed")[0])
+
+    def hook(only_lesser: bool, first: int, most: int, skipped: int) -> None:
+        values = zip(("only_lesser", "first_arc", "most_arcs", "skipped"), (only_lesser, first, most, skipped), strict=True)
+        on.launch("hook", grid, block, n=n, **{name: np.uint32(value) for name, value in values})
+        on.launch("flatten", grid, block, n=n)
+
+    if not both or sampled == 0:
+        hook(both, 0, NONE, NONE)
+        return
+    hook(False, 0, sampled, NONE)
+    labels = on.read("label")[: on.count]
+    some = labels[:: max(1, labels.size // _MOST_SAMPLED)]
+    found, times = np.unique(some, return_counts=True)
+    hook(False, sampled, NONE, int(found[np.argmax(times)]))
 
 
 def components_kernel(**given: Any) -> KernelSpec:
@@ -100,11 +123,11 @@ def components_kernel(**given: Any) -> KernelSpec:
         template="graph/components.jinja",
         doc="least vertex of each vertex's component",
         arguments=(_OFFSETS, _TARGETS, _LABEL, _BOTH),
-        space=Space((BLOCK, PER_ITEM), (BLOCKS,)),
-        default=_default,
+        space=Space((BLOCK, PER_ITEM, _SAMPLE), (BLOCKS,)),
+        default=lambda problem, traits: {**_default(problem, traits), "first_arcs": 2},
         variables=_variables,
         launch=shape,
-        entries=lambda config: {"hook": (_OFFSETS, _TARGETS, _LABEL, _BOTH, _N), "flatten": (_LABEL, _N)},
+        entries=lambda config: {"hook": (_OFFSETS, _TARGETS, _LABEL, *_HOOK, _N), "flatten": (_LABEL, _N)},
         program=_hook,
         **given,
     )
