@@ -234,12 +234,13 @@ def _vector(arcs: Arcs, name: str, given: Mapping[Any, float] | None) -> NDArray
     """A vector ``[N]`` of sum 1 from values by id."""
     if given is None:
         return None
-    vector = np.zeros(arcs.n_vertices)
+    vector: NDArray[np.float64] = np.zeros(arcs.n_vertices)
     for key, value in given.items():
         vector[arcs.vertex(key)] = value
     if not vector.sum() > 0 or vector.min() < 0:
         raise InputError(f"{name} must have a positive sum and no negative value; it sums to {vector.sum()}")
-    return vector / vector.sum()
+    vector /= vector.sum()
+    return vector
 
 
 def _check_weights(arcs: Arcs, *, infinite: bool) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.graph.graph import check_count, read_only
+from mmsbgen.graph.graph import check_count, pack_pairs, read_only
 
 __all__ = ["Arcs", "arcs_of_pairs"]
 
@@ -66,7 +66,8 @@ class Arcs:
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
         """The number of arcs from every vertex, int64 ``[N]``."""
-        return np.diff(self.offsets.astype(np.int64))
+        offsets = self.offsets.astype(np.int64)
+        return offsets[1:] - offsets[:-1]
 
     @cached_property
     def sources(self) -> NDArray[np.uint32]:
@@ -132,17 +133,17 @@ def arcs_of_pairs(
     check_count(int(ids.size), name)
     if first.size > MOST_ARCS:
         raise InputError(f"{name}: {first.size} arcs; at most {MOST_ARCS} can be numbered in 32 bits")
-    if np.all(first[1:] >= first[:-1]):
-        order = slice(None)
-    else:
-        order = np.argsort(first.astype(np.uint64) << np.uint64(32) | second.astype(np.uint64), kind="stable")
+    if not np.all(first[1:] >= first[:-1]):
+        order = np.argsort(pack_pairs(first, second), kind="stable")
+        first, second = first[order], second[order]
+        weights = None if weights is None else weights[order]
     offsets = np.zeros(ids.size + 1, np.uint32)
     np.cumsum(np.bincount(first, minlength=ids.size), out=offsets[1:])
     return Arcs(
         offsets,
-        np.ascontiguousarray(second[order], np.uint32),
+        np.ascontiguousarray(second, np.uint32),
         ids,
-        None if weights is None else np.ascontiguousarray(weights[order], np.float64),
+        None if weights is None else np.ascontiguousarray(weights, np.float64),
         directed,
         name,
     )

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, wraps
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import networkx as nx
@@ -151,9 +152,9 @@ class Backend:
         """Sets of nodes, in the order of their first ones."""
         found = algorithms.components(G.plain)
         order = np.argsort(found.values, kind="stable")
-        ends = np.cumsum(np.bincount(found.values)) if order.size else []
+        ends = np.cumsum(np.bincount(found.values)).tolist()
         nodes = found.ids[order].tolist()
-        return (set(nodes[begin:end]) for begin, end in zip([0, *ends[:-1]], ends, strict=True) if end)
+        return (set(nodes[begin:end]) for begin, end in pairwise([0, *ends]))
 
     @staticmethod
     @_handed_back
@@ -190,7 +191,7 @@ class Backend:
             arcs = G.plain
         if personalization is not None and not any(personalization.get(node, 0) for node in G):
             raise ZeroDivisionError
-        vectors = {
+        vectors: dict[str, Any] = {
             name: None if given is None else {node: value for node, value in given.items() if node in G}
             for name, given in (("personalization", personalization), ("nstart", nstart), ("dangling", dangling))
         }

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["SCRATCH", "graph_array", "of_graph", "state_of_bfs", "state_of_components", "state_of_cores", "state_of_pagerank", "state_of_sssp"]
+__all__ = [
+    "SCRATCH",
+    "graph_array",
+    "of_graph",
+    "state_of_bfs",
+    "state_of_components",
+    "state_of_cores",
+    "state_of_pagerank",
+    "state_of_sssp",
+]
 
 Inputs = dict[str, Any]
 
@@ -95,7 +104,8 @@ def state_of_cores(arcs: Arcs) -> Inputs:
 
 def state_of_components(arcs: Arcs) -> Inputs:
     """Components; both directions of a link are listed unless the graph is directed."""
-    return {"label": np.arange(arcs.n_vertices, dtype=np.uint32), "both_listed": np.full(1, not arcs.directed, np.uint32)}
+    both_listed = np.full(1, not arcs.directed, np.uint32)
+    return {"label": np.arange(arcs.n_vertices, dtype=np.uint32), "both_listed": both_listed}
 
 
 def state_of_pagerank(

@@ -167,7 +167,8 @@ class _Host:
         if self.a.refill:
             given["size_kept"] = np.uint32(self.kept)
         most = int(self.on.config["walk"])
-        self.launch("walk", 1, first_step=np.uint32(self.step), most=np.uint32(most), size=np.uint32(self.size), **given)
+        numbers = {"first_step": self.step, "most": most, "size": self.size}
+        self.launch("walk", 1, **given, **{name: np.uint32(number) for name, number in numbers.items()})
         counts = self.counted()
         self.step = int(counts[STEP])
         if counts[ODD]:

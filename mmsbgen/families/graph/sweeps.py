@@ -37,7 +37,7 @@ _RANKS = (
     Argument("dangling_to", "real", "in", "[n] where walks go on that have no arc, sums to 1"),
     Argument("slots", "real", "inout", "[n, 2] change and rank without arcs out, of each work-item"),
 )
-_SETTINGS = Argument("settings", "real", "inout", "[6] alpha, tolerance, most rounds, dangling rank; rounds and change at the end")
+_SETTINGS = Argument("settings", "real", "inout", "[6] alpha, tolerance, rounds, dangling rank; then rounds, change")
 _ALPHA = Argument("alpha", "real", "scalar", "probability that a walk goes on")
 _DANGLING = Argument("dangling", "real", "scalar", "rank of all vertices without arcs out")
 
@@ -102,8 +102,8 @@ def _hook(on: Launches) -> None:
     both = bool(on.read("both_listed")[0])
 
     def hook(only_lesser: bool, first: int, most: int, skipped: int) -> None:
-        values = zip(("only_lesser", "first_arc", "most_arcs", "skipped"), (only_lesser, first, most, skipped), strict=True)
-        on.launch("hook", grid, block, n=n, **{name: np.uint32(value) for name, value in values})
+        values = {"only_lesser": only_lesser, "first_arc": first, "most_arcs": most, "skipped": skipped}
+        on.launch("hook", grid, block, n=n, **{name: np.uint32(value) for name, value in values.items()})
         on.launch("flatten", grid, block, n=n)
 
     if not both or sampled == 0:
