@@ -60,7 +60,7 @@ def _rank(on: Launches) -> None:
         given = {"n": np.uint32(on.count), "alpha": settings[ALPHA], "dangling": settings.dtype.type(lost)}
         on.launch("rank", -(-items // block), block, **given)
         on.swap("share", "share_next")
-        change, lost = on.read("slots")[:items].sum(axis=0, dtype=np.float64)
+        change, lost = on.read("slots", items).sum(axis=0, dtype=np.float64)
         rounds += 1
     settings[[ROUNDS, CHANGE]] = rounds, change
     on.write("settings", settings)
@@ -74,7 +74,7 @@ def pagerank_kernel(**given: Any) -> KernelSpec:
         doc="rank of each vertex: how often a random walk that begins again now and then visits it",
         arguments=(*_RANKS, _SETTINGS),
         space=Space((BLOCK, PER_ITEM, _SUMS), (BLOCKS,)),
-        default=lambda problem, traits: {**_default(problem, traits), "sums": 1 if traits.kind == "gpu" else 4},
+        default=lambda problem, traits: {**_default(problem, traits), "sums": 1},
         variables=_variables,
         launch=shape,
         entries=lambda config: {"rank": (*_RANKS, _N, _ALPHA, _DANGLING)},
@@ -110,7 +110,7 @@ def _hook(on: Launches) -> None:
         hook(both, 0, NONE, NONE)
         return
     hook(False, 0, sampled, NONE)
-    labels = on.read("label")[: on.count]
+    labels = on.read("label", on.count)
     some = labels[:: max(1, labels.size // _MOST_SAMPLED)]
     found, times = np.unique(some, return_counts=True)
     hook(False, sampled, NONE, int(found[np.argmax(times)]))
