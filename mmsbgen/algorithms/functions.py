@@ -108,12 +108,12 @@ def sssp(
         Distances, float64 ``[N]``; inf for vertices that cannot be reached.
 
     Raises:
-        InputError: For a weight that is negative or NaN, and as :func:`bfs`.  A link of infinite weight is no link.
+        InputError: For a weight that is negative or not finite, and as :func:`bfs`.
     """
     arcs = as_arcs(graph, directed=directed, weights=weights)
     if arcs.weights is None:
         raise InputError(f"{arcs.name} has no weights; give some, or use bfs, which counts arcs")
-    _check_weights(arcs, infinite=True)
+    _check_weights(arcs)
     found = programs(device, database)
     (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, arcs.vertex(source), found.real), "dist")
     return VertexValues(arcs.ids, dist.astype(np.float64, copy=False))
@@ -205,7 +205,7 @@ def pagerank(
     arcs = as_arcs(graph, directed=directed, weights=weights)
     if arcs.n_vertices == 0:
         return VertexValues(arcs.ids, np.zeros(0), rounds=0)
-    _check_weights(arcs, infinite=False)
+    _check_weights(arcs)
     vectors = [
         _vector(arcs, name, given)
         for name, given in (("personalization", personalization), ("dangling", dangling), ("nstart", nstart))
@@ -243,14 +243,11 @@ def _vector(arcs: Arcs, name: str, given: Mapping[Any, float] | None) -> NDArray
     return vector
 
 
-def _check_weights(arcs: Arcs, *, infinite: bool) -> None:
+def _check_weights(arcs: Arcs) -> None:
     if arcs.weights is None:
         return
-    bad = ~(arcs.weights >= 0) if infinite else ~((arcs.weights >= 0) & (arcs.weights < np.inf))
+    bad = ~((arcs.weights >= 0) & (arcs.weights < np.inf))
     if bad.any():
         at = int(np.argmax(bad))
         u, v = arcs.shown(int(arcs.sources[at])), arcs.shown(int(arcs.targets[at]))
-        raise InputError(
-            f"{arcs.name}: the weight from {u} to {v} is {arcs.weights[at]}; give weights of 0 or more"
-            + ("" if infinite else " that are finite")
-        )
+        raise InputError(f"{arcs.name}: the weight from {u} to {v} is {arcs.weights[at]}; give finite ones of 0 or more")

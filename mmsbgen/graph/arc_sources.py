@@ -17,6 +17,7 @@ from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_by
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.graph import Graph, number_integers, object_ids, string_ids
 from mmsbgen.graph.ids import number_ids
+from mmsbgen.graph.reading_options import USUAL_COLUMNS
 from mmsbgen.graph.sources import as_graph
 
 __all__ = ["as_arcs"]
@@ -54,8 +55,8 @@ def as_arcs(source: Any, *, directed: bool = False, weights: str | None = None) 
         return _from_file(Path(source), directed, weights is not None)
     if directed:
         if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping | Graph):
-            rows = np.asarray(source) if isinstance(source, np.ndarray) else list(source)
-            if all(np.shape(row) == (2,) or (isinstance(row, tuple) and len(row) == 2) for row in rows[:100]):
+            rows = source.tolist() if isinstance(source, np.ndarray) else list(source)
+            if all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
                 places, ids = number_ids([one for row in rows for one in row], name="pairs")
                 return arcs_of_pairs(places[0::2], places[1::2], ids, directed=True)
         raise InputError(
@@ -78,20 +79,20 @@ def _from_graph(graph: Graph) -> Arcs:
 def _from_networkx(source: Any, weights: str | None) -> Arcs:
     nodes = list(source)
     place = {node: number for number, node in enumerate(nodes)}
-    rows = source._adj
+    rows = [source._adj[node] for node in nodes]
     ids = object_ids(nodes)
     parallel, directed = source.is_multigraph(), source.is_directed()
     name = str(getattr(source, "name", "")) or "networkx graph"
-    degrees = np.fromiter(map(len, rows.values()), np.int64, len(nodes))
-    others = (place[other] for row in rows.values() for other in row)
+    degrees = np.fromiter(map(len, rows), np.int64, len(nodes))
+    others = (place[other] for row in rows for other in row)
     second = np.fromiter(others, np.int64, int(degrees.sum()))
     first = np.repeat(np.arange(len(nodes)), degrees)
     found: NDArray[Any] | None = None
     if parallel:
-        times = [len(keys) for row in rows.values() for keys in row.values()]
+        times = [len(keys) for row in rows for keys in row.values()]
         first, second = np.repeat(first, times), np.repeat(second, times)
     if weights is not None:
-        links = (data for row in rows.values() for data in row.values())
+        links = (data for row in rows for data in row.values())
         each = (data for keys in links for data in keys.values()) if parallel else links
         found = _numbers((data.get(weights, 1) for data in each), first, second, ids, name)
     return arcs_of_pairs(first, second, ids, found, directed=directed, name=name)
@@ -116,7 +117,7 @@ def _numbers(
 def _from_scipy(matrix: Any, directed: bool, weighted: bool, name: str, first_id: int) -> Arcs:
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(f"{name} has shape {matrix.shape}; an adjacency matrix is square")
-    rows = matrix.tocsr()
+    rows = matrix.tocsr(copy=True)  # duplicates are summed up in place below
     if not directed and (rows != rows.T).nnz:
         raise InputError(
             f"{name} is not symmetric: give directed=True (--directed) if entry (u, v) is an arc from u to v, or "
@@ -151,6 +152,8 @@ def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool) -> Arcs:
     need_fields(file, raw, "text")
     lines = [line for line in text_lines(file, raw).split(b"\n") if line.strip() and line.lstrip()[:1] not in b"#%"]
     fields = [line.replace(b",", b" ").split() for line in lines]
+    if fields and tuple(word.decode("utf-8", "replace").lower() for word in fields[0][:2]) in USUAL_COLUMNS:
+        del lines[0], fields[0]
     least = 3 if weighted else 2
     for line, words in zip(lines, fields, strict=True):
         if len(words) < least or len(words) > 3:

@@ -12,6 +12,7 @@ import click
 
 from mmsbgen.cli.shared.common import MmsbgenGroup
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import expert
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
@@ -111,7 +112,7 @@ def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: floa
     from mmsbgen import algorithms
 
     with _run(graph, given) as (arcs, on, done):
-        again = {arcs.ids[arcs.vertex(one)].item(): 1.0 for one in source} or None
+        again = dict.fromkeys(source, 1.0) or None
         found = algorithms.pagerank(arcs, alpha=alpha, personalization=again, tol=tolerance, max_iter=1000, **on)
         done(found, f"{found.rounds} rounds, the largest rank is {found.values.max(initial=0):.6g}", repr)
 
@@ -141,7 +142,7 @@ def _write(found: VertexValues, out: Path | None, text: Callable[[Any], str]) ->
     rows = zip(found.ids.tolist(), found.values.tolist(), strict=True)
     content = "".join(f"{name}\t{text(value)}\n" for name, value in rows)
     if out is None:
-        click.echo(content, nl=False)
+        click.echo(shown(content), nl=False)
         return
     with published(out) as partial:
         partial.write_text(content, encoding="utf-8")

@@ -106,6 +106,22 @@ def test_generated_graphs_are_what_their_problem_says() -> None:
 
 
 @pytest.mark.slow
+def test_a_users_graph_is_what_kernels_are_measured_on(pocl_device: Device, tmp_path: Path) -> None:
+    file = tmp_path / "star.txt"
+    file.write_text("".join(f"0 {leaf}\n" for leaf in range(1, 90)))
+    data = GRAPH.dataset(file)
+    problem = GRAPH.problem(**data.values)
+    assert (problem["n"], problem["largest_degree"]) == (90, 89)
+    for name, spec in GRAPH.kernels.items():
+        given = data.workload(name, problem, 0)
+        bound = build(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info)))
+        placed = upload(pocl_device, given)
+        bound.launch(given.count, placed).wait()
+        assert given.verify({key: pocl_device.download(placed[key]) for key in spec.written}, bound.config) is None
+        release(placed)
+
+
+@pytest.mark.slow
 def test_cuda_c_of_every_kernel_compiles() -> None:
     traits = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
     for name in ("nvrtc", "nvcc"):
