@@ -21,6 +21,7 @@ _COMMANDS = {
     "doctor": LazyCommand("mmsbgen.cli.doctor:doctor", "Check what mmsbgen needs on this machine, and say what to do."),
     "evaluate": LazyCommand("mmsbgen.cli.evaluate:evaluate", "Compare communities with known ones."),
     "render": LazyCommand("mmsbgen.cli.render:render", "Print the source of a kernel."),
+    "graph": LazyCommand("mmsbgen.cli.graph.commands:graph", "Run graph algorithms: searches, components, PageRank."),
     "serve": LazyCommand("mmsbgen.cli.serve:serve", "Serve the tuning database, kernels and jobs over HTTP."),
     "report": LazyCommand("mmsbgen.cli.report:report", "Write a page with pictures of what a run found."),
     "tune": LazyCommand("mmsbgen.cli.tune:tune", "Find the fastest configuration of each kernel on a device."),

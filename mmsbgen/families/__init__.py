@@ -21,7 +21,7 @@ __all__ = ["absolute", "family", "names", "resolve_family"]
 
 GROUP = "mmsbgen.families"
 """Group of the entry points by which installed packages add families."""
-_FAMILIES = {"mmsb": "mmsbgen.families.mmsb:MMSB"}
+_FAMILIES = {"graph": "mmsbgen.families.graph:GRAPH", "mmsb": "mmsbgen.families.mmsb:MMSB"}
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<name>\w+))?")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mmsbgen.graph.arc_sources import as_arcs
+from mmsbgen.graph.arcs import Arcs
 from mmsbgen.graph.edgeset import EdgeSet, EdgeSetError
 from mmsbgen.graph.files.edgelist import load_edge_list
 from mmsbgen.graph.files.graph_files import load_graph
@@ -12,6 +14,7 @@ from mmsbgen.graph.split import HeldOut, Split, split
 
 __all__ = [
     "Adjacency",
+    "Arcs",
     "EdgeSet",
     "EdgeSetError",
     "Graph",
@@ -20,6 +23,7 @@ __all__ = [
     "LoadReport",
     "ReadingOptions",
     "Split",
+    "as_arcs",
     "as_graph",
     "load_edge_list",
     "load_graph",

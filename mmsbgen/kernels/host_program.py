@@ -53,9 +53,10 @@ class Launches:
         self._last = self._kernels[entry].launch(blocks, items, args, shared)
         self._first = self._first or self._last
 
-    def read(self, name: str) -> NDArray[Any]:
-        """An argument's array as the launches so far leave it.  Waits for them."""
-        return self._device.download(self._values[name])
+    def read(self, name: str, rows: int | None = None) -> NDArray[Any]:
+        """An argument's array, or its first ``rows``, as the launches so far leave it.  Waits for them."""
+        array = self._values[name]
+        return self._device.download(array) if rows is None else self._device.download_range(array, 0, rows)
 
     def write(self, name: str, array: NDArray[Any]) -> None:
         """Overwrite the first rows of an argument's array."""

@@ -1,0 +1,254 @@
+"""One function for each algorithm; all take any graph that :func:`mmsbgen.graph.as_arcs` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.algorithms.programs import programs
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.id_text import plural
+from mmsbgen.families.graph import inputs
+from mmsbgen.families.graph.declare import NONE
+from mmsbgen.graph.arc_sources import as_arcs
+from mmsbgen.graph.arcs import Arcs
+
+__all__ = ["ConvergenceError", "VertexValues", "bfs", "components", "cores", "pagerank", "sssp"]
+
+
+class ConvergenceError(MmsbgenError):
+    """An iteration did not reach its tolerance in the rounds that it may take."""
+
+
+@dataclass(frozen=True, eq=False)
+class VertexValues:
+    """A value for each vertex.
+
+    Attributes:
+        ids: ``[N]``, the ids of the vertices as in the input.
+        values: ``[N]``, what was computed.
+        parents: Of a search that was asked for them: int64 ``[N]``, indices into ``ids``.
+        rounds: Of PageRank, the rounds that it took.
+    """
+
+    ids: NDArray[Any]
+    values: NDArray[Any]
+    parents: NDArray[np.int64] | None = None
+    rounds: int | None = None
+
+    def as_dict(self) -> dict[Any, Any]:
+        """The values by id."""
+        return dict(zip(self.ids.tolist(), self.values.tolist(), strict=True))
+
+
+def bfs(
+    graph: Any,
+    source: Any,
+    *,
+    parents: bool = False,
+    directed: bool = False,
+    device: str | None = None,
+    database: str | Path | None = None,
+) -> VertexValues:
+    """Breadth-first search: the number of arcs on a shortest path from ``source`` to each vertex.
+
+    Args:
+        graph: Any graph that :func:`mmsbgen.graph.as_arcs` takes.
+        source: The id of a vertex.
+        parents: Whether to find the parents in the tree too: of several, the least in the order of ``ids``.
+        directed: Whether pairs of a file, a matrix or a list are arcs.
+        device: A device for :func:`mmsbgen.backends.open_device`; the best one by default.
+        database: Path or URL of the tuning database; the user's own by default.
+
+    Returns:
+        Levels, int64 ``[N]``; -1 for vertices that cannot be reached, as for their parents and that of the source.
+
+    Raises:
+        InputError: If ``source`` is no vertex, or the graph cannot be read.
+    """
+    arcs = as_arcs(graph, directed=directed)
+    start = arcs.vertex(source)
+    found = programs(device, database)
+    (level,) = found.run("bfs", arcs, inputs.state_of_bfs(arcs, start), "level")
+    tree = None
+    if parents:
+        given = {"level": level, "parent": np.zeros(level.size, np.uint32), "n": np.uint32(level.size)}
+        (parent,) = found.run("parents", arcs, given, "parent")
+        tree = _signed(parent)
+        tree[start] = -1
+    return VertexValues(arcs.ids, _signed(level), tree)
+
+
+def sssp(
+    graph: Any,
+    source: Any,
+    *,
+    weights: str = "weight",
+    directed: bool = False,
+    device: str | None = None,
+    database: str | Path | None = None,
+) -> VertexValues:
+    """Shortest paths: the least sum of weights on a path from ``source`` to each vertex.
+
+    Args:
+        graph: A networkx graph, a scipy.sparse matrix, :class:`mmsbgen.graph.Arcs`, or a file whose third column or
+            entries are weights.
+        source: The id of a vertex.
+        weights: The attribute of a networkx graph that holds weights; links without it have weight 1.
+        directed: As for :func:`bfs`.
+        device: As for :func:`bfs`.
+        database: As for :func:`bfs`.
+
+    Returns:
+        Distances, float64 ``[N]``; inf for vertices that cannot be reached.
+
+    Raises:
+        InputError: For a weight that is negative or not finite, and as :func:`bfs`.
+    """
+    arcs = as_arcs(graph, directed=directed, weights=weights)
+    if arcs.weights is None:
+        raise InputError(f"{arcs.name} has no weights; give some, or use bfs, which counts arcs")
+    _check_weights(arcs)
+    found = programs(device, database)
+    (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, arcs.vertex(source), found.real), "dist")
+    return VertexValues(arcs.ids, dist.astype(np.float64, copy=False))
+
+
+def components(
+    graph: Any, *, directed: bool = False, device: str | None = None, database: str | Path | None = None
+) -> VertexValues:
+    """Connected components; of a directed graph the weakly connected ones.
+
+    The arguments are those of :func:`bfs`.
+
+    Returns:
+        Numbers of components, int64 ``[N]``: 0 for that of the first vertex of ``ids``, and so on.
+    """
+    arcs = as_arcs(graph, directed=directed)
+    if arcs.n_vertices == 0:
+        return VertexValues(arcs.ids, np.zeros(0, np.int64))
+    (label,) = programs(device, database).run("components", arcs, inputs.state_of_components(arcs), "label")
+    # A component is labelled by its first vertex, so that numbering roots in order numbers components.
+    number = np.cumsum(label == np.arange(label.size, dtype=np.uint32)) - 1
+    return VertexValues(arcs.ids, number[label])
+
+
+def cores(
+    graph: Any, *, directed: bool = False, device: str | None = None, database: str | Path | None = None
+) -> VertexValues:
+    """Core numbers: the largest k for which a vertex is in a subgraph of least degree k.
+
+    The arguments are those of :func:`bfs`.  Degrees of a directed graph count arcs in and out, and parallel links
+    count each.
+
+    Returns:
+        Core numbers, int64 ``[N]``.
+
+    Raises:
+        InputError: For a graph with self-loops.
+    """
+    arcs = as_arcs(graph, directed=directed)
+    if arcs.n_loops:
+        vertex = arcs.shown(int(arcs.sources[arcs.sources == arcs.targets][0]))
+        raise InputError(f"{arcs.name} has {plural(arcs.n_loops, 'self-loop')}, such as at {vertex}; remove them first")
+    if arcs.n_vertices == 0:
+        return VertexValues(arcs.ids, np.zeros(0, np.int64))
+    both = arcs.both_ways
+    (core,) = programs(device, database).run("cores", both, inputs.state_of_cores(both), "core")
+    return VertexValues(arcs.ids, core.astype(np.int64))
+
+
+def pagerank(
+    graph: Any,
+    *,
+    alpha: float = 0.85,
+    personalization: Mapping[Any, float] | None = None,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    nstart: Mapping[Any, float] | None = None,
+    weights: str | None = None,
+    dangling: Mapping[Any, float] | None = None,
+    directed: bool = False,
+    device: str | None = None,
+    database: str | Path | None = None,
+) -> VertexValues:
+    """PageRank, as networkx defines it: ranks sum to 1, and rank of vertices without arcs out goes to ``dangling``.
+
+    Args:
+        graph: As for :func:`bfs`; an undirected link is two arcs.
+        alpha: The probability that a walk goes on, 0 to 1.
+        personalization: Where walks begin again, by id; other vertices have 0.  Everywhere alike by default.
+        max_iter: Most rounds.
+        tol: Rounds end when the sum of changes is below N times this.
+        nstart: Ranks at the start, by id.
+        weights: The attribute that holds weights, as for :func:`mmsbgen.graph.as_arcs`.
+        dangling: Where walks go on from vertices without arcs out, by id; as ``personalization`` by default.
+        directed: As for :func:`bfs`.
+        device: As for :func:`bfs`.
+        database: As for :func:`bfs`.
+
+    Returns:
+        Ranks, float64 ``[N]``, and the rounds.
+
+    Raises:
+        InputError: For an ``alpha`` outside 0 to 1, for weights that are negative or not finite, and for vectors that
+            name no vertex or sum to 0.
+        ConvergenceError: If ``max_iter`` rounds are not enough.
+    """
+    if not 0 <= alpha <= 1:
+        raise InputError(f"alpha={alpha}: it is a probability, give a number from 0 to 1")
+    arcs = as_arcs(graph, directed=directed, weights=weights)
+    if arcs.n_vertices == 0:
+        return VertexValues(arcs.ids, np.zeros(0), rounds=0)
+    _check_weights(arcs)
+    vectors = [
+        _vector(arcs, name, given)
+        for name, given in (("personalization", personalization), ("dangling", dangling), ("nstart", nstart))
+    ]
+    found = programs(device, database)
+    n = arcs.n_vertices
+    state = inputs.state_of_pagerank(arcs, found.real, alpha, n * tol, max_iter, *vectors)
+    rank, settings = found.run("pagerank", arcs, state, "rank", "settings")
+    rounds, change = int(settings[4]), float(settings[5])
+    if not change < n * tol:
+        raise ConvergenceError(
+            f"PageRank of {arcs.name} still changes by {change:.3g} after {rounds} rounds, and {n * tol:.3g} were "
+            "asked for: allow more rounds by max_iter, or a larger tol"
+        )
+    return VertexValues(arcs.ids, rank.astype(np.float64, copy=False), rounds=rounds)
+
+
+def _signed(numbers: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Numbers of 64 bits, where NONE is -1."""
+    found = numbers.astype(np.int64)
+    found[numbers == NONE] = -1
+    return found
+
+
+def _vector(arcs: Arcs, name: str, given: Mapping[Any, float] | None) -> NDArray[np.float64] | None:
+    """A vector ``[N]`` of sum 1 from values by id."""
+    if given is None:
+        return None
+    vector: NDArray[np.float64] = np.zeros(arcs.n_vertices)
+    for key, value in given.items():
+        vector[arcs.vertex(key)] = value
+    if not vector.sum() > 0 or vector.min() < 0:
+        raise InputError(f"{name} must have a positive sum and no negative value; it sums to {vector.sum()}")
+    vector /= vector.sum()
+    return vector
+
+
+def _check_weights(arcs: Arcs) -> None:
+    if arcs.weights is None:
+        return
+    bad = ~((arcs.weights >= 0) & (arcs.weights < np.inf))
+    if bad.any():
+        at = int(np.argmax(bad))
+        u, v = arcs.shown(int(arcs.sources[at])), arcs.shown(int(arcs.targets[at]))
+        weight = arcs.weights[at]
+        raise InputError(f"{arcs.name}: the weight from {u} to {v} is {weight}; give finite ones of 0 or more")

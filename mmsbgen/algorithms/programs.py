@@ -1,0 +1,114 @@
+"""The graph programs of a device: compiled once a process, and what they read uploaded once a graph."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import threading
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.backends import Buffer, open_device
+from mmsbgen.base.progress import stage
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.families.graph import GRAPH
+from mmsbgen.families.graph.generated import features
+from mmsbgen.families.graph.inputs import SCRATCH, graph_array
+from mmsbgen.graph.arcs import Arcs
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.runtime import ChosenKernel, Runtime, look_up
+
+__all__ = ["Programs", "programs"]
+
+
+class Programs:
+    """The graph programs of one device, in the configurations of one tuning database."""
+
+    def __init__(self, device: str | None, database: str | Path | None) -> None:
+        with contextlib.ExitStack() as opened:
+            self.device = opened.enter_context(open_device(device))
+            store = opened.enter_context(open_store(database, read_only=True))
+            self.runtime = Runtime(self.device, GRAPH, Index(store))
+            self.close = opened.pop_all().close
+        self._lock = threading.Lock()
+        self._built: dict[Any, ChosenKernel] = {}
+        self._chosen: dict[tuple[str, Problem], ChosenKernel] = {}
+        self._placed: WeakKeyDictionary[Arcs, dict[Any, Any]] = WeakKeyDictionary()
+
+    @property
+    def real(self) -> type[np.floating[Any]]:
+        """The widest type of real numbers that the device has."""
+        return np.float64 if self.device.info.has_fp64 else np.float32
+
+    def run(self, name: str, arcs: Arcs, state: dict[str, Any], *results: str) -> list[NDArray[Any]]:
+        """Run a program on a graph that is not empty.
+
+        Args:
+            name: The program.
+            arcs: The graph; its arrays stay on the device as long as it is in use.
+            state: The other arguments by name.
+            results: Names of the arguments to return.
+        """
+        with self._lock, stage(f"running {name} on {arcs.name}"):
+            placed = self._placed.setdefault(arcs, {})
+            kernel = self._kernel(name, arcs)
+            values = placed.setdefault((name, "state"), {})
+            for key, value in state.items():
+                if not isinstance(value, np.ndarray):
+                    values[key] = value
+                elif key not in values:
+                    values[key] = self.device.upload(value)
+                elif key not in SCRATCH:
+                    self.device.write(values[key], value)
+            for argument in kernel.spec.arguments:
+                if argument.name not in state:
+                    values[argument.name] = self._graph_array(argument.name, arcs, placed)
+            kernel.launch(arcs.n_vertices, values)
+            return [self.device.download(values[result]) for result in results]
+
+    def _graph_array(self, name: str, arcs: Arcs, placed: dict[Any, Any]) -> Buffer:
+        """The buffer of one of the graph's arrays; equal ones of an undirected graph are one."""
+        if not arcs.directed:
+            name = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}.get(name, name)
+        if name not in placed:
+            placed[name] = self.device.upload(graph_array(arcs, name, self.real))
+        return placed[name]  # type: ignore[no-any-return]
+
+    def _kernel(self, name: str, arcs: Arcs) -> ChosenKernel:
+        """The program in its best configuration; the same source serves all graphs."""
+        weights = "none" if arcs.weights is None else "real"
+        problem = GRAPH.problem(**features(arcs), dtype=np.dtype(self.real).name, weights=weights)
+        problem = problem.only(GRAPH.kernel(name).parameters)
+        if (name, problem) not in self._chosen:
+            index = self.runtime.index
+            assert index is not None
+            found = look_up(index, self.device.info, GRAPH, name, problem)
+            key = (name, problem.get("weights"), *sorted(found.config.items()))
+            if key not in self._built:
+                self._built[key] = self.runtime.kernel(name, problem)
+            self._chosen[name, problem] = self._built[key]
+        return self._chosen[name, problem]
+
+
+_OPENED: dict[tuple[str | None, str | None], Programs] = {}
+_OPENING = threading.Lock()
+
+
+def programs(device: str | None = None, database: str | Path | None = None) -> Programs:
+    """The programs of a device, opened at the first call.
+
+    Args:
+        device: As :func:`mmsbgen.backends.open_device` takes it; the best one by default.
+        database: Path or URL of the tuning database; the user's own by default.
+    """
+    key = (device, None if database is None else str(database))
+    with _OPENING:
+        if key not in _OPENED:
+            _OPENED[key] = Programs(device, database)
+            atexit.register(_OPENED[key].close)
+        return _OPENED[key]

@@ -1,0 +1,148 @@
+"""``mmsbgen graph``: algorithms on a graph, with a value for each vertex."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mmsbgen.cli.shared.common import MmsbgenGroup
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.guided_help import expert
+from mmsbgen.cli.shared.logs import is_quiet, log_options
+from mmsbgen.cli.shared.parameter_types import NamedPath
+
+if TYPE_CHECKING:
+    from mmsbgen.algorithms import VertexValues
+    from mmsbgen.graph import Arcs
+
+_SOURCE = click.option("--source", metavar="ID", required=True, help="The vertex that paths begin at.")
+
+
+@click.group(cls=MmsbgenGroup, help="Run an algorithm on a graph: a line for each vertex, with its id and its value.")
+def graph() -> None:
+    """Group of the algorithms."""
+
+
+def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A command of the group; its function takes what all algorithms do, and its own ``options``."""
+
+    def add(function: Any) -> Any:
+        for option in reversed(
+            [
+                click.argument("graph", type=NamedPath()),
+                *options,
+                click.option("--directed", is_flag=True, help="u v of the file is an arc from u to v, not a link."),
+                click.option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing."),
+                shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
+                expert(shared_option("database", "Tuning database: a path or URL.")),
+                log_options,
+            ]
+        ):
+            function = option(function)
+        return graph.command(name, help=help)(function)
+
+    return add
+
+
+@_algorithm("bfs", "Arcs on a shortest path from a vertex to each other one; inf where there is none.", _SOURCE)
+def bfs(graph: Path, source: str, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        found = algorithms.bfs(arcs, source, **on)
+        reached = found.values[found.values >= 0]
+        done(found, f"{reached.size} reached, the farthest at {reached.max()}", lambda x: "inf" if x < 0 else str(x))
+
+
+@_algorithm(
+    "sssp",
+    "Least sum of weights on a path from a vertex to each other one; inf where there is none. Weights are the third "
+    "column of GRAPH, or the entries of a matrix.",
+    _SOURCE,
+)
+def sssp(graph: Path, source: str, **given: Any) -> None:
+    import numpy as np
+
+    from mmsbgen import algorithms
+
+    with _run(graph, given, weights="weight") as (arcs, on, done):
+        found = algorithms.sssp(arcs, source, **on)
+        reached = found.values[np.isfinite(found.values)]
+        done(found, f"{reached.size} reached, the farthest at {reached.max():.6g}", repr)
+
+
+@_algorithm("components", "The number of each vertex's connected component; directions do not count.")
+def components(graph: Path, **given: Any) -> None:
+    import numpy as np
+
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        found = algorithms.components(arcs, **on)
+        sizes = np.bincount(found.values)
+        done(found, f"{sizes.size} components, the largest of {sizes.max(initial=0)}", str)
+
+
+@_algorithm("cores", "Core numbers: the largest k for which a vertex is in a subgraph of least degree k.")
+def cores(graph: Path, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        found = algorithms.cores(arcs, **on)
+        most = found.values.max(initial=0)
+        done(found, f"the largest core number is {most}, of {(found.values == most).sum()}", str)
+
+
+@_algorithm(
+    "pagerank",
+    "PageRank: how often a random walk visits each vertex that begins again now and then.",
+    click.option("--source", multiple=True, metavar="ID", help="Where walks begin again, by default everywhere."),
+    click.option("--alpha", type=float, default=0.85, show_default=True, help="Probability that a walk goes on."),
+    click.option(
+        "--tolerance", type=float, default=1e-6, show_default=True, help="Largest mean change of a vertex at the end."
+    ),
+)
+def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: float, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        again = dict.fromkeys(source, 1.0) or None
+        found = algorithms.pagerank(arcs, alpha=alpha, personalization=again, tol=tolerance, max_iter=1000, **on)
+        done(found, f"{found.rounds} rounds, the largest rank is {found.values.max(initial=0):.6g}", repr)
+
+
+@contextmanager
+def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Iterator[tuple[Arcs, dict[str, Any], Any]]:
+    """Read the graph; yields it, the options of devices, and what writes the result and sums it up."""
+    from mmsbgen.graph import as_arcs
+
+    arcs = as_arcs(Path("/dev/stdin") if str(file) == "-" else file, directed=given["directed"], weights=weights)
+    begin = time.perf_counter()
+
+    def done(found: VertexValues, summary: str, text: Callable[[Any], str]) -> None:
+        seconds = time.perf_counter() - begin
+        _write(found, given["out"], text)
+        if not is_quiet(click.get_current_context()):
+            where = f"{given['out']}: " if given["out"] else ""
+            size = f"{arcs.n_vertices} vertices, {arcs.n_arcs} arcs"
+            click.echo(f"{where}{size}; {summary} ({seconds:.2f} s)", err=True)
+
+    yield arcs, {name: given[name] for name in ("device", "database")}, done
+
+
+def _write(found: VertexValues, out: Path | None, text: Callable[[Any], str]) -> None:
+    from mmsbgen.base.atomic_files import published
+
+    rows = zip(found.ids.tolist(), found.values.tolist(), strict=True)
+    content = "".join(f"{name}\t{text(value)}\n" for name, value in rows)
+    if out is None:
+        click.echo(shown(content), nl=False)
+        return
+    with published(out) as partial:
+        partial.write_text(content, encoding="utf-8")

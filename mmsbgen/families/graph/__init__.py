@@ -1,0 +1,64 @@
+"""Graph programs: algorithms on graphs whose kernels are generated, tuned and checked as all others are."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from mmsbgen.families.graph import generated
+from mmsbgen.families.graph.declare import BFS, CORES, SSSP
+from mmsbgen.families.graph.rounds import rounds_kernel
+from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel
+from mmsbgen.kernels.family import KernelFamily, Workload
+from mmsbgen.kernels.problem import Parameter, Problem
+
+__all__ = ["GRAPH"]
+
+PARAMETERS = (
+    Parameter("n", 317080, "vertices", minimum=1, maximum=2**32 - 2),
+    Parameter("mean_degree", 7, "arcs a vertex", maximum=2**31, soft=True),
+    Parameter("largest_degree", 343, "largest degree", maximum=2**32 - 1, soft=True, weight=0.25),
+    Parameter("shape", "power-law", "kind of the generated graph", choices=generated.SHAPES, soft=True),
+    Parameter("dtype", "float64", "type of weights, distances and ranks", choices=("float32", "float64")),
+    Parameter("weights", "none", "whether PageRank reads weights", choices=("none", "real")),
+)
+_SIZES = ("n", "mean_degree", "largest_degree", "shape")
+
+
+def _workload(kernel: str, problem: Problem, seed: int) -> Workload:
+    return generated.workload(kernel, generated.generated(problem, seed), problem, seed)
+
+
+def _given(kernel: str, *more: str, bytes_a_vertex: int = 12) -> dict[str, Any]:
+    def traffic(problem: Problem) -> int:
+        n = problem.integer("n")
+        return n * (bytes_a_vertex + 4 * problem.integer("mean_degree"))
+
+    return {
+        "parameters": (*_SIZES, *more),
+        "traffic": traffic,
+        "flops": lambda problem: problem.integer("n") * problem.integer("mean_degree"),
+        "workload": partial(_workload, kernel),
+        "check_problem": lambda problem: problem.replace(n=700, mean_degree=6),
+    }
+
+
+GRAPH = KernelFamily(
+    name="graph",
+    doc="algorithms on graphs: breadth-first search, distances, components, cores, PageRank",
+    parameters=PARAMETERS,
+    kernels={
+        spec.name: spec
+        for spec in (
+            rounds_kernel("bfs", "arcs on a shortest path from a vertex to all others", BFS, **_given("bfs")),
+            parents_kernel(**_given("parents")),
+            rounds_kernel("sssp", "least sum of weights on a path from a vertex", SSSP, **_given("sssp", "dtype")),
+            components_kernel(**_given("components")),
+            rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
+            pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60)),
+        )
+    },
+    row_bytes=lambda problem: 64,
+    tuned=("bfs", "sssp", "cores", "pagerank", "components"),
+    read=generated.read,
+)

@@ -1,0 +1,98 @@
+"""What an algorithm in rounds declares, and the algorithms that are declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mmsbgen.kernels.family import Argument
+
+__all__ = ["BFS", "CORES", "NONE", "SSSP", "Rounds"]
+
+#: "No level", "no core yet": the largest 32-bit number, as in the templates.
+NONE = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """An algorithm in rounds: those vertices that changed in the last round send updates along their arcs.
+
+    Texts are expressions of C, the same in both languages.  An arc leads from ``v`` to ``u`` and is at place ``at``;
+    ``step`` counts rounds.
+
+    Attributes:
+        state: Arrays with a value for each vertex.
+        target: The array that updates change.
+        sends: What ``v`` sends, evaluated once a vertex.
+        compute: The update of one arc, from what was sent (``sent``).
+        combine: How updates of one vertex combine:
+            "any": all are equal, and one of them replaces NONE;
+            "min": the least one stays (of numbers that are not negative, which their bits order too);
+            "sum": they are added up; ``worth`` and ``crossed`` then say which vertex the next round begins with.
+        active: Whether ``v`` changed in the last round, for frontiers that are found by a scan.
+        worth: Whether an update may still matter to ``u``.
+        crossed: Whether the update that found the value ``old`` puts ``u`` into the next frontier: true of one update.
+        enter: A statement for ``u`` when it enters the frontier.
+        refill: What comes when the frontier is empty: the end; for "min" the next window of distances ("window"); for
+            "sum" those with the least value left ("least").
+        pulls: Whether a round may also go over the vertices that are still NONE, and their arcs in.
+    """
+
+    state: tuple[Argument, ...]
+    target: str
+    sends: str
+    compute: str
+    combine: Literal["any", "min", "sum"]
+    active: str
+    worth: str = ""
+    crossed: str = ""
+    enter: str = ""
+    refill: Literal["", "window", "least"] = ""
+    pulls: bool = False
+    weighted: bool = False
+
+    @property
+    def ctype(self) -> str:
+        """The type of the updates."""
+        return next(one.ctype for one in self.state if one.name == self.target)
+
+
+BFS = Rounds(
+    state=(Argument("level", "u32", "inout", "[n] arcs from the source; NONE before it is reached"),),
+    target="level",
+    sends="step + 1u",
+    compute="sent",
+    combine="any",
+    active="level[v] == step",
+    pulls=True,
+)
+
+SSSP = Rounds(
+    state=(
+        Argument("dist", "real", "inout", "[n] distance from the source"),
+        Argument("stamp", "u32", "inout", "[n] the last round that vertex was put into the frontier for"),
+    ),
+    target="dist",
+    sends="dist[v]",
+    compute="sent + weights[at]",
+    combine="min",
+    active="stamp[v] == step",
+    refill="window",
+    weighted=True,
+)
+
+CORES = Rounds(
+    state=(
+        Argument("left", "u32", "inout", "[n] neighbours that are not removed"),
+        Argument("core", "u32", "inout", "[n] core number; NONE before it is known"),
+    ),
+    target="left",
+    sends="0u - 1u",
+    compute="sent",
+    combine="sum",
+    active="",
+    worth="left[u] > k",
+    crossed="old == k + 1u",
+    enter="core[u] = k;",
+    refill="least",
+)

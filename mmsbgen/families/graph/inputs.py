@@ -1,0 +1,135 @@
+"""The arguments of each kernel for a graph; the same in a tune and in a user's call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.families.graph.declare import NONE
+from mmsbgen.graph.arcs import Arcs
+
+__all__ = [
+    "SCRATCH",
+    "graph_array",
+    "of_graph",
+    "state_of_bfs",
+    "state_of_components",
+    "state_of_cores",
+    "state_of_pagerank",
+    "state_of_sssp",
+]
+
+Inputs = dict[str, Any]
+
+
+#: Arrays whose content before a call does not matter.
+SCRATCH = frozenset({"next", "kept_next", "share_next", "slots", "parent"})
+_OF_GRAPH = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights")
+
+
+def of_graph(arcs: Arcs, real: Any) -> Inputs:
+    """The arrays that hold the graph, which no kernel changes."""
+    return {name: graph_array(arcs, name, real) for name in _OF_GRAPH}
+
+
+def graph_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
+    """One of the arrays that hold the graph; weights are of type ``real``, and have one row if there are none."""
+    if name in ("in_offsets", "sources", "in_weights"):
+        arcs = arcs.reversed
+    if name.endswith("offsets"):
+        return arcs.offsets
+    if name.endswith("weights"):
+        return np.zeros(1, real) if arcs.weights is None else _rows(arcs.weights.astype(real))
+    return _rows(arcs.targets)
+
+
+def _rows(array: NDArray[Any]) -> NDArray[Any]:
+    """At least one row: a device has no empty array."""
+    return array if array.size else np.zeros(1, array.dtype)
+
+
+def _lists(arcs: Arcs, *counts: int) -> Inputs:
+    n = arcs.n_vertices
+    return {
+        "queue": np.zeros(n, np.uint32),
+        "next": np.zeros(n, np.uint32),
+        "counts": np.array([*counts, 0], np.uint32),
+    }
+
+
+def state_of_bfs(arcs: Arcs, source: int) -> Inputs:
+    """A search from ``source``."""
+    level = np.full(arcs.n_vertices, NONE, np.uint32)
+    level[source] = 0
+    found = _lists(arcs, 1, int(arcs.degrees[source]), 0, 0, 0, 0, arcs.n_arcs)
+    found["queue"][0] = source
+    return {**found, "level": level}
+
+
+def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:
+    """Distances from ``source``."""
+    n = arcs.n_vertices
+    dist, stamp = np.full(n, np.inf, real), np.zeros(n, np.uint32)
+    dist[source], stamp[source] = 0, 1
+    found = _lists(arcs, 1, 0, 0, 1, 0, 0, arcs.n_arcs)
+    found["queue"][0] = source
+    mean = 0.0 if arcs.weights is None or arcs.n_arcs == 0 else float(arcs.weights.mean())
+    return {
+        **found,
+        "dist": dist,
+        "stamp": stamp,
+        "kept": np.zeros(n, np.uint32),
+        "kept_next": np.zeros(n, np.uint32),
+        "pending": np.zeros(n, np.uint32),
+        "least": np.full(1, np.inf, real),
+        "mean_weight": np.full(1, mean, real),
+    }
+
+
+def state_of_cores(arcs: Arcs) -> Inputs:
+    """Core numbers."""
+    n = arcs.n_vertices
+    return {
+        **_lists(arcs, 0, 0, n, 0, 0, 0, arcs.n_arcs),
+        "left": arcs.degrees.astype(np.uint32),
+        "core": np.full(n, NONE, np.uint32),
+        "kept": np.arange(n, dtype=np.uint32),
+        "kept_next": np.zeros(n, np.uint32),
+    }
+
+
+def state_of_components(arcs: Arcs) -> Inputs:
+    """Components; both directions of a link are listed unless the graph is directed."""
+    both_listed = np.full(1, not arcs.directed, np.uint32)
+    return {"label": np.arange(arcs.n_vertices, dtype=np.uint32), "both_listed": both_listed}
+
+
+def state_of_pagerank(
+    arcs: Arcs,
+    real: Any,
+    alpha: float,
+    tolerance: float,
+    most_rounds: int,
+    restart: NDArray[Any] | None = None,
+    dangling_to: NDArray[Any] | None = None,
+    start: NDArray[Any] | None = None,
+) -> Inputs:
+    """Ranks from ``start``; the vectors ``[N]`` sum to 1 and are uniform by default, ``dangling_to`` as ``restart``."""
+    n = arcs.n_vertices
+    out = arcs.degrees if arcs.weights is None else np.bincount(arcs.sources, arcs.weights, n)
+    inverse = np.divide(1.0, out, out=np.zeros(n), where=out != 0)
+    uniform = np.full(n, 1.0 / n)
+    restart = uniform if restart is None else restart
+    rank = uniform if start is None else start
+    return {
+        "share": (rank * inverse).astype(real),
+        "share_next": np.zeros(n, real),
+        "rank": rank.astype(real),
+        "inverse_out": inverse.astype(real),
+        "restart": restart.astype(real),
+        "dangling_to": (restart if dangling_to is None else dangling_to).astype(real),
+        "slots": np.zeros((n, 2), real),
+        "settings": np.array([alpha, tolerance, most_rounds, rank[out == 0].sum(), 0, 0], real),
+    }

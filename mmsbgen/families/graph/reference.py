@@ -1,0 +1,96 @@
+"""The algorithms in NumPy, by which kernels are judged: integers and float64, whole arrays at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.families.graph.declare import NONE
+from mmsbgen.graph.arcs import Arcs
+
+__all__ = ["components", "cores", "distances", "levels", "parents", "ranks"]
+
+Array = NDArray[Any]
+
+
+def levels(arcs: Arcs, source: int) -> Array:
+    """Arcs on a shortest path from ``source`` to each vertex, uint32 ``[N]``; NONE where there is none."""
+    found = np.full(arcs.n_vertices, NONE, np.uint32)
+    found[source] = 0
+    new, level = np.array([source]), 0
+    while new.size:
+        level += 1
+        counts = arcs.degrees[new]
+        starts = np.repeat(arcs.offsets[new].astype(np.int64) - np.cumsum(counts) + counts, counts)
+        reached = arcs.targets[starts + np.arange(starts.size)]
+        new = np.unique(reached[found[reached] == NONE])
+        found[new] = level
+    return found
+
+
+def parents(arcs: Arcs, found: Array) -> Array:
+    """The least vertex one level nearer, uint32 ``[N]``; the source's is itself, NONE where it does not reach."""
+    least = np.full(arcs.n_vertices, NONE, np.uint32)
+    least[found == 0] = np.flatnonzero(found == 0)
+    tree = (found[arcs.sources] != NONE) & (found[arcs.targets] == found[arcs.sources] + np.uint32(1))
+    np.minimum.at(least, arcs.targets[tree], arcs.sources[tree])
+    return least
+
+
+def distances(arcs: Arcs, source: int, dtype: Any = np.float64) -> Array:
+    """Least sum of weights of a path from ``source`` to each vertex ``[N]``; inf where there is none.
+
+    Sums are rounded to ``dtype`` after every arc.  Rounding is monotone, so that this and every schedule of a kernel
+    end at the same numbers, bit by bit.
+    """
+    assert arcs.weights is not None
+    found = np.full(arcs.n_vertices, np.inf, dtype)
+    found[source] = 0
+    weights = arcs.weights.astype(dtype)
+    while True:
+        before = found.copy()
+        np.minimum.at(found, arcs.targets, before[arcs.sources] + weights)
+        if np.array_equal(found, before):
+            return found
+
+
+def components(arcs: Arcs) -> Array:
+    """The least vertex of each vertex's component, uint32 ``[N]``; directions do not count."""
+    label = np.arange(arcs.n_vertices, dtype=np.uint32)
+    while True:
+        before = label.copy()
+        np.minimum.at(label, arcs.targets, before[arcs.sources])
+        np.minimum.at(label, arcs.sources, before[arcs.targets])
+        label = label[label]
+        if np.array_equal(label, before):
+            return label
+
+
+def cores(arcs: Arcs) -> Array:
+    """The core number of each vertex, uint32 ``[N]``: the largest k with the vertex in a part of least degree k."""
+    left, core = arcs.degrees.astype(np.int64), np.full(arcs.n_vertices, NONE, np.uint32)
+    k = 0
+    while np.any(core == NONE):
+        gone = (core == NONE) & (left <= k)
+        if not gone.any():
+            k = int(left[core == NONE].min())
+            continue
+        core[gone] = k
+        left -= np.bincount(arcs.targets[gone[arcs.sources]], minlength=arcs.n_vertices)
+    return core
+
+
+def ranks(
+    arcs: Arcs, alpha: float, restart: Array, dangling_to: Array, start: Array, rounds: int
+) -> NDArray[np.float64]:
+    """PageRank after ``rounds`` rounds, float64 ``[N]``; the equation is that of ``networkx.pagerank``."""
+    weights = np.ones(arcs.n_arcs) if arcs.weights is None else arcs.weights
+    out = np.bincount(arcs.sources, weights, arcs.n_vertices)
+    rank = start.astype(np.float64)
+    for _ in range(rounds):
+        share = np.divide(rank, out, out=np.zeros_like(rank), where=out != 0)
+        got = np.bincount(arcs.targets, share[arcs.sources] * weights, arcs.n_vertices)
+        rank = alpha * (got + rank[out == 0].sum() * dangling_to) + (1 - alpha) * restart
+    return rank

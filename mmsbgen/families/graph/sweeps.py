@@ -1,0 +1,154 @@
+"""Kernels that go over all vertices: PageRank, components, parents of a search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.graph.declare import NONE
+from mmsbgen.families.graph.rounds import BLOCK, BLOCKS, PER_ITEM, real_of, shape
+from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Space, Traits
+
+__all__ = ["components_kernel", "pagerank_kernel", "parents_kernel"]
+
+#: Places of ``settings``.
+ALPHA, TOLERANCE, MOST_ROUNDS, LOST, ROUNDS, CHANGE = range(6)
+
+_N = Argument("n", "u32", "scalar", "vertices")
+_OFFSETS = Argument("offsets", "u32", "in", "[n + 1] first arc of each vertex")
+_TARGETS = Argument("targets", "u32", "in", "[A] vertex that each arc leads to")
+_IN_OFFSETS = Argument("in_offsets", "u32", "in", "[n + 1] first arc into each vertex")
+_SOURCES = Argument("sources", "u32", "in", "[A] vertex that each of them comes from")
+_SUMS = Axis("sums", (1, 2, 4), "sums of a vertex that are added up side by side")
+
+_RANKS = (
+    _IN_OFFSETS,
+    _SOURCES,
+    Argument("in_weights", "real", "in", "[A] weight of each arc in; [1] without weights"),
+    Argument("share", "real", "inout", "[n] rank over the weight of all arcs out"),
+    Argument("share_next", "real", "inout", "[n] the same after this round"),
+    Argument("rank", "real", "inout", "[n]"),
+    Argument("inverse_out", "real", "in", "[n] 1 / weight of all arcs out; 0 without any"),
+    Argument("restart", "real", "in", "[n] where walks begin again, sums to 1"),
+    Argument("dangling_to", "real", "in", "[n] where walks go on that have no arc, sums to 1"),
+    Argument("slots", "real", "inout", "[n, 2] change and rank without arcs out, of each work-item"),
+)
+_SETTINGS = Argument("settings", "real", "inout", "[6] alpha, tolerance, rounds, dangling rank; then rounds, change")
+_ALPHA = Argument("alpha", "real", "scalar", "probability that a walk goes on")
+_DANGLING = Argument("dangling", "real", "scalar", "rank of all vertices without arcs out")
+
+
+def _default(problem: Problem, traits: Traits) -> Config:
+    return {"block_size": 64, "per_item": 1} if traits.kind == "gpu" else {"block_size": 1, "per_item": 256}
+
+
+def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    return {"real": real_of(problem), "per_item": int(config["per_item"]), "weighted": problem.get("weights") == "real"}
+
+
+def _rank(on: Launches) -> None:
+    """Rounds until the sum of changes is below the tolerance."""
+    settings = on.read("settings")
+    block, per_item = int(on.config["block_size"]), int(on.config["per_item"])
+    items = -(-on.count // per_item)
+    lost, change, rounds = settings[LOST], np.inf, 0
+    while rounds < settings[MOST_ROUNDS] and not change < settings[TOLERANCE]:
+        given = {"n": np.uint32(on.count), "alpha": settings[ALPHA], "dangling": settings.dtype.type(lost)}
+        on.launch("rank", -(-items // block), block, **given)
+        on.swap("share", "share_next")
+        change, lost = on.read("slots", items).sum(axis=0, dtype=np.float64)
+        rounds += 1
+    settings[[ROUNDS, CHANGE]] = rounds, change
+    on.write("settings", settings)
+
+
+def pagerank_kernel(**given: Any) -> KernelSpec:
+    """PageRank by rounds that pull."""
+    return KernelSpec(
+        name="pagerank",
+        template="graph/ranks.jinja",
+        doc="rank of each vertex: how often a random walk that begins again now and then visits it",
+        arguments=(*_RANKS, _SETTINGS),
+        space=Space((BLOCK, PER_ITEM, _SUMS), (BLOCKS,)),
+        default=lambda problem, traits: {**_default(problem, traits), "sums": 1},
+        variables=_variables,
+        launch=shape,
+        entries=lambda config: {"rank": (*_RANKS, _N, _ALPHA, _DANGLING)},
+        program=_rank,
+        **given,
+    )
+
+
+_LABEL = Argument("label", "u32", "inout", "[n] its own number; least vertex of its component")
+_BOTH = Argument("both_listed", "u32", "in", "[1] whether every arc is there in both directions")
+_HOOK = (
+    Argument("only_lesser", "u32", "scalar", "whether only arcs to lesser vertices count"),
+    Argument("first_arc", "u32", "scalar", "first arc of each vertex"),
+    Argument("most_arcs", "u32", "scalar", "end of its arcs"),
+    Argument("skipped", "u32", "scalar", "label of vertices that are passed over"),
+)
+_SAMPLE = Axis("first_arcs", (0, 1, 2, 4), "arcs a vertex after which the largest component is passed over; 0: all")
+_MOST_SAMPLED = 1024
+
+
+def _hook(on: Launches) -> None:
+    """Hook and flatten; where arcs are listed both ways, those of the largest component are mostly left out."""
+    block, n, sampled = int(on.config["block_size"]), np.uint32(on.count), int(on.config["first_arcs"])
+    grid = -(-on.count // (block * int(on.config["per_item"])))
+    both = bool(on.read("both_listed")[0])
+
+    def hook(only_lesser: bool, first: int, most: int, skipped: int) -> None:
+        values = {"only_lesser": only_lesser, "first_arc": first, "most_arcs": most, "skipped": skipped}
+        on.launch("hook", grid, block, n=n, **{name: np.uint32(value) for name, value in values.items()})
+        on.launch("flatten", grid, block, n=n)
+
+    if not both or sampled == 0:
+        hook(both, 0, NONE, NONE)
+        return
+    hook(False, 0, sampled, NONE)
+    labels = on.read("label", on.count)
+    some = labels[:: max(1, labels.size // _MOST_SAMPLED)]
+    found, times = np.unique(some, return_counts=True)
+    hook(False, sampled, NONE, int(found[np.argmax(times)]))
+
+
+def components_kernel(**given: Any) -> KernelSpec:
+    """Components by hooking."""
+    return KernelSpec(
+        name="components",
+        template="graph/components.jinja",
+        doc="least vertex of each vertex's component",
+        arguments=(_OFFSETS, _TARGETS, _LABEL, _BOTH),
+        space=Space((BLOCK, PER_ITEM, _SAMPLE), (BLOCKS,)),
+        default=lambda problem, traits: {**_default(problem, traits), "first_arcs": 2},
+        variables=_variables,
+        launch=shape,
+        entries=lambda config: {"hook": (_OFFSETS, _TARGETS, _LABEL, *_HOOK, _N), "flatten": (_LABEL, _N)},
+        program=_hook,
+        **given,
+    )
+
+
+def parents_kernel(**given: Any) -> KernelSpec:
+    """Parents of a breadth-first search."""
+    return KernelSpec(
+        name="parents",
+        template="graph/parents.jinja",
+        doc="least neighbour one level nearer to the source",
+        arguments=(
+            _IN_OFFSETS,
+            _SOURCES,
+            Argument("level", "u32", "in", "[n] arcs from the source; NONE where it does not reach"),
+            Argument("parent", "u32", "out", "[n]; the source's is itself, NONE where it does not reach"),
+            _N,
+        ),
+        space=Space((BLOCK, PER_ITEM), (BLOCKS,)),
+        default=_default,
+        variables=_variables,
+        launch=shape,
+        **given,
+    )

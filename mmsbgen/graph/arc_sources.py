@@ -1,0 +1,181 @@
+"""Conversion of a user's file or object to :class:`~mmsbgen.graph.arcs.Arcs`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import stage
+from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
+from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_bytes, short_name, text_lines
+from mmsbgen.graph.files.words import as_int64
+from mmsbgen.graph.graph import Graph, number_integers, object_ids, string_ids
+from mmsbgen.graph.ids import number_ids
+from mmsbgen.graph.reading_options import USUAL_COLUMNS
+from mmsbgen.graph.sources import as_graph
+
+__all__ = ["as_arcs"]
+
+
+def as_arcs(source: Any, *, directed: bool = False, weights: str | None = None) -> Arcs:
+    """Return ``source`` as :class:`~mmsbgen.graph.arcs.Arcs`.
+
+    ``source`` is one of
+
+    * :class:`~mmsbgen.graph.arcs.Arcs`, returned unchanged;
+    * a networkx graph of any kind, whose type says whether it is directed; self-loops and parallel links stay;
+    * a square scipy.sparse matrix ``[N, N]``, where ``directed`` or else symmetric; zeros that are stored are links;
+    * the path of a file; where ``directed`` or with ``weights``, of an edge list, Matrix Market or SciPy's ``.npz``;
+    * anything else that :func:`mmsbgen.graph.as_graph` takes, without directions unless it is an array or a list of
+      pairs.
+
+    Args:
+        source: The graph.
+        directed: Whether ``u v`` of a file, a matrix or a list of pairs is an arc from u to v, not a link.
+        weights: The attribute of a networkx graph that holds weights, 1 where it is missing; for files any name means
+            that their third column does; a matrix has them anyway.  Without it there are none.
+
+    Raises:
+        InputError: For any other source, and for a matrix that is not symmetric.
+    """
+    if isinstance(source, Arcs):
+        return source
+    modules = {base.__module__.partition(".")[0] for base in type(source).__mro__}
+    if "networkx" in modules and hasattr(source, "is_directed"):
+        return _from_networkx(source, weights)
+    if "scipy" in modules and hasattr(source, "tocoo"):
+        return _from_scipy(source, directed, weights is not None, "scipy matrix", 0)
+    if isinstance(source, str | os.PathLike) and (directed or weights is not None):
+        return _from_file(Path(source), directed, weights is not None)
+    if directed:
+        if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping | Graph):
+            rows = source.tolist() if isinstance(source, np.ndarray) else list(source)
+            if all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
+                places, ids = number_ids([one for row in rows for one in row], name="pairs")
+                return arcs_of_pairs(places[0::2], places[1::2], ids, directed=True)
+        raise InputError(
+            f"a {type(source).__qualname__} has no directions that are read; give a networkx DiGraph, a scipy.sparse "
+            "matrix, a list of pairs or a file"
+        )
+    if weights is not None:
+        raise InputError(
+            f"weights of a {type(source).__qualname__} are not read; give a networkx graph, a scipy.sparse matrix or "
+            "a file with a third column"
+        )
+    return _from_graph(as_graph(source))
+
+
+def _from_graph(graph: Graph) -> Arcs:
+    rows = graph.adjacency()
+    return Arcs(rows.offsets.astype(np.uint32), rows.neighbours, graph.ids, name=graph.name)
+
+
+def _from_networkx(source: Any, weights: str | None) -> Arcs:
+    nodes = list(source)
+    place = {node: number for number, node in enumerate(nodes)}
+    rows = [source._adj[node] for node in nodes]
+    ids = object_ids(nodes)
+    parallel, directed = source.is_multigraph(), source.is_directed()
+    name = str(getattr(source, "name", "")) or "networkx graph"
+    degrees = np.fromiter(map(len, rows), np.int64, len(nodes))
+    others = (place[other] for row in rows for other in row)
+    second = np.fromiter(others, np.int64, int(degrees.sum()))
+    first = np.repeat(np.arange(len(nodes)), degrees)
+    found: NDArray[Any] | None = None
+    if parallel:
+        times = [len(keys) for row in rows for keys in row.values()]
+        first, second = np.repeat(first, times), np.repeat(second, times)
+    if weights is not None:
+        links = (data for row in rows for data in row.values())
+        each = (data for keys in links for data in keys.values()) if parallel else links
+        found = _numbers((data.get(weights, 1) for data in each), first, second, ids, name)
+    return arcs_of_pairs(first, second, ids, found, directed=directed, name=name)
+
+
+def _numbers(
+    values: Iterable[Any], first: NDArray[Any], second: NDArray[Any], ids: NDArray[Any], name: str
+) -> NDArray[np.float64]:
+    listed = list(values)
+    try:
+        return np.array(listed, dtype=np.float64)
+    except (TypeError, ValueError):
+        for value, u, v in zip(listed, first, second, strict=True):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                a, b = ids[[u, v]].tolist()
+                raise InputError(f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number") from None
+        raise
+
+
+def _from_scipy(matrix: Any, directed: bool, weighted: bool, name: str, first_id: int) -> Arcs:
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f"{name} has shape {matrix.shape}; an adjacency matrix is square")
+    rows = matrix.tocsr(copy=True)  # duplicates are summed up in place below
+    if not directed and (rows != rows.T).nnz:
+        raise InputError(
+            f"{name} is not symmetric: give directed=True (--directed) if entry (u, v) is an arc from u to v, or "
+            "m.maximum(m.T) if it is a link"
+        )
+    rows.sum_duplicates()
+    n = int(rows.shape[0])
+    degrees, ids = np.diff(rows.indptr), np.arange(first_id, first_id + n)
+    data = np.asarray(rows.data, np.float64) if weighted else None
+    return arcs_of_pairs(np.repeat(np.arange(n), degrees), rows.indices, ids, data, directed=directed, name=name)
+
+
+def _from_file(file: Path, directed: bool, weighted: bool) -> Arcs:
+    with stage(f"reading {file.name}"):
+        raw = read_graph_bytes(file)
+        kind = format_of(file, raw)
+        if kind == "text":
+            return _from_text(file, raw, directed, weighted)
+        if kind in ("mtx", "npz"):
+            from scipy import io, sparse
+
+            matrix = sparse.coo_array(io.mmread(file)) if kind == "mtx" else sparse.load_npz(file)
+            return _from_scipy(matrix, directed, weighted, str(file), 1 if kind == "mtx" else 0)
+    raise InputError(
+        f"{file} has the format {kind}, of which directions and weights are not read; give an edge list, Matrix Market "
+        "or .npz, or read the file by networkx in Python"
+    )
+
+
+def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool) -> Arcs:
+    """An edge list of two columns, or three with weights, separated by blanks, tabs or commas."""
+    need_fields(file, raw, "text")
+    lines = [line for line in text_lines(file, raw).split(b"\n") if line.strip() and line.lstrip()[:1] not in b"#%"]
+    fields = [line.replace(b",", b" ").split() for line in lines]
+    if fields and tuple(word.decode("utf-8", "replace").lower() for word in fields[0][:2]) in USUAL_COLUMNS:
+        del lines[0], fields[0]
+    least = 3 if weighted else 2
+    for line, words in zip(lines, fields, strict=True):
+        if len(words) < least or len(words) > 3:
+            told = "an arc is two ids and its weight: give a third column" if weighted else "an arc is two ids"
+            raise InputError(f"{file}: {line.decode('utf-8', 'replace').strip()!r} has {len(words)} fields; {told}")
+    ends = [word for words in fields for word in words[:2]]
+    numbers = as_int64(ends)
+    ids: NDArray[Any]
+    if numbers is not None:
+        ids, places = number_integers(numbers)
+    else:
+        distinct = sorted(set(ends))
+        index = {word: place for place, word in enumerate(distinct)}
+        places = np.fromiter(map(index.__getitem__, ends), np.int64, len(ends))
+        ids = string_ids([word.decode("utf-8", "replace") for word in distinct])
+    first, second = places[0::2], places[1::2]
+    found = None
+    if weighted:
+        found = _numbers([words[2].decode("utf-8", "replace") for words in fields], first, second, ids, str(file))
+    if not directed:
+        there, back = first, second
+        mirrored = first != second
+        first, second = np.concatenate([there, back[mirrored]]), np.concatenate([back, there[mirrored]])
+        found = None if found is None else np.concatenate([found, found[mirrored]])
+    return arcs_of_pairs(first, second, ids, found, directed=directed, name=short_name(file))

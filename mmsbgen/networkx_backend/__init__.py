@@ -1,0 +1,1 @@
+"""The backend ``mmsbgen`` of networkx: its functions on graphs, computed by graph programs."""

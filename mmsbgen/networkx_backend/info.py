@@ -1,0 +1,27 @@
+"""What networkx asks when it is imported; this module imports nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: The functions that the backend has, and what is added to their documentation.
+FUNCTIONS = {
+    "connected_components": "",
+    "core_number": "",
+    "number_connected_components": "",
+    "pagerank": "Weights must not be negative.",
+    "shortest_path_length": "With a source; weights must not be negative.",
+    "single_source_dijkstra_path_length": "Weights must be numbers, not a function; distances are floats.",
+    "single_source_shortest_path_length": "",
+}
+
+
+def get_info() -> dict[str, Any]:
+    """The description of the backend."""
+    return {
+        "backend_name": "mmsbgen",
+        "project": "mmsbgen",
+        "package": "mmsbgen",
+        "short_summary": "Graph algorithms by kernels that are generated and tuned for the device",
+        "functions": {name: {"additional_docs": text} for name, text in FUNCTIONS.items()},
+    }

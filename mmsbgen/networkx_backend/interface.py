@@ -1,0 +1,217 @@
+"""The object that networkx calls, with one attribute for each function; results are those of networkx."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, wraps
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import networkx as nx
+import numpy as np
+
+from mmsbgen import algorithms
+from mmsbgen.algorithms import ConvergenceError, VertexValues
+from mmsbgen.base.errors import InputError
+from mmsbgen.graph import Arcs, as_arcs
+from mmsbgen.networkx_backend.info import FUNCTIONS
+
+__all__ = ["BackendGraph", "backend"]
+
+#: Fewest links of a graph whose conversion is worth its time.
+_FEWEST_LINKS = 100_000
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class BackendGraph:
+    """A networkx graph converted for the programs."""
+
+    __networkx_backend__ = "mmsbgen"
+
+    def __init__(self, original: Any, arcs: Arcs) -> None:
+        self.original, self.arcs = original, arcs
+
+    @cached_property
+    def plain(self) -> Arcs:
+        """The arcs without their weights."""
+        return self.arcs if self.arcs.weights is None else replace(self.arcs, weights=None)
+
+    def is_directed(self) -> bool:
+        """As networkx's."""
+        return self.arcs.directed
+
+    def is_multigraph(self) -> bool:
+        """As networkx's."""
+        return bool(self.original.is_multigraph())
+
+    def __len__(self) -> int:
+        return self.arcs.n_vertices
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.original)
+
+    def __contains__(self, node: object) -> bool:
+        return node in self.original
+
+
+def _handed_back(function: F) -> F:
+    """Raise NotImplementedError, after which networkx may compute it itself, where an input is refused here."""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except InputError as error:
+            raise NotImplementedError(str(error)) from error
+
+    return called  # type: ignore[return-value]
+
+
+class Backend:
+    """The functions of networkx that :mod:`mmsbgen.algorithms` computes."""
+
+    @staticmethod
+    @_handed_back
+    def convert_from_nx(graph: Any, *, edge_attrs: Mapping[str, Any] | None = None, **others: Any) -> BackendGraph:
+        """Convert a graph; of its attributes only the weights that ``edge_attrs`` names are kept."""
+        weight, default = next(iter((edge_attrs or {}).items()), (None, 1))
+        if weight is not None and default != 1:
+            raise InputError(f"links without {weight!r} would have the weight {default!r}; only 1 can be")
+        return BackendGraph(graph, as_arcs(graph, weights=weight))
+
+    @staticmethod
+    def convert_to_nx(obj: Any, **others: Any) -> Any:
+        """The graph that was converted; results as they are."""
+        return obj.original if isinstance(obj, BackendGraph) else obj
+
+    @staticmethod
+    def can_run(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool | str:
+        """Whether a call can be done; else why not."""
+        if name not in FUNCTIONS:
+            return f"{name} is no function of this backend"
+        given = inspect.signature(getattr(Backend, name)).bind(*args, **kwargs).arguments
+        if callable(given.get("weight")):
+            return "weights are a function"
+        if name == "shortest_path_length":
+            if given.get("source") is None:
+                return "there is no source"
+            if given.get("weight") is not None and given.get("method", "dijkstra") != "dijkstra":
+                return f"the method is {given['method']}"
+        return True
+
+    @staticmethod
+    def should_run(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool | str:
+        """Whether a call is worth a conversion; else why not."""
+        links = args[0].number_of_edges()
+        return True if links >= _FEWEST_LINKS else f"{links} links are converted as fast as networkx computes"
+
+    @staticmethod
+    @_handed_back
+    def single_source_shortest_path_length(G: Any, source: Any, cutoff: float | None = None) -> dict[Any, int]:  # noqa: N803
+        """Levels by node, in their order."""
+        _check_node(G, source, "Source {} is not in G")
+        return _near_first(algorithms.bfs(G.plain, source), cutoff)
+
+    @staticmethod
+    @_handed_back
+    def single_source_dijkstra_path_length(
+        G: Any,  # noqa: N803
+        source: Any,
+        cutoff: float | None = None,
+        weight: str = "weight",
+    ) -> dict[Any, float]:
+        """Distances by node, in their order."""
+        _check_node(G, source, "Node {} not found in graph")
+        return _near_first(algorithms.sssp(G.arcs, source), cutoff)
+
+    @staticmethod
+    @_handed_back
+    def shortest_path_length(
+        G: Any,  # noqa: N803
+        source: Any = None,
+        target: Any = None,
+        weight: str | None = None,
+        method: str = "dijkstra",
+    ) -> Any:
+        """Lengths from a source to all nodes, or to one."""
+        _check_node(G, source, "Source {} is not in G")
+        found = _near_first(algorithms.bfs(G.plain, source) if weight is None else algorithms.sssp(G.arcs, source))
+        if target is None:
+            return found
+        if target not in G:
+            raise nx.NodeNotFound(f"Either source {source} or target {target} is not in G")
+        if target not in found:
+            raise nx.NetworkXNoPath(f"No path between {source} and {target}.")
+        return found[target]
+
+    @staticmethod
+    @_handed_back
+    def connected_components(G: Any) -> Iterator[set[Any]]:  # noqa: N803
+        """Sets of nodes, in the order of their first ones."""
+        found = algorithms.components(G.plain)
+        order = np.argsort(found.values, kind="stable")
+        ends = np.cumsum(np.bincount(found.values)).tolist()
+        nodes = found.ids[order].tolist()
+        return (set(nodes[begin:end]) for begin, end in pairwise([0, *ends]))
+
+    @staticmethod
+    @_handed_back
+    def number_connected_components(G: Any) -> int:  # noqa: N803
+        """The number of components."""
+        return int(algorithms.components(G.plain).values.max(initial=-1)) + 1
+
+    @staticmethod
+    @_handed_back
+    def core_number(G: Any) -> dict[Any, int]:  # noqa: N803
+        """Core numbers by node."""
+        if G.plain.n_loops:
+            raise nx.NetworkXNotImplemented(
+                "Input graph has self loops which is not permitted; Consider using G.remove_edges_from("
+                "nx.selfloop_edges(G))."
+            )
+        return algorithms.cores(G.plain).as_dict()
+
+    @staticmethod
+    @_handed_back
+    def pagerank(
+        G: Any,  # noqa: N803
+        alpha: float = 0.85,
+        personalization: Mapping[Any, float] | None = None,
+        max_iter: int = 100,
+        tol: float = 1.0e-6,
+        nstart: Mapping[Any, float] | None = None,
+        weight: str | None = "weight",
+        dangling: Mapping[Any, float] | None = None,
+    ) -> dict[Any, float]:
+        """Ranks by node."""
+        arcs = G.arcs
+        if arcs.weights is not None and np.all(arcs.weights == 1):
+            arcs = G.plain
+        if personalization is not None and not any(personalization.get(node, 0) for node in G):
+            raise ZeroDivisionError
+        vectors: dict[str, Any] = {
+            name: None if given is None else {node: value for node, value in given.items() if node in G}
+            for name, given in (("personalization", personalization), ("nstart", nstart), ("dangling", dangling))
+        }
+        try:
+            return algorithms.pagerank(arcs, alpha=alpha, max_iter=max_iter, tol=tol, **vectors).as_dict()
+        except ConvergenceError:
+            raise nx.PowerIterationFailedConvergence(max_iter) from None
+
+
+def _check_node(graph: BackendGraph, node: Any, text: str) -> None:
+    if node not in graph:
+        raise nx.NodeNotFound(text.format(node))
+
+
+def _near_first(found: VertexValues, cutoff: float | None = None) -> dict[Any, Any]:
+    """Lengths of paths by node, the least first; without nodes that are not reached or beyond ``cutoff``."""
+    lengths = found.values
+    near = np.flatnonzero((lengths >= 0) & np.isfinite(lengths) & (lengths <= (np.inf if cutoff is None else cutoff)))
+    near = near[np.argsort(lengths[near], kind="stable")]
+    return dict(zip(found.ids[near].tolist(), lengths[near].tolist(), strict=True))
+
+
+backend = Backend

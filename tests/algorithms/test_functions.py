@@ -1,0 +1,200 @@
+"""The functions on graphs, against networkx and SciPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+from scipy.sparse import csgraph
+
+from mmsbgen.algorithms import ConvergenceError, bfs, components, cores, pagerank, sssp
+from mmsbgen.backends import Device
+from mmsbgen.base.errors import InputError
+from mmsbgen.graph import Arcs, as_arcs
+from tests.families.graph.shapes import arcs, random_graphs, shapes
+
+
+def networkx_of(graph: Arcs) -> Any:
+    """The same graph in networkx: parallel links stay."""
+    made = (nx.MultiDiGraph if graph.directed else nx.MultiGraph)()
+    made.add_nodes_from(range(graph.n_vertices))
+    assert graph.weights is not None
+    for u, v, w in zip(graph.sources.tolist(), graph.targets.tolist(), graph.weights.tolist(), strict=True):
+        if graph.directed or u <= v:
+            made.add_edge(u, v, weight=w)
+    return made
+
+
+@pytest.mark.slow
+def test_hundreds_of_random_graphs(opencl_device: Device) -> None:
+    on = opencl_device.info.spec
+    for graph, rng in random_graphs(300):
+        other, n = networkx_of(graph), graph.n_vertices
+        source = int(rng.integers(n))
+        plain = Arcs(graph.offsets, graph.targets, graph.ids, None, graph.directed)
+        found = bfs(plain, source, parents=True, device=on)
+        levels = nx.single_source_shortest_path_length(other, source)
+        assert found.values.tolist() == [levels.get(v, -1) for v in range(n)]
+        assert found.parents is not None
+        for v, parent in enumerate(found.parents.tolist()):
+            nearer = [u for u in graph.reversed.targets[slice(*graph.reversed.offsets[v : v + 2])].tolist()
+                      if levels.get(u, n) == levels.get(v, -1) - 1]  # fmt: skip
+            assert parent == min(nearer, default=-1)
+        lengths = nx.single_source_dijkstra_path_length(other, source)
+        assert sssp(graph, source, device=on).values.tolist() == [lengths.get(v, np.inf) for v in range(n)]
+        sets = nx.weakly_connected_components(other) if graph.directed else nx.connected_components(other)
+        number = {v: i for i, members in enumerate(sets) for v in members}
+        assert components(plain, device=on).values.tolist() == [number[v] for v in range(n)]
+        ranks = nx.pagerank(other, tol=1e-10, max_iter=500, weight=None)
+        assert pagerank(plain, tol=1e-10, max_iter=500, device=on).values == pytest.approx(
+            [ranks[v] for v in range(n)], abs=1e-9
+        )
+        simple = (nx.DiGraph if graph.directed else nx.Graph)(other)
+        simple.remove_edges_from(list(nx.selfloop_edges(simple)))
+        assert cores(simple, device=on).as_dict() == nx.core_number(simple)
+
+
+def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
+    on = opencl_device.info.spec
+    for shape, graph in shapes().items():
+        n = graph.n_vertices
+        plain = Arcs(graph.offsets, graph.targets, graph.ids, None, graph.directed)
+        matrix = sparse.csr_array((np.ones(graph.n_arcs), (graph.sources, graph.targets)), shape=(n, n))
+        levels = csgraph.dijkstra(matrix, indices=0, unweighted=True)
+        levels[np.isinf(levels)] = -1
+        assert np.array_equal(bfs(plain, 0, device=on).values, levels), shape
+        count, _ = csgraph.connected_components(matrix)
+        assert components(plain, device=on).values.max() + 1 == (count if not graph.directed else len(
+            list(nx.weakly_connected_components(networkx_of(graph))))), shape  # fmt: skip
+
+
+def test_a_path_of_a_hundred_thousand(opencl_device: Device) -> None:
+    """As many rounds as vertices; launches one by one would take minutes."""
+    n = 100_000
+    path = arcs([(v, v + 1) for v in range(n - 1)], n)
+    path = Arcs(path.offsets, path.targets, path.ids)
+    ones = Arcs(path.offsets, path.targets, path.ids, np.ones(path.n_arcs))
+    on = opencl_device.info.spec
+    assert np.array_equal(bfs(path, 0, device=on).values, np.arange(n))
+    assert np.array_equal(sssp(ones, 0, device=on).values, np.arange(n))
+    assert not components(path, device=on).values.any()
+    assert (cores(path, device=on).values == 1).all()
+
+
+def test_a_large_star_and_clique(opencl_device: Device) -> None:
+    on = opencl_device.info.spec
+    star = arcs([(7, leaf) for leaf in range(100_000) if leaf != 7], 100_000)
+    star = Arcs(star.offsets, star.targets, star.ids)
+    assert bfs(star, 3, device=on).values.max() == 2
+    assert (cores(star, device=on).values == 1).all()
+    assert pagerank(star, device=on).values.argmax() == 7
+    clique = as_arcs(np.array([(u, v) for u in range(300) for v in range(u)]))
+    assert (bfs(clique, 0, parents=True, device=on).values[1:] == 1).all()
+    assert (cores(clique, device=on).values == 299).all()
+
+
+def test_graphs_without_vertices_or_links(opencl_device: Device) -> None:
+    on, empty, one = opencl_device.info.spec, nx.Graph(), nx.empty_graph(1)
+    for function in (components, cores, pagerank):
+        assert function(empty, device=on).as_dict() == {}
+    assert components(one, device=on).as_dict() == {0: 0}
+    assert cores(one, device=on).as_dict() == {0: 0}
+    assert pagerank(one, device=on).as_dict() == pytest.approx({0: 1.0})
+    assert bfs(one, 0, device=on).as_dict() == {0: 0}
+    with pytest.raises(InputError, match="0 is no vertex of networkx graph; its ids are such as none: it is empty"):
+        bfs(empty, 0, device=on)
+
+
+def weighted(*weights: float) -> Any:
+    made = nx.DiGraph()
+    made.add_weighted_edges_from((i, i + 1, weight) for i, weight in enumerate(weights))
+    return made
+
+
+def test_odd_weights(opencl_device: Device) -> None:
+    on = opencl_device.info.spec
+    assert sssp(weighted(0.0, -0.0, 1e-300), 0, device=on).values.tolist() == [0, 0, 0, 1e-300]
+    assert sssp(weighted(1e308, 1e307), 0, device=on).values.tolist() == [0, 1e308, 1.1e308]
+    cycle = nx.DiGraph([(0, 1), (1, 0), (1, 2)])
+    nx.set_edge_attributes(cycle, 0, "weight")
+    assert sssp(cycle, 0, device=on).values.tolist() == [0, 0, 0]
+    for bad, told in ((-1.0, "-1.0"), (np.nan, "nan"), (np.inf, "inf")):
+        with pytest.raises(InputError, match=f"the weight from 1 to 2 is {told}; give finite ones of 0 or more"):
+            sssp(weighted(1.0, bad), 0, device=on)
+    with pytest.raises(InputError, match="the link from 0 to 1 has weight 'x'; give a number"):
+        sssp(weighted("x"), 0, device=on)  # type: ignore[arg-type]
+
+
+def test_weights_far_apart(opencl_device: Device) -> None:
+    """Windows of the mean weight are passed over where they are empty."""
+    n = 400
+    rng = np.random.default_rng(4)
+    pairs = rng.integers(0, n, (3 * n, 2))
+    weights = 10.0 ** rng.uniform(-6, 6, len(pairs))
+    made = nx.DiGraph()
+    made.add_nodes_from(range(n))
+    made.add_weighted_edges_from((int(u), int(v), float(w)) for (u, v), w in zip(pairs, weights, strict=True))
+    lengths = nx.single_source_dijkstra_path_length(made, 0)
+    assert sssp(made, 0, device=opencl_device.info.spec).values.tolist() == [lengths.get(v, np.inf) for v in made]
+
+
+def test_ranks_of_given_vectors(opencl_device: Device) -> None:
+    on = opencl_device.info.spec
+    made = nx.gn_graph(60, seed=1)
+    given = {"personalization": {3: 2.0, 5: 1.0}, "nstart": {1: 1.0}, "dangling": {0: 0.5, 9: 0.5}, "tol": 1e-12}
+    found = pagerank(made, max_iter=500, device=on, **given).as_dict()
+    assert found == pytest.approx(nx.pagerank(made, max_iter=500, **given), abs=1e-12)
+    with pytest.raises(ConvergenceError, match=r"changes by .* after 2 rounds.*max_iter, or a larger tol"):
+        pagerank(made, tol=1e-12, max_iter=2, device=on)
+    with pytest.raises(InputError, match="alpha=1.5: it is a probability"):
+        pagerank(made, alpha=1.5, device=on)
+    with pytest.raises(InputError, match="personalization must have a positive sum"):
+        pagerank(made, personalization={1: 0.0}, device=on)
+
+
+def test_a_call_gives_the_same_bits_again(opencl_device: Device) -> None:
+    on, made = opencl_device.info.spec, as_arcs(nx.gnp_random_graph(500, 0.02, seed=2))
+    assert len({pagerank(made, device=on).values.tobytes() for _ in range(20)}) == 1
+    tree = [bfs(made, 0, parents=True, device=on).parents for _ in range(20)]
+    assert all(np.array_equal(tree[0], one) for one in tree)
+
+
+def test_self_loops_have_no_core(opencl_device: Device) -> None:
+    with pytest.raises(InputError, match="has 1 self-loop, such as at 1; remove them first"):
+        cores(nx.Graph([(0, 1), (1, 1)]), device=opencl_device.info.spec)
+
+
+def test_what_a_graph_may_be(tmp_path: Path) -> None:
+    """Files, matrices, pairs and networkx graphs, with directions where they are asked for."""
+    file = tmp_path / "g.txt"
+    file.write_text("# a comment\na b 2\nb\tc 0.5\nc,c,1\n")
+    read = as_arcs(file, directed=True, weights="weight")
+    assert (read.ids.tolist(), read.sources.tolist(), read.targets.tolist()) == (["a", "b", "c"], [0, 1, 2], [1, 2, 2])
+    assert read.weights is not None
+    assert read.weights.tolist() == [2, 0.5, 1]
+    assert as_arcs(file, weights="weight").n_arcs == 5
+    matrix = sparse.csr_array(np.array([[0, 3], [0, 0]]))
+    assert as_arcs(matrix, directed=True, weights="weight").weights.tolist() == [3]  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="is not symmetric: give directed=True"):
+        as_arcs(matrix)
+    sparse.save_npz(tmp_path / "m.npz", matrix)
+    assert as_arcs(tmp_path / "m.npz", directed=True).targets.tolist() == [1]
+    assert as_arcs([(5, 3), (3, 5)], directed=True).n_arcs == 2
+    assert as_arcs([(5, 3)]).n_arcs == 2
+    with pytest.raises(InputError, match="a list has no directions that are read"):
+        as_arcs([(1, 2), (1, 2, 3)], directed=True)
+    (tmp_path / "h.csv").write_text("Source,Target,weight\n1,2,3\n")
+    assert as_arcs(tmp_path / "h.csv", directed=True, weights="weight").ids.tolist() == [1, 2]
+    assert as_arcs(nx.MultiGraph([(0, 1), (0, 1), (1, 1)])).degrees.tolist() == [2, 3]
+    with pytest.raises(InputError, match="has no directions that are read; give a networkx DiGraph"):
+        as_arcs({}, directed=True)
+    (tmp_path / "bad.txt").write_text("1 2 3\n1 2\n")
+    with pytest.raises(InputError, match="'1 2' has 2 fields; an arc is two ids and its weight"):
+        as_arcs(tmp_path / "bad.txt", weights="weight")
+    (tmp_path / "word.txt").write_text("1 2 x\n")
+    with pytest.raises(InputError, match="the link from 1 to 2 has weight 'x'; give a number"):
+        as_arcs(tmp_path / "word.txt", weights="weight")

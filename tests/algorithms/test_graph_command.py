@@ -1,0 +1,67 @@
+"""``mmsbgen graph``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mmsbgen.backends import Device
+from mmsbgen.cli import main
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["graph", *words, "--device", "pocl"])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    (tmp_path / "g.txt").write_text("1 2\n2 3\n3 1\n3 4\n7 8\n")
+    return str(tmp_path / "g.txt")
+
+
+def test_a_line_for_each_vertex_and_a_summary(file: str, pocl_device: Device) -> None:
+    done = run("bfs", file, "--source", "4")
+    assert (done.exit_code, done.stdout) == (0, "1\t2\n2\t2\n3\t1\n4\t0\n7\tinf\n8\tinf\n")
+    assert done.stderr.startswith("6 vertices, 10 arcs; 4 reached, the farthest at 2 (")
+    done = run("bfs", file, "--source", "4", "--directed")
+    assert done.stdout == "1\tinf\n2\tinf\n3\tinf\n4\t0\n7\tinf\n8\tinf\n"
+    done = run("components", file)
+    assert done.stdout == "1\t0\n2\t0\n3\t0\n4\t0\n7\t1\n8\t1\n"
+    assert "2 components, the largest of 4" in done.stderr
+    done = run("cores", file)
+    assert done.stdout == "1\t2\n2\t2\n3\t2\n4\t1\n7\t1\n8\t1\n"
+    assert "the largest core number is 2, of 3" in done.stderr
+
+
+def test_distances_by_the_third_column(tmp_path: Path, pocl_device: Device) -> None:
+    (tmp_path / "w.txt").write_text("a b 0.5\nb c 1\na c 2\n")
+    done = run("sssp", str(tmp_path / "w.txt"), "--source", "a")
+    assert (done.exit_code, done.stdout) == (0, "a\t0.0\nb\t0.5\nc\t1.5\n")
+
+
+def test_ranks_to_a_file(file: str, tmp_path: Path, pocl_device: Device) -> None:
+    out = tmp_path / "ranks.tsv"
+    done = run("pagerank", file, "--source", "7", "--tolerance", "1e-9", "-o", str(out))
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert f"{out}: 6 vertices, 10 arcs; " in done.stderr
+    ranks = dict(line.split("\t") for line in out.read_text().splitlines())
+    assert float(ranks["7"]) == pytest.approx(1 / 1.85, abs=1e-6)
+    assert float(ranks["1"]) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("bfs", "--source", "9"), "'9' is no vertex of g; its ids are such as 1, 2, 3"),
+        (("sssp", "--source", "1"), "'1 2' has 2 fields; an arc is two ids and its weight: give a third column"),
+        (("pagerank", "--alpha", "2"), "alpha=2.0: it is a probability, give a number from 0 to 1"),
+    ],
+)
+def test_errors_name_the_value_and_the_remedy(
+    words: tuple[str, ...], told: str, file: str, pocl_device: Device
+) -> None:
+    done = run(words[0], file, *words[1:])
+    assert done.exit_code == 2
+    assert told in done.stderr

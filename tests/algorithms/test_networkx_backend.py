@@ -1,0 +1,111 @@
+"""networkx's functions by ``backend="mmsbgen"``, and networkx's own tests of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.networkx_backend.info import FUNCTIONS, get_info
+from mmsbgen.networkx_backend.interface import Backend
+
+#: networkx's tests of what the backend has.
+TESTS = (
+    "algorithms/tests/test_core.py",
+    "algorithms/components/tests/test_connected.py",
+    "algorithms/link_analysis/tests/test_pagerank.py",
+    "algorithms/shortest_paths",
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_note_on_caches() -> Any:
+    before = set(nx.config.warnings_to_ignore)
+    nx.config.warnings_to_ignore = {*before, "cache"}
+    yield
+    nx.config.warnings_to_ignore = before
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_are_networkxs(name: str, pocl_device: Device) -> None:
+    graph = nx.disjoint_union(nx.karate_club_graph(), nx.path_graph(["a", "b"]))
+    given = (3,) if "single_source" in name or "shortest" in name else ()
+    ours, theirs = getattr(nx, name)(graph, *given, backend="mmsbgen"), getattr(nx, name)(graph, *given)
+    if name == "connected_components":
+        ours, theirs = list(ours), list(theirs)
+    elif name == "pagerank":
+        theirs = pytest.approx(theirs, abs=1e-12)
+    assert ours == theirs
+    assert type(ours) is type(list(ours) if name == "connected_components" else getattr(nx, name)(graph, *given))
+
+
+def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
+    graph = nx.path_graph(6)
+    graph.add_node("far")
+    assert nx.shortest_path_length(graph, 0, 4, backend="mmsbgen") == 4
+    assert nx.single_source_shortest_path_length(graph, 0, cutoff=2, backend="mmsbgen") == {0: 0, 1: 1, 2: 2}
+    assert next(iter(nx.single_source_shortest_path_length(graph, 3, backend="mmsbgen"))) == 3
+    with pytest.raises(nx.NetworkXNoPath, match="No path between 0 and far"):
+        nx.shortest_path_length(graph, 0, "far", backend="mmsbgen")
+    with pytest.raises(nx.NodeNotFound, match="Source 9 is not in G"):
+        nx.single_source_shortest_path_length(graph, 9, backend="mmsbgen")
+
+
+def test_what_is_not_done_here_says_why(pocl_device: Device) -> None:
+    graph = nx.path_graph(3)
+    assert Backend.can_run("shortest_path_length", (graph, None, None, None, "dijkstra"), {}) == "there is no source"
+    function = (graph, 0, None, lambda u, v, data: 1)
+    assert Backend.can_run("single_source_dijkstra_path_length", function, {}) == "weights are a function"
+    assert "2 links are converted as fast" in str(Backend.should_run("core_number", (graph,), {}))
+    nx.set_edge_attributes(graph, -1, "weight")
+    with pytest.raises(NotImplementedError) as raised:
+        nx.single_source_dijkstra_path_length(graph, 0, backend="mmsbgen")
+    assert "the weight from 0 to 1 is -1.0" in str(raised.value.__cause__ or raised.value.__context__)
+
+
+def test_the_description_names_each_function_of_the_backend() -> None:
+    assert set(get_info()["functions"]) == set(FUNCTIONS)
+    assert all(callable(getattr(Backend, name)) for name in FUNCTIONS)
+    loaded = "import sys, mmsbgen.networkx_backend.info; print('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True).stdout == "False\n"
+
+
+@pytest.mark.slow
+def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
+    """Every graph is converted; a function that is missing would pass too, so calls are counted."""
+    counter = tmp_path / "counter.py"
+    counter.write_text(
+        "import atexit, collections, mmsbgen.algorithms as a\n"
+        "calls = collections.Counter()\n"
+        "def counted(name, function):\n"
+        "    def call(*args, **more):\n"
+        "        calls[name] += 1\n"
+        "        return function(*args, **more)\n"
+        "    return call\n"
+        "for name in ('bfs', 'components', 'cores', 'pagerank', 'sssp'):\n"
+        "    setattr(a, name, counted(name, getattr(a, name)))\n"
+        f"atexit.register(lambda: open({str(tmp_path / 'calls')!r}, 'w').write(' '.join(sorted(calls))))\n"
+    )
+    environment = os.environ | {
+        "NETWORKX_TEST_BACKEND": "mmsbgen",
+        "NETWORKX_FALLBACK_TO_NX": "True",
+        "PYTHONPATH": str(tmp_path),
+    }
+    folder = Path(nx.__file__).parent
+    options = ("-q", "-p", "no:cacheprovider", "-p", "counter", "--rootdir", str(folder))
+    command = [sys.executable, "-m", "pytest", *options]
+    done = subprocess.run(
+        [*command, *(str(folder / name) for name in TESTS)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert (tmp_path / "calls").read_text() == "bfs components cores pagerank sssp"

@@ -1,0 +1,166 @@
+"""Kernels of graph programs: the same right result in every configuration, on every shape; CUDA C compiles; a tune."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import Device
+from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
+from mmsbgen.base.errors import MissingDependencyError
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.families import family
+from mmsbgen.families.graph.generated import SHAPES, features, generated, workload
+from mmsbgen.kernels.build import build, check, check_built, release, traits_of, upload
+from mmsbgen.kernels.family import KernelSpec
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.runtime import look_up
+from mmsbgen.kernels.space import Traits, describe
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.tune import tune
+from tests.families.graph.shapes import arcs, shapes
+
+GRAPH = family("graph")
+WRITES = {"bfs": "level", "parents": "parent", "sssp": "dist", "components": "label", "cores": "core"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "tuning.sqlite3") as opened:
+        yield opened
+
+
+def sample(spec: KernelSpec, problem: Problem, traits: Traits, more: int) -> list[dict[str, Any]]:
+    """The default, every value of every axis next to it where that is valid, and ``more`` at random."""
+    default = dict(spec.default(problem, traits))
+    near = [default | {axis.name: value} for axis in spec.space.axes for value in axis.values]
+    valid = [config for config in near if spec.space.refusal(config, problem, traits) is None]
+    every = spec.space.configs(problem, traits)
+    chosen = np.random.default_rng(1).choice(len(every), more, replace=False)
+    found = {describe(config): config for config in [default, *valid, *(every[at] for at in chosen)]}
+    return list(found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRAPH.kernels)
+def test_every_configuration_is_right_on_every_shape(name: str, opencl_device: Device) -> None:
+    spec, problem = GRAPH.kernel(name), GRAPH.problem()
+    for config in sample(spec, problem, traits_of(opencl_device.info), 8):
+        bound = build(opencl_device, spec, problem, config)
+        for shape, graph in shapes().items():
+            if name == "cores" and graph.directed:
+                graph = graph.both_ways
+            given = workload(name, graph, problem, 0)
+            placed = upload(opencl_device, given)
+            bound.launch(given.count, placed).wait()
+            got = {key: opencl_device.download(placed[key]) for key in spec.written}
+            release(placed)
+            assert given.verify(got, config) is None, (shape, describe(config))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", GRAPH.kernels)
+def test_the_default_keeps_within_its_arrays(name: str, pocl_device: Device) -> None:
+    for shape in SHAPES:
+        problem = GRAPH.problem(shape=shape, dtype="float32")
+        spec = GRAPH.kernel(name)
+        assert check(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info))) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("weights", ["none", "real"])
+def test_ranks_with_and_without_weights(dtype: str, weights: str, opencl_device: Device) -> None:
+    problem = GRAPH.problem(dtype=dtype, weights=weights, n=300, mean_degree=5)
+    spec = GRAPH.kernel("pagerank")
+    bound = build(opencl_device, spec, problem, spec.default(problem, traits_of(opencl_device.info)))
+    assert check_built(opencl_device, bound) is None
+
+
+def test_a_wrong_result_is_seen(pocl_device: Device) -> None:
+    graph = shapes()["path"]
+    for name, written in WRITES.items():
+        given = workload(name, graph, GRAPH.problem(), 0)
+        wrong = {written: np.full(1000, 3, np.float64 if name == "sssp" else np.uint32)}
+        assert "are off" in str(given.verify(wrong, {}))
+
+
+def test_generated_graphs_are_what_their_problem_says() -> None:
+    for shape in SHAPES:
+        graph = generated(GRAPH.problem(n=2000, mean_degree=6, shape=shape), 3)
+        assert graph.n_vertices == 2000
+        assert not graph.n_loops
+        assert graph.weights is not None
+        assert 1 <= graph.weights.min() <= graph.weights.max() <= 255
+    assert features(arcs([(0, leaf) for leaf in range(1, 300)], 300)) == {
+        "n": 300,
+        "mean_degree": 2,
+        "largest_degree": 299,
+        "shape": "power-law",
+    }
+
+
+@pytest.mark.slow
+def test_a_users_graph_is_what_kernels_are_measured_on(pocl_device: Device, tmp_path: Path) -> None:
+    file = tmp_path / "star.txt"
+    file.write_text("".join(f"0 {leaf}\n" for leaf in range(1, 90)))
+    data = GRAPH.dataset(file)
+    problem = GRAPH.problem(**data.values)
+    assert (problem["n"], problem["largest_degree"]) == (90, 89)
+    for name, spec in GRAPH.kernels.items():
+        given = data.workload(name, problem, 0)
+        bound = build(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info)))
+        placed = upload(pocl_device, given)
+        bound.launch(given.count, placed).wait()
+        assert given.verify({key: pocl_device.download(placed[key]) for key in spec.written}, bound.config) is None
+        release(placed)
+
+
+@pytest.mark.slow
+def test_cuda_c_of_every_kernel_compiles() -> None:
+    traits = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
+    for name in ("nvrtc", "nvcc"):
+        try:
+            compiler = find_compiler(name)  # type: ignore[arg-type]
+            break
+        except MissingDependencyError:
+            continue
+    else:
+        pytest.skip("neither NVRTC nor nvcc is here")
+    for dtype in ("float32", "float64"):
+        problem = GRAPH.problem(dtype=dtype, weights="real")
+        for spec in GRAPH.kernels.values():
+            every = spec.space.configs(problem, traits)
+            at = np.random.default_rng(len(every)).choice(len(every), 2)
+            for config in [spec.default(problem, traits), *(every[one] for one in at)]:
+                source = render(spec, problem, config, traits)
+                compiled = compile_cuda(source.text, "sm_90", compiler=compiler)
+                assert set(compiled.resources) == set(spec.entry_points(config))
+                assert [line for line in compiled.log.splitlines() if ": warning" in line] == []
+
+
+@pytest.mark.slow
+def test_a_search_is_tuned_on_generated_graphs_and_selected(store: Store, pocl_device: Device) -> None:
+    problem = GRAPH.problem(n=3000, mean_degree=6, largest_degree=60)
+    report = tune(
+        pocl_device.info.spec,
+        "graph",
+        ["bfs"],
+        problem,
+        store=store,
+        patience=Patience(repetitions=3, enough_s=0.0),
+        budget_trials=6,
+        roof_bytes=1 << 24,
+    )
+    (kernel,) = report.kernels
+    assert kernel.statuses["ok"] == sum(kernel.statuses.values()) - kernel.statuses.get("invalid", 0)
+    assert kernel.best is not None
+    chosen = look_up(Index(store), pocl_device.info, GRAPH, "bfs", problem.only(GRAPH.kernel("bfs").parameters))
+    assert (chosen.tier, dict(chosen.config)) == ("exact", dict(kernel.best.config))
+    like_it = GRAPH.problem(n=3300, mean_degree=5, largest_degree=80).only(GRAPH.kernel("bfs").parameters)
+    assert look_up(Index(store), pocl_device.info, GRAPH, "bfs", like_it).tier == "problem"
