@@ -35,7 +35,7 @@ _RANKS = (
     Argument("inverse_out", "real", "in", "[n] 1 / weight of all arcs out; 0 without any"),
     Argument("restart", "real", "in", "[n] where walks begin again, sums to 1"),
     Argument("dangling_to", "real", "in", "[n] where walks go on that have no arc, sums to 1"),
-    Argument("slots", "real", "inout", "[n, 2] change and rank without arcs out, of each work-item"),
+    Argument("slots", "real", "inout", "[n, 2] change and rank without arcs out, of each block"),
 )
 _SETTINGS = Argument("settings", "real", "inout", "[6] alpha, tolerance, rounds, dangling rank; then rounds, change")
 _ALPHA = Argument("alpha", "real", "scalar", "probability that a walk goes on")
@@ -54,13 +54,13 @@ def _rank(on: Launches) -> None:
     """Rounds until the sum of changes is below the tolerance."""
     settings = on.read("settings")
     block, per_item = int(on.config["block_size"]), int(on.config["per_item"])
-    items = -(-on.count // per_item)
+    blocks = -(-on.count // (block * per_item))
     lost, change, rounds = settings[LOST], np.inf, 0
     while rounds < settings[MOST_ROUNDS] and not change < settings[TOLERANCE]:
         given = {"n": np.uint32(on.count), "alpha": settings[ALPHA], "dangling": settings.dtype.type(lost)}
-        on.launch("rank", -(-items // block), block, **given)
+        on.launch("rank", blocks, block, **given)
         on.swap("share", "share_next")
-        change, lost = on.read("slots", items).sum(axis=0, dtype=np.float64)
+        change, lost = on.read("slots", blocks).sum(axis=0, dtype=np.float64)
         rounds += 1
     settings[[ROUNDS, CHANGE]] = rounds, change
     on.write("settings", settings)
