@@ -108,12 +108,12 @@ def sssp(
         Distances, float64 ``[N]``; inf for vertices that cannot be reached.
 
     Raises:
-        InputError: For a weight that is negative or not finite, and as :func:`bfs`.
+        InputError: For a weight that is negative or NaN, and as :func:`bfs`.  An arc of infinite weight is no arc.
     """
     arcs = as_arcs(graph, directed=directed, weights=weights)
     if arcs.weights is None:
         raise InputError(f"{arcs.name} has no weights; give some, or use bfs, which counts arcs")
-    _check_weights(arcs)
+    _check_weights(arcs, infinite=True)
     found = programs(device, database)
     (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, arcs.vertex(source), found.real), "dist")
     return VertexValues(arcs.ids, dist.astype(np.float64, copy=False))
@@ -243,12 +243,13 @@ def _vector(arcs: Arcs, name: str, given: Mapping[Any, float] | None) -> NDArray
     return vector
 
 
-def _check_weights(arcs: Arcs) -> None:
+def _check_weights(arcs: Arcs, *, infinite: bool = False) -> None:
     if arcs.weights is None:
         return
-    bad = ~((arcs.weights >= 0) & (arcs.weights < np.inf))
+    bad = ~(arcs.weights >= 0) | (np.isinf(arcs.weights) & (not infinite))
     if bad.any():
         at = int(np.argmax(bad))
         u, v = arcs.shown(int(arcs.sources[at])), arcs.shown(int(arcs.targets[at]))
         weight = arcs.weights[at]
-        raise InputError(f"{arcs.name}: the weight from {u} to {v} is {weight}; give finite ones of 0 or more")
+        kind = "ones" if infinite else "finite ones"
+        raise InputError(f"{arcs.name}: the weight from {u} to {v} is {weight}; give {kind} of 0 or more")

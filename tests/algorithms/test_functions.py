@@ -122,9 +122,12 @@ def test_odd_weights(opencl_device: Device) -> None:
     cycle = nx.DiGraph([(0, 1), (1, 0), (1, 2)])
     nx.set_edge_attributes(cycle, 0, "weight")
     assert sssp(cycle, 0, device=on).values.tolist() == [0, 0, 0]
-    for bad, told in ((-1.0, "-1.0"), (np.nan, "nan"), (np.inf, "inf")):
-        with pytest.raises(InputError, match=f"the weight from 1 to 2 is {told}; give finite ones of 0 or more"):
+    assert sssp(weighted(1.0, np.inf, 2.0), 0, device=on).values.tolist() == [0, 1, np.inf, np.inf]
+    for bad, told in ((-1.0, "-1.0"), (np.nan, "nan")):
+        with pytest.raises(InputError, match=f"the weight from 1 to 2 is {told}; give ones of 0 or more"):
             sssp(weighted(1.0, bad), 0, device=on)
+    with pytest.raises(InputError, match="the weight from 1 to 2 is inf; give finite ones of 0 or more"):
+        pagerank(weighted(1.0, np.inf), weights="weight", device=on)
     with pytest.raises(InputError, match="the link from 0 to 1 has weight 'x'; give a number"):
         sssp(weighted("x"), 0, device=on)  # type: ignore[arg-type]
 

@@ -75,7 +75,8 @@ def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:
     dist[source], stamp[source] = 0, 1
     found = _lists(arcs, 1, 0, 0, 1, 0, 0, arcs.n_arcs)
     found["queue"][0] = source
-    mean = 0.0 if arcs.weights is None or arcs.n_arcs == 0 else float(arcs.weights.mean())
+    finite = np.zeros(0) if arcs.weights is None else arcs.weights[np.isfinite(arcs.weights)]
+    mean = float(finite.mean()) if finite.size else 0.0
     return {
         **found,
         "dist": dist,
