@@ -247,7 +247,7 @@ def _print(report: TuneReport) -> None:
     done = [kernel for kernel in report.kernels if kernel.trials]
     if done:
         sides = dict.fromkeys(("kernel", "trials"), "left")
-        sides |= dict.fromkeys(("median", "spread", "energy", "of roof", "vs default", "vs worst", "margin"), "right")
+        sides |= dict.fromkeys(("median", "spread", "prepare", "energy", "of roof", "vs default", "vs worst", "margin"), "right")
         rows = [_row(kernel) for kernel in done]
         click.echo()
         print_table({name: side for name, side in sides.items() if any(name in row for row in rows)}, rows)
@@ -305,6 +305,7 @@ def _row(kernel: KernelReport) -> dict[str, str]:
         row |= {
             "median": seconds(best.median_s),
             "spread": seconds(best.spread_s),
+            **({} if "prepare_s" not in best.extra else {"prepare": seconds(best.extra["prepare_s"])}),
             **({} if best.energy_j is None else {"energy": f"{best.energy_j:.4g} J"}),
             "of roof": of_roof(kernel.roof_fraction),
             "vs default": _times(kernel.speedup_over_default),
