@@ -247,7 +247,8 @@ def _print(report: TuneReport) -> None:
     done = [kernel for kernel in report.kernels if kernel.trials]
     if done:
         sides = dict.fromkeys(("kernel", "trials"), "left")
-        sides |= dict.fromkeys(("median", "spread", "prepare", "energy", "of roof", "vs default", "vs worst", "margin"), "right")
+        numbers = "median", "spread", "prepare", "energy", "of roof", "vs default", "vs worst", "margin"
+        sides |= dict.fromkeys(numbers, "right")
         rows = [_row(kernel) for kernel in done]
         click.echo()
         print_table({name: side for name, side in sides.items() if any(name in row for row in rows)}, rows)
