@@ -197,7 +197,7 @@ def pagerank(
 
     Raises:
         InputError: For an ``alpha`` outside 0 to 1, for weights that are negative or not finite, and for vectors that
-            name no vertex or sum to 0.
+            name no vertex or have no positive finite sum.
         ConvergenceError: If ``max_iter`` rounds are not enough.
     """
     if not 0 <= alpha <= 1:
@@ -237,9 +237,11 @@ def _vector(arcs: Arcs, name: str, given: Mapping[Any, float] | None) -> NDArray
     vector: NDArray[np.float64] = np.zeros(arcs.n_vertices)
     for key, value in given.items():
         vector[arcs.vertex(key)] = value
-    if not vector.sum() > 0 or vector.min() < 0:
-        raise InputError(f"{name} must have a positive sum and no negative value; it sums to {vector.sum()}")
-    vector /= vector.sum()
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = vector.sum()
+    if not 0 < total < np.inf or vector.min() < 0:
+        raise InputError(f"{name} must have a positive finite sum and no negative value; it sums to {total}")
+    vector /= total
     return vector
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,20 @@ from mmsbgen.graph.reading_options import USUAL_COLUMNS
 from mmsbgen.graph.sources import as_graph
 
 __all__ = ["as_arcs"]
+
+#: What SciPy, NumPy and zipfile raise for damaged files.
+_DAMAGED = (
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    OSError,
+    EOFError,
+    MemoryError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def as_arcs(source: Any, *, directed: bool = False, weights: str | None = None) -> Arcs:
@@ -118,12 +135,19 @@ def _from_scipy(matrix: Any, directed: bool, weighted: bool, name: str, first_id
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(f"{name} has shape {matrix.shape}; an adjacency matrix is square")
     rows = matrix.tocsr(copy=True)  # duplicates are summed up in place below
+    rows.sum_duplicates()
     if not directed and (rows != rows.T).nnz:
         raise InputError(
             f"{name} is not symmetric: give directed=True (--directed) if entry (u, v) is an arc from u to v, or "
             "m.maximum(m.T) if it is a link"
         )
-    rows.sum_duplicates()
+    stored = rows.copy()
+    stored.data[:] = 1
+    if not directed and (stored != stored.T).nnz:
+        raise InputError(
+            f"{name} is not symmetric: it stores a zero at (u, v) and nothing at (v, u).  A zero that is stored is a "
+            "link; give directed=True (--directed) if it is an arc, or call m.eliminate_zeros() if it is none"
+        )
     n = int(rows.shape[0])
     degrees, ids = np.diff(rows.indptr), np.arange(first_id, first_id + n)
     data = np.asarray(rows.data, np.float64) if weighted else None
@@ -137,14 +161,31 @@ def _from_file(file: Path, directed: bool, weighted: bool) -> Arcs:
         if kind == "text":
             return _from_text(file, raw, directed, weighted)
         if kind in ("mtx", "npz"):
-            from scipy import io, sparse
-
-            matrix = sparse.coo_array(io.mmread(file)) if kind == "mtx" else sparse.load_npz(file)
+            matrix = _read_matrix(file, raw, kind)
             return _from_scipy(matrix, directed, weighted, str(file), 1 if kind == "mtx" else 0)
     raise InputError(
         f"{file} has the format {kind}, of which directions and weights are not read; give an edge list, Matrix Market "
         "or .npz, or read the file by networkx in Python"
     )
+
+
+def _read_matrix(file: Path, raw: bytes, kind: str) -> Any:
+    """The matrix in the content ``raw`` of a file, which may be a stream that cannot be opened again."""
+    from scipy import sparse
+    from scipy.io import mmread
+
+    if kind == "mtx" and not raw.endswith(b"\n"):
+        raw += b"\n"  # without it SciPy 1.17 reads beyond its buffer, and crashes
+    content = io.BytesIO(raw)
+    try:
+        if kind == "mtx":
+            return sparse.coo_array(mmread(content))
+        matrix = sparse.load_npz(content)
+        if hasattr(matrix, "check_format"):  # load_npz does not check the places of rows and columns
+            matrix.check_format()
+        return matrix
+    except _DAMAGED as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool) -> Arcs:

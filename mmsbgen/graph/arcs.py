@@ -74,18 +74,22 @@ class Arcs:
         """The vertex that each arc comes from, uint32 ``[A]``."""
         return np.repeat(np.arange(self.n_vertices, dtype=np.uint32), self.degrees)
 
-    @cached_property
+    @property
     def reversed(self) -> Arcs:
         """The same graph with every arc turned round; an undirected graph is its own."""
-        if not self.directed:
-            return self
-        return arcs_of_pairs(self.targets, self.sources, self.ids, self.weights, directed=True, name=self.name)
+        return self._turned if self.directed else self  # self in a cache would be a cycle, which delays its release
 
     @cached_property
+    def _turned(self) -> Arcs:
+        return arcs_of_pairs(self.targets, self.sources, self.ids, self.weights, directed=True, name=self.name)
+
+    @property
     def both_ways(self) -> Arcs:
         """Every arc of a directed graph together with the opposite one; an undirected graph unchanged."""
-        if not self.directed:
-            return self
+        return self._doubled if self.directed else self
+
+    @cached_property
+    def _doubled(self) -> Arcs:
         first, second = np.concatenate([self.sources, self.targets]), np.concatenate([self.targets, self.sources])
         return arcs_of_pairs(first, second, self.ids, directed=False, name=self.name)
 

@@ -106,7 +106,7 @@ class Expected:
         if not np.all(np.isfinite(got)):
             return f"{int(np.sum(~np.isfinite(got)))} of {got.size} elements are not finite"
         off = np.abs(got.astype(np.float64) - self.value)
-        bad = off > self.tolerance
+        bad = ~(off <= self.tolerance)
         if np.count_nonzero(bad) <= self.allowed * got.size:
             return None
         ratio = off / np.maximum(self.tolerance, 1e-300)
@@ -296,10 +296,13 @@ class Dataset:
         values: Problem parameters: its sizes, and features on which times depend, such as a largest degree.  Features
             are soft parameters: records of other data then count by their distance.
         workload: Returns the inputs and the check of a kernel on these data; takes its name, the problem and a seed.
+        name: Returns what tells the data apart on which a kernel's times depend, by the kernel's name; "" if its inputs
+            are generated.  Trials of other data are measured again.
     """
 
     values: Mapping[str, Value]
     workload: Callable[[str, Problem, int], Workload]
+    name: Callable[[str], str]
 
 
 @dataclass(frozen=True)

@@ -252,6 +252,8 @@ def _expected(
     found = {}
     for name, value in answer(_Reads(given)).items():
         most = float(np.max(np.abs(value), initial=0.0)) if given[name].dtype.kind == "f" else 0.0
+        if not np.isfinite(most):
+            raise InputError(f"the answer has {name} with {most}: give arguments for which it is finite")
         found[name] = Expected(np.asarray(value), np.asarray(tolerance * most))
     return found
 

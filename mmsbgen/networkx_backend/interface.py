@@ -91,20 +91,20 @@ class Backend:
         """Whether a call can be done; else why not."""
         if name not in FUNCTIONS:
             return f"{name} is no function of this backend"
-        given = inspect.signature(getattr(Backend, name)).bind(*args, **kwargs).arguments
+        given = _arguments(name, args, kwargs)
         if callable(given.get("weight")):
             return "weights are a function"
         if name == "shortest_path_length":
             if given.get("source") is None:
                 return "there is no source"
-            if given.get("weight") is not None and given.get("method", "dijkstra") != "dijkstra":
+            if given.get("method", "dijkstra") != "dijkstra":
                 return f"the method is {given['method']}"
         return True
 
     @staticmethod
     def should_run(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool | str:
         """Whether a call is worth a conversion; else why not."""
-        links = args[0].number_of_edges()
+        links = _arguments(name, args, kwargs)["G"].number_of_edges()
         return True if links >= _FEWEST_LINKS else f"{links} links are converted as fast as networkx computes"
 
     @staticmethod
@@ -199,6 +199,11 @@ class Backend:
             return algorithms.pagerank(arcs, alpha=alpha, max_iter=max_iter, tol=tol, **vectors).as_dict()
         except ConvergenceError:
             raise nx.PowerIterationFailedConvergence(max_iter) from None
+
+
+def _arguments(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, without those that are left out."""
+    return inspect.signature(getattr(Backend, name)).bind(*args, **kwargs).arguments
 
 
 def _check_node(graph: BackendGraph, node: Any, text: str) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -155,8 +159,10 @@ def test_ranks_of_given_vectors(opencl_device: Device) -> None:
         pagerank(made, tol=1e-12, max_iter=2, device=on)
     with pytest.raises(InputError, match="alpha=1.5: it is a probability"):
         pagerank(made, alpha=1.5, device=on)
-    with pytest.raises(InputError, match="personalization must have a positive sum"):
-        pagerank(made, personalization={1: 0.0}, device=on)
+    for name in ("personalization", "dangling", "nstart"):
+        for values in ({1: 0.0}, {0: np.inf}, {0: np.nan}, {0: 1e308, 1: 1e308}):
+            with pytest.raises(InputError, match=f"{name} must have a positive finite sum"):
+                pagerank(made, device=on, **{name: values})
 
 
 def test_a_call_gives_the_same_bits_again(opencl_device: Device) -> None:
@@ -201,3 +207,57 @@ def test_what_a_graph_may_be(tmp_path: Path) -> None:
     (tmp_path / "word.txt").write_text("1 2 x\n")
     with pytest.raises(InputError, match="the link from 1 to 2 has weight 'x'; give a number"):
         as_arcs(tmp_path / "word.txt", weights="weight")
+
+
+def test_a_stored_zero_is_a_link_both_ways_or_refused() -> None:
+    one = sparse.csr_array((np.zeros(1), ([0], [1])), shape=(2, 2))
+    with pytest.raises(InputError, match="is not symmetric: it stores a zero"):
+        as_arcs(one)
+    assert as_arcs(one, directed=True).n_arcs == 1
+    assert as_arcs(sparse.csr_array((np.zeros(2), ([0, 1], [1, 0])), shape=(2, 2))).n_arcs == 2
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_graph_is_released_at_once(directed: bool) -> None:
+    """What a device holds for a graph goes with it, without a collection of cycles."""
+    gc.disable()
+    try:
+        graph = arcs([(0, 1)], 2, directed=directed)
+        assert graph.reversed is graph.reversed
+        assert graph.both_ways is graph.both_ways
+        seen = weakref.ref(graph)
+        del graph
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_matrix_is_read_from_a_pipe(tmp_path: Path, end: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = f"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 5{end}"
+    writer = threading.Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    read = as_arcs(pipe, directed=True, weights="weight")
+    writer.join()
+    assert (read.ids.tolist(), read.targets.tolist()) == ([1, 2], [1])
+    assert read.weights is not None
+    assert read.weights.tolist() == [5]
+
+
+def test_a_damaged_matrix_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "m.mtx"
+    file.write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 x 3\n")
+    with pytest.raises(InputError, match=r"m\.mtx: Line 3: Invalid integer value"):
+        as_arcs(file, directed=True)
+    file = tmp_path / "m.npz"
+    sparse.save_npz(file, sparse.csr_array(np.eye(2)))
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(InputError, match=r"m\.npz: File is not a zip file"):
+        as_arcs(file, directed=True)
+    outside = {"data": np.ones(1), "indices": np.array([9]), "indptr": np.array([0, 1]), "shape": np.array([1, 1])}
+    np.savez(file, format=np.array(b"csr"), **outside)
+    with pytest.raises(InputError, match=r"m\.npz: "):
+        as_arcs(file, directed=True)

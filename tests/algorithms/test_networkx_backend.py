@@ -37,12 +37,13 @@ def test_results_are_networkxs(name: str, pocl_device: Device) -> None:
     graph = nx.disjoint_union(nx.karate_club_graph(), nx.path_graph(["a", "b"]))
     given = (3,) if "single_source" in name or "shortest" in name else ()
     ours, theirs = getattr(nx, name)(graph, *given, backend="mmsbgen"), getattr(nx, name)(graph, *given)
+    assert type(ours) is type(theirs)
     if name == "connected_components":
         ours, theirs = list(ours), list(theirs)
+        assert {type(members) for members in ours} == {set}
     elif name == "pagerank":
         theirs = pytest.approx(theirs, abs=1e-12)
     assert ours == theirs
-    assert type(ours) is type(list(ours) if name == "connected_components" else getattr(nx, name)(graph, *given))
 
 
 def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
@@ -62,7 +63,11 @@ def test_what_is_not_done_here_says_why(pocl_device: Device) -> None:
     assert Backend.can_run("shortest_path_length", (graph, None, None, None, "dijkstra"), {}) == "there is no source"
     function = (graph, 0, None, lambda u, v, data: 1)
     assert Backend.can_run("single_source_dijkstra_path_length", function, {}) == "weights are a function"
+    for weight in (None, "weight"):
+        asked = {"G": graph, "source": 0, "weight": weight, "method": "bellman-ford"}
+        assert Backend.can_run("shortest_path_length", (), asked) == "the method is bellman-ford"
     assert "2 links are converted as fast" in str(Backend.should_run("core_number", (graph,), {}))
+    assert "2 links are converted as fast" in str(Backend.should_run("core_number", (), {"G": graph}))
     nx.set_edge_attributes(graph, -1, "weight")
     with pytest.raises(NotImplementedError) as raised:
         nx.single_source_dijkstra_path_length(graph, 0, backend="mmsbgen")

@@ -16,7 +16,8 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
 from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import build, check, check_built, traits_of
-from mmsbgen.kernels.family import KernelFamily, Launch
+from mmsbgen.kernels.family import Expected, KernelFamily, Launch
+from mmsbgen.kernels.own_source import _expected
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
 
@@ -70,6 +71,14 @@ def test_a_wrong_kernel_is_found(pocl_device: Device, folder: Path, name: str, r
     message = check(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info)))
     assert message is not None
     assert re.search(r"^\w+: \d+ of \d+ elements are off|the input a was overwritten", message)
+
+
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_an_answer_is_finite(odd: float) -> None:
+    """A tolerance in proportion to it would let everything pass."""
+    with pytest.raises(InputError, match=f"the answer has c with {odd}: give arguments for which it is finite"):
+        _expected({"c": np.zeros(2, np.float32)}, lambda given: {"c": np.array([odd, 1.0])}, 1e-5)
+    assert Expected(np.ones(2), np.array(np.nan)).errors(np.ones(2)) is not None
 
 
 def test_three_dimensions(pocl_device: Device, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_configuration_that_wins_alone_and_loses_in_the_chain_is_not_used(
         gain = tuning.gain(report, store)
         assert isinstance(gain, ChainGain)
         assert gain.slower, gain
-        assert len(gain.default) == len(gain.tuned) >= 1
+        assert len(gain.default) == len(gain.tuned) >= 5
         assert selected(store) == default
     assert sentence(gain).endswith("so the defaults stay in use")
 
@@ -90,7 +90,9 @@ def test_ratios_are_those_of_turns() -> None:
     assert gain.ratios == [2.0, 1.5, 0.5]
     assert gain.as_dict()["ratio"] == 1.5
     assert not gain.slower
-    assert ChainGain((1.0, 1.0), (1.1, 2.0)).slower
+    assert ChainGain((1.0,) * 5, (1.1, 2.0, 1.2, 1.1, 1.01)).slower
+    assert not ChainGain((1.0,) * 5, (1.1, 2.0, 1.2, 1.1, 0.99)).slower
+    assert not ChainGain((1.0,) * 4, (1.1, 2.0, 1.2, 1.1)).slower
 
 
 @pytest.mark.parametrize("budget", [5.0, 19.9, 20.0, 60.0])

@@ -165,7 +165,7 @@ def read(file: Path) -> Dataset:
     with np.load(file) as found:
         begins, targets = found["begins"], found["targets"]
     values = {"n": begins.size - 1, "degree": int(np.diff(begins).max())}
-    return Dataset(values, lambda kernel, problem, seed: search_of(begins, targets))
+    return Dataset(values, lambda kernel, problem, seed: search_of(begins, targets), lambda kernel: file.stem)
 
 
 def search_of(begins: Array, targets: Array) -> Workload:

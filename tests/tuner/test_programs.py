@@ -18,8 +18,9 @@ from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import build, check, release, upload
-from mmsbgen.kernels.family import KernelFamily
+from mmsbgen.kernels.family import Array, KernelFamily
 from mmsbgen.kernels.runtime import Runtime, look_up
+from mmsbgen.tuner.measure import trial_process
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.measure.trial_process import TrialBench
@@ -210,6 +211,50 @@ def test_a_users_data_are_what_is_measured_and_their_features_find_the_nearest(
     chosen = look_up(Index(store), device.info, programs, "levels", like_the_star)
     assert (chosen.tier, dict(chosen.config)) == ("problem", dict(found["star"].config))
     assert "degree=300" in chosen.reason
+
+
+def test_trials_of_other_data_are_not_reused(
+    programs: KernelFamily, store: Store, device: Device, tmp_path: Path
+) -> None:
+    begins, targets = program_graph(200)
+    reused = []
+    for name in ("first", "second", "first"):
+        np.savez(tmp_path / f"{name}.npz", begins=begins, targets=targets)
+        file = tmp_path / f"{name}.npz"
+        problem = programs.problem(**programs.dataset(file).values)
+        report = tune(
+            device.info.spec,
+            REFERENCE,
+            ["levels"],
+            problem,
+            store=store,
+            data=file,
+            patience=HASTY,
+            strategy="exhaustive",
+            roof_bytes=1 << 24,
+        )
+        reused.append(report.kernels[0].reused)
+    assert reused == [0, 0, 4]
+
+
+def program_graph(n: int) -> tuple[Array, Array]:
+    """A path of ``n`` vertices: first neighbours and neighbours."""
+    ends = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+    both = np.concatenate([ends, ends[:, ::-1]])
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    begins = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
+    return begins.astype(np.uint32), both[:, 1].astype(np.uint32)
+
+
+def test_a_tune_for_energy_refuses_inputs_that_are_restored(
+    programs: KernelFamily, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_process, "meter_of", lambda device: None)
+    bench = TrialBench(device, lambda phase: None)
+    bench.load(REFERENCE, "levels", programs.problem(n=100), 0, None)
+    with pytest.raises(InputError, match="its inputs are restored: tune for time"):
+        bench.energy(QUEUE)
+    bench.unload()
 
 
 def test_a_family_without_a_reader_says_so(programs: KernelFamily) -> None:

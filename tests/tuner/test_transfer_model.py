@@ -81,6 +81,16 @@ def test_records_of_another_problem_order_the_configurations(space: Candidates, 
     assert np.corrcoef(found.slowdowns, np.minimum(true, true.min() + 0.5))[0, 1] > 0.7
 
 
+def test_keys_that_leave_out_a_parameter_have_its_default(space: Candidates, key: Key) -> None:
+    own = of_other_problem(key)
+    fewer = {name: value for name, value in own.problem.params.items() if name == "K"}
+    older = replace(own, problem=replace(own.problem, params=fewer))
+    both = expected(space, key, [*recorded(own), *recorded(older)])
+    assert both is not None
+    assert len(both.slowdowns) == len(space.configs)
+    assert expected(space, key, [*recorded(older), *recorded(own)]) == both
+
+
 def test_records_of_other_devices_serve_only_where_this_one_has_none(space: Candidates, key: Key) -> None:
     own = of_other_problem(key)
     other = replace(own, device=replace(own.device, name="another", architecture="new"))

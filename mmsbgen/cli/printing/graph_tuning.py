@@ -38,6 +38,7 @@ class GraphTuning:
         self._chain_s = _CHAIN_S if budget_s is None else min(_CHAIN_S, _CHAIN_SHARE * budget_s)
         if options["objective"] != "time" or (budget_s is not None and budget_s < _SHORT_S):
             self._chain_s = 0.0
+        self._failed = ""
 
     @contextmanager
     def recorded(self, device: str | None, options: dict[str, Any]) -> Iterator[Path | None]:
@@ -51,8 +52,8 @@ class GraphTuning:
             try:
                 if not self._chain_s or not self._chain.record(device, Path(folder) / "state.npz", self._chain_s):
                     file = None
-            except MmsbgenError:
-                file = None
+            except MmsbgenError as error:
+                file, self._failed = None, str(error)
             if options["budget_seconds"] is not None:
                 taken_s = time.monotonic() - begin + self._chain_s
                 options["budget_seconds"] = max(1.0, options["budget_seconds"] - taken_s)
@@ -61,12 +62,14 @@ class GraphTuning:
     def gain(self, report: TuneReport, store: Store) -> ChainGain | str | None:
         """Whole sweeps as tuned and by the defaults, which are selected if they are faster in every turn.
 
-        None if there was no time, or every kernel has its default; a sentence if the two cannot be compared.
+        None if there was no time, or every kernel has its default; a sentence if a chain failed.
         """
         from mmsbgen.db.exchange.jsonl import Bundle
         from mmsbgen.tuner.run.finals import as_winners
 
         tuned = [one for one in report.kernels if one.best is not None and one.default not in (None, one.best)]
+        if self._failed:
+            return f"Generated inputs were measured, as a chain of the graph failed: {self._failed}"
         if not tuned or not self._chain_s:
             return None
         try:

@@ -60,5 +60,6 @@ GRAPH = KernelFamily(
     },
     row_bytes=lambda problem: 64,
     tuned=("bfs", "sssp", "cores", "pagerank", "components"),
+    inputs_refusal=generated.inputs_refusal,
     read=generated.read,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,23 @@ from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 
-__all__ = ["SHAPES", "features", "generated", "read", "workload"]
+__all__ = ["SHAPES", "features", "generated", "inputs_refusal", "read", "workload"]
 
 SHAPES = ("power-law", "grid", "path")
 _RANK_ROUNDS = 20
+#: The reference takes a round for each vertex of a path.
+_LONGEST_PATH = 20_000
+
+
+def inputs_refusal(problem: Problem) -> str | None:
+    """An error message if the reference would take too long on the generated graph, else None."""
+    n = problem.integer("n")
+    if problem["shape"] != "path" or n <= _LONGEST_PATH:
+        return None
+    return (
+        f"n={n} vertices are too many for shape=path, on which the reference takes a round for each vertex: give an n "
+        f"of at most {_LONGEST_PATH}, or another shape"
+    )
 
 
 def generated(problem: Problem, seed: int) -> Arcs:
@@ -66,11 +80,20 @@ def features(arcs: Arcs) -> dict[str, Value]:
 
 
 def read(file: Path) -> Dataset:
-    """A user's graph file; without weights in it, kernels that need them get random ones."""
+    """A user's graph file, whose links count both ways.
+
+    Weights in the file are not read, and an edge list with a third column is refused.  Kernels that need weights get
+    generated ones.
+    """
     arcs = as_arcs(file)
     if arcs.n_vertices == 0:
         raise InputError(f"{file} has no vertex; give a graph to measure on")
-    return Dataset(features(arcs), lambda kernel, problem, seed: workload(kernel, arcs, problem, seed))
+    identity = sha256(arcs.offsets.tobytes() + arcs.targets.tobytes()).hexdigest()[:16]
+    return Dataset(
+        features(arcs),
+        lambda kernel, problem, seed: workload(kernel, arcs, problem, seed),
+        name=lambda kernel: identity,
+    )
 
 
 def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:

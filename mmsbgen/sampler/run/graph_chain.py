@@ -29,7 +29,7 @@ from mmsbgen.tuner.measure.device_lock import having_device
 
 __all__ = ["ChainGain", "GraphChain"]
 
-_TURNS = 7
+_TURNS, _FEWEST = 7, 5
 _FIRST = 20
 """Sweeps before the turns, if there is time: the rows of a start have other sizes than those of most of a run."""
 _FIRST_SHARE = 0.4
@@ -54,8 +54,8 @@ class ChainGain:
 
     @property
     def slower(self) -> bool:
-        """Whether the tuned chain lost every turn."""
-        return max(self.ratios) < 1.0
+        """Whether the tuned chain lost every turn, of so many that chance does it in one of 32 cases at most."""
+        return len(self.ratios) >= _FEWEST and max(self.ratios) < 1.0
 
     def as_dict(self) -> dict[str, Any]:
         """The medians of both and of the ratios, and the turns, for JSON."""

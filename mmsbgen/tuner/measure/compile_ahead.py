@@ -79,7 +79,8 @@ class CompileAhead:
         # What may be needed later leaves room for what is needed now.
         self._later = ThreadPoolExecutor(max(1, self.jobs // 2), thread_name_prefix="later", initializer=self._give_way)
         self._asked: dict[str, Future[None]] = {}
-        self._early: dict[str, dict[str, Future[None]]] = {}
+        self._early: dict[str, tuple[dict[str, Future[None]], dict[str, float]]] = {}
+        self._closed = False
         self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
         each = (limits or TrialLimits()).divided(max(1, self.jobs))
         self._patience_s = each.compile_s
@@ -97,16 +98,16 @@ class CompileAhead:
         if self.jobs and not self.before:
             spec = self._family.kernel(kernel)
             names = {digest(dict(config)): config for config in configs}
-            self._early[kernel] = {
-                name: self._pool.submit(self._compile, spec, name, config, {}) for name, config in names.items()
-            }
+            seconds: dict[str, float] = {}
+            asked = {name: self._pool.submit(self._compile, spec, name, one, seconds) for name, one in names.items()}
+            self._early[kernel] = asked, seconds
 
     def begin(self, kernel: str) -> None:
         """Switch to ``kernel``; pending requests for another kernel are dropped."""
         self.ask([])
         if self.before:
             self.wait()  # on a GPU, compilers disturb no timing and may take longer than the time left
-        self._asked, self.seconds = self._early.pop(kernel, {}), {}
+        self._asked, self.seconds = self._early.pop(kernel, ({}, {}))
         self._spec = self._family.kernel(kernel)
 
     def ask(self, configs: Sequence[Config], later: Sequence[Config] = ()) -> None:
@@ -148,6 +149,7 @@ class CompileAhead:
 
     def close(self) -> None:
         """Drop pending requests and end the processes."""
+        self._closed = True
         for pool in (self._pool, self._later):
             pool.shutdown(wait=False, cancel_futures=True)
         for child in self._children:
@@ -183,6 +185,8 @@ class CompileAhead:
             else:
                 child = self._free.get()
                 try:
+                    if self._closed:  # it would start its process again
+                        return
                     child.prepare(spec.name, self._problem, config)
                 finally:
                     self._free.put(child)

@@ -271,7 +271,9 @@ class TrialBench:
         meter = meter_of(self.device)
         inputs = self._loaded()
         if inputs.workload.repeats == "restored":
-            raise InputError(f"the energy of {inputs.spec.name} is not known, as its inputs are restored between calls")
+            raise InputError(
+                f"the energy of {inputs.spec.name} is not known, as its inputs are restored: tune for time"
+            )
         with self._before_timing("compile"):
             launch = inputs.launcher(self._build(config))
             with self._alone("run"):

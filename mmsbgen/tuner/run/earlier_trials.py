@@ -75,7 +75,7 @@ def known_roofs(
 
 
 def known_trials(
-    store: Store, key: Key, objective: str = "time", program: Callable[[Config], str] | None = None
+    store: Store, key: Key, objective: str = "time", program: Callable[[Config], str] | None = None, data: str = ""
 ) -> dict[str, TrialRecord]:
     """The newest usable trial of each configuration under ``key``, by ``config_digest``.
 
@@ -88,7 +88,8 @@ def known_trials(
     - those whose times include the host's part (:func:`mmsbgen.tuner.measure.timing.timed_alone`);
     - those before the configuration failed in use and was quarantined, as only a new trial can lift that;
     - those that a fleet lost with its workers;
-    - those of another program, if ``program`` gives the digest of a configuration's program.
+    - those of another program, if ``program`` gives the digest of a configuration's program;
+    - those of other data than ``data``, see :class:`mmsbgen.kernels.family.Dataset`.
     """
     failed: dict[str, str] = {}
     for failure in store.quarantined(family=key.kernel.family, kernel=key.kernel.name):
@@ -96,7 +97,7 @@ def known_trials(
             for name in (failure.config_digest, failure.recorded_digest):
                 failed[name] = max(failed.get(name, ""), failure.created_at)
     known: dict[str, TrialRecord] = {}
-    found = _of_program(store, key, program)
+    found = _of_program(store, key, program, data)
     winner_s = next((trial.median_s for trial in found if trial.round > 1 and trial.median_s), math.inf)
     for trial in reversed(found):
         if trial.created_at <= failed.get(trial.config_digest, "") or trial.extra.get("lost"):
@@ -120,6 +121,7 @@ def order_of_going_on(
     configs: Sequence[dict[str, Value]],
     known: Collection[str],
     program: Callable[[Config], str] | None = None,
+    data: str = "",
 ) -> list[dict[str, Value]]:
     """Sort ``configs``: first those of the digests ``known``, which take no time, then the untried, then the tried.
 
@@ -127,13 +129,13 @@ def order_of_going_on(
     whole space reaches untried configurations before these.  Trials of another program than ``program`` gives do not
     count.
     """
-    tried = {trial.config_digest for trial in _of_program(store, key, program)}
+    tried = {trial.config_digest for trial in _of_program(store, key, program, data)}
     return sorted(configs, key=lambda config: 0 if (name := digest(config)) in known else 1 + (name in tried))
 
 
-def _of_program(store: Store, key: Key, program: Callable[[Config], str] | None) -> list[TrialRecord]:
-    """The trials under ``key`` whose program is the one that their configuration has today."""
-    found = store.trials(key=key)
+def _of_program(store: Store, key: Key, program: Callable[[Config], str] | None, data: str) -> list[TrialRecord]:
+    """The trials under ``key`` on these data, whose program is the one that their configuration has today."""
+    found = [trial for trial in store.trials(key=key) if trial.extra.get("data", "") == data]
     return found if program is None else [trial for trial in found if trial.program == program(trial.config)]
 
 
@@ -143,6 +145,7 @@ def known_finals(
     configs: Sequence[Config],
     objective: str = "time",
     program: Callable[[Config], str] | None = None,
+    data: str = "",
 ) -> Sequence[TrialRecord]:
     """The finals of the newest run that timed its finalists in turns, all of them among ``configs``.
 
@@ -153,7 +156,7 @@ def known_finals(
     allowed = {digest(dict(config)) for config in configs}
     by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
     searched: list[TrialRecord] = []
-    for trial in _of_program(store, key, program):
+    for trial in _of_program(store, key, program, data):
         if trial.round == 0:
             searched.append(trial)
         elif trial.status == "ok" and math.isfinite(cost(trial, objective)):

@@ -56,6 +56,8 @@ class Recorder:
     roof_gbps: float | None
     program: Callable[[Config], str]
     """The digest of a configuration's program."""
+    data: str = ""
+    """The name of the user's data; empty for generated inputs."""
 
     def record(
         self, config: Config, outcome: TrialOutcome, *, round_: int = 0, ahead_s: float | None = None
@@ -67,6 +69,8 @@ class Recorder:
         timing = outcome.timing or Timing(())
         resources = dict(outcome.resources or {})
         extra: dict[str, Any] = {"program": self.program(config)}
+        if self.data:
+            extra["data"] = self.data
         if timing.batch > 1:
             extra["batch"] = timing.batch
         if outcome.where:

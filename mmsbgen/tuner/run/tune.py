@@ -6,7 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -38,7 +38,7 @@ from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
 from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
 from mmsbgen.tuner.run.tune_jobs import KernelJob, foreseen, kernel_jobs, share
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
-from mmsbgen.tuner.search.candidates import BudgetSpentError, Fixed
+from mmsbgen.tuner.search.candidates import Fixed
 from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, CoordinateDescent, neighbours
 from mmsbgen.tuner.search.parallel_search import search_in_parallel, try_in_parallel
 from mmsbgen.tuner.search.strategies import check_strategy
@@ -130,7 +130,8 @@ def tune(
             entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed, extra))
             place = RunContext(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
-        jobs = kernel_jobs(info, found, specs, problem, fixed)
+        named = None if data is None else found.dataset(data).name
+        jobs = kernel_jobs(info, found, specs, problem, fixed, named)
         report = TuneReport(run.uuid, info)
         tell = progress or Progress()
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective, begin)
@@ -232,21 +233,15 @@ class _Session:
             self.progress.kernel(kernel)
             roofs = self.report.roofs
             self.place.measurer.load(job.spec.name, problem, max(roofs.copy, roofs.gather) if roofs else None)
-            made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather, job.program)
+            made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather, job.program, job.data)
             if ahead is not None:
                 ahead.begin(job.spec.name)
             evaluate = self._evaluator(kernel, made, ahead)
             space, strategy = job.space, self.place.run.strategy
             if strategy == "exhaustive" and not self.retune:
-                configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known, made.program)
+                configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known, made.program, made.data)
                 space = replace(space, configs=configs)
             evaluate.soon = [] if ahead is None else foreseen(strategy, space, trials, self.place.run.seed)
-            if end is not None and len(jobs) > position + 1 and self.place.lanes.count == 1:
-                with suppress(BudgetSpentError):
-                    evaluate([job.space.default])
-                if kernel.default is not None:
-                    part = share(jobs[position:], gather, kernel.default.median_s)
-                    kernel.deadline = begin + max(0.0, end - begin) * part
             search_in_parallel(
                 self.place.lanes,
                 strategy,
@@ -274,7 +269,7 @@ class _Session:
         return Evaluator(
             kernel,
             made,
-            {} if self.retune else known_trials(self.store, kernel.key, self.objective, made.program),
+            {} if self.retune else known_trials(self.store, kernel.key, self.objective, made.program, made.data),
             measurer,
             self.store,
             self.progress,
@@ -313,6 +308,8 @@ class _Session:
         try:
             return self.place.measurer.energy(config)
         except MmsbgenError as error:
+            if self.objective != "time" and isinstance(error, InputError):  # no configuration of it can be measured
+                raise
             kernel.note = f"the energy of {describe(config)} could not be measured: {error}"
             return None
 
@@ -337,7 +334,8 @@ class _Session:
         """Time the best trials and the default again in turns, so that all meet the same conditions."""
         climbs = evaluate.release()
         if not self.retune:
-            kernel.finals += known_finals(self.store, kernel.key, kernel.space.configs, self.objective, made.program)
+            configs, asked = kernel.space.configs, (self.objective, made.program, made.data)
+            kernel.finals += known_finals(self.store, kernel.key, configs, *asked)
             if kernel.finals:
                 kernel.verdict = self._verdict(kernel, spec)
                 return

@@ -37,31 +37,40 @@ class KernelJob:
     """Bytes that a launch moves."""
     launches: float
     """Launches in an iteration of a run."""
+    data: str
+    """The name of the user's data; empty for generated inputs."""
 
-    def seconds(self, roof_gbps: float | None, default_s: float | None = None) -> float:
-        """Seconds in an iteration: of the default if those are known, else of the bytes at the roof."""
-        at_roof = self.moved / (1e9 * (roof_gbps or 100.0))
-        return self.launches * (default_s or _LAUNCH_S + at_roof)
+    def seconds(self, roof_gbps: float | None) -> float:
+        """Estimated seconds in an iteration: of the launches, and of the bytes at the roof."""
+        return self.launches * (_LAUNCH_S + self.moved / (1e9 * (roof_gbps or 100.0)))
 
 
 def kernel_jobs(
-    info: DeviceInfo, family: KernelFamily, specs: Sequence[KernelSpec], problem: Problem, fixed: Fixed | None
+    info: DeviceInfo,
+    family: KernelFamily,
+    specs: Sequence[KernelSpec],
+    problem: Problem,
+    fixed: Fixed | None,
+    data_of: Callable[[str], str] | None = None,
 ) -> list[KernelJob]:
-    """The work for each kernel."""
+    """The work for each kernel; ``data_of`` returns the name of the data that a kernel is measured on."""
     traits, jobs = traits_of(info), []
     for spec in specs:
         key, space = key_of(info, spec, problem), candidates(spec, problem, traits, fixed)
         if space.model is not None:
             space = replace(space, model=_remembered(space.model))
         moved, launches = spec.traffic(problem), family.launches.get(spec.name, 1.0)
-        jobs.append(KernelJob(spec, space, key, _programs(family, key), moved, launches))
+        data = "" if data_of is None else data_of(spec.name)
+        jobs.append(KernelJob(spec, space, key, _programs(family, key), moved, launches, data))
     return jobs
 
 
-def share(jobs: Sequence[KernelJob], roof_gbps: float | None, default_s: float | None = None) -> float:
-    """Share of the first of ``jobs`` in the seconds of all; ``default_s`` is the time of its default, if known."""
-    first = jobs[0].seconds(roof_gbps, default_s)
-    return first / (first + sum(job.seconds(roof_gbps) for job in jobs[1:]))
+def share(jobs: Sequence[KernelJob], roof_gbps: float | None) -> float:
+    """Share of the first of ``jobs`` in the estimated seconds of all.
+
+    Measured seconds of one beside estimates of the others would favour it by as much as it is below the roof.
+    """
+    return jobs[0].seconds(roof_gbps) / sum(job.seconds(roof_gbps) for job in jobs)
 
 
 def foreseen(strategy: str, space: Candidates, budget: int | None, seed: int) -> list[Config]:

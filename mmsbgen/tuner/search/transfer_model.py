@@ -58,7 +58,7 @@ def _serves(key: Key, other: Key, same_device: bool) -> bool:
 
 def _slowdowns(family: KernelFamily, key: Key, others: Sequence[Group], configs: Sequence[Config]) -> tuple[float, ...]:
     """The expected log slowdowns by records of other keys, nearest first; empty without enough records."""
-    spec, here = family.kernel(key.kernel.name), _context(key)
+    spec, here = family.kernel(key.kernel.name), _context(family, key)
     known: list[Config] = []
     estimates: list[Estimate] = []
     contexts: list[Config] = []
@@ -70,7 +70,7 @@ def _slowdowns(family: KernelFamily, key: Key, others: Sequence[Group], configs:
         return [replace(one, work=one.work / least) for one in found]
 
     keys = 0
-    for group in sorted(others, key=lambda group: _distance(here, _context(group.key))):
+    for group in sorted(others, key=lambda group: _distance(here, _context(family, group.key))):
         try:
             problem = family.problem(**group.key.problem.params)
         except InputError:
@@ -82,7 +82,7 @@ def _slowdowns(family: KernelFamily, key: Key, others: Sequence[Group], configs:
         configs_there = [config for config, _ in some]
         known += configs_there
         estimates += model(group.key, problem, configs_there)
-        contexts += [_context(group.key)] * len(some)
+        contexts += [_context(family, group.key)] * len(some)
         values += [min(value - some[0][1], CARED_FOR) for _, value in some]
         keys += 1
         if keys == _KEYS:
@@ -121,11 +121,11 @@ def _some(group: Group) -> list[tuple[dict[str, Any], float]]:
     return [(json.loads(text), math.log(best[text])) for text in kept]
 
 
-def _context(key: Key) -> dict[str, Any]:
-    """What the process sees of problem and device."""
-    device = key.device
+def _context(family: KernelFamily, key: Key) -> dict[str, Any]:
+    """What the process sees of problem and device; parameters that a key leaves out have their defaults."""
+    device, spec = key.device, family.kernel(key.kernel.name)
     return {
-        **key.problem.params,
+        **{p.name: key.problem.params.get(p.name, p.default) for p in family.parameters if p.name in spec.parameters},
         "compute units": device.compute_units,
         "local memory": int(device.extra.get("local_memory", 0)),
         "backend": device.backend,

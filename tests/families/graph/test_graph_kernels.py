@@ -105,6 +105,25 @@ def test_generated_graphs_are_what_their_problem_says() -> None:
     }
 
 
+def test_a_path_too_long_for_the_reference_is_refused() -> None:
+    assert GRAPH.inputs_refusal(GRAPH.problem(n=20_000, shape="path")) is None
+    assert GRAPH.inputs_refusal(GRAPH.problem(n=20_001, shape="grid")) is None
+    assert "give an n of at most 20000, or another shape" in str(
+        GRAPH.inputs_refusal(GRAPH.problem(n=20_001, shape="path"))
+    )
+
+
+def test_a_users_graph_is_named_by_its_links(tmp_path: Path) -> None:
+    """Directions do not count."""
+    names = []
+    for number, text in enumerate(("0 1\n1 2\n", "1 0\n2 1\n", "0 1\n0 2\n")):
+        file = tmp_path / f"{number}.txt"
+        file.write_text(text)
+        names.append(GRAPH.dataset(file).name("bfs"))
+    assert len(names[0]) == 16
+    assert names[0] == names[1] != names[2]
+
+
 @pytest.mark.slow
 def test_a_users_graph_is_what_kernels_are_measured_on(pocl_device: Device, tmp_path: Path) -> None:
     file = tmp_path / "star.txt"
