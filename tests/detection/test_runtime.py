@@ -265,7 +265,7 @@ def test_a_variant_whose_launch_is_refused_leaves_the_choice(tmp_path, monkeypat
         config = dict(spec.default(problem, runtime.traits_of(device.info))) | {"block_size": 4}
         chosen = Runtime(device, MMSB, None, {}, {"gather_rows": config})
         kernel = chosen.kernel("gather_rows", problem)
-        assert kernel.kernel.configuration == describe(config), "told where queued work fails"
+        assert kernel.kernels["gather_rows"].configuration == describe(config), "told where queued work fails"
         variant = chosen.variant("gather_rows", problem, accumulate=True)
         values = arguments(device, spec, problem)
         kernel.launch(8, values)

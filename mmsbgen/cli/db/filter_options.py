@@ -76,7 +76,8 @@ def checked_parameters(store: Store, texts: Sequence[str]) -> dict[str, Any]:
     from mmsbgen import families
 
     found = parameters(texts)
-    known = [parameter.name for of in families.names() for parameter in families.family(of).parameters]
+    declared = [parameter.name for of in families.names() for parameter in families.family(of).parameters]
+    known = list(dict.fromkeys(declared))
     if set(found) <= set(known):
         return found
     known += sorted({name for problem in store.problems() for name in problem.params} - set(known))

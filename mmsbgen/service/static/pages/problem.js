@@ -8,7 +8,8 @@ export async function kernelAndProblem(signal, changed = () => {}) {
   const { families } = await get("kernels", {}, signal);
   const all = await Promise.all(families.map((name) => get("kernels", { family: name }, signal)));
   const kernels = all.flatMap((one) => one.kernels.filter((kernel) => kernel.worth_tuning));
-  const named = (one) => (families.length > 1 ? `${one.family}/${one.name}` : one.name);
+  const several = (name) => kernels.filter((one) => one.name === name).length > 1;
+  const named = (one) => (several(one.name) ? `${one.family}/${one.name}` : one.name);
   const kernel = el("select", {}, kernels.map((one) => el("option", { value: named(one) }, named(one))));
   const first = kernels.find((one) => one.name === "update_phi") ?? kernels[0];
   kernel.value = named(first);
