@@ -43,6 +43,8 @@ GROUPS = (
     ("sparse_rows",),
     ("sparse_totals", "sparse_pairs", "sparse_links", "sparse_places", "sparse_shares", "sparse_gather"),
     ("sample_partners", "exchange_slots", "edge_lookup", "draws"),
+    ("bfs", "sssp", "cores"),
+    ("components", "pagerank", "parents"),
 )
 #: Completions of a pair of values of which the best is taken, for each kernel that has it.
 _TRIES = 5
