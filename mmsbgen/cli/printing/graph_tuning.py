@@ -85,9 +85,12 @@ def sentence(gain: ChainGain) -> str:
     """A sentence on the sweeps of a graph as tuned and by the defaults."""
     tuned_s, default_s = statistics.median(gain.tuned), statistics.median(gain.default)
     saved_s = 100 * (default_s - tuned_s)
+    saved = f"{abs(saved_s):.2g} s {'less' if saved_s >= 0 else 'more'} in 100 sweeps"
+    if min(gain.ratios) <= 1.0 <= max(gain.ratios):
+        saved = "so they cannot be told apart"
     text = (
         f"a sweep of this graph takes {seconds(tuned_s)}, by the defaults {seconds(default_s)}: "
         f"{statistics.median(gain.ratios):.2f}x ({min(gain.ratios):.2f} to {max(gain.ratios):.2f} in "
-        f"{len(gain.ratios)} turns), {abs(saved_s):.2g} s {'less' if saved_s >= 0 else 'more'} in 100 sweeps"
+        f"{len(gain.ratios)} turns), {saved}"
     )
     return text + ("; so the defaults stay in use" if gain.slower else "")
