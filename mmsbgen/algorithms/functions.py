@@ -15,6 +15,7 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import NONE
+from mmsbgen.families.graph.sweeps import CHANGE, ROUNDS
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
@@ -214,7 +215,7 @@ def pagerank(
     n = arcs.n_vertices
     state = inputs.state_of_pagerank(arcs, found.real, alpha, n * tol, max_iter, *vectors)
     rank, settings = found.run("pagerank", arcs, state, "rank", "settings")
-    rounds, change = int(settings[4]), float(settings[5])
+    rounds, change = int(settings[ROUNDS]), float(settings[CHANGE])
     if not change < n * tol:
         raise ConvergenceError(
             f"PageRank of {arcs.name} still changes by {change:.3g} after {rounds} rounds, and {n * tol:.3g} were "

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_bytes, short_name, text_lines
+from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.graph import Graph, number_integers, object_ids, string_ids
 from mmsbgen.graph.ids import number_ids
@@ -24,20 +22,6 @@ from mmsbgen.graph.reading_options import USUAL_COLUMNS
 from mmsbgen.graph.sources import as_graph
 
 __all__ = ["as_arcs"]
-
-#: What SciPy, NumPy and zipfile raise for damaged files.
-_DAMAGED = (
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    LookupError,
-    OSError,
-    EOFError,
-    MemoryError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def as_arcs(source: Any, *, directed: bool = False, weights: str | None = None) -> Arcs:
@@ -160,32 +144,14 @@ def _from_file(file: Path, directed: bool, weighted: bool) -> Arcs:
         kind = format_of(file, raw)
         if kind == "text":
             return _from_text(file, raw, directed, weighted)
-        if kind in ("mtx", "npz"):
-            matrix = _read_matrix(file, raw, kind)
-            return _from_scipy(matrix, directed, weighted, str(file), 1 if kind == "mtx" else 0)
+        if kind == "mtx":
+            return _from_scipy(matrix_market(file, raw), directed, weighted, str(file), 1)
+        if kind == "npz":
+            return _from_scipy(npz_matrix(file, raw), directed, weighted, str(file), 0)
     raise InputError(
         f"{file} has the format {kind}, of which directions and weights are not read; give an edge list, Matrix Market "
         "or .npz, or read the file by networkx in Python"
     )
-
-
-def _read_matrix(file: Path, raw: bytes, kind: str) -> Any:
-    """The matrix in the content ``raw`` of a file, which may be a stream that cannot be opened again."""
-    from scipy import sparse
-    from scipy.io import mmread
-
-    if kind == "mtx" and not raw.endswith(b"\n"):
-        raw += b"\n"  # without it SciPy 1.17 reads beyond its buffer, and crashes
-    content = io.BytesIO(raw)
-    try:
-        if kind == "mtx":
-            return sparse.coo_array(mmread(content))
-        matrix = sparse.load_npz(content)
-        if hasattr(matrix, "check_format"):  # load_npz does not check the places of rows and columns
-            matrix.check_format()
-        return matrix
-    except _DAMAGED as error:
-        raise InputError(f"{file}: {error}") from None
 
 
 def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool) -> Arcs:

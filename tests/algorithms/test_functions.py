@@ -250,14 +250,14 @@ def test_a_matrix_is_read_from_a_pipe(tmp_path: Path, end: str) -> None:
 def test_a_damaged_matrix_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "m.mtx"
     file.write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 x 3\n")
-    with pytest.raises(InputError, match=r"m\.mtx: Line 3: Invalid integer value"):
+    with pytest.raises(InputError, match=r"m\.mtx is no whole Matrix Market file \(Line 3: Invalid integer value"):
         as_arcs(file, directed=True)
     file = tmp_path / "m.npz"
     sparse.save_npz(file, sparse.csr_array(np.eye(2)))
     file.write_bytes(file.read_bytes()[:-30])
-    with pytest.raises(InputError, match=r"m\.npz: File is not a zip file"):
+    with pytest.raises(InputError, match=r"m\.npz holds no whole sparse matrix; give one that scipy"):
         as_arcs(file, directed=True)
     outside = {"data": np.ones(1), "indices": np.array([9]), "indptr": np.array([0, 1]), "shape": np.array([1, 1])}
     np.savez(file, format=np.array(b"csr"), **outside)
-    with pytest.raises(InputError, match=r"m\.npz: "):
+    with pytest.raises(InputError, match=r"m\.npz holds no whole sparse matrix; give one that scipy"):
         as_arcs(file, directed=True)

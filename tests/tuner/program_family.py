@@ -15,7 +15,7 @@ from mmsbgen.kernels.family import Argument, Array, Dataset, Expected, KernelFam
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.kernels.render import environment
-from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+from mmsbgen.kernels.space import Axis, Config, Space, Traits
 
 NONE = np.uint32(0xFFFFFFFF)
 HEAD = """
@@ -231,10 +231,6 @@ def product(problem: Problem, seed: int) -> Workload:
     )
 
 
-def layout_of_graphs(config: Config, problem: Problem, traits: Traits) -> str | None:
-    return None if config["layout"] in ("rows", "columns") else "the layout is unknown"
-
-
 PRODUCTS = KernelSpec(
     name="product",
     template="toy/product.jinja",
@@ -247,7 +243,7 @@ PRODUCTS = KernelSpec(
     ),
     parameters=("n",),
     space=Space(
-        (BLOCK, Axis("layout", ("rows", "columns"), "of the matrix")), (Constraint("layout", layout_of_graphs),)
+        (BLOCK, Axis("layout", ("rows", "columns"), "of the matrix")),
     ),
     default=partial(default, layout="rows"),
     variables=lambda problem, config, traits: {},

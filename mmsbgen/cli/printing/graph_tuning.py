@@ -48,16 +48,16 @@ class GraphTuning:
         """
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="mmsbgen-") as folder:
-            file: Path | None = Path(folder) / "state.npz"
+            file = Path(folder) / "state.npz"
+            is_recorded = False
             try:
-                if not self._chain_s or not self._chain.record(device, Path(folder) / "state.npz", self._chain_s):
-                    file = None
+                is_recorded = self._chain_s > 0 and self._chain.record(device, file, self._chain_s)
             except MmsbgenError as error:
-                file, self._failed = None, str(error)
+                self._failed = str(error)
             if options["budget_seconds"] is not None:
                 taken_s = time.monotonic() - begin + self._chain_s
                 options["budget_seconds"] = max(1.0, options["budget_seconds"] - taken_s)
-            yield file
+            yield file if is_recorded else None
 
     def gain(self, report: TuneReport, store: Store) -> ChainGain | str | None:
         """Whole sweeps as tuned and by the defaults, which are selected if they are faster in every turn.

@@ -26,6 +26,16 @@ _ENTRY, _ROW, _CELL = 14, 800, 32
 
 def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph of a square matrix; ids are its rows, from 1 on as the file counts them."""
+    return from_scipy(matrix_market(file, raw), str(file), reading, first_id=1)
+
+
+def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
+    """The graph of a matrix that ``scipy.sparse.save_npz`` wrote; ids are its rows from 0 on."""
+    return from_scipy(npz_matrix(file, raw), str(file), reading)
+
+
+def matrix_market(file: Path, raw: bytes) -> Any:
+    """The matrix of a Matrix Market file as SciPy's; raises :class:`InputError` if it is damaged."""
     from scipy import sparse
     from scipy.io import mmread
 
@@ -37,23 +47,24 @@ def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph
         raise _damaged(file, "Matrix Market", error) from None
     if isinstance(matrix, np.ndarray):
         matrix = sparse.coo_array(matrix)
-    return from_scipy(matrix, str(file), reading, first_id=1)
+    return matrix
 
 
-def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
-    """The graph of a matrix that ``scipy.sparse.save_npz`` wrote; ids are its rows from 0 on."""
+def npz_matrix(file: Path, raw: bytes) -> Any:
+    """The matrix that ``scipy.sparse.save_npz`` wrote; raises :class:`InputError` if it is damaged or too large."""
     from scipy import sparse
 
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             need_memory(file, _ENTRY * sum(member.file_size for member in archive.infolist()))
         matrix = sparse.load_npz(io.BytesIO(raw))
-        matrix = sparse.coo_array(matrix)
+        if hasattr(matrix, "check_format"):  # load_npz does not check the places of rows and columns
+            matrix.check_format()
+        return sparse.coo_array(matrix)
     except InputError:
         raise
     except Exception:  # a damaged archive raises errors of zipfile, zlib, NumPy and SciPy
         raise InputError(f"{file} holds no whole sparse matrix; give one that scipy.sparse.save_npz wrote") from None
-    return from_scipy(matrix, str(file), reading)
 
 
 def from_npy(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
