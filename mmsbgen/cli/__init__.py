@@ -25,6 +25,7 @@ _COMMANDS = {
     "serve": LazyCommand("mmsbgen.cli.serve:serve", "Serve the tuning database, kernels and jobs over HTTP."),
     "report": LazyCommand("mmsbgen.cli.report:report", "Write a page with pictures of what a run found."),
     "tune": LazyCommand("mmsbgen.cli.tune:tune", "Find the fastest configuration of each kernel on a device."),
+    "update": LazyCommand("mmsbgen.cli.update:update", "Update results of detect after the graph has changed."),
     "worker": LazyCommand("mmsbgen.cli.worker:worker", "Do the jobs of a database on a device of this machine."),
 }
 

@@ -93,7 +93,7 @@ def _better(best: FinishedRun, after: FinishedRun, top: int) -> FinishedRun:
     notes = (*best.chains, _note(after))
     wins = _score(notes[-1]) > max(map(_score, best.chains))
     better, other = (after, best) if wins else (best, after)
-    others = (*best.others, _memberships(other.sampler, top))
+    others = (*best.others, stored_memberships(other.sampler, top))
     better.sampler.stages.add(other.sampler.stages.seconds())
     other.sampler.close()
     return replace(
@@ -108,7 +108,8 @@ def _better(best: FinishedRun, after: FinishedRun, top: int) -> FinishedRun:
     )
 
 
-def _memberships(sampler: Sampler, top: int) -> Memberships:
+def stored_memberships(sampler: Sampler, top: int) -> Memberships:
+    """The memberships by a finished chain, with the ``top`` largest entries of each row."""
     found = results.with_codes(results.memberships(sampler, min(top, sampler.shape.k)), sampler)
     return results.with_samples(found, sampler)
 

@@ -19,7 +19,7 @@ from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, load_graph
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, of_arrays, outside
-from mmsbgen.sampler.run.result_folder import FILES
+from mmsbgen.sampler.run.result_folder import FILES, GRAPH_FILE
 from mmsbgen.scores.cover import words_of
 
 
@@ -82,6 +82,8 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
         record = _record(folder)
         recorded = record["graph"]
         source, digest = recorded.get("file"), recorded["digest"]
+        if source is not None and Path(source).name == GRAPH_FILE and (folder / GRAPH_FILE).is_file():
+            source = str(folder / GRAPH_FILE)  # the folder may have been moved
         reading = ReadingOptions.recorded(recorded.get("reading"))
         size = f"{recorded['vertices']} and {recorded['links']}"
     if given is None and source is None:
@@ -102,6 +104,12 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
             f"{graph.n_links} links, the run's {size}, or others; give the file that the run was made on"
         )
     return None, f"{plain(source, 200)} is no longer the graph that the run was made on"
+
+
+def reading_of_run(folder: Path) -> ReadingOptions:
+    """How the run in ``folder`` read its graph; raises InputError for a folder without a record."""
+    with _readable(folder / "run.json"):
+        return ReadingOptions.recorded(_record(folder)["graph"].get("reading"))
 
 
 def read_memberships(file: IO[bytes], delta: float, top: int = 16) -> Memberships:

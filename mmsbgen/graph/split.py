@@ -157,13 +157,13 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
     # Test pairs use a separate stream, so that the validation pairs do not depend on ``test``.
     rng, test_rng = (np.random.Generator(np.random.PCG64(key)) for key in ([seed, 3], [seed, 3, 1]))
     drawn = rng.choice(n_links, size=n_validation, replace=False) if n_validation else np.empty(0, dtype=np.int64)
-    non_links = _draw_non_links(graph.n_vertices, graph.links, n_validation, rng)
+    non_links = draw_non_links(graph.n_vertices, graph.links, n_validation, rng)
     if n_test:
         left = np.delete(np.arange(n_links), drawn)
         drawn = np.concatenate([drawn, test_rng.choice(left, size=n_test, replace=False)])
         taken = np.concatenate([graph.links, non_links])
         taken = unpack_pairs(np.sort(pack_pairs(taken[:, 0], taken[:, 1])))
-        non_links = np.concatenate([non_links, _draw_non_links(graph.n_vertices, taken, n_test, test_rng)])
+        non_links = np.concatenate([non_links, draw_non_links(graph.n_vertices, taken, n_test, test_rng)])
     if len(non_links) < n_held_out:
         notes.append(_few_non_links(graph, len(non_links), n_held_out, n_validation))
     stays = np.ones(n_links, dtype=np.bool_)
@@ -172,8 +172,8 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
         graph=graph,
         seed=seed,
         training_links=read_only(graph.links[stays]),
-        validation=_held_out(graph.links[drawn[:n_validation]], non_links[:n_validation]),
-        test=_held_out(graph.links[drawn[n_validation:]], non_links[n_validation:]),
+        validation=held_out(graph.links[drawn[:n_validation]], non_links[:n_validation]),
+        test=held_out(graph.links[drawn[n_validation:]], non_links[n_validation:]),
         warnings=tuple(notes),
     )
 
@@ -200,13 +200,14 @@ def _count(fraction: float, n_links: int, *, taken: int, word: str, notes: list[
     return count
 
 
-def _held_out(links: Int64Array, non_links: Int64Array) -> HeldOut:
+def held_out(links: Int64Array, non_links: Int64Array) -> HeldOut:
+    """These pairs, ``[L, 2]`` and ``[M, 2]`` with ``u < v``, in order and with their labels."""
     parts = [unpack_pairs(np.sort(pack_pairs(part[:, 0], part[:, 1]))) for part in (links, non_links)]
     labels = np.repeat([True, False], [len(links), len(non_links)])
     return HeldOut(read_only(np.concatenate(parts)), read_only(labels))
 
 
-def _draw_non_links(n: int, taken: Int64Array, count: int, rng: np.random.Generator) -> Int64Array:
+def draw_non_links(n: int, taken: Int64Array, count: int, rng: np.random.Generator) -> Int64Array:
     """Draw ``min(count, all)`` distinct pairs of ``n`` vertices that are not ``taken``, uniformly, in random order.
 
     No draw is rejected.  All pairs u < v are ranked row by row.  ``taken`` is ``[T, 2]``, lexicographic;

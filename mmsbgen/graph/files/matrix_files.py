@@ -16,6 +16,7 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import library
 from mmsbgen.base.user_files import need_memory
 from mmsbgen.graph.edge_tables import from_table
+from mmsbgen.graph.files.graph_archive import graph_of_archive, is_graph_archive
 from mmsbgen.graph.graph import Graph
 from mmsbgen.graph.library_graphs import from_array, from_scipy
 from mmsbgen.graph.reading_options import ReadingOptions
@@ -30,7 +31,9 @@ def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph
 
 
 def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
-    """The graph of a matrix that ``scipy.sparse.save_npz`` wrote; ids are its rows from 0 on."""
+    """The graph that an update left, or of a matrix that ``scipy.sparse.save_npz`` wrote, whose rows are the ids."""
+    if is_graph_archive(raw):
+        return graph_of_archive(file, raw)
     return from_scipy(npz_matrix(file, raw), str(file), reading)
 
 

@@ -11,6 +11,8 @@ from mmsbgen.base.id_text import plain
 
 #: Files that a run writes into its folder.
 FILES = ("run.json", "memberships.npz", "communities.txt")
+#: The graph of an update with its held-out pairs, beside them.
+GRAPH_FILE = "graph.npz"
 
 
 def record_in(folder: Path) -> dict[str, Any] | None:

@@ -20,6 +20,8 @@ from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.versions import versions
 from mmsbgen.families.mmsb.numbers.sparse_rows import filled
+from mmsbgen.graph import Split
+from mmsbgen.graph.files.graph_archive import write_graph
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover, Tell
@@ -32,6 +34,7 @@ from mmsbgen.sampler.diagnostics.memberships import (
     named_arrays,
 )
 from mmsbgen.sampler.posterior.moments import Posterior
+from mmsbgen.sampler.run.result_folder import GRAPH_FILE
 from mmsbgen.sampler.state.memory_needs import MOST_CODES
 from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.scores.cover import cover_text, words_of
@@ -201,8 +204,17 @@ def as_json(value: dict[str, Any]) -> str:
     return json.dumps(value, indent=2, allow_nan=False)
 
 
-def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any], whole: Sampler | None) -> None:
+def write(
+    out: Path,
+    found: Memberships,
+    cover: Cover,
+    run_record: dict[str, Any],
+    whole: Sampler | None,
+    graph: Split | None = None,
+) -> None:
     """Write ``communities.txt``, ``memberships.npz`` and ``run.json`` into the folder ``out``.
+
+    Updates give ``graph``, which is written too.
 
     A community is a line of tab-separated ids, SNAP's format. The archive holds ``ids``, ``beta``, ``unlinked``,
     ``columns``, and either ``communities`` and ``shares`` ``[N, r]``, ``rest`` ``[N]``, ``spread`` ``[W]`` and
@@ -228,6 +240,8 @@ def write(out: Path, found: Memberships, cover: Cover, run_record: dict[str, Any
                 for which, name in enumerate(("pi_mean", "pi_sd") if found.posterior is not None else ()):
                     parts = (whole.moments(*chunk)[which] for chunk in whole.state_chunks())
                     archive.add_parts(name, shape, whole.shape.real, _by_column(parts, found.columns))
+        if graph is not None:
+            write_graph(out / GRAPH_FILE, graph, together)
         write_text(out / "run.json", as_json(run_record) + "\n", together)
 
 

@@ -120,7 +120,7 @@ class SparseState(State):
         share[own == NONE] = 0.0
         at = np.argsort(-share, axis=1, kind="stable")[:, : values.shape[1]]
         own, share = np.take_along_axis(own, at, axis=1), np.take_along_axis(share, at, axis=1)
-        return own, self._scaled(share, own != NONE)
+        return own, self.scaled(share, own != NONE)
 
     def shrink(self, communities: Array, factor: float) -> None:
         """Multiply all entries of ``communities`` by ``factor``, and divide the rows by their new sums."""
@@ -129,9 +129,9 @@ class SparseState(State):
         share[np.isin(kept, communities)] *= factor
         order = np.argsort(-share, axis=1, kind="stable")
         kept, share = np.take_along_axis(kept, order, axis=1), np.take_along_axis(share, order, axis=1)
-        self.set_entries(kept, self._scaled(share, kept != NONE))
+        self.set_entries(kept, self.scaled(share, kept != NONE))
 
-    def _scaled(self, shares: Array, used: Array) -> Array:
+    def scaled(self, shares: Array, used: Array) -> Array:
         """Entries ``[V, R]`` in proportion to ``shares`` where ``used``: rows add up to 1, none is below the floor."""
         k, floor = self.shape.k, self.shape.floor
         shares = np.where(used, shares, 0.0)

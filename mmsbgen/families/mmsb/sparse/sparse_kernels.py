@@ -329,6 +329,29 @@ SPARSE_GATHER = _items(
     each=entries_of,
 )
 
+SPARSE_REPLACE = _items(
+    "sparse_replace",
+    "puts the new rows of some vertices in place of the old ones",
+    (
+        Argument("communities", "u32", "inout", "[N, R] communities of the entries, the largest entry first"),
+        Argument("values", "real", "inout", "[N, R] the entries of pi"),
+        Argument("new_communities", "u32", "in", "[N, R] the new rows"),
+        Argument("new_values", "real", "in", "[N, R] their entries"),
+        Argument("told_communities", "u32", "inout", "[N, R] the rows that neighbours were told of"),
+        Argument("told_values", "real", "inout", "[N, R] their entries"),
+        Argument("vertices", "u32", "in", "[N] distinct vertices, as many as are to be replaced"),
+        SUMS,
+        Argument("moved", "real", "out", "[N] L1 distances of the new rows from the old, in the order of vertices"),
+        Argument("since_told", "real", "out", "[N] those from the rows that neighbours were told of"),
+        N_VERTICES,
+        FLOOR_PI,
+        Argument("tolerance", "real", "scalar", "distance beyond which neighbours are told"),
+    ),
+    sparse_pair_workloads.sparse_replace,
+    _PARAMETERS,
+    lambda p: p.integer("N") * 4 * row_bytes(p),
+)
+
 KERNELS = (
     SPARSE_ROWS,
     SPARSE_TOTALS,
@@ -337,4 +360,5 @@ KERNELS = (
     SPARSE_PLACES,
     SPARSE_SHARES,
     SPARSE_GATHER,
+    SPARSE_REPLACE,
 )

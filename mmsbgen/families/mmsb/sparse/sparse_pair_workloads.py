@@ -1,4 +1,4 @@
-"""Test inputs and output checks of the kernels over pairs of sparse rows, and of those that copy or count them."""
+"""Test inputs and output checks of the kernels over pairs of sparse rows, and of those that copy or replace rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
+from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.reference.pair_workloads import pairs_of
 from mmsbgen.families.mmsb.reference.workloads import real_type, roundoff
-from mmsbgen.families.mmsb.sparse.sparse_sizes import entries_of
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import graph_of, rows_of
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
@@ -171,3 +172,57 @@ def sparse_gather(problem: Problem, seed: int) -> Workload:
         return None if all(same) else "rows are not those of the vertices"
 
     return Workload(arguments, count, judge)
+
+
+def sparse_replace(problem: Problem, seed: int) -> Workload:
+    """Some vertices in random order; every fourth new row is the old one, every third is the one last told."""
+    rng = np.random.default_rng(seed)
+    n, k, r, u = problem.integer("N"), problem.integer("K"), entries_of(problem), roundoff(problem)
+    given, _ = rows_of(problem, rng)
+    dtype, floor, every = real_type(problem), float(given["floor_pi"]), np.arange(n)
+    old = {name: given[name] for name in ("communities", "values")}
+    new_from = np.where(every % 4, rng.permutation(n), every)
+    told_from = np.where(every % 3, rng.permutation(n), new_from)
+    new, told = ({name: array[rows] for name, array in old.items()} for rows in (new_from, told_from))
+    vertices, count = rng.permutation(n).astype(np.uint32), max(1, 3 * n // 4)
+    taken = vertices[:count].astype(np.int64)
+    at_old, at_new, at_told = (
+        rows_format.expanded(rows["communities"][taken], rows["values"][taken], k, floor) for rows in (old, new, told)
+    )
+    moved, since = (np.abs(at_new - before).sum(axis=1) for before in (at_old, at_told))
+    # Rows are the same or far apart, so that rounding does not decide.
+    tolerance = float(dtype(min(since[since > 0].min(initial=1.0) / 2, 1.0)))
+    sums = np.zeros((3, row_length(k)), np.uint64)
+    sums[2, :k] = n * int(FIXED_POINT)
+    arguments = old | {f"new_{name}": array for name, array in new.items()}
+    arguments |= {f"told_{name}": array for name, array in told.items()}
+    arguments |= {
+        "vertices": vertices,
+        "fixed_sums": sums,
+        "moved": np.full(n, -1, dtype),
+        "since_told": np.full(n, -1, dtype),
+        "n_vertices": np.uint32(count),
+        "floor_pi": given["floor_pi"],
+        "tolerance": dtype(tolerance),
+    }
+    gone = n - (at_old - floor).sum(axis=0)
+
+    def judge(got: Got, config: Config) -> str | None:
+        for prefix, before, at in (("", old, taken), ("told_", told, taken[since > tolerance])):
+            for name, array in before.items():
+                right = array.copy()
+                right[at] = new[name][at]
+                if not np.array_equal(got[prefix + name], right):
+                    return f"{prefix}{name} are not those of the new rows"
+        if np.any(got["fixed_sums"][:2]) or np.any(got["fixed_sums"][2, k:]):
+            return "other sums changed"
+        for name, right in (("moved", moved), ("since_told", since)):
+            if np.any(got[name][count:] != -1):
+                return f"{name} was written beyond the vertices"
+            wrong = Expected(right, (4 * r + 8) * u * (1.0 + right)).errors(got[name][:count])
+            if wrong is not None:
+                return f"{name}: {wrong}"
+        left = got["fixed_sums"][2, :k].astype(np.float64) / FIXED_POINT
+        return Expected(gone, np.full(k, count * (2 / FIXED_POINT + 2 * u))).errors(left)
+
+    return Workload(arguments, count, judge, repeats="restored")

@@ -1,0 +1,72 @@
+"""``mmsbgen update``: follows a graph that has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared import logs
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
+from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
+from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options
+from mmsbgen.cli.shared.parameter_types import NamedPath
+
+
+@click.command(
+    cls=GuidedCommand,
+    help="Update RESULTS, a folder that `mmsbgen detect -o` wrote, after links were added or removed. Only vertices "
+    "around the change get new memberships.",
+    details="New ids become vertices. Held-out pairs stay held out. The graph with its changes is kept as graph.npz, "
+    "for the next update or `mmsbgen detect`.",
+)
+@click.argument("results", type=NamedPath())
+@click.option("--add", type=NamedPath(), help="File of links to add, in any format of graphs (- is standard input).")
+@click.option("--remove", type=NamedPath(), help="File of links to remove.")
+@click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for new results; by default RESULTS.")
+@click.option("--graph", type=NamedPath(), help="The run's graph, where it is no longer where the run found it.")
+@grouped("Reading the changes", reading_flags("format", "columns", "weights"))
+@grouped(
+    "Device and database",
+    shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
+    expert(shared_option("database", "Tuning database: a path or URL.")),
+)
+@json_option("Print the run record instead of a summary.")
+@log_options
+@click.pass_context
+def update(context: click.Context, /, results: Path, **given: Any) -> None:
+    """Run one update and print its summary."""
+    if given["add"] is None and given["remove"] is None:
+        raise InputError("give the links that changed: --add FILE, --remove FILE or both")
+    if str(given["add"]) == str(given["remove"]) == "-":
+        raise InputError("--add - and --remove - both read standard input: give one of them as a file")
+    from mmsbgen.detection.update import UpdateRequest, perform_update
+    from mmsbgen.export.run_folder import reading_of_run
+    from mmsbgen.graph import read_graph
+
+    def message(text: str) -> None:
+        logs.note(text)
+        if not is_quiet(context):
+            click.echo(shown(text), err=True)
+
+    reading = reading_of(given)
+    add, remove = (
+        None if file is None else read_graph(Path("/dev/stdin") if str(file) == "-" else file, reading)
+        for file in (given["add"], given["remove"])
+    )
+    graph = None if given["graph"] is None else read_graph(given["graph"], reading_of_run(results))
+    out = given["out"] or results
+    request = UpdateRequest(results, add, remove, graph, out, given["device"], given["database"], message)
+    found = perform_update(request)
+    if given["as_json"]:
+        from mmsbgen.sampler.run.results import as_json
+
+        click.echo(as_json(found.record))
+    elif not is_quiet(context):
+        from mmsbgen.cli.printing.run_summary import summary
+
+        summary(found, out, verbose=is_verbose(context))

@@ -1,0 +1,216 @@
+"""Update results after links were added or removed: only vertices around the change get new rows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mmsbgen.backends import find_device, opened
+from mmsbgen.base.atomic_files import writable_folder
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain, plural
+from mmsbgen.base.progress import stage
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.detection.plan_chain import planned
+from mmsbgen.detection.publish import publish
+from mmsbgen.detection.request import CHECKPOINT, Detection, Request
+from mmsbgen.detection.run_chains import FinishedRun, stored_memberships
+from mmsbgen.export.run_folder import graph_of_run, read_run
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.graph import Graph, Split, as_graph, split
+from mmsbgen.graph.changes import Change, carried_split, changed_graph
+from mmsbgen.graph.files.graph_archive import split_of_archive
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
+from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
+from mmsbgen.sampler.diagnostics.memberships import Memberships
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.run import result_folder, results
+from mmsbgen.sampler.run.local_sweeps import MOST_ROUNDS, LocalSweeps, start_from, sweep_locally
+
+__all__ = ["UpdateRequest", "perform_update", "update"]
+
+#: Entries of a sparse row that stands for a dense one.
+_ENTRIES = 64
+#: Share of the vertices that changed since the last full run above which another one is due.
+_MOST_CHANGED = 0.2
+
+
+def update(
+    results: str | os.PathLike[str],
+    add: Any = None,
+    remove: Any = None,
+    *,
+    graph: Any = None,
+    out: str | os.PathLike[str] | None = None,
+    device: str | None = None,
+    database: str | Path | None = None,
+) -> Detection:
+    """Update the results of :func:`mmsbgen.detect` after links were added or removed.
+
+    Rows of memberships start where they were; those around the change are swept until they rest, without noise.  New
+    vertices start at the mean of their neighbours.  Held-out pairs stay held out, and the same shares of added links
+    are.  ``record["update"]`` says how much changed and whether a full run is due.
+
+    Args:
+        results: the folder that ``detect(out=...)`` or ``mmsbgen detect -o`` wrote, or an earlier update.
+        add: links to add, any input of :func:`mmsbgen.graph.as_graph`; new ids become vertices.
+        remove: links to remove, likewise.
+        graph: the graph of the results, if it is no longer where the run read it.
+        out: folder for the new results; those in ``results`` are replaced by default.
+        device: a device for :func:`mmsbgen.backends.open_device`; the best one by default.
+        database: path or URL of the tuning database; the user's own by default.
+
+    Raises:
+        InputError: if the graph is not there, if a link to remove is not in it, or for results of other programs.
+        DeviceMemoryError: if the rows do not fit.
+    """
+    added, removed, given = (None if one is None else as_graph(one) for one in (add, remove, graph))
+    folder = Path(results)
+    place = folder if out is None else Path(out)
+    return perform_update(UpdateRequest(folder, added, removed, given, place, device, database))
+
+
+@dataclass(frozen=True)
+class UpdateRequest:
+    """One update; see :func:`update`.  ``on_message`` is called with messages for people."""
+
+    results: Path
+    add: Graph | None
+    remove: Graph | None
+    graph: Graph | None
+    out: Path
+    device: str | None = None
+    database: str | Path | None = None
+    on_message: Callable[[str], None] = lambda text: None
+
+
+def perform_update(request: UpdateRequest) -> Detection:
+    """Carry out an update.  Files are replaced in one step at its end, so that an interruption changes nothing."""
+    found, record = read_run(request.results)
+    _refuse_loss(request)
+    before = found.memberships
+    change, parts = _changed(request, record)
+    if not change.ends.size:
+        raise InputError(f"no link of {plain(change.graph.name)} changes: all that were to be added are there")
+    options = _options(record, before)
+    info = find_device(request.device)
+    rule = record["rule"]
+    top = before.indices.shape[1]
+    asked = Request({}, rule=rule["name"], threshold=rule["threshold"], top=top)
+    plan = planned(parts, options, info, asked)
+    request.on_message(f"{plain(parts.graph.name)} on {info.name} ({info.platform}): {plan.require()}.")
+    with ExitStack() as stack:
+        stack.enter_context(writable_folder(request.out))
+        device = stack.enter_context(opened(info))
+        store = stack.enter_context(open_store(request.database, read_only=True))
+        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store), {}, {}), None, plan)
+        stack.callback(sampler.close)
+        begin, others = time.monotonic(), []
+        with stage("sweeping around the change"):
+            for chain in before.others:
+                start_from(sampler, chain, change.place)
+                sweep_locally(sampler, change.ends)
+                others.append(stored_memberships(sampler, top))
+            start_from(sampler, before, change.place)
+            trace: Trace = [evaluation(sampler, 0.0)]
+            done = sweep_locally(sampler, change.ends)
+            trace.append(evaluation(sampler, time.monotonic() - begin))
+        finished = FinishedRun(
+            sampler, trace, time.monotonic() - begin, StabilityWatch(), [], None, others=tuple(others)
+        )
+        published = publish(finished, CheckedRequest(asked, options, None))
+    _note(published.record, record, change, done)
+    results.write(request.out, published.memberships, published.cover, published.record, None, parts)
+    return published
+
+
+def _refuse_loss(request: UpdateRequest) -> None:
+    """Raise :class:`InputError` if a checkpoint, or files of others, would be lost."""
+    result_folder.keep_foreign(request.out)
+    if (saved := request.out / CHECKPOINT).exists():
+        raise InputError(f"{saved} belongs to the graph before the change: name another folder with -o, or remove it")
+    record = result_folder.record_in(request.out)
+    for text in result_folder.replaced(request.out, record["graph"].get("digest") if record else None):
+        request.on_message(text)
+
+
+def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Split]:
+    """The change, and the split of the graph after it."""
+    options, archive = Options.from_dict(record["options"]), request.results / result_folder.GRAPH_FILE
+    if record.get("update") is not None and request.graph is None and archive.is_file():
+        before = split_of_archive(archive, options.seed)
+    else:
+        graph, why = (request.graph, "") if request.graph is not None else graph_of_run(request.results)
+        if graph is None:
+            raise InputError(f"the graph of {request.results} is needed, and {why}: give it with --graph")
+        shares = options.held_out_share(graph.n_links), options.test_share(graph.n_links)
+        before = split(graph, validation=shares[0], test=shares[1], seed=options.seed)
+    if before.graph.digest != record["graph"]["digest"]:
+        raise InputError(
+            f"{plain(before.graph.name)} is another graph than that of the results in {request.results}: give theirs"
+        )
+    change = changed_graph(replace(before.graph, name=record["graph"]["name"]), request.add, request.remove)
+    place = str((request.out / result_folder.GRAPH_FILE).absolute())
+    change = replace(change, graph=replace(change.graph, file=place))
+    n_links = change.graph.n_links
+    return change, carried_split(before, change, options.held_out_share(n_links), options.test_share(n_links))
+
+
+def _options(record: dict[str, Any], before: Memberships) -> Options:
+    """Options of sweeps over sparse rows with the model of the run."""
+    run = Options.from_dict(record["options"])
+    return Options(
+        n_communities=before.k,
+        rows="sparse",
+        entries=run.entries if run.sparse else _ENTRIES,
+        start="random",
+        **{name: getattr(run, name) for name in ("seed", "validation", "test", "delta", "eta", "alpha", "dtype")},
+        nonlink_weight=run.nonlink_weight,
+    )
+
+
+def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: LocalSweeps) -> None:
+    """Put the entry ``update`` into the record, and its text in the place of that on convergence."""
+    earlier = before.get("update") or {"updates": 0, "changed_since_full_run": 0}
+    n = change.graph.n_vertices
+    changed = earlier["changed_since_full_run"] + done.changed
+    due = _due(changed / n, record["held_out"]["validation"], before["held_out"]["validation"])
+    swept = f"{done.touched} of {plural(n, 'vertex', 'vertices')} were swept"
+    text = f"Updated after {plural(len(change.added) + len(change.removed), 'change')}: {swept}, {done.changed} moved."
+    record["update"] = {
+        "updates": earlier["updates"] + 1,
+        "added": len(change.added),
+        "removed": len(change.removed),
+        "already_there": change.known,
+        "new_vertices": len(change.new_vertices),
+        "rounds": done.rounds,
+        "most_rounds": MOST_ROUNDS,
+        "swept": done.touched,
+        "row_updates": done.updates,
+        "changed": done.changed,
+        "changed_since_full_run": changed,
+        "full_run_due": due,
+        "text": text if due is None else f"{text} A full run is due: {due}.",
+    }
+    record["convergence"] |= {"settled": None, "text": record["update"]["text"]}
+
+
+def _due(changed: float, after: dict[str, Any] | None, before: dict[str, Any] | None) -> str | None:
+    """Why a full run is due, or None."""
+    if changed > _MOST_CHANGED:
+        return f"{changed:.0%} of the vertices have changed since the last one"
+    if after is None or before is None:
+        return None
+    error = (after["log_likelihood_error"] ** 2 + before["log_likelihood_error"] ** 2) ** 0.5
+    if after["log_likelihood"] < before["log_likelihood"] - 2 * error:
+        return "held-out pairs are less likely than before"
+    return None

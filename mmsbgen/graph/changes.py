@@ -1,0 +1,155 @@
+"""Links added to a graph and removed from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
+from mmsbgen.graph.graph import (
+    Graph,
+    Int64Array,
+    LoadReport,
+    UInt64Array,
+    distinct_keys,
+    object_ids,
+    pack_pairs,
+    read_only,
+    unpack_pairs,
+)
+from mmsbgen.graph.ids import ordered_ids
+from mmsbgen.graph.split import HeldOut, Split, draw_non_links, held_out
+
+__all__ = ["Change", "carried_split", "changed_graph"]
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A graph after a change.
+
+    Attributes:
+        graph: the graph after it.
+        place: number in ``graph`` of every vertex of the graph before, int64 ``[N before]``.
+        added: links that were added, int64 ``[A, 2]``, numbered as in ``graph``, lexicographic.
+        removed: links that were removed, int64 ``[D, 2]``, likewise.
+        known: number of links to add that were there before.
+    """
+
+    graph: Graph
+    place: Int64Array
+    added: Int64Array
+    removed: Int64Array
+    known: int
+
+    @property
+    def ends(self) -> Int64Array:
+        """The vertices that gained or lost a link, ascending."""
+        return np.unique(np.concatenate([self.added, self.removed]))
+
+    @property
+    def new_vertices(self) -> Int64Array:
+        """The vertices that the graph before did not have, ascending."""
+        return np.setdiff1d(np.arange(self.graph.n_vertices), self.place)
+
+
+def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None = None) -> Change:
+    """Return ``before`` with the links of ``add``, without those of ``remove``.
+
+    Ids that are new become vertices.  No vertex goes: one that loses all of its links stays without any.
+
+    Raises:
+        InputError: if a link to remove is not there, if a link is both added and removed, or if no link remains.
+    """
+    ids, (place, *others) = _common_ids([one for one in (before, add, remove) if one is not None])
+    there = _keys(before.links, place)
+    empty = np.zeros(0, np.uint64)
+    wanted = empty if add is None else _keys(add.links, others.pop(0))
+    gone = empty if remove is None else _keys(remove.links, others.pop(0))
+    if add is not None and remove is not None and (both := wanted[np.isin(wanted, gone)]).size:
+        raise InputError(
+            f"{_link(ids, both)} is in {plain(add.name)} and in {plain(remove.name)}: name it in one of them"
+        )
+    if remove is not None and (unknown := gone[~np.isin(gone, there)]).size:
+        raise InputError(
+            f"{plain(remove.name)}: {_link(ids, unknown)} is no link of {plain(before.name)}, and {unknown.size} of "
+            f"{gone.size} links to remove are not: take them out of the file, or give the run's own graph"
+        )
+    added = wanted[~np.isin(wanted, there)]
+    keys = np.sort(np.concatenate([there[~np.isin(there, gone)], added]))
+    if not keys.size:
+        raise InputError(f"{plain(before.name)}: no link would remain; leave at least one")
+    links, n = unpack_pairs(keys), ids.size
+    report = LoadReport(len(links), 0, 0, 0, False, n - np.unique(links).size)
+    graph = Graph(n, ids, links, report, before.name)
+    return Change(graph, read_only(place), unpack_pairs(added), unpack_pairs(gone), int(wanted.size - added.size))
+
+
+def carried_split(split: Split, change: Change, validation: float, test: float) -> Split:
+    """The split of the graph after a change, which keeps the held-out pairs of the graph before.
+
+    Pairs that have changed leave.  Of the added links the shares ``validation`` and ``test`` are held out, and as many
+    new non-links, so that no pair that was trained on is held out.  The draws depend on the split's seed and the graph.
+    """
+    graph = change.graph
+    rng = np.random.default_rng([split.seed, 3, 2, int(graph.digest[:15], 16)])
+    changed = _keys(np.concatenate([change.added, change.removed]))
+    order = rng.permutation(len(change.added))
+    ends = np.cumsum([round(share * len(order)) for share in (validation, test)])
+    drawn = np.split(change.added[order], ends)[:2]
+    links: list[UInt64Array] = []
+    non_links: list[UInt64Array] = []
+    for held, more in zip((split.validation, split.test), drawn, strict=True):
+        kept = [_keys(held.pairs[held.labels == label], change.place) for label in (True, False)]
+        links.append(np.concatenate([kept[0][~np.isin(kept[0], changed)], _keys(more)]))
+        non_links.append(kept[1][~np.isin(kept[1], changed)])
+    taken = np.concatenate([_keys(graph.links), *non_links])
+    for which, held_links in enumerate(links):
+        lacking = max(0, held_links.size - non_links[which].size)
+        new = _keys(draw_non_links(graph.n_vertices, unpack_pairs(np.sort(taken)), lacking, rng))
+        non_links[which] = np.concatenate([non_links[which], new])
+        taken = np.concatenate([taken, new])
+    pairs = [held_out(unpack_pairs(a), unpack_pairs(b)) for a, b in zip(links, non_links, strict=True)]
+    return split_of(graph, split.seed, pairs[0], pairs[1])
+
+
+def split_of(graph: Graph, seed: int, validation: HeldOut, test: HeldOut) -> Split:
+    """The split of ``graph`` that holds these pairs out.
+
+    Raises :class:`InputError` if no training link remains.
+    """
+    held = np.concatenate([one.pairs[one.labels] for one in (validation, test)])
+    keys = _keys(graph.links)
+    training = keys[~np.isin(keys, _keys(held))]
+    if not training.size:
+        raise InputError(f"{plain(graph.name)}: all links that remain are held out; leave more")
+    return Split(graph, seed, read_only(unpack_pairs(training)), validation, test)
+
+
+def _keys(links: Int64Array, place: Int64Array | None = None) -> UInt64Array:
+    """The links ``[L, 2]``, renumbered by ``place``, as ascending keys."""
+    pairs = links if place is None else place[links]
+    return distinct_keys(pack_pairs(pairs.min(axis=1, initial=2**62), pairs.max(axis=1, initial=-1)))
+
+
+def _common_ids(graphs: list[Graph]) -> tuple[NDArray[np.generic], list[Int64Array]]:
+    """The ids of all graphs, and the number of each vertex of every graph among them.
+
+    Integers stay integers if all ids are; else ids are compared as text.
+    """
+    kinds = {graph.ids.dtype.kind for graph in graphs}
+    if kinds == {"i"}:
+        ids = np.unique(np.concatenate([graph.ids for graph in graphs]))
+        return ids, [np.searchsorted(ids, graph.ids) for graph in graphs]
+    mixed = kinds != {"O"}
+    names = [[str(name) if mixed else name for name in graph.ids.tolist()] for graph in graphs]
+    found = ordered_ids([name for each in names for name in each], name=graphs[0].name)
+    number = {name: vertex for vertex, name in enumerate(found.tolist())}
+    return found, [np.fromiter(map(number.__getitem__, each), np.int64, len(each)) for each in names]
+
+
+def _link(ids: NDArray[np.generic], keys: UInt64Array) -> str:
+    a, b = object_ids(ids[unpack_pairs(keys[:1])[0]].tolist())
+    return f"the link {plain(a, 40)} - {plain(b, 40)}"

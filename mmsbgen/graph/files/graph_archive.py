@@ -1,0 +1,81 @@
+"""A graph with its ids and held-out pairs in one file: ``graph.npz`` beside the results of an update.
+
+The archive holds ``ids`` ``[N]``, ``links`` ``[E, 2]``, and ``validation`` and ``test``, the held-out pairs
+``[H, 2]``: links first, then as many non-links as ``non_links`` ``[2]`` says.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, FileTransaction, published_archive, stored_arrays
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
+from mmsbgen.graph.changes import split_of
+from mmsbgen.graph.files.file_bytes import short_name
+from mmsbgen.graph.graph import Graph, LoadReport, pack_pairs
+from mmsbgen.graph.split import HeldOut, Split, held_out
+
+__all__ = ["graph_of_archive", "is_graph_archive", "split_of_archive", "write_graph"]
+
+#: A member that only these archives have.
+_MEMBER = "non_links.npy"
+
+
+def write_graph(path: Path, split: Split, together: FileTransaction | None = None) -> None:
+    """Write the graph of ``split`` and its held-out pairs."""
+    graph, held = split.graph, (split.validation, split.test)
+    ids = graph.ids if graph.ids.dtype != object else np.array([str(name) for name in graph.ids.tolist()])
+    with published_archive(path, together) as archive:
+        archive.add("ids", ids)
+        archive.add("links", graph.links)
+        archive.add("validation", held[0].pairs)
+        archive.add("test", held[1].pairs)
+        archive.add("non_links", np.array([one.n_non_links for one in held], np.int64))
+
+
+def is_graph_archive(raw: bytes) -> bool:
+    """Whether a file is one that :func:`write_graph` wrote."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            return _MEMBER in archive.namelist()
+    except zipfile.BadZipFile:
+        return False
+
+
+def graph_of_archive(file: Path, raw: bytes) -> Graph:
+    """The graph of an archive; raises :class:`InputError` if it is damaged."""
+    return _read(file, raw)[0]
+
+
+def split_of_archive(file: Path, seed: int) -> Split:
+    """The graph of an archive with the pairs that were held out; raises :class:`InputError` if it is damaged."""
+    graph, held = _read(file, file.read_bytes())
+    return split_of(graph, seed, *held)
+
+
+def _read(file: Path, raw: bytes) -> tuple[Graph, list[HeldOut]]:
+    try:
+        with stored_arrays(io.BytesIO(raw)) as arrays:
+            ids, links = arrays["ids"], arrays["links"]
+            n, linked = ids.size, int(np.unique(links).size)
+            graph = Graph(n, ids, links, LoadReport(len(links), 0, 0, 0, False, n - linked), short_name(file))
+            held = []
+            for name, n_non_links in zip(("validation", "test"), arrays["non_links"].tolist(), strict=True):
+                pairs = arrays[name]
+                if pairs.shape != (len(pairs), 2) or (pairs.size and not 0 <= pairs.min() <= pairs.max() < n):
+                    raise ValueError(f"its {name} pairs are not those of its graph")
+                cut = len(pairs) - n_non_links
+                held.append(held_out(pairs[:cut], pairs[cut:]))
+                linked_pairs = np.isin(pack_pairs(*pairs.T), pack_pairs(*links.T))
+                if not np.array_equal(linked_pairs, held[-1].labels):
+                    raise ValueError(f"its {name} pairs are not those of its graph")
+            return graph, held
+    except (*FOREIGN, *DAMAGED) as error:
+        raise InputError(
+            f"{file} is damaged ({plain(error, 200)}): give the graph as an edge list, and run `mmsbgen detect` again"
+        ) from None

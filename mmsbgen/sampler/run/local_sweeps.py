@@ -1,0 +1,183 @@
+"""Sweeps over those vertices only whose rows still move, from the rows of an earlier result.
+
+The rounds are change-driven: a vertex is swept while its row moves, and its neighbours when the row has moved by more
+than a tolerance since they were last told.  Net distances count, as rows of neighbours that are swept together waver.
+Strengths stay as they were.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.families.mmsb.numbers.counter_random import below
+from mmsbgen.families.mmsb.numbers.row_layout import Purpose
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, totals
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT
+from mmsbgen.graph import Adjacency
+from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.chain.kernel_arguments import StepScalars
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.memberships import Memberships
+from mmsbgen.sampler.minibatch.batch_sources import Batch
+from mmsbgen.sampler.options.phases import Phases
+from mmsbgen.sampler.state.sparse_state import SparseState
+
+__all__ = ["MOST_ROUNDS", "LocalSweeps", "start_from", "sweep_locally"]
+
+Ints = npt.NDArray[np.int64]
+
+#: L1 distance of a row from the one that its neighbours were told of beyond which they are swept: half of its mass.
+TOLERANCE = 1.0
+#: L1 distance that a row moves in a round below which it has come to rest.
+REST = 0.02
+#: Most rounds. A step closes a tenth of the distance that is left.
+MOST_ROUNDS = 20
+#: Elements of rows handled at a time.
+_ELEMENTS = 1 << 22
+
+
+@dataclass(frozen=True)
+class LocalSweeps:
+    """What local sweeps did.
+
+    Attributes:
+        rounds: rounds, of one sweep over the vertices that were active.
+        touched: vertices that were swept at least once.
+        changed: vertices whose row moved by more than the tolerance.
+        updates: updates of rows in all rounds.
+        at_rest: whether the sweeps ended because no row still moved.
+    """
+
+    rounds: int
+    touched: int
+    changed: int
+    updates: int
+    at_rest: bool
+
+
+def start_from(sampler: Sampler, before: Memberships, place: Ints) -> None:
+    """Give the vertices ``place`` ``[N before]`` the rows of an earlier result, and each new one a mean of its links'.
+
+    New vertices that no path links to old ones get random communities.  ``sampler`` has sparse rows.
+    """
+    state, shape = sampler.state, sampler.shape
+    assert isinstance(state, SparseState)
+    n, k, most = shape.n_vertices, shape.k, min(shape.entries, shape.k)
+    communities = np.full((n, shape.entries), NONE, np.uint32)
+    values = np.zeros((n, shape.entries), shape.real)
+    for first in range(0, len(place), step := max(1, _ELEMENTS // before.width)):
+        part = np.arange(first, min(first + step, len(place)))
+        communities[place[part]], values[place[part]] = _entries(before, part, shape.entries, shape.floor)
+    new = np.ones(n, bool)
+    new[place] = False
+    left = _from_neighbours(communities, values, np.flatnonzero(new), sampler.split.training_adjacency)
+    first_one = below(sampler.options.seed, 0, left, 0, Purpose.init, k)
+    communities[left, :most] = (first_one[:, None] + np.arange(most) * max(1, k // most)) % k
+    values[left, :most] = 1.0
+    scaled = new if before.codes.size == 0 else np.ones(n, bool)
+    values[scaled] = state.scaled(values[scaled], communities[scaled] != NONE)
+    sums = totals(communities, values, k, shape.floor)
+    state.restore_entries(communities, values, np.ones(n), sums)
+    beta = np.zeros(k)
+    of_model = before.columns >= 0
+    beta[before.columns[of_model]] = before.beta[of_model]
+    sampler.set_theta(np.stack([1.0 - beta, beta]))
+    sampler.restore(sampler.chain.first(len(sampler.split.validation.pairs), k)._replace(course=Phases("results")))
+
+
+def _entries(before: Memberships, vertices: Ints, r: int, floor: float) -> tuple[Array, Array]:
+    """The ``r`` largest entries of rows of a result, by the columns of its chain."""
+    at: Array
+    if before.codes.size:
+        rows = before.completed_rows(vertices)
+        at = np.argsort(-rows, axis=1, kind="stable")[:, :r]
+        sizes = np.take_along_axis(rows, at, axis=1)
+    else:
+        at, sizes = before.indices[vertices][:, :r], before.values[vertices][:, :r]
+    found, kept = np.full((len(vertices), r), NONE, np.uint32), np.zeros((len(vertices), r), sizes.dtype)
+    columns = before.columns[at]
+    used = (columns >= 0) & (sizes > floor * (1 + 1e-6))
+    order = np.argsort(~used, axis=1, kind="stable")
+    width = at.shape[1]
+    found[:, :width] = np.take_along_axis(np.where(used, columns, NONE), order, axis=1)
+    kept[:, :width] = np.take_along_axis(np.where(used, sizes, 0.0), order, axis=1)
+    return found, kept
+
+
+def _from_neighbours(communities: Array, values: Array, vertices: Ints, adjacency: Adjacency) -> Ints:
+    """Set the rows of ``vertices`` to means of their neighbours' rows, nearest first; returns those without any."""
+    r, k = communities.shape[1], int(communities[communities != NONE].max(initial=0)) + 1
+    while vertices.size:
+        owners, ends = _links(adjacency, vertices)
+        there = communities[ends] != NONE
+        keys = (owners[:, None] * k + communities[ends])[there]
+        distinct, at = np.unique(keys, return_inverse=True)
+        mass = np.bincount(at, values[ends][there], distinct.size)
+        owner, community = np.divmod(distinct.astype(np.int64), k)
+        order = np.lexsort((community, -mass, owner))
+        owner, community, mass = owner[order], community[order], mass[order]
+        rank = np.arange(owner.size) - np.searchsorted(owner, owner)
+        inside = rank < r
+        found = np.unique(owner)
+        if not found.size:
+            break
+        communities[vertices[owner[inside]], rank[inside]] = community[inside]
+        values[vertices[owner[inside]], rank[inside]] = mass[inside]
+        rows = vertices[found]
+        values[rows] /= values[rows].sum(axis=1, keepdims=True)
+        vertices = np.delete(vertices, found)
+    return vertices
+
+
+def _links(adjacency: Adjacency, vertices: Ints) -> tuple[Ints, Ints]:
+    """The place in ``vertices`` and the neighbour of each of their links."""
+    begin, counts = adjacency.offsets[vertices], adjacency.degrees[vertices]
+    owners = np.repeat(np.arange(vertices.size), counts)
+    within = np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return owners, adjacency.neighbours[begin[owners] + within].astype(np.int64)
+
+
+def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
+    """Sweep ``vertices``, and whatever their changes reach, until no row moves or for ``MOST_ROUNDS``."""
+    n, device, shape = sampler.split.graph.n_vertices, sampler.device, sampler.shape
+    adjacency, real = sampler.split.training_adjacency, shape.real
+    if "sparse_replace" not in sampler.kernels:
+        sampler.kernels["sparse_replace"] = sampler.runtime.kernel("sparse_replace", sampler.problem)
+    state = sampler.state
+    assert isinstance(state, SparseState)
+    sums = device.download(sampler.values["totals"]).astype(np.float64)
+    cleared = np.zeros((3, shape.row), np.uint64)
+    touched, changed = np.zeros(n, bool), np.zeros(n, bool)
+    active = np.asarray(vertices[adjacency.degrees[vertices] > 0], np.int64)
+    done = updates = 0
+    with ExitStack() as stack:
+        told = dict(zip(("told_communities", "told_values"), map(device.upload, state.entries()), strict=True))
+        told |= {name: device.alloc(n, real) for name in ("moved", "since_told")}
+        for buffer in told.values():
+            stack.callback(buffer.release)
+        while active.size and done < MOST_ROUNDS:
+            active = active[np.argsort(-adjacency.degrees[active], kind="stable")]
+            batch = Batch(0, active.size, 0)
+            scalars = StepScalars.of(done, batch, 0, sampler.options.step_sizes(0.0), 0.0, 1, real.type)._asdict()
+            device.write(sampler.values["vertices"], active.astype(np.uint32))
+            values = sampler.values | scalars | told | {"tolerance": real.type(TOLERANCE)}
+            for kernel in ("sparse_rows", "sparse_replace"):
+                sampler.launch("update_phi", kernel, active.size, values)
+            change = device.download(sampler.values["fixed_sums"])[2].view(np.int64)
+            sums += change / FIXED_POINT
+            device.write(sampler.values["totals"], sums.astype(real))
+            device.write(sampler.values["fixed_sums"], cleared)
+            moved, since = (device.download_range(told[name], 0, active.size) for name in ("moved", "since_told"))
+            done, updates = done + 1, updates + active.size
+            touched[active] = True
+            telling = active[since > TOLERANCE]
+            changed[telling] = True
+            active = np.union1d(active[moved > REST], _links(adjacency, telling)[1])
+    device.write(sampler.values["vertices"], np.arange(n, dtype=np.uint32))
+    chain = sampler.chain.counted(done, updates)
+    sampler.restore(chain._replace(course=Phases("results", end=done)))
+    return LocalSweeps(done, int(touched.sum()), int(changed.sum()), updates, not active.size)
