@@ -105,10 +105,11 @@ def carried_split(split: Split, change: Change, validation: float, test: float) 
         kept = [_keys(held.pairs[held.labels == label], change.place) for label in (True, False)]
         links.append(np.concatenate([kept[0][~np.isin(kept[0], changed)], _keys(more)]))
         non_links.append(kept[1][~np.isin(kept[1], changed)])
-    taken = np.concatenate([_keys(graph.links), *non_links])
+    # Links that were removed may have been trained on.
+    taken = np.concatenate([_keys(graph.links), _keys(change.removed), *non_links])
     for which, held_links in enumerate(links):
         lacking = max(0, held_links.size - non_links[which].size)
-        new = _keys(draw_non_links(graph.n_vertices, unpack_pairs(np.sort(taken)), lacking, rng))
+        new = _keys(draw_non_links(graph.n_vertices, unpack_pairs(distinct_keys(taken)), lacking, rng))
         non_links[which] = np.concatenate([non_links[which], new])
         taken = np.concatenate([taken, new])
     pairs = [held_out(unpack_pairs(a), unpack_pairs(b)) for a, b in zip(links, non_links, strict=True)]

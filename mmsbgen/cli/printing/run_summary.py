@@ -10,7 +10,7 @@ import click
 from mmsbgen.base.id_text import plain, plural
 from mmsbgen.cli.shared.common import print_table, seconds
 from mmsbgen.sampler.options.options import FEWEST_TEST_LINKS, TEST_SHARE
-from mmsbgen.sampler.run.result_folder import FILES
+from mmsbgen.sampler.run.result_folder import FILES, GRAPH_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,8 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
     if out is None:
         click.echo("Nothing was written; -o DIR keeps the results.")
         return
-    click.echo(f"Written to {out}: {', '.join(reversed(FILES))}.")
+    files = [*reversed(FILES), *([GRAPH_FILE] if "update" in record else [])]
+    click.echo(f"Written to {out}: {', '.join(files)}.")
     click.echo(f"Next: mmsbgen report {shlex.quote(str(out))}")
 
 
