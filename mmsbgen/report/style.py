@@ -99,7 +99,7 @@ class Picture:
         fixed = any(axes.get_aspect() != "auto" for axes in self.figure.axes if not hasattr(axes, "_colorbar"))
         if self.whole or fixed or self.figure.get_figwidth() <= WIDTH:
             return ""
-        with stacked(self.figure):
+        with drawing(), stacked(self.figure):
             return self._svg(f"{self.name}-narrow")
 
     def _svg(self, name: str) -> str:
