@@ -49,7 +49,7 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
         best = next(one for one in tried if one.k == k)
         others = [one for one in tried if one.k != k]
         near = [str(one.k) for one in others if best.log_likelihood - one.log_likelihood <= one.standard_error]
-        why = "the best" if len(tried) > 1 else "the only one that could be tried"
+        why = "predicts held-out pairs best" if len(tried) > 1 else "is the only one that could be tried"
         also = f"; within a standard error of it: {', '.join(near)}" if near else ""
-        checked.request.on_message(f"Going on with K={k}, {why}{also}.")
+        checked.request.on_message(f"Chosen: K={k} {why}{also}.")
     return k, tried

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_bytes, short_name, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
+from mmsbgen.graph.files.text_tables import find_delimiter, read_arcs
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.graph import Graph, number_integers, object_ids, string_ids
 from mmsbgen.graph.ids import number_ids
@@ -23,8 +25,13 @@ from mmsbgen.graph.sources import as_graph
 
 __all__ = ["as_arcs"]
 
+#: Characters of a text by which the kind of its columns is found.
+_SAMPLE = 1 << 16
 
-def as_arcs(source: Any, *, directed: bool = False, weights: str | None = None) -> Arcs:
+
+def as_arcs(
+    source: Any, *, directed: bool = False, weights: str | None = None, columns: Sequence[Any] | None = None
+) -> Arcs:
     """Return ``source`` as :class:`~mmsbgen.graph.arcs.Arcs`.
 
     ``source`` is one of
@@ -32,7 +39,8 @@ def as_arcs(source: Any, *, directed: bool = False, weights: str | None = None) 
     * :class:`~mmsbgen.graph.arcs.Arcs`, returned unchanged;
     * a networkx graph of any kind, whose type says whether it is directed; self-loops and parallel links stay;
     * a square scipy.sparse matrix ``[N, N]``, where ``directed`` or else symmetric; zeros that are stored are links;
-    * the path of a file; where ``directed`` or with ``weights``, of an edge list, Matrix Market or SciPy's ``.npz``;
+    * the path of a file; where ``directed`` or with ``weights``, of an edge list, a table, Matrix Market
+      or SciPy's ``.npz``;
     * anything else that :func:`mmsbgen.graph.as_graph` takes, without directions unless it is an array or a list of
       pairs.
 
@@ -40,7 +48,10 @@ def as_arcs(source: Any, *, directed: bool = False, weights: str | None = None) 
         source: The graph.
         directed: Whether ``u v`` of a file, a matrix or a list of pairs is an arc from u to v, not a link.
         weights: The attribute of a networkx graph that holds weights, 1 where it is missing; for files any name means
-            that their third column does; a matrix has them anyway.  Without it there are none.
+            that they have a column of them; a matrix has them anyway.  Without it there are none.
+        columns: Of a file that is a table, the columns of the two ends and, as a third, of the weights: names, or
+            numbers from 1 on.  By default the first two columns, or two with a usual pair of names; and the column
+            ``weight``, or the only other one.
 
     Raises:
         InputError: For any other source, and for a matrix that is not symmetric.
@@ -52,8 +63,10 @@ def as_arcs(source: Any, *, directed: bool = False, weights: str | None = None) 
         return _from_networkx(source, weights)
     if "scipy" in modules and hasattr(source, "tocoo"):
         return _from_scipy(source, directed, weights is not None, "scipy matrix", 0)
-    if isinstance(source, str | os.PathLike) and (directed or weights is not None):
-        return _from_file(Path(source), directed, weights is not None)
+    if isinstance(source, str | os.PathLike):
+        if directed or weights is not None:
+            return _from_file(Path(source), directed, weights is not None, columns)
+        return _from_graph(as_graph(source, columns=columns, weights="ignore"))
     if directed:
         if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping | Graph):
             rows = source.tolist() if isinstance(source, np.ndarray) else list(source)
@@ -111,7 +124,10 @@ def _numbers(
                 float(value)
             except (TypeError, ValueError):
                 a, b = ids[[u, v]].tolist()
-                raise InputError(f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number") from None
+                raise InputError(
+                    f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number, or delete the "
+                    "line if it is a header"
+                ) from None
         raise
 
 
@@ -138,12 +154,12 @@ def _from_scipy(matrix: Any, directed: bool, weighted: bool, name: str, first_id
     return arcs_of_pairs(np.repeat(np.arange(n), degrees), rows.indices, ids, data, directed=directed, name=name)
 
 
-def _from_file(file: Path, directed: bool, weighted: bool) -> Arcs:
+def _from_file(file: Path, directed: bool, weighted: bool, columns: Sequence[Any] | None) -> Arcs:
     with stage(f"reading {file.name}"):
         raw = read_graph_bytes(file)
         kind = format_of(file, raw)
         if kind == "text":
-            return _from_text(file, raw, directed, weighted)
+            return _from_text(file, raw, directed, weighted, columns)
         if kind == "mtx":
             return _from_scipy(matrix_market(file, raw), directed, weighted, str(file), 1)
         if kind == "npz":
@@ -154,19 +170,38 @@ def _from_file(file: Path, directed: bool, weighted: bool) -> Arcs:
     )
 
 
-def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool) -> Arcs:
-    """An edge list of two columns, or three with weights, separated by blanks, tabs or commas."""
-    need_fields(file, raw, "text")
-    lines = [line for line in text_lines(file, raw).split(b"\n") if line.strip() and line.lstrip()[:1] not in b"#%"]
-    fields = [line.replace(b",", b" ").split() for line in lines]
-    if fields and tuple(word.decode("utf-8", "replace").lower() for word in fields[0][:2]) in USUAL_COLUMNS:
+def _plain_pairs(file: Path, text: str, weighted: bool) -> tuple[list[str], list[str]]:
+    """The ids ``[2 A]`` of an edge list of two columns, or three with weights, and the weights as they are."""
+    lines = [line for line in text.split("\n") if line.strip() and line.lstrip()[:1] not in "#%"]
+    fields = [line.replace(",", " ").split() for line in lines]
+    if fields and tuple(word.lower() for word in fields[0][:2]) in USUAL_COLUMNS:
         del lines[0], fields[0]
     least = 3 if weighted else 2
     for line, words in zip(lines, fields, strict=True):
         if len(words) < least or len(words) > 3:
             told = "an arc is two ids and its weight: give a third column" if weighted else "an arc is two ids"
-            raise InputError(f"{file}: {line.decode('utf-8', 'replace').strip()!r} has {len(words)} fields; {told}")
-    ends = [word for words in fields for word in words[:2]]
+            raise InputError(f"{line.strip()!r} has {len(words)} fields; {told}")
+    return [word for words in fields for word in words[:2]], [words[2] for words in fields] if weighted else []
+
+
+def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool, columns: Sequence[Any] | None) -> Arcs:
+    """An edge list or a table of arcs, with weights or without."""
+    need_fields(file, raw, "text")
+    text = text_lines(file, raw).decode("utf-8")
+    try:
+        delimiter = find_delimiter(
+            text[: text.find("\n", _SAMPLE) + 1 or len(text)], is_csv=".csv" in file.name.lower()
+        )
+        if delimiter is None and columns is None:
+            words, values = _plain_pairs(file, text, weighted)
+        else:
+            one, other, values = read_arcs(text, delimiter, columns, weighted=weighted)
+            words = [word for pair in zip(one, other, strict=True) for word in pair]
+    except csv.Error as error:
+        raise InputError(f"{file}: {error}; mend the line") from None
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    ends = [word.encode() for word in words]
     numbers = as_int64(ends)
     ids: NDArray[Any]
     if numbers is not None:
@@ -179,7 +214,7 @@ def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool) -> Arcs:
     first, second = places[0::2], places[1::2]
     found = None
     if weighted:
-        found = _numbers([words[2].decode("utf-8", "replace") for words in fields], first, second, ids, str(file))
+        found = _numbers(values, first, second, ids, str(file))
     if not directed:
         there, back = first, second
         mirrored = first != second

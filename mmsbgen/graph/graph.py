@@ -331,6 +331,6 @@ def distinct_keys(keys: UInt64Array) -> UInt64Array:
 def _warn_directed(name: str, n_both_ways: int, n_links: int) -> None:
     warn_user(
         f"{name}: {n_both_ways} of its {n_links} links are listed in both directions and the rest in one only, "
-        "so it is probably a directed graph; direction is dropped, u -> v and v -> u become one link",
+        "so it is probably a directed graph; direction is dropped: u -> v and v -> u are one link",
         GraphWarning,
     )

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from mmsbgen.base.id_text import plain
+from mmsbgen.report.narrow import WIDTH, stacked
 
 #: Colours of text and axes, and of the background; in an SVG they are replaced by the page's, dark or light.
 INK, PAPER = "#1c1e21", "#fffffe"
@@ -73,7 +74,8 @@ _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 class Picture:
     """A figure with its file's ``name``, a ``caption`` on how to read it and a text alternative ``alt``.
 
-    A ``whole`` picture shrinks to the width of a narrow page; others scroll there.
+    A ``whole`` picture shrinks to the width of a narrow page, one whose axes have a fixed aspect scrolls there, and
+    others are drawn anew for it.
     """
 
     name: str
@@ -90,14 +92,25 @@ class Picture:
 
     def svg(self) -> str:
         """An ``<svg>`` element for an HTML page, with unique identifiers and the page's colours."""
-        with drawing(), matplotlib.rc_context({"svg.hashsalt": self.name}):
+        return self._svg(self.name)
+
+    def narrow_svg(self) -> str:
+        """The same for narrow pages, with panels one below the other; "" where :meth:`svg` fits or has to scroll."""
+        fixed = any(axes.get_aspect() != "auto" for axes in self.figure.axes if not hasattr(axes, "_colorbar"))
+        if self.whole or fixed or self.figure.get_figwidth() <= WIDTH:
+            return ""
+        with drawing(), stacked(self.figure):
+            return self._svg(f"{self.name}-narrow")
+
+    def _svg(self, name: str) -> str:
+        with drawing(), matplotlib.rc_context({"svg.hashsalt": name}):
             raw = _saved(self.figure, "svg", dpi=200, facecolor="none", metadata={"Date": None, "Creator": None})
         text = raw.decode("utf-8")
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
         text = re.sub(r"<style\b.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
         for before in ('id="', 'href="#', "url(#"):
-            text = re.sub(rf"\b{re.escape(before)}", f"{before}{self.name}-", text)
+            text = re.sub(rf"\b{re.escape(before)}", f"{before}{name}-", text)
         text = text.replace(INK, "currentColor").replace(PAPER, "var(--paper)")
         text = _HIDDEN.sub("\ufffd", text).replace("'DejaVu Sans'", _FONTS)
         text = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", text, count=2)

@@ -66,13 +66,13 @@ CA-GrQc has no known ones: K = 50, `--validation 0.09 --test 0.01`.
 ## Reading the tables
 
 * **Scores** are those of [`mmsbgen evaluate --graph`](how-to/compare.md). Read ONMI max first. Average F1 rewards one
-  community of all vertices: see the row of that name. Tables begin with the best mean ONMI. Methods lose communities of
-  one vertex and repeated ones.
+  community of all vertices: see the row of that name. The best mean ONMI comes first. Communities of one
+  vertex and repeated ones are left out, for all methods.
 * **K** is told to mmsbgen, svinet and BigCLAM, which is an advantage. On the other hand mmsbgen and svinet hold out
   links that the others see.
-* **±** is the standard deviation over five seeds, three for slow methods; methods without chance run once. Seconds are
+* **±** is the standard deviation over five seeds, three for slow methods; deterministic ones run once. Seconds are
   medians on a busy machine, over graphs: of the whole command for mmsbgen, else of the method.
-* **Parameters** of the others are their libraries' but for what the names show. Other values could serve them better.
+* **Parameters** of the others are their libraries' defaults, unless a name shows another. Other values may be better.
 """
 
 LIMITS = """\
@@ -90,7 +90,7 @@ COVERS_INTRO = """\
 The last columns have the distinct known communities / those of mmsbgen, means over seeds."""
 
 STARTS_INTRO = """\
-## Starts, and what becomes of them
+## Starts and ends
 
 A chain [starts](statistics.md#what-a-run-does) from sets that a fast method finds, or at random. These are the covers
 of the starts before any sweep, beside those at the end: mean ONMI max, and for CA-GrQc AUC of validation pairs.

@@ -34,7 +34,7 @@ from _kept import (
 from _lfr import lfr
 from _quality_graphs import Case
 from _quality_methods import CHOSEN_K, MMSBGEN, OWN
-from _report import REPORTS, ROOT, markdown_table, save_svg
+from _report import REPORTS, ROOT, markdown_table, save_svg, shown_svg
 from bench_quality import run
 
 from mmsbgen.report import style
@@ -182,7 +182,7 @@ def page(runs: Sequence[Run], facts: Sequence[str], svg: str) -> str:
         "Mean ONMI of the 18 kinds of graphs, and the standard deviation between graphs of a kind (`spread`).",
         "",
     ]
-    lines += [*summary(runs), "", f"![ONMI by memberships, mixing and kind of graph; see the tables]({svg})", ""]
+    lines += [*summary(runs), "", shown_svg("ONMI by memberships, mixing and kind of graph; see the tables", svg), ""]
     lines += ["The best of a row is bold below. What has no number was not run, or had no result within the limit."]
     for family, about in families_of(runs).items():
         low, high = about.sizes

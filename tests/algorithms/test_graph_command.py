@@ -41,6 +41,27 @@ def test_distances_by_the_third_column(tmp_path: Path, pocl_device: Device) -> N
     assert (done.exit_code, done.stdout) == (0, "a\t0.0\nb\t0.5\nc\t1.5\n")
 
 
+def test_tables_of_arcs(tmp_path: Path, pocl_device: Device) -> None:
+    roads = tmp_path / "roads.csv"
+    roads.write_text('km,from,to,opened\n5,Bad Ems,"Ulm, old",1950\n2,Bad Ems,Hof,1960\n1.5,Hof,"Ulm, old",1970\n')
+    done = run("sssp", str(roads), "--source", "Bad Ems", "--directed", "--columns", "from,to,km")
+    assert (done.exit_code, done.stdout) == (0, "Bad Ems\t0.0\nHof\t2.0\nUlm, old\t3.5\n")
+    done = run("bfs", str(roads), "--source", "Hof", "--directed")
+    assert (done.exit_code, done.stdout) == (0, "Bad Ems\tinf\nHof\t0\nUlm, old\t1\n")
+    done = run("sssp", str(roads), "--source", "Hof")
+    assert done.exit_code == 2
+    assert "not clear which column has the weights: give --columns A,B,W" in done.stderr
+    roads.write_text(roads.read_text().replace("km", "weight"))
+    done = run("sssp", str(roads), "--source", "Bad Ems")
+    assert (done.exit_code, done.stdout) == (0, "Bad Ems\t0.0\nHof\t2.0\nUlm, old\t3.5\n")
+    done = run("components", str(roads))  # which ignores weights
+    assert (done.exit_code, done.stdout) == (0, "Bad Ems\t0\nHof\t0\nUlm, old\t0\n")
+    roads.write_text("person,friend,since\nAnn,Bob,1950\nBob,Cleo,1960\n")
+    done = run("pagerank", str(roads), "--directed")
+    assert done.exit_code == 2
+    assert "1: 'person'  2: 'friend'" in done.stderr
+
+
 def test_ranks_to_a_file(file: str, tmp_path: Path, pocl_device: Device) -> None:
     out = tmp_path / "ranks.tsv"
     done = run("pagerank", file, "--source", "7", "--tolerance", "1e-9", "-o", str(out))

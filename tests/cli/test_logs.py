@@ -15,6 +15,7 @@ from mmsbgen.cli import main
 from mmsbgen.cli.shared.common import MmsbgenGroup
 from mmsbgen.cli.shared.configuration import config_option
 from mmsbgen.cli.shared.logs import log_options
+from mmsbgen.graph import GraphWarning
 
 
 @click.group(cls=MmsbgenGroup)
@@ -34,6 +35,7 @@ def talk(fail: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("mind the gap", UserWarning, stacklevel=1)
+        warnings.warn("two links are one", GraphWarning, stacklevel=1)
     if fail:
         raise InputError("7 is not a colour: give red")
 
@@ -69,6 +71,7 @@ def test_the_level_decides_for_all_loggers_alike(words: list[str], env: dict[str
         shown = [line[0] for line in result.stderr.splitlines() if line.endswith(f"said by {name}")]
         assert "".join(shown) == levels
     assert ("WARNING py.warnings: UserWarning: mind the gap" in result.stderr) == ("W" in levels)
+    assert ("\nWarning: two links are one\n" in result.stderr) == ("W" in levels)
 
 
 def test_the_file_has_info_whatever_is_shown_and_errors_too(tmp_path: Path) -> None:

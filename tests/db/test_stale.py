@@ -225,6 +225,13 @@ def test_explain_takes_the_problem_from_a_graph(tmp_path: Path, info: Any) -> No
     assert "tier exact" in done.stdout
     wrong = CliRunner().invoke(db, arguments)
     assert (wrong.exit_code, "goes with --on DEVICE" in wrong.stderr) == (2, True)
+    table = tmp_path / "friends.csv"
+    table.write_text("person,friend,since\n" + "".join(f"a{n},b{n % 7},1999\n" for n in range(60)))
+    arguments = [*arguments[:-1], str(table), "--on", "pocl"]
+    wrong = CliRunner().invoke(db, arguments)
+    assert (wrong.exit_code, "name them: --graph-columns A,B" in wrong.stderr) == (2, True)
+    done = CliRunner().invoke(db, [*arguments, "--graph-columns", "person,friend"])
+    assert (done.exit_code, "would use" in done.stdout) == (0, True)
 
 
 def test_a_kernel_that_is_gone_and_a_family_that_is_not_known(info: Any) -> None:

@@ -406,7 +406,7 @@ def test_the_number_of_communities_is_chosen(ring, tmp_path):
     lost = [(one, best["log_likelihood"] - one["log_likelihood"]) for one in record["tried"] if one != best]
     near = [one["k"] for one, less in lost if less <= one["standard_error"]]
     also = f"; within a standard error of it: {', '.join(map(str, near))}" if near else ""
-    assert f"Going on with K={best['k']}, the best{also}." in done.stderr
+    assert f"Chosen: K={best['k']} predicts held-out pairs best{also}." in done.stderr
     assert record["problem"]["K"] in [one["k"] for one in record["tried"]]
     assert record["convergence"]["text"] in done.stdout
 
@@ -420,7 +420,7 @@ def test_without_pairs_to_choose_by_leiden_says_how_many(tmp_path, ring):
     said = cli(tmp_path / "triangle.txt", "-v").stderr
     assert "All pairs of the graph's 3 vertices are linked: there is no non-link to hold out" in said
     assert "a held-out pair, AUC unknown (one class only)." in said
-    assert "Going on with K=2, the only one that could be tried." in said
+    assert "Chosen: K=2 is the only one that could be tried." in said
 
 
 def test_a_graph_comes_from_standard_input(ring, tmp_path):

@@ -85,7 +85,7 @@ class Shell:
     env: dict[str, str]
     state: Path
     shown_as: dict[str, str] = field(default_factory=dict)
-    """Folders, and what pages show in their place."""
+    """Folders and the processor's name, and what pages show in their place."""
     groups: list[int] = field(default_factory=list)
 
     def run(self, command: str) -> tuple[int, str]:
@@ -109,8 +109,8 @@ class Shell:
             self.groups.append(process.pid)
             status = process.wait(_LIMIT_S)
         text = _PROGRESS.sub("", log.read_text(encoding="utf-8"))
-        for folder, shown in self.shown_as.items():
-            text = text.replace(folder, shown)
+        for here, shown in self.shown_as.items():
+            text = text.replace(here, shown)
         return status, text
 
     def close(self) -> None:

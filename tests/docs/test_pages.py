@@ -14,7 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 from sybil import Document
 
-from mmsbgen.backends import Device
+from mmsbgen.backends import Device, find_device
 from mmsbgen.cli.shared.graph_problem import graph_run
 from mmsbgen.families.mmsb import MMSB
 from tests.docs.blocks import LANGUAGES, Page, Shell, blocks, renewed
@@ -116,8 +116,8 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(folder)
-    homes = {str(folder): "/home/you/mmsbgen", str(data): "/home/you/.local/share"}
-    opened = Shell(folder, dict(os.environ), tmp_path / "shell", homes)
+    here = {str(folder): "/home/you/mmsbgen", str(data): "/home/you/.local/share", find_device(None).name: "AMD EPYC"}
+    opened = Shell(folder, dict(os.environ), tmp_path / "shell", here)
     yield opened
     opened.close()
 

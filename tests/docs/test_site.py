@@ -91,6 +91,7 @@ def test_references_are_whole(site: Path) -> None:
         assert re.search(rf'id="mmsbgen\.[a-z_.]+\.{name}"', api), name
     assert not re.search(r":(?:class|func|meth|mod|data|attr):<|:(?:class|func|meth|mod):`", api)
     words = re.sub(r"<[^>]+>", "", (site / "reference" / "cli.html").read_text(encoding="utf-8"))
+    assert "UNSET" not in words, "defaults that are none"
     for path, command in _commands(main, ("mmsbgen",)):
         assert " ".join(path) in words
         for option in _options(command):

@@ -80,7 +80,7 @@ def test_one_command_makes_the_page_of_a_database(bundle: Bundle, tmp_path: Path
         "speed-up",
         "spread",
     }
-    assert len(names) == len(found.all("svg"))
+    assert len(names) == len(found.drawn)
     assert found.tiles["trials"] == f"{len(kept):,}"
     assert found.tiles["devices"] == str(len({trial.key.device.identity for trial in kept}))
     assert found.tiles["runs"] == str(len(bundle.runs))

@@ -272,6 +272,7 @@ def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @family_option(None)
 @graph_options
+@click.option("--graph-columns", metavar="A,B[,W]", help="As --columns of detect: columns of the table in --graph.")
 @reading_flags("format", "weights", "vertices")
 @click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
 @row_options
@@ -296,6 +297,7 @@ def explain(
     format: str,
     weights: str | None,
     vertices: Path | None,
+    graph_columns: str | None,
     **parts: str | None,
 ) -> None:
     """The records nearest to the requested key, and the parts in which each differs.
@@ -319,8 +321,11 @@ def explain(
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
     if graph is not None and spec is None:
         raise InputError(f"--graph {graph} goes with --on DEVICE: the problem may depend on the device")
-    files = reading_of_option({"format": format, "weights": weights, "vertices": vertices}, graph)
-    run = graph_run(graph, k, mini_batch, partners, files, kernels)
+    given = {"format": format, "columns": graph_columns, "weights": weights, "vertices": vertices}
+    try:
+        run = graph_run(graph, k, mini_batch, partners, reading_of_option(given, graph), kernels)
+    except InputError as error:  # --columns are those of the printed table here
+        raise InputError(str(error).replace("--columns", "--graph-columns")) from error
     asked = {} if run is None else run.problem(spec)
     with reading(ctx) as store:
         device = picked_device(store, device, shipped=True)

@@ -13,6 +13,7 @@ import click
 from mmsbgen.cli.shared.common import MmsbgenGroup
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import expert
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
@@ -38,6 +39,7 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
                 click.argument("graph", type=NamedPath()),
                 *options,
                 click.option("--directed", is_flag=True, help="u v of the file is an arc from u to v, not a link."),
+                reading_flags("columns"),
                 click.option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing."),
                 shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
                 expert(shared_option("database", "Tuning database: a path or URL.")),
@@ -50,7 +52,7 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
     return add
 
 
-@_algorithm("bfs", "Arcs on a shortest path from a vertex to each other one; inf where there is none.", _SOURCE)
+@_algorithm("bfs", "Number of arcs on a shortest path from a vertex to each other one; inf where there is none.", _SOURCE)
 def bfs(graph: Path, source: str, **given: Any) -> None:
     from mmsbgen import algorithms
 
@@ -63,7 +65,7 @@ def bfs(graph: Path, source: str, **given: Any) -> None:
 @_algorithm(
     "sssp",
     "Least sum of weights on a path from a vertex to each other one; inf where there is none. Weights are the third "
-    "column of GRAPH, or the entries of a matrix.",
+    "column of GRAPH, or its column 'weight', or the entries of a matrix.",
     _SOURCE,
 )
 def sssp(graph: Path, source: str, **given: Any) -> None:
@@ -101,11 +103,11 @@ def cores(graph: Path, **given: Any) -> None:
 
 @_algorithm(
     "pagerank",
-    "PageRank: how often a random walk visits each vertex that begins again now and then.",
-    click.option("--source", multiple=True, metavar="ID", help="Where walks begin again, by default everywhere."),
+    "PageRank: the share of its steps that a random walk with restarts spends at each vertex.",
+    click.option("--source", multiple=True, metavar="ID", help="Vertex where walks restart, by default any; may be repeated."),
     click.option("--alpha", type=float, default=0.85, show_default=True, help="Probability that a walk goes on."),
     click.option(
-        "--tolerance", type=float, default=1e-6, show_default=True, help="Largest mean change of a vertex at the end."
+        "--tolerance", type=float, default=1e-6, show_default=True, help="End when ranks change by less than this in the mean."
     ),
 )
 def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: float, **given: Any) -> None:
@@ -122,7 +124,8 @@ def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Itera
     """Read the graph; yields it, the options of devices, and what writes the result and sums it up."""
     from mmsbgen.graph import as_arcs
 
-    arcs = as_arcs(Path("/dev/stdin") if str(file) == "-" else file, directed=given["directed"], weights=weights)
+    source = Path("/dev/stdin") if str(file) == "-" else file
+    arcs = as_arcs(source, directed=given["directed"], weights=weights, columns=reading_of(given).columns)
     begin = time.perf_counter()
 
     def done(found: VertexValues, summary: str, text: Callable[[Any], str]) -> None:

@@ -24,7 +24,7 @@ class Lines:
 
 
 def print_records(records: Iterable[Lines], width: int) -> None:
-    """Print records of at most ``MOST_LINES`` lines of ``width`` characters; what is longer is cut.
+    """Print records of at most ``MOST_LINES`` lines of ``width`` characters; what is longer is cut, but headings wrap.
 
     The line that takes most room gets the lines that are left.
     """
@@ -32,7 +32,7 @@ def print_records(records: Iterable[Lines], width: int) -> None:
     for number, record in enumerate(records):
         if record.heading != heading:
             heading = record.heading
-            click.echo(("\n" if number else "") + _cut(heading, width))
+            click.echo(("\n" if number else "") + textwrap.fill(heading, width, break_on_hyphens=False))
         for line in _lines(record.parts, width):
             click.echo(line)
 

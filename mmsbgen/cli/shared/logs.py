@@ -161,7 +161,10 @@ def _capture_warnings(ctx: click.Context) -> None:
         if file is not None:
             before(message, category, filename, lineno, file, line)
             return
-        logger.warning("%s: %s", category.__name__, message)
+        if category.__module__.partition(".")[0] == "mmsbgen":  # written for users
+            logger.warning("%s", message, extra={"for_users": True})
+        else:
+            logger.warning("%s: %s", category.__name__, message)
         logger.debug("%s was raised at %s:%d", category.__name__, filename, lineno)
 
     def restore() -> None:
@@ -186,6 +189,7 @@ class _Shown(logging.Handler):
         super().__init__()
         self._rich: logging.Handler | None = None
         self._plain = _OneRecord("%(levelname)s %(name)s: %(message)s")
+        self._for_users = _OneRecord("Warning: %(message)s")
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "printed", False):
@@ -197,7 +201,8 @@ class _Shown(logging.Handler):
 
     def _show(self, record: logging.LogRecord) -> None:
         if not sys.stderr.isatty():
-            click.echo(self._plain.format(record), err=True)
+            form = self._for_users if getattr(record, "for_users", False) else self._plain
+            click.echo(form.format(record), err=True)
             return
         if self._rich is None:
             from rich.logging import RichHandler

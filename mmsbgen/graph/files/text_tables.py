@@ -98,19 +98,8 @@ def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tupl
     Raises:
         InputError: For rows of different lengths, unclear columns, weights other than 1, and missing ids.
     """
-    text = text[excel.end() :] if (excel := _EXCEL.match(text)) else text
-    lines = list(_lines(text))
-    if delimiter is not None:
-        _refuse_unclear_lines(text, lines, delimiter)
-    rows = list(_rows(lines, delimiter))
-    if not rows:
-        raise InputError("there is no link; give at least one pair of ids")
+    rows = _even_rows(text, delimiter)
     shown = _shown(rows)
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(rows[0]):
-            raise InputError(
-                f"row {number} has {len(row)} columns and the first has {len(rows[0])}; give one link a row. {shown}"
-            )
     if reading.columns is None:
         header, ends = _found_columns(rows, shown)
     else:
@@ -130,6 +119,66 @@ def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tupl
     if missing is not None:
         raise InputError(f"the row {missing} lacks an id; delete it, or name the vertex")
     return first, second, kept
+
+
+def read_arcs(
+    text: str, delimiter: str | None, columns: Sequence[Any] | None, *, weighted: bool
+) -> tuple[Row, Row, Row]:
+    """The ids ``[A]`` of both ends of every row and, where ``weighted``, the text of its weight.
+
+    Without ``columns`` the ends have a usual pair of names, or else are the first two columns, without a header.  The
+    weight is then in the column ``weight``, or in the only other one.
+
+    Raises:
+        InputError: For rows of different lengths, unclear columns and missing ids.
+    """
+    rows = _even_rows(text, delimiter)
+    header, ends = _usual_columns(rows) if columns is None else _named_columns(rows, columns, _shown(rows))
+    names = [name.lower() for name in rows[0]]
+    others = [at for at in range(len(names)) if at not in ends]
+    if weighted and len(ends) < 3:
+        called = [at for at in others if header and names[at] in WEIGHT_NAMES] or others
+        if len(called) != 1:
+            raise InputError(f"it is not clear which column has the weights: give --columns A,B,W. {_shown(rows)}")
+        ends = (*ends, called[0])
+    elif columns is None and not header:
+        found = _has_header([row[:2] for row in rows])
+        if found is None or len(others) > 1:
+            raise InputError(
+                f"it is not clear which columns are the two ends of an arc; name them: {_REMEDY}. {_shown(rows)}"
+            )
+        header = int(found)
+    body = rows[header:]
+    missing = next((row for row in body if not (row[ends[0]] and row[ends[1]])), None)
+    if missing is not None:
+        raise InputError(f"the row {missing} lacks an id; delete it, or name the vertex")
+    first, second = ([row[end] for row in body] for end in ends[:2])
+    return first, second, [row[ends[2]] for row in body] if weighted else []
+
+
+def _usual_columns(rows: list[Row]) -> tuple[int, tuple[int, ...]]:
+    """One row of header and the columns of the two ends, if that has a usual pair of names; else 0, 0 and 1."""
+    names = [name.lower() for name in rows[0]]
+    pairs = [pair for pair in USUAL_COLUMNS if all(names.count(name) == 1 for name in pair)]
+    return (1, tuple(map(names.index, pairs[0]))) if pairs else (0, (0, 1))
+
+
+def _even_rows(text: str, delimiter: str | None) -> list[Row]:
+    """The rows of a table; raises InputError if there is none, or if they differ in length."""
+    text = text[excel.end() :] if (excel := _EXCEL.match(text)) else text
+    lines = list(_lines(text))
+    if delimiter is not None:
+        _refuse_unclear_lines(text, lines, delimiter)
+    rows = list(_rows(lines, delimiter))
+    if not rows:
+        raise InputError("there is no link; give at least one pair of ids")
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise InputError(
+                f"row {number} has {len(row)} columns and the first has {len(rows[0])}; give one link a row. "
+                f"{_shown(rows)}"
+            )
+    return rows
 
 
 def _refuse_unclear_lines(text: str, lines: list[str], delimiter: str) -> None:

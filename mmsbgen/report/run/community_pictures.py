@@ -105,7 +105,7 @@ def sizes(saved: SavedRun) -> Picture | None:
     right.set_xlabel("members (vertices)")
     right.set_ylabel("strength beta of the model")
     caption = (
-        "Left: members of every community, the largest first. Right: each community's strength in the model, which "
+        "Members of every community, the largest first; and each community's strength in the model, which "
         "tells strong ones from weak ones and is no calibrated probability."
     )
     alt = (
@@ -145,8 +145,8 @@ def memberships(saved: SavedRun) -> Picture | None:
     right.grid(axis="y")
     overlapping = int(counts[2:].sum())
     caption = (
-        "Left: how many of the communities that the rule made each vertex is in (grey: none). Right: the largest share "
-        "of each vertex in its communities; 100 % for a vertex in one community."
+        "In how many of the communities that the rule made each vertex is (grey: none); and the largest share of each "
+        "vertex in its communities: 100 % for a vertex in one community."
     )
     alt = (
         f"{int(counts[0])} vertices are in no community, {int(counts[1:2].sum())} in one and {overlapping} in two or "

@@ -85,7 +85,7 @@ def _picture(chains: list[Draws]) -> Picture | None:
     axes[-1][1].set_xlabel("rank among all draws")
     parts = "chain" if several else "half of the chain"
     caption = (
-        f"Left: draws by chain. Right: how many draws of each {parts} have which rank among all draws. Where chains "
+        f"Draws by chain, and how many draws of each {parts} have which rank among all draws. Where chains "
         "sample one law, traces overlap and ranks are level (grey line)."
     )
     names = " and ".join(label.partition("\n")[0] for label in shown.values())

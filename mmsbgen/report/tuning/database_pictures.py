@@ -123,7 +123,7 @@ def _kernel_legend(figure: Figure, kernels: Sequence[str]) -> None:
         for i, name in enumerate(kernels[:_KERNELS])
     ]
     if len(kernels) > _KERNELS:
-        more = f"{len(kernels) - _KERNELS} others"
+        more = f"{len(kernels) - _KERNELS} other{'s' * (len(kernels) > _KERNELS + 1)}"
         handles.append(Line2D([], [], linestyle="", marker=marker(_KERNELS), color=MUTED, markersize=6, label=more))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))
 
