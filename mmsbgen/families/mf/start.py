@@ -1,0 +1,34 @@
+"""Values that factors start from: by Philox, so that they depend on nothing but seed, side, row and coordinate."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["order_of", "start_rows"]
+
+_SIDES = {"user": 0, "item": 1, "order": 2}
+
+
+def _generator(seed: int, purpose: str) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=np.array([seed, _SIDES[purpose]], np.uint64)))
+
+
+def start_rows(seed: int, side: Literal["user", "item"], n_rows: int, n_factors: int, *, bias: bool) -> NDArray[Any]:
+    """Factors ``[R, K]`` to start from, float64.
+
+    With biases they are normal with deviation 0.1.  Without, uniform on [0, 2 / sqrt(K)): products then have a positive
+    mean.  More rows of the same width begin with the same rows.
+    """
+    rng = _generator(seed, side)
+    if bias:
+        return 0.1 * rng.standard_normal((n_rows, n_factors))
+    return rng.random((n_rows, n_factors)) * (2.0 / np.sqrt(n_factors))
+
+
+def order_of(seed: int, n_ratings: int) -> NDArray[np.int64]:
+    """A random order of the ratings, int64 ``[E]``."""
+    order: NDArray[np.int64] = _generator(seed, "order").permutation(n_ratings)
+    return order
