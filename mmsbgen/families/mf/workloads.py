@@ -60,11 +60,8 @@ def _start(cells: Cells, problem: Problem, seed: int) -> Factors:
     """A state in the type of the problem, in float64."""
     real, k, bias = _real(problem), problem.integer("K"), problem.get("bias") == "on"
     sides = (("user", cells.n_users), ("item", cells.n_items))
-    p, q = (start_rows(seed, side, count, k, bias=bias) for side, count in sides)  # type: ignore[arg-type]
-    b, c = (
-        0.1 * start_rows(seed + 1, side, count, 1, bias=True)[:, 0] * bias  # type: ignore[arg-type]
-        for side, count in sides
-    )
+    p, q = (start_rows(seed, side, count, k, bias=bias) for side, count in sides)
+    b, c = (0.1 * start_rows(seed + 1, side, count, 1, bias=True)[:, 0] * bias for side, count in sides)
     return Factors(*(each.astype(real).astype(np.float64) for each in (p, q, b, c)))
 
 
