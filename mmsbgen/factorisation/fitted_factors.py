@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, NotFittedError
+from mmsbgen.factorisation.model_writer import write_model
 from mmsbgen.ratings import Ratings, as_ratings
 
 __all__ = ["Answers", "ModelFactors"]
@@ -245,8 +246,6 @@ class Answers:
 
     def save(self, path: Any) -> None:
         """Write the model to an ``.npz``, which :func:`mmsbgen.factorisation.load_model` reads."""
-        from mmsbgen.factorisation.model_files import write_model
-
         write_model(path, self)
 
 
